@@ -1,0 +1,1 @@
+"""The language and the post: what processes say to each other, and how it arrives."""

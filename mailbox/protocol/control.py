@@ -1,0 +1,135 @@
+"""Other terminals ⇄ supervisor: questions on the control socket, records on the feed."""
+
+from typing import Literal
+
+import msgspec
+
+from .base import Tagged, Value
+from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
+from .gateway import Throttled
+from .items import TokenUsage
+from .records import Record
+
+AgentState = Literal[
+    "queued", "starting", "running", "idle", "waiting", "suspended", "restarting", "ended"
+]
+
+
+class AgentView(Value):
+    """One agent as people see it. A snapshot of all of them is a whole tree."""
+
+    path: str
+    agent_id: str = ""
+    role: str = "default"
+    nickname: str = ""
+    model: str = ""
+    effort: str = ""
+    state: AgentState = "starting"
+    end_state: str = ""  # records.EndState once ended
+    pid: int = 0
+    epoch: int = 1
+    tool: str = ""  # what runs now, "" if nothing
+    argument: str = ""
+    last_progress: float = 0.0  # unix seconds
+    started: float = 0.0
+    usage: TokenUsage = TokenUsage()
+    usd: float | None = None
+    context_tokens: int = 0
+    context_window: int = 0
+    rss_bytes: int = 0
+    note: str = ""  # waiting reason, failure text
+    text: str = ""  # the end of the text that arrives now
+    sandbox: str = ""
+    task: str = ""  # first line of its first input
+    result: str = ""
+
+
+class RunView(Value):
+    """The whole run as people see it; `seq` is the last record it includes."""
+
+    run_id: str = ""
+    title: str = ""
+    task: str = ""
+    cwd: str = ""
+    provider: str = ""
+    model: str = ""
+    why: str = ""
+    started: float = 0.0
+    status: str = "running"
+    seq: int = 0
+    agents: tuple[AgentView, ...] = ()  # in order of their paths
+    usage: TokenUsage = TokenUsage()
+    usd: float | None = None
+    slots_used: int = 0
+    slots_max: int = 0
+    fan_total: int = 0
+    fan_done: int = 0
+    fan_failed: int = 0
+    throttle: str = ""
+    warnings: int = 0
+
+
+class GetSnapshot(Tagged):
+    pass
+
+
+class SendText(Tagged):
+    """Speak to an agent; `wake` starts a turn if none runs."""
+
+    agent: str
+    text: str
+    wake: bool = True
+
+
+class InterruptAgent(Tagged):
+    """Abort the turn of one agent; of all when `agent` is empty."""
+
+    agent: str = ""
+
+
+class KillAgent(Tagged):
+    """End an agent and its descendants for good; the whole run when `agent` is empty."""
+
+    agent: str = ""
+
+
+AnyControl = GetSnapshot | SendText | InterruptAgent | KillAgent
+
+
+class Snapshot(Tagged):
+    view: RunView
+
+
+class Done(Tagged):
+    message: str = ""
+
+
+class Refused(Tagged):
+    """`exit_code` as in CLI.md; the text says what to do."""
+
+    message: str
+    exit_code: int = 1
+
+
+AnyControlReply = Snapshot | Done | Refused
+
+
+class Recorded(Tagged):
+    """On the feed: one journaled record."""
+
+    record: Record
+
+
+class Passed(Tagged):
+    """On the feed: a passing event of an agent."""
+
+    agent: str
+    event: TextArrived | ReasoningArrived | OutputArrived | Waiting | Throttled
+
+
+AnyFeed = Recorded | Passed
+
+encode_control = msgspec.msgpack.Encoder().encode
+decode_control = msgspec.msgpack.Decoder(AnyControl).decode
+decode_control_reply = msgspec.msgpack.Decoder(AnyControlReply).decode
+decode_feed = msgspec.msgpack.Decoder(AnyFeed).decode

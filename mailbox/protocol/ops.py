@@ -1,0 +1,79 @@
+"""What an agent may be asked to do. One struct per verb, no flags."""
+
+from typing import Literal
+
+import msgspec
+
+from .base import Tagged, Value
+from .requests import AnyReply
+
+
+class TextInput(Tagged, tag="text"):
+    text: str
+
+
+class ImageInput(Tagged, tag="image"):
+    """An image already stored in the run's blobs."""
+
+    image_url: str  # "blob:<sha256>;<mime>"
+    name: str = ""
+
+
+UserInputPart = TextInput | ImageInput
+
+
+class UserInput(Tagged):
+    """A person's (or the task file's) words: steer the running turn, or start one."""
+
+    input_id: str  # becomes the turn id if a turn is started; admitted once
+    parts: tuple[UserInputPart, ...]
+    output_schema: msgspec.Raw | None = None  # JSON bytes; asked of the final answer
+
+
+class Mail(Value):
+    """A letter between agents. `mail_id` is unique in the run; it is journaled before delivery."""
+
+    mail_id: str
+    author: str  # agent path
+    recipient: str
+    content: str
+    kind: Literal["new_task", "message", "followup", "final_answer"] = "message"
+    trigger_turn: bool = False
+    sent_at: float = 0.0  # unix seconds
+
+
+class Deliver(Tagged):
+    """Hand over a letter; it joins the turn or the next one, and may start one."""
+
+    mail: Mail
+
+
+class Interrupt(Tagged):
+    """Abort the running turn; the agent stays. Nothing happens if none runs."""
+
+    reason: str = ""
+
+
+class Shutdown(Tagged):
+    """End in order: abort the turn, end commands, flush the post, leave."""
+
+    grace_s: float = 5.0
+
+
+class GatewayMoved(Tagged):
+    """The gateway was started anew; open samples are lost and may be asked again there."""
+
+    endpoint: str
+    token: bytes
+
+
+class Answer(Tagged):
+    """The supervisor's reply to one of the agent's requests."""
+
+    request_id: int
+    reply: AnyReply
+
+
+AnyOp = UserInput | Deliver | Interrupt | Shutdown | GatewayMoved | Answer
+encode_op = msgspec.msgpack.Encoder().encode
+decode_op = msgspec.msgpack.Decoder(AnyOp).decode  # raises msgspec.ValidationError

@@ -1,0 +1,101 @@
+"""All that a new process may know: its spec, sent through a sealed file descriptor at its start."""
+
+import msgspec
+
+from .base import Tagged, Value
+from .items import TokenUsage
+from .limits import Limits
+
+
+class RoleBrief(Value):
+    """The part of a role that an agent process needs."""
+
+    name: str = "default"
+    base_instructions: str = ""  # replaces the built-in ones when not empty
+    developer_instructions: str = ""
+    locked: bool = False  # lock the Python process itself (read-only roles)
+
+
+class ShellEnvironmentPolicy(Value):
+    """Codex's keys (config sheet 6.9); the default excludes are on here."""
+
+    inherit: str = "all"  # all, core, none
+    ignore_default_excludes: bool = False
+    exclude: tuple[str, ...] = ()
+    set: dict[str, str] = {}
+    include_only: tuple[str, ...] = ()
+
+
+class AgentSpec(Tagged):
+    """An agent's beginning: new, or resumed from the journal (`history` is then filled)."""
+
+    run_id: str
+    agent_id: str
+    path: str
+    epoch: int  # 1, 2, … one for each life
+    role: RoleBrief
+    limits: Limits
+    cwd: str
+    endpoint: str  # the supervisor's mailbox
+    identity: bytes  # this life's socket identity
+    secret: bytes  # proves this life to the supervisor
+    gateway_endpoint: str
+    gateway_token: bytes
+    blobs_dir: str
+    tmp_dir: str  # private to this agent, kept across its commands
+    environment: dict[str, str]  # already without any provider's keys
+    shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
+    model: str | None = None
+    effort: str | None = None
+    nickname: str = ""
+    depth: int = 0
+    hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
+    history: tuple[msgspec.Raw, ...] = ()  # msgpack items
+    total_usage: TokenUsage = TokenUsage()
+    interrupted_calls: tuple[str, ...] = ()  # ids of calls whose process died; told to the model
+    hello_deadline_s: float = 10.0
+    linger_s: float = 60.0
+    user_instructions: str = ""  # AGENTS.md chain, already joined
+
+
+class ProviderSpec(Value):
+    """One provider, as configured. Keys are not here: they come by pipe, by variable name."""
+
+    id: str
+    name: str
+    base_url: str = ""
+    wire_api: str = "responses"  # responses, chat, local, scripted
+    env_key: str | None = None
+    env_key_instructions: str = ""
+    query_params: dict[str, str] = {}
+    http_headers: dict[str, str] = {}
+    env_http_headers: dict[str, str] = {}  # header → variable; values come by pipe
+    request_max_retries: int = 4
+    stream_max_retries: int = 5
+    stream_idle_timeout_ms: int = 300_000
+    tolerant_tool_calls: bool = False
+
+
+class GatewaySpec(Tagged):
+    """The gateway's beginning."""
+
+    run_id: str
+    epoch: int
+    endpoint: str  # the supervisor's mailbox
+    identity: bytes
+    secret: bytes
+    bind: str  # where agents reach it
+    run_key: bytes  # agents' tokens are HMACs under it
+    blobs_dir: str
+    models_dir: str  # where pulled model files are
+    providers: tuple[ProviderSpec, ...]
+    provider: str | None = None  # None: choose, and say why; "scripted:FILE" is a provider too
+    model: str | None = None
+    catalogue: tuple[str, ...] = ()  # more models.toml files, last wins
+    record: str | None = None
+    replay: str | None = None
+
+
+AnySpec = AgentSpec | GatewaySpec
+encode_spec = msgspec.msgpack.Encoder().encode
+decode_spec = msgspec.msgpack.Decoder(AnySpec).decode

@@ -1,0 +1,1 @@
+"""Configuration: layers, their schema, and how they merge."""

@@ -1,0 +1,147 @@
+"""Where files live: XDG folders, `$SWARM_HOME` over all of them, and one run's folder and sockets."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import RunId, short_id
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's folders. Nothing is created before something is written there."""
+
+    config: Path
+    state: Path
+    cache: Path
+    runtime: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.state / "runs"
+
+    @property
+    def models(self) -> Path:
+        return self.cache / "models"
+
+
+def find_places(environment: dict[str, str]) -> Places:
+    """The folders for this environment (CLI.md, "Files"). Reads no file."""
+    if home := environment.get("SWARM_HOME"):
+        base = Path(home).absolute()
+        return Places(
+            config=base, state=base / "state", cache=base / "cache", runtime=_runtime(environment)
+        )
+    user = Path(environment.get("HOME") or Path.home())
+
+    def folder(variable: str, default: str) -> Path:
+        value = environment.get(variable, "")
+        return (Path(value) if value.startswith("/") else user / default) / "swarm"
+
+    return Places(
+        config=folder("XDG_CONFIG_HOME", ".config"),
+        state=folder("XDG_STATE_HOME", ".local/state"),
+        cache=folder("XDG_CACHE_HOME", ".cache"),
+        runtime=_runtime(environment),
+    )
+
+
+def _runtime(environment: dict[str, str]) -> Path:
+    base = environment.get("XDG_RUNTIME_DIR", "")
+    if base.startswith("/") and Path(base).is_dir():
+        return Path(base) / "swarm"
+    return Path(tempfile.gettempdir()) / f"swarm-{os.getuid()}"
+
+
+class RunPlaces(msgspec.Struct, frozen=True, kw_only=True):
+    """One run's files. `sockets` exists only while the run is alive."""
+
+    folder: Path
+    sockets: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "lock"
+
+    @property
+    def about(self) -> Path:
+        return self.folder / "run.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal"
+
+    @property
+    def index(self) -> Path:
+        return self.folder / "index.sqlite"
+
+    @property
+    def blobs(self) -> Path:
+        return self.folder / "blobs"
+
+    @property
+    def tmp(self) -> Path:
+        return self.folder / "tmp"
+
+    @property
+    def post(self) -> str:
+        return f"ipc://{self.sockets}/s"
+
+    @property
+    def control(self) -> str:
+        return f"ipc://{self.sockets}/c"
+
+    @property
+    def feed(self) -> str:
+        return f"ipc://{self.sockets}/f"
+
+    def gateway(self, epoch: int) -> str:
+        return f"ipc://{self.sockets}/g{epoch}"
+
+
+def run_places(places: Places, run_id: RunId | str) -> RunPlaces:
+    """Names only; nothing is created."""
+    return RunPlaces(folder=places.runs / run_id, sockets=places.runtime / short_id(run_id))
+
+
+def make_private(folder: Path) -> Path:
+    """Create `folder` with mode 0700, or check that it is ours and closed to others.
+
+    Raises SwarmError naming the folder when it is someone else's, open to others, or unwritable.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = folder.lstat()
+    except OSError as error:
+        raise SwarmError(
+            f"cannot create the folder {folder}: {error.strerror}; "
+            "make it writable or set SWARM_HOME to a folder that is"
+        ) from error
+    if stat.S_ISLNK(facts.st_mode) or facts.st_uid != os.getuid():
+        raise SwarmError(f"{folder} belongs to someone else; remove it or set XDG_RUNTIME_DIR")
+    if facts.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def find_run(places: Places, wanted: str | None) -> RunId:
+    """The run meant by a full id, a unique head or tail of one, or None for the newest.
+
+    Raises UsageError when none or several fit, and says how to see what there is.
+    """
+    folders = places.runs.iterdir() if places.runs.is_dir() else ()
+    known = sorted(entry.name for entry in folders if (entry / "run.json").exists())
+    if not known:
+        raise UsageError("there is no run yet; start one with `swarm run TASK.md`")
+    if wanted is None:
+        return RunId(known[-1])
+    fits = [run for run in known if run.startswith(wanted) or run.endswith(wanted)]
+    if wanted in known or len(fits) == 1:
+        return RunId(wanted if wanted in known else fits[0])
+    if not fits:
+        raise UsageError(f"no run {wanted!r}; `swarm ps` lists them")
+    names = ", ".join(short_id(run) for run in fits[:5])
+    raise UsageError(f"{wanted!r} fits {len(fits)} runs ({names}); give more of the id")

@@ -1,0 +1,57 @@
+"""What a person asked for, as one value: made by the command line, obeyed by the supervisor."""
+
+from typing import Any, Literal
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import AskForApproval, Budget, Reviewer, SandboxPolicy
+from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
+from swarm.mailbox.protocol.spec import ProviderSpec, RoleBrief, ShellEnvironmentPolicy
+
+
+class FanOut(Value):
+    """One agent per item; items are already found (in order)."""
+
+    items: tuple[str, ...]
+    prompt: str  # with {item}; for CSV rows also {column}
+    rows: tuple[dict[str, str], ...] = ()  # CSV only: the columns of each item
+    role: str = "explorer"
+    concurrency: int | None = None  # None: the free slots
+    output_schema: dict[str, Any] | None = None
+    retries: int = 0
+
+
+class RunRequest(Value):
+    """One run, wholly resolved: paths absolute, configuration merged, files read."""
+
+    task: str = "prompt"  # the task file's path as given, "-" for stdin
+    prompt: str = ""
+    images: tuple[str, ...] = ()  # absolute paths
+    cwd: str
+    add_dirs: tuple[str, ...] = ()
+    role: RoleBrief = RoleBrief()
+    model: str | None = None
+    provider: str | None = None
+    providers: tuple[ProviderSpec, ...] = ()
+    catalogue: tuple[str, ...] = ()
+    effort: str | None = None
+    sandbox: SandboxPolicy = _WorkspaceWrite()
+    approval: AskForApproval = "on-request"
+    reviewer: Reviewer = "nobody"
+    require_sandbox: tuple[Literal["fs", "net"], ...] = ()
+    max_agents: int = 8
+    max_depth: int = 3
+    budget: Budget = Budget()
+    deadline_s: float | None = None
+    output_schema: dict[str, Any] | None = None
+    fan_out: FanOut | None = None
+    fan_role: RoleBrief = RoleBrief(name="explorer")
+    fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None = the same
+    shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
+    user_instructions: str = ""
+    record: str | None = None
+    replay: str | None = None
+    ephemeral: bool = False
+    linger_s: float = 60.0
+    run_id: str | None = None  # set: resume this run
+    keys: dict[str, str] = {}  # taken out of the environment; given to the gateway by pipe only
+    environment: dict[str, str] = {}  # what agents and commands may see

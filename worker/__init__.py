@@ -1,0 +1,1 @@
+"""Every process under the supervisor. Imports mailbox and roles, never supervisor."""
