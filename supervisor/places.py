@@ -1,4 +1,4 @@
-"""Where files live: XDG folders, `$SWARM_HOME` over all of them, and one run's folder and sockets."""
+"""Where files live: XDG folders or `$SWARM_HOME`, and one run's folder and sockets."""
 
 import os
 import stat

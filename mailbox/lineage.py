@@ -1,0 +1,61 @@
+"""Who descends from a process, read from /proc, and ending all of them. Linux only.
+
+A subreaper that calls `kill_descendants` on itself leaves nothing alive: a `setsid nohup`
+grandchild is adopted by it and found, a stopped process dies of SIGKILL like any other.
+"""
+
+import os
+import signal
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+_MOST_ROUNDS = 64  # a fork bomb inside a pid limit ends long before
+
+
+def children_of(pid: int) -> list[int]:
+    """The direct children of all threads of `pid`; [] when it is gone."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def descendants_of(pid: int) -> list[int]:
+    """All living descendants, parents before their children. A snapshot: more may be born."""
+    found: list[int] = []
+    row = children_of(pid)
+    while row:
+        found += row
+        row = [child for parent in row for child in children_of(parent)]
+    return found
+
+
+def is_zombie(pid: int) -> bool:
+    """True if `pid` has ended and waits to be reaped, or is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True
+    return stat.rpartition(b") ")[2][:1] in (b"Z", b"X")
+
+
+def kill_descendants(pid: int, *, spare: Collection[int] = ()) -> int:
+    """SIGKILL every descendant of `pid` but `spare` (and what is below those) until none lives.
+
+    Each round finds who was born or adopted since. Returns how many signals were sent. Zombies are
+    left to their parents.
+    """
+    sent = 0
+    for _ in range(_MOST_ROUNDS):
+        spared = set(spare).union(*(descendants_of(one) for one in spare)) if spare else set[int]()
+        alive = [one for one in descendants_of(pid) if one not in spared and not is_zombie(one)]
+        if not alive:
+            break
+        for one in alive:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+                sent += 1
+    return sent
