@@ -52,6 +52,8 @@ class RunRequest(Value):
     replay: str | None = None
     ephemeral: bool = False
     linger_s: float = 60.0
-    run_id: str | None = None  # set: resume this run
+    run_id: str | None = None  # chosen beforehand (--detach), or the run to resume
+    resumes: bool = False
+    next_prompt: str | None = None  # a resumed run's next words to its root
     keys: dict[str, str] = {}  # taken out of the environment; given to the gateway by pipe only
     environment: dict[str, str] = {}  # what agents and commands may see

@@ -1,0 +1,150 @@
+"""A model server with no latency: answers /responses at once, from bytes made beforehand.
+
+Run as a process of its own. Arguments: PORT-FILE MODE TURNS. It writes its port to PORT-FILE and,
+at SIGTERM, one JSON object with what it saw to PORT-FILE.seen.
+
+Modes: `tools` calls exec_command `true` TURNS times, then answers; `answer` answers at once;
+`hang` never answers; `stream` sends 30 chunks a second until it is ended.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    body = json.dumps({"type": kind, **fields})
+    return f"event: {kind}\ndata: {body}\n\n".encode()
+
+
+def completed(number: int) -> bytes:
+    usage = {
+        "input_tokens": 100 + number,
+        "input_tokens_details": {"cached_tokens": 90},
+        "output_tokens": 10,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 110 + number,
+    }
+    return event("response.completed", response={"id": f"resp_{number}", "usage": usage})
+
+
+def call(number: int, command: str) -> bytes:
+    item = {
+        "type": "function_call",
+        "id": f"fc_{number}",
+        "call_id": f"call_{number}",
+        "name": "exec_command",
+        "arguments": json.dumps({"cmd": command}),
+    }
+    return (
+        event("response.created", response={"id": f"resp_{number}"})
+        + event("response.output_item.added", item={**item, "arguments": ""})
+        + event("response.output_item.done", item=item)
+        + completed(number)
+    )
+
+
+def message(number: int, text: str) -> bytes:
+    item = {
+        "type": "message",
+        "id": f"msg_{number}",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+    }
+    return (
+        event("response.created", response={"id": f"resp_{number}"})
+        + event("response.output_item.added", item={**item, "content": []})
+        + event("response.output_text.delta", item_id=f"msg_{number}", delta=text)
+        + event("response.output_item.done", item=item)
+        + completed(number)
+    )
+
+
+def chunked(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+class Server:
+    def __init__(self, mode: str, turns: int, command: str) -> None:
+        self.mode, self.turns = mode, turns
+        self.answers = [chunked(call(n, command)) + b"0\r\n\r\n" for n in range(turns)]
+        self.last = chunked(message(turns, "done")) + b"0\r\n\r\n"
+        self.requests_of: dict[bytes, int] = {}
+        self.seen: list[dict[str, Any]] = []
+        self.first_byte: float | None = None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                began = time.monotonic()
+                self.first_byte = self.first_byte or began
+                low = head.lower()
+                at = low.find(b"content-length:")
+                size = int(low[at + 15 : low.index(b"\r\n", at)]) if at >= 0 else 0
+                body = await reader.readexactly(size)
+                await self.answer(began, body, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def answer(self, began: float, body: bytes, writer: asyncio.StreamWriter) -> None:
+        at = body.find(b'"prompt_cache_key":"')
+        who = body[at + 20 : at + 56] if at >= 0 else b""
+        number = self.requests_of.get(who, 0)
+        self.requests_of[who] = number + 1
+        if self.mode == "hang":
+            self.note(who, number, began, len(body))
+            await asyncio.sleep(3600)
+        writer.write(HEAD)
+        if self.mode == "stream":
+            self.note(who, number, began, len(body))
+            await self.stream(writer)
+        is_call = self.mode == "tools" and number < self.turns
+        writer.write(self.answers[number] if is_call else self.last)
+        self.note(who, number, began, len(body))
+
+    async def stream(self, writer: asyncio.StreamWriter) -> None:
+        item = {"type": "message", "id": "msg_s", "role": "assistant", "content": []}
+        writer.write(chunked(event("response.output_item.added", item=item)))
+        delta = chunked(event("response.output_text.delta", item_id="msg_s", delta="some words "))
+        for _ in range(30 * 60):
+            writer.write(delta)
+            await writer.drain()
+            await asyncio.sleep(1 / 30)
+
+    def note(self, who: bytes, number: int, began: float, size: int) -> None:
+        self.seen.append(
+            {
+                "who": who.decode(),
+                "number": number,
+                "began": began,
+                "answered": time.monotonic(),
+                "bytes": size,
+            }
+        )
+
+
+async def main() -> None:
+    port_file, mode, turns = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    command = sys.argv[4] if len(sys.argv) > 4 else "true"
+    server = Server(mode, turns, command)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 26)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    fresh = port_file.with_suffix(".new")
+    fresh.write_text(str(listener.sockets[0].getsockname()[1]))
+    fresh.replace(port_file)
+    await stop.wait()
+    seen = {"first_byte": server.first_byte, "requests": server.seen}
+    Path(f"{port_file}.seen").write_text(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

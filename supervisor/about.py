@@ -1,0 +1,151 @@
+"""What a run's folder says about the run: `run.json`, the saved request, and the lock on it all."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
+from swarm.mailbox.protocol.items import TokenUsage
+
+from .places import RunPlaces, make_private
+from .request import RunRequest
+
+
+class About(Value):
+    """`run.json`: what `ps` lists without reading a journal. Rewritten at start and end."""
+
+    schema_version: int
+    run_id: str
+    title: str
+    task: str
+    cwd: str
+    pid: int
+    started: float  # unix seconds
+    version: str
+    status: str = "running"  # else RunCompleted.status
+    ended: float | None = None
+    result: str | None = None
+    message: str = ""
+    usage: TokenUsage = TokenUsage()
+    usd: float | None = None
+    agents: int = 0
+
+
+def write_about(places: RunPlaces, about: About) -> None:
+    """Replace `run.json` in one step. Raises SwarmError if the folder cannot be written."""
+    _replace(places.about, msgspec.json.format(msgspec.json.encode(about)))
+
+
+def read_about(places: RunPlaces) -> About:
+    """Raises UsageError for a folder of another version or one that is no run, saying which."""
+    try:
+        raw = places.about.read_bytes()
+        version = msgspec.json.decode(raw, type=dict[str, object]).get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{places.folder} was made by another version of swarm (schema {version}, this is "
+                f"{SCHEMA_VERSION}); use that version, or `swarm rm {short_id(places.folder.name)}`"
+            )
+        return msgspec.json.decode(raw, type=About)
+    except FileNotFoundError as error:
+        raise UsageError(f"{places.folder} is not a run: it has no run.json") from error
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{places.about} cannot be read: {error}") from error
+
+
+def save_request(places: RunPlaces, request: RunRequest) -> None:
+    """Keep what `resume` needs. Keys, environment and provider headers are never written."""
+    kept = msgspec.structs.replace(
+        request, keys={}, environment={}, providers=(), run_id=None, next_prompt=None
+    )
+    _replace(places.folder / "request.json", msgspec.json.encode(kept))
+
+
+def load_request(places: RunPlaces) -> RunRequest:
+    """The request as saved, without keys, environment and providers: the caller fills them in."""
+    path = places.folder / "request.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunRequest)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"this run cannot be resumed: {path} cannot be read: {error}") from error
+
+
+@contextmanager
+def hold_run(places: RunPlaces) -> Iterator[None]:
+    """Own the run's folder; a second owner is refused. The kernel lets go when we die."""
+    make_private(places.folder)
+    try:
+        fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SwarmError(f"cannot write {places.lock}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "another process"
+            raise UsageError(
+                f"run {short_id(places.folder.name)} is already being run by process {owner}; "
+                f"watch it with `swarm watch {short_id(places.folder.name)}`"
+            ) from error
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def is_alive(places: RunPlaces) -> bool:
+    """True if a supervisor holds the run's lock right now."""
+    try:
+        fd = os.open(places.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def on_network_disk(folder: Path) -> str | None:
+    """The file system's type if `folder` lies on one where sqlite's WAL is unsafe, else None."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+        real = str(folder.resolve())
+    except OSError:
+        return None
+    best, kind = "", ""
+    for line in mounts:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind if kind in {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"} else None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    fresh = path.with_suffix(".new")
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise SwarmError(
+            f"cannot write {path}: {error.strerror}; free some space, make the folder writable, "
+            "or set SWARM_HOME to another one"
+        ) from error

@@ -1,0 +1,83 @@
+"""What the supervisor remembers of one agent: its plan (fixed) and its life (changing)."""
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.records import AgentEnded, EndState
+from swarm.mailbox.protocol.spec import RoleBrief
+
+from .spawner.base import Child
+
+
+class AgentPlan(Value):
+    """Who an agent is, over all its lives."""
+
+    path: str
+    agent_id: str
+    role: RoleBrief
+    limits: Limits
+    cwd: str
+    parent: str | None = None
+    depth: int = 0
+    model: str | None = None
+    effort: str | None = None
+    nickname: str = ""
+    add_dirs: tuple[str, ...] = ()
+
+
+class LiveAgent:
+    """One agent and its present process. Owned by control; nobody else changes it."""
+
+    def __init__(self, plan: AgentPlan, *, epoch: int) -> None:
+        self.plan = plan
+        self.epoch = epoch
+        self.child: Child | None = None
+        self.hello = trio.Event()  # of this life
+        self.gone = trio.Event()  # its process ended and no other will be started
+        self.done = trio.Event()  # its work reached an end state
+        self.outcome: AgentEnded | None = None
+        self.last_beat = trio.current_time()
+        self.progress = 0
+        self.progress_at = trio.current_time()
+        self.busy = False
+        self.reported_stuck = False
+        self.turn: str | None = None
+        self.untaken: set[str] = set()  # inputs posted that no turn has taken up yet
+        self.orderly = False  # it said Goodbye
+        self.wanted_end: EndState | None = None  # we are ending it, for this reason
+        self.death_reason = ""  # why we killed it, for the journal
+        self.deaths: list[float] = []
+        self.last_turn_end: TurnCompleted | TurnFailed | TurnAborted | None = None
+
+    @property
+    def path(self) -> str:
+        return self.plan.path
+
+    @property
+    def identity(self) -> bytes:
+        """This life's socket identity."""
+        return agent_identity(self.plan.agent_id, self.epoch)
+
+    def begin_life(self, epoch: int) -> None:
+        """Forget what belonged to the process before."""
+        self.epoch = epoch
+        self.child = None
+        self.hello = trio.Event()
+        self.last_beat = self.progress_at = trio.current_time()
+        self.orderly, self.busy, self.reported_stuck = False, False, False
+        self.turn, self.death_reason = None, ""
+
+
+def agent_identity(agent_id: str, epoch: int) -> bytes:
+    """The identity of one life: `a/<agent id>/<epoch>`; the gateway reads the epoch from it."""
+    return f"a/{agent_id}/{epoch}".encode()
+
+
+class Bound(msgspec.Struct):
+    """The gateway as agents must know it now."""
+
+    endpoint: str = ""
+    epoch: int = 0

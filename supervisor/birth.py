@@ -1,0 +1,149 @@
+"""One birth: a slot held, a spec written, a process started, its Hello heard, the fact journaled.
+
+Any failure before the commit frees the slot and kills the child; the caller's state is as before.
+"""
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.items import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    TokenUsage,
+    encode_item,
+)
+from swarm.mailbox.protocol.records import AgentSpawned
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from .agents import Bound, LiveAgent
+from .journal.replay import AgentMemory
+from .places import make_private
+from .running import Running
+from .spawner.base import Ended
+
+HELLO_DEADLINE_S = 10.0
+
+
+class SpawnError(SwarmError):
+    """No agent was started; the caller's state is as before."""
+
+
+async def bear(
+    running: Running, agent: LiveAgent, memory: AgentMemory | None, gateway: Bound
+) -> None:
+    """Start the present life of `agent`. On return it has a slot, a child and a record.
+
+    Raises SpawnError by the Hello deadline at the latest.
+    """
+    started = trio.current_time()
+    plan, identity = agent.plan, agent.identity
+    with running.registry.reserve(plan.path) as slot:
+        running.office.admit(identity, epoch=agent.epoch)
+        child = None
+        try:
+            with trio.fail_after(HELLO_DEADLINE_S):
+                spec = write_spec(running, agent, memory, gateway)
+                title = f"{plan.path} [{plan.role.name}]"
+                child = agent.child = await running.household.start(spec, title=title)
+                await _hear_hello(agent)
+        except BaseException as error:
+            running.office.dismiss(identity)
+            if child is not None:
+                child.kill_group()
+            if isinstance(error, trio.TooSlowError):
+                raise SpawnError(f"{plan.path} did not answer in {HELLO_DEADLINE_S:g} s") from error
+            raise
+        slot.commit(child.pid)
+    agent.last_beat = trio.current_time()
+    await running.commit(
+        AgentSpawned(
+            agent_id=plan.agent_id,
+            path=plan.path,
+            epoch=agent.epoch,
+            pid=child.pid,
+            role=plan.role.name,
+            nickname=plan.nickname,
+            parent=plan.parent,
+            depth=plan.depth,
+            model=plan.model,
+            effort=plan.effort,
+            limits=plan.limits,
+            cwd=plan.cwd,
+            warm=child.warm,
+            spawn_s=round(trio.current_time() - started, 4),
+        ),
+        agent=plan.path,
+    )
+
+
+async def _hear_hello(agent: LiveAgent) -> None:
+    """Wait for the Hello or for the process's end, whichever comes first."""
+    child = agent.child
+    assert child is not None
+    ended: list[Ended] = []
+    async with trio.open_nursery() as nursery:
+
+        async def notice_end() -> None:
+            ended.append(await child.wait_ended())
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(notice_end)
+        await agent.hello.wait()
+        nursery.cancel_scope.cancel()
+    if not agent.hello.is_set():
+        tail = ended[0].stderr_tail.strip()[-2000:]
+        raise SpawnError(f"{agent.path} ended before it said hello: {ended[0].reason}\n{tail}")
+
+
+def write_spec(
+    running: Running, agent: LiveAgent, memory: AgentMemory | None, gateway: Bound
+) -> AgentSpec:
+    """All that the new process may know."""
+    plan, request = agent.plan, running.request
+    tmp = make_private(running.places.tmp / plan.agent_id)
+    history = memory.items if memory is not None else []
+    return AgentSpec(
+        run_id=running.run_id,
+        agent_id=plan.agent_id,
+        path=plan.path,
+        epoch=agent.epoch,
+        role=plan.role,
+        limits=plan.limits,
+        cwd=plan.cwd,
+        endpoint=running.places.post,
+        identity=agent.identity,
+        secret=running.supervisor_proof(agent.identity),
+        gateway_endpoint=gateway.endpoint,
+        gateway_token=running.gateway_proof(agent.identity),
+        blobs_dir=str(running.places.blobs),
+        tmp_dir=str(tmp),
+        environment=request.environment,
+        shell_environment=request.shell_environment,
+        model=plan.model,
+        effort=plan.effort,
+        nickname=plan.nickname,
+        depth=plan.depth,
+        hidden_paths=(str(running.places.sockets), str(running.places.folder.parent)),
+        history=tuple(msgspec.Raw(encode_item(item)) for item in history),
+        total_usage=memory.usage if memory is not None else TokenUsage(),
+        interrupted_calls=_calls_without_output(memory),
+        hello_deadline_s=HELLO_DEADLINE_S,
+        linger_s=request.linger_s,
+        user_instructions=request.user_instructions,
+    )
+
+
+def _calls_without_output(memory: AgentMemory | None) -> tuple[str, ...]:
+    """Calls of the history that have no output yet: the model is told they were interrupted."""
+    if memory is None:
+        return ()
+    open_calls: dict[str, None] = {}
+    for item in memory.items:
+        if isinstance(item, FunctionCall | CustomToolCall):
+            open_calls[item.call_id] = None
+        elif isinstance(item, FunctionCallOutput | CustomToolCallOutput):
+            open_calls.pop(item.call_id, None)
+    return tuple(open_calls)

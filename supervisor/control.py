@@ -1,0 +1,248 @@
+"""Agents' lives: spawn, speak, restart, end. Every verb here has a deadline.
+
+A slot is held by a process and by nothing else: `_watch` waits for the process itself, and only
+its end frees the slot. There is no `await` between a check of an agent's state and its change.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.events import CallEnded
+from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.protocol.ops import Interrupt, Shutdown, UserInput
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    EndState,
+    InputPosted,
+    ProcessEnded,
+)
+
+from .agents import AgentPlan, Bound, LiveAgent
+from .birth import SpawnError, bear
+from .journal.reading import read_records
+from .journal.replay import AgentMemory, fold_agent
+from .running import Running
+from .spawner.base import Ended
+from .spawner.ladder import end_child
+from .spawner.restart import GiveUp, decide_restart
+
+_END_GRACE_S = 5.0
+
+
+class Control:
+    """Owns every LiveAgent of the run. `agents` is by path; ended ones are dropped."""
+
+    def __init__(self, running: Running, nursery: trio.Nursery, gateway: Bound) -> None:
+        self._run, self._nursery, self._gateway = running, nursery, gateway
+        self.agents: dict[str, LiveAgent] = {}
+        self._by_peer: dict[bytes, LiveAgent] = {}
+        self.ended_count = 0
+
+    def of_peer(self, identity: bytes) -> LiveAgent | None:
+        """The agent whose present life has this socket identity."""
+        return self._by_peer.get(identity)
+
+    async def spawn(self, plan: AgentPlan, *, memory: AgentMemory | None = None) -> LiveAgent:
+        """Start an agent, new or resumed; return once it said Hello and is journaled.
+
+        Raises SpawnError: nothing was started and no slot is held.
+        """
+        epoch = 1 if memory is None else self._next_epoch(plan)
+        agent = LiveAgent(plan, epoch=epoch)
+        self.agents[plan.path] = agent
+        try:
+            await self._begin_life(agent, memory)
+        except SpawnError:
+            self.agents.pop(plan.path, None)
+            raise
+        return agent
+
+    def _next_epoch(self, plan: AgentPlan) -> int:
+        known = read_records(self._run.places, file="run")
+        lives = (
+            record.body.epoch
+            for record in known
+            if isinstance(record.body, AgentSpawned) and record.body.agent_id == plan.agent_id
+        )
+        return max(lives, default=0) + 1
+
+    async def _begin_life(self, agent: LiveAgent, memory: AgentMemory | None) -> None:
+        self._by_peer[agent.identity] = agent
+        try:
+            await bear(self._run, agent, memory, self._gateway)
+        except BaseException:
+            self._by_peer.pop(agent.identity, None)
+            raise
+        self._nursery.start_soon(self._watch, agent)
+        if memory is not None:
+            await self._catch_up(agent, memory)
+
+    async def _catch_up(self, agent: LiveAgent, memory: AgentMemory) -> None:
+        """Hand over what the life before did not take up, and let an open turn go on."""
+        for posted in memory.inputs.values():
+            await self._post(agent, posted)
+        if memory.open_turn is not None and not memory.inputs:
+            await self.say(agent, UserInput(input_id=new_uuid7(), parts=()), source="task")
+
+    async def say(self, agent: LiveAgent, words: UserInput, *, source: str = "task") -> None:
+        """Journal an input and post it. An agent that dies meanwhile gets it in its next life."""
+        kind = source if source in {"person", "fan_out"} else "task"
+        posted = InputPosted(
+            input_id=words.input_id,
+            parts=words.parts,
+            source=kind,  # type: ignore[arg-type]
+            output_schema=words.output_schema,
+        )
+        await self._run.commit(posted, agent=agent.path, file=agent.plan.agent_id)
+        await self._post(agent, posted)
+
+    async def _post(self, agent: LiveAgent, posted: InputPosted) -> None:
+        agent.done = trio.Event()
+        agent.outcome = None
+        agent.untaken.add(posted.input_id)
+        words = UserInput(
+            input_id=posted.input_id, parts=posted.parts, output_schema=posted.output_schema
+        )
+        try:
+            await self._run.send(agent, words)
+        except PeerGone:
+            return  # its restart reads the journal
+
+    def conclude(self, agent: LiveAgent, state: EndState, message: str, usage: TokenUsage) -> None:
+        """The agent's work has come to an end state; its process may still live."""
+        if agent.done.is_set():
+            return
+        agent.untaken.clear()
+        outcome = AgentEnded(
+            agent_id=agent.plan.agent_id, state=state, message=message, usage=usage
+        )
+        agent.outcome = outcome
+        agent.done.set()
+        self._run.note(outcome, agent=agent.path)
+
+    def conclude_again(self, agent: LiveAgent, last_message: str | None) -> None:
+        """A resumed agent with nothing left to do: its last answer is its result."""
+        self.conclude(agent, "completed", last_message or "", TokenUsage())
+
+    def path_of(self, agent_id: str) -> str:
+        """The path of a live agent by its id; "" when it is gone."""
+        for agent in self.agents.values():
+            if agent.plan.agent_id == agent_id:
+                return agent.path
+        return ""
+
+    async def end_all(self) -> None:
+        """End every agent, side by side."""
+        async with trio.open_nursery() as nursery:
+            for agent in list(self.agents.values()):
+                nursery.start_soon(self.end, agent)
+
+    async def interrupt(self, agents: Sequence[LiveAgent], reason: str) -> None:
+        """Abort the turns of these agents; they stay."""
+        for agent in agents:
+            with trio.move_on_after(_END_GRACE_S):
+                try:
+                    await self._run.send(agent, Interrupt(reason=reason))
+                except PeerGone:
+                    continue
+
+    async def end(self, agent: LiveAgent, *, grace_s: float = _END_GRACE_S) -> None:
+        """End the process for good: ask, wait, TERM, KILL. Returns once its slot is free."""
+        if agent.wanted_end is None:
+            agent.wanted_end = "completed" if agent.done.is_set() else "interrupted"
+        if agent.child is not None and not agent.gone.is_set():
+            ask = partial(self._ask_to_stop, agent, grace_s)
+            await end_child(agent.child, ask, grace_s=grace_s)
+        await agent.gone.wait()
+
+    async def _ask_to_stop(self, agent: LiveAgent, grace_s: float) -> None:
+        try:
+            await self._run.send(agent, Shutdown(grace_s=grace_s))
+        except PeerGone:
+            return
+
+    async def kill(self, agents: Sequence[LiveAgent]) -> None:
+        """End these for good, at once, and never restart them (`swarm kill`)."""
+        async with trio.open_nursery() as nursery:
+            for agent in agents:
+                agent.wanted_end = "killed"
+                nursery.start_soon(partial(self.end, agent, grace_s=1.0))
+
+    def strike(self, agent: LiveAgent, reason: str) -> None:
+        """SIGKILL a process that no longer answers; it is restarted by the usual rule."""
+        if agent.child is not None and not agent.death_reason:
+            agent.death_reason = reason
+            agent.child.kill_group()
+
+    async def _watch(self, agent: LiveAgent) -> None:
+        """One life: wait for the process's end, free the slot, decide what follows."""
+        child = agent.child
+        assert child is not None  # bear() set it
+        ended = await child.wait_ended()
+        self._bury(agent, ended)
+        if agent.wanted_end is not None or agent.orderly:
+            self._leave(agent, agent.wanted_end or "completed", "")
+            return
+        agent.deaths.append(trio.current_time())
+        verdict = decide_restart(agent.deaths, now=trio.current_time())
+        if isinstance(verdict, GiveUp):
+            self._leave(agent, "crashed", f"{_words(agent, ended)}; {verdict.reason}")
+            return
+        await trio.sleep(verdict.after_s)
+        if agent.wanted_end is not None:
+            self._leave(agent, agent.wanted_end, "")
+            return
+        await self._live_again(agent, ended)
+
+    def _bury(self, agent: LiveAgent, ended: Ended) -> None:
+        assert agent.child is not None
+        self._by_peer.pop(agent.identity, None)
+        self._run.office.dismiss(agent.identity)
+        self._run.registry.release(agent.path, agent.child.pid)
+        self._run.note(
+            ProcessEnded(
+                agent_id=agent.plan.agent_id,
+                epoch=agent.epoch,
+                pid=agent.child.pid,
+                exit_code=ended.exit_code,
+                signal=ended.signal,
+                reason=agent.death_reason or ended.reason,
+                stderr_tail="" if agent.orderly else ended.stderr_tail,
+                orderly=agent.orderly,
+            ),
+            agent=agent.path,
+        )
+
+    async def _live_again(self, agent: LiveAgent, ended: Ended) -> None:
+        await self._run.journal.settle()
+        file = agent.plan.agent_id
+        memory = fold_agent(read_records(self._run.places, file=file))
+        for call in memory.open_calls.values():
+            closed = CallEnded(
+                turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
+            )
+            self._run.note(closed, agent=agent.path, file=file)
+        agent.begin_life(agent.epoch + 1)
+        try:
+            await self._begin_life(agent, memory)
+        except SpawnError as error:
+            self._leave(agent, "crashed", f"{_words(agent, ended)}; restarting failed: {error}")
+
+    def _leave(self, agent: LiveAgent, state: EndState, message: str) -> None:
+        """No process will follow: the agent's path stays known, its memory here goes."""
+        self.conclude(agent, state, message, TokenUsage())
+        self.agents.pop(agent.path, None)
+        self.ended_count += 1
+        self._run.journal.forget(agent.plan.agent_id)
+        agent.gone.set()
+
+
+def _words(agent: LiveAgent, ended: Ended) -> str:
+    tail = ended.stderr_tail.strip().splitlines()[-1:]
+    why = agent.death_reason or ended.reason
+    return f"{why} ({tail[0][:200]})" if tail else why

@@ -1,0 +1,216 @@
+"""The supervisor's ear: every letter of every child passes here, once, in order.
+
+Durable events are journaled, then acknowledged, then shown; passing ones are only shown. A letter
+that cannot be read is counted, logged once and acknowledged: it never ends the supervisor.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.post import Letter
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.control import Passed
+from swarm.mailbox.protocol.events import (
+    AnyEvent,
+    Asked,
+    CallBegan,
+    CallEnded,
+    ContextReplaced,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    ItemCompleted,
+    OutputArrived,
+    ReasoningArrived,
+    TextArrived,
+    TokenCount,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    Waiting,
+    Warned,
+    decode_event,
+)
+from swarm.mailbox.protocol.items import decode_item
+from swarm.mailbox.protocol.ops import Answer
+from swarm.mailbox.protocol.records import AnyRecordBody, ContextRecorded, ItemRecorded, Record
+from swarm.mailbox.protocol.requests import AnyReply, BlobStored, RequestRefused, StoreBlob
+
+from .agents import LiveAgent
+from .control import Control
+from .keeper import Keeper
+from .running import Running
+from .turns import on_turn_end
+
+_log = logging.getLogger("swarm.dispatch")
+_MOST_BLOB_BYTES = 32 * 1024 * 1024
+
+
+class Dispatch:
+    """One task reads the post office; it waits for nothing but the post itself."""
+
+    def __init__(
+        self, running: Running, control: Control, keeper: Keeper, nursery: trio.Nursery
+    ) -> None:
+        self._run, self._control, self._keeper, self._nursery = running, control, keeper, nursery
+        self.unreadable = 0
+
+    async def run(self) -> None:
+        """Receive until cancelled."""
+        while True:
+            letter = await self._run.office.receive()
+            if self._keeper.is_gateway(letter.peer):
+                self._keeper.on_letter(letter)
+                continue
+            agent = self._control.of_peer(letter.peer)
+            if agent is None:
+                continue  # its process has ended; the journal has what it acknowledged
+            try:
+                event = decode_event(letter.body)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self._unreadable(letter, error)
+                continue
+            self._on_event(agent, event, letter)
+
+    def _unreadable(self, letter: Letter, error: Exception) -> None:
+        self.unreadable += 1
+        if self.unreadable == 1:
+            _log.warning("a message of %r could not be read: %s", letter.peer, error)
+        self._run.office.handled(letter)
+
+    def _on_event(self, agent: LiveAgent, event: AnyEvent, letter: Letter) -> None:
+        agent.last_beat = trio.current_time()
+        match event:
+            case Heartbeat():
+                self._on_beat(agent, event)
+                return
+            case TextArrived() | ReasoningArrived() | OutputArrived() | Waiting():
+                self._progress(agent)
+                self._run.showing.passing(Passed(agent=agent.path, event=event))
+                return
+            case Hello():
+                self._on_hello(agent, event, letter)
+                return
+            case _ if not agent.hello.is_set():
+                self._run.office.handled(letter)  # nobody is believed before its Hello
+                return
+            case Asked():
+                self._nursery.start_soon(self._answer, agent, event, letter)
+                return
+            case Goodbye():
+                agent.orderly = True
+                self._run.office.handled(letter)
+                return
+            case _:
+                self._progress(agent)
+                self._record(agent, event, letter)
+
+    def _record(self, agent: LiveAgent, event: AnyEvent, letter: Letter) -> None:
+        try:
+            body, follow = self._body_of(agent, event)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._unreadable(letter, error)
+            return
+
+        def written(record: Record) -> None:
+            self._run.office.handled(letter)
+            self._run.showing.record(record)
+            if follow is not None:
+                follow()
+
+        self._run.journal.write(body, agent=agent.path, file=agent.plan.agent_id, then=written)
+
+    def _body_of(
+        self, agent: LiveAgent, event: AnyEvent
+    ) -> tuple[AnyRecordBody, Callable[[], None] | None]:
+        """The record of a durable event, and what follows once it is written."""
+        match event:
+            case ItemCompleted():
+                agent.untaken.discard(event.item_id)
+                opened = ItemRecorded(
+                    turn_id=event.turn_id,
+                    item=decode_item(event.item),
+                    item_id=event.item_id,
+                    source=event.source,
+                )
+                return opened, None
+            case ContextReplaced():
+                items = tuple(decode_item(item) for item in event.items)
+                replaced = ContextRecorded(
+                    turn_id=event.turn_id, items=items, summary=event.summary
+                )
+                return replaced, None
+            case TurnStarted():
+                agent.turn = event.turn_id
+                agent.untaken.discard(event.turn_id)
+                return event, None
+            case TurnCompleted() | TurnFailed() | TurnAborted():
+                agent.turn = None
+                return event, lambda: on_turn_end(self._control, agent, event)
+            case CallBegan() | CallEnded() | TokenCount() | Warned():
+                return event, None
+            case Hello() | Heartbeat() | Goodbye() | Asked():
+                raise AssertionError(f"{type(event).__name__} is no record")
+            case TextArrived() | ReasoningArrived() | OutputArrived() | Waiting():
+                raise AssertionError(f"{type(event).__name__} is passing")
+            case _:
+                assert_never(event)
+
+    def _on_hello(self, agent: LiveAgent, hello: Hello, letter: Letter) -> None:
+        """Believe the first Hello with this life's secret and pid; refuse any other."""
+        expected = self._run.supervisor_proof(agent.identity)
+        child = agent.child
+        is_ours = hello.secret == expected and hello.protocol_version == PROTOCOL_VERSION
+        if agent.hello.is_set() or not is_ours or (child is not None and child.pid != hello.pid):
+            _log.warning("%s said a hello that is not its own; it is ended", agent.path)
+            self._control.strike(agent, "it said a hello that was not its own")
+        else:
+            agent.hello.set()
+        self._run.office.handled(letter)
+
+    def _on_beat(self, agent: LiveAgent, beat: Heartbeat) -> None:
+        agent.busy = beat.busy
+        if beat.progress != agent.progress:
+            agent.progress = beat.progress
+            self._progress(agent)
+        self._run.showing.state.note_process(agent.path, beat.rss_bytes)
+
+    def _progress(self, agent: LiveAgent) -> None:
+        agent.progress_at = trio.current_time()
+        agent.reported_stuck = False
+
+    async def _answer(self, agent: LiveAgent, asked: Asked, letter: Letter) -> None:
+        """Serve one request beside the others; acknowledged once it is done."""
+        reply: AnyReply
+        match asked.request:
+            case StoreBlob() as blob:
+                reply = await trio.to_thread.run_sync(self._store, blob)
+            case _:
+                assert_never(asked.request)
+        self._run.office.handled(letter)
+        try:
+            await self._run.send(agent, Answer(request_id=asked.request_id, reply=reply))
+        except PeerGone:
+            return  # it ended meanwhile; nobody waits
+
+    def _store(self, blob: StoreBlob) -> AnyReply:
+        digest = hashlib.sha256(blob.data).hexdigest()
+        if digest != blob.sha256 or len(blob.data) > _MOST_BLOB_BYTES:
+            return RequestRefused(message="the bytes do not fit their sha256, or are over 32 MiB")
+        path = self._run.places.blobs / digest
+        if not path.exists():
+            fresh = path.with_suffix(f".{os.getpid()}")
+            try:
+                fresh.write_bytes(blob.data)
+                fresh.replace(path)
+            except OSError as error:
+                return RequestRefused(message=f"cannot store it: {error.strerror}")
+        return BlobStored(path=str(path))

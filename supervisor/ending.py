@@ -1,0 +1,68 @@
+"""How a run is asked to end: signals, the deadline, `swarm kill`. One ladder, one value.
+
+The first Ctrl-C interrupts every turn; the second ends the run in order; the third kills. SIGTERM
+and SIGHUP end it in order. Nobody waits here for anybody: events are set, others obey.
+"""
+
+import signal
+from collections.abc import Callable
+from typing import Literal
+
+import trio
+
+from .control import Control
+
+StopStatus = Literal["interrupted", "terminated", "deadline"]
+
+
+class Ending:
+    """What was asked so far. `stop`: end in order, now. `hurry`: leave out the grace."""
+
+    def __init__(self, control: Control, nursery: trio.Nursery) -> None:
+        self._control, self._nursery = control, nursery
+        self.status: StopStatus | None = None
+        self.interrupted = False
+        self.stop = trio.Event()
+        self.hurry = trio.Event()
+        self.on_interrupt: Callable[[], None] = lambda: None
+
+    def press_interrupt(self) -> None:
+        """One Ctrl-C."""
+        if not self.interrupted:
+            self.interrupted = True
+            self.on_interrupt()
+            agents = list(self._control.agents.values())
+            self._nursery.start_soon(self._control.interrupt, agents, "Ctrl-C")
+            if not agents:
+                self.end("interrupted")
+        elif not self.stop.is_set():
+            self.end("interrupted")
+        else:
+            self.hurry.set()
+
+    def end(self, status: StopStatus) -> None:
+        """End the run in order; the first reason stays."""
+        if self.status is None:
+            self.status = status
+        self.stop.set()
+
+    def stop_by_kill(self) -> None:
+        """`swarm kill RUN`."""
+        self.end("terminated")
+
+    async def obey_signals(self) -> None:
+        """Until cancelled. A second SIGTERM hurries."""
+        wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        with trio.open_signal_receiver(*wanted) as arrivals:
+            async for number in arrivals:
+                if number == signal.SIGINT:
+                    self.press_interrupt()
+                elif self.stop.is_set():
+                    self.hurry.set()
+                else:
+                    self.end("terminated")
+
+    async def obey_deadline(self, seconds: float) -> None:
+        """Let `seconds` pass, then end the run with the status of a reached bound."""
+        await trio.sleep(seconds)
+        self.end("deadline")

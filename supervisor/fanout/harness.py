@@ -1,0 +1,185 @@
+"""The harness divides the work: one agent per item, in order, as slots come free.
+
+Each failure is recorded and stops nobody else. Memory holds the answers' heads and the plan, not
+the agents: an item's agent is forgotten when its process has ended.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+import trio
+
+from swarm.mailbox.ids import ROOT_PATH, AgentPath, child_path, new_uuid7
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.mailbox.protocol.records import AgentEnded, EndState, FanOutItemEnded, FanOutPlanned
+
+from ..agents import AgentPlan, LiveAgent
+from ..birth import SpawnError
+from ..control import Control
+from ..request import FanOut
+from ..running import Running
+from .items import item_prompt
+
+_SEGMENT_CHARS = 40
+
+
+class Answered(Value):
+    """What one item came to."""
+
+    item: str
+    state: EndState
+    result: str
+
+
+def name_items(items: tuple[str, ...]) -> tuple[str, ...]:
+    """A path segment for each item: readable, unique, in order.
+
+    `src/Foo Bar.py` → `src_foo_bar_py`; a second one of that name gets `_2`.
+    """
+    taken: set[str] = set()
+    names: list[str] = []
+    for number, item in enumerate(items, 1):
+        plain = re.sub(r"[^a-z0-9]+", "_", item.lower()).strip("_")[-_SEGMENT_CHARS:].strip("_")
+        base = plain if plain and plain != "root" else f"item_{number}"
+        name, copy = base, 2
+        while name in taken:
+            name, copy = f"{base}_{copy}", copy + 1
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+class Harness:
+    """Runs the items of one fan-out. Made once a run, also by a resume."""
+
+    def __init__(self, running: Running, control: Control, fan_out: FanOut, limits: Limits) -> None:
+        self._run, self._control, self._fan, self._limits = running, control, fan_out, limits
+        self._names = name_items(fan_out.items)
+        self.live: dict[int, LiveAgent] = {}
+        self.stopping = False
+
+    async def run(self, ended_before: dict[int, FanOutItemEnded]) -> list[Answered]:
+        """Run every item that did not complete before; return all answers in order of the items."""
+        slots = self._run.registry.max_agents
+        wanted = min(self._fan.concurrency or slots, slots, max(1, len(self._fan.items)))
+        self._run.note(
+            FanOutPlanned(
+                items=self._fan.items, names=self._names, role=self._fan.role, concurrency=wanted
+            )
+        )
+        answers: dict[int, Answered] = {
+            index: Answered(item=end.item, state=end.state, result=end.result)
+            for index, end in ended_before.items()
+            if end.state == "completed"
+        }
+        todo = iter([n for n in range(len(self._fan.items)) if n not in answers])
+        async with trio.open_nursery() as nursery:
+            for _ in range(wanted):
+                nursery.start_soon(self._work, todo, answers.__setitem__)
+        return [answers[index] for index in sorted(answers)]
+
+    async def _work(self, todo: Iterator[int], keep: Callable[[int, Answered], None]) -> None:
+        for index in todo:
+            if self.stopping:
+                return
+            keep(index, await self._one_item(index))
+
+    async def _one_item(self, index: int) -> Answered:
+        item = self._fan.items[index]
+        state: EndState = "failed"
+        result, path = "", str(child_path(AgentPath(ROOT_PATH), self._names[index]))
+        attempt = 0
+        for attempt in range(1, self._fan.retries + 2):
+            state, result, path = await self._attempt(index, attempt)
+            if state in {"completed", "interrupted", "killed"} or self.stopping:
+                break
+        self._run.note(
+            FanOutItemEnded(
+                index=index, item=item, agent=path, state=state, result=result, attempt=attempt
+            )
+        )
+        return Answered(item=item, state=state, result=result)
+
+    async def _attempt(self, index: int, attempt: int) -> tuple[EndState, str, str]:
+        plan = self._plan(index, attempt)
+        try:
+            agent = await self._control.spawn(plan)
+        except SpawnError as error:
+            return "crashed", str(error), plan.path
+        self.live[index] = agent
+        try:
+            words = UserInput(
+                input_id=new_uuid7(),
+                parts=(TextInput(text=item_prompt(self._fan, index)),),
+                output_schema=_schema(self._fan),
+            )
+            await self._control.say(agent, words, source="fan_out")
+            await agent.done.wait()
+            outcome = agent.outcome
+            await self._control.end(agent)
+        finally:
+            self.live.pop(index, None)
+        if outcome is None:
+            return "crashed", "it ended without an outcome", plan.path
+        return (*_checked(outcome, self._fan), plan.path)
+
+    def _plan(self, index: int, attempt: int) -> AgentPlan:
+        request = self._run.request
+        name = self._names[index] if attempt == 1 else f"{self._names[index]}_try{attempt}"
+        path = self._run.registry.free_path(child_path(AgentPath(ROOT_PATH), name))
+        return AgentPlan(
+            path=path,
+            agent_id=new_uuid7(),
+            role=request.fan_role,
+            limits=self._limits,
+            cwd=request.cwd,
+            parent=ROOT_PATH,
+            depth=1,
+            model=request.model,
+            effort=request.effort,
+        )
+
+
+def _schema(fan_out: FanOut) -> msgspec.Raw | None:
+    if fan_out.output_schema is None:
+        return None
+    return msgspec.Raw(msgspec.json.encode(fan_out.output_schema))
+
+
+def _checked(outcome: AgentEnded, fan_out: FanOut) -> tuple[EndState, str]:
+    """An answer that does not fit the schema is a failure that says why."""
+    if outcome.state != "completed" or fan_out.output_schema is None:
+        return outcome.state, outcome.message
+    from ..results import schema_fault
+
+    fault = schema_fault(outcome.message, fan_out.output_schema)
+    return ("failed", fault) if fault else (outcome.state, outcome.message)
+
+
+def joined_prompt(body: str, answers: list[Answered], *, limit_bytes: int) -> str:
+    """The root's prompt: the task's body, then every answer under its item, cut to fit.
+
+    Each answer gets an equal share of `limit_bytes`; shorter ones leave theirs to the others.
+    """
+    shares = share_out([len(one.result) for one in answers], limit_bytes)
+    blocks: list[str] = []
+    for one, share in zip(answers, shares, strict=True):
+        text = one.result if len(one.result) <= share else one.result[:share] + " […]"
+        head = f"## {one.item}" if one.state == "completed" else f"## {one.item} ({one.state})"
+        blocks.append(f"{head}\n{text.strip() or '(no answer)'}")
+    return f"{body.strip()}\n\nThe answers, one for each item:\n\n" + "\n\n".join(blocks)
+
+
+def share_out(sizes: list[int], total: int) -> list[int]:
+    """Split `total` among wants of these sizes: no more than wanted, the rest evenly."""
+    shares = [0] * len(sizes)
+    left = total
+    waiting = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    for position, index in enumerate(waiting):
+        fair = left // (len(waiting) - position)
+        shares[index] = min(sizes[index], fair)
+        left -= shares[index]
+    return shares

@@ -1,0 +1,173 @@
+"""What the entry process does before Trio, a thread or a ZeroMQ context exists.
+
+It raises the limit of open files, makes the life-line, and forks the gateway and the fork-server
+from the libraries it has imported already: that is the way to a fast start.
+"""
+
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Collection
+from contextlib import suppress
+from typing import NoReturn
+
+import msgspec
+
+from swarm.mailbox.forked import become_subreaper, forbid_dumps, leave, shed_inheritance
+
+from .keys import forget, take_keys
+from .spawner.cold import spawn_cold
+
+__all__ = ["Ignition", "Launched", "Programs", "ignite", "launch_cold_server", "take_keys"]
+
+
+class Programs(msgspec.Struct, frozen=True, kw_only=True):
+    """The children's programs by name as text: this room may not import theirs.
+
+    `module:function` is called in a forked child as (channel fd, life-line fd) → exit code. The
+    cold ones are arguments of the interpreter, to which descriptor numbers are added.
+    """
+
+    shared: tuple[str, ...] = ("msgspec", "zmq", "trio", "swarm.mailbox.protocol.spec")
+    gateway: str = "swarm.worker.boot:begin_gateway"
+    forkserver: str = "swarm.worker.forkserver:begin"
+    cold_forkserver: tuple[str, ...] = ("-m", "swarm.worker.forkserver")
+    cold_child: tuple[str, ...] = ("-m", "swarm.worker.boot")  # the title follows, then numbers
+
+
+class Launched(msgspec.Struct, kw_only=True):
+    """A process that waits for orders on a channel. Whoever takes it closes its descriptors."""
+
+    pid: int
+    pidfd: int
+    channel: socket.socket  # SOCK_SEQPACKET
+    stderr_fd: int  # reading end
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self.pidfd)
+        os.close(self.stderr_fd)
+
+
+class Ignition(msgspec.Struct, kw_only=True):
+    """Descriptors and pids; no context, no thread. The household takes the launched ones out."""
+
+    lifeline_reader: int
+    lifeline_writer: int
+    programs: Programs
+    server: Launched | None = None
+    gateway: Launched | None = None
+
+    def close(self) -> None:
+        """Let go of the life-line: every process of the run ends. May be called twice."""
+        for launched in (self.server, self.gateway):
+            if launched is not None:
+                launched.close()
+        self.server = self.gateway = None
+        for fd in (self.lifeline_writer, self.lifeline_reader):
+            if fd >= 0:
+                os.close(fd)
+        self.lifeline_writer = self.lifeline_reader = -1
+
+
+def ignite(programs: Programs | None = None, *, secrets: Collection[str] = ()) -> Ignition:
+    """Prepare this process and start the two that everything else needs.
+
+    Args:
+        programs: Whom to start; only tests name others.
+        secrets: Values of keys: wiped from the memory that the fork-server inherits.
+
+    Returns:
+        Ignition; close it when the run is over. With a second thread alive nothing is forked: the
+        fork-server starts cold, and the gateway when its spec is known.
+    """
+    chosen = programs or Programs()
+    _raise_open_files()
+    become_subreaper()
+    forbid_dumps()
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    ignition = Ignition(lifeline_reader=reader, lifeline_writer=writer, programs=chosen)
+    if len(os.listdir("/proc/self/task")) > 1:
+        ignition.server = launch_cold_server(ignition)
+        return ignition
+    for name in chosen.shared:
+        importlib.import_module(name)
+    ignition.gateway = _launch_warm(chosen.gateway, reader, secrets=())
+    ignition.server = _launch_warm(chosen.forkserver, reader, secrets=secrets)
+    return ignition
+
+
+def launch_cold_server(ignition: Ignition) -> Launched:
+    """Start a fork-server from nothing: the first was lost, or this process has threads.
+
+    Raises SpawnError.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stderr_reader, stderr_writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        program = ignition.programs.cold_forkserver
+        fds = (theirs.fileno(), ignition.lifeline_reader)
+        pid = spawn_cold(program, fds, stderr_fd=stderr_writer)
+    except BaseException:
+        ours.close()
+        os.close(stderr_reader)
+        raise
+    finally:
+        theirs.close()
+        os.close(stderr_writer)
+    pidfd = os.pidfd_open(pid)
+    return Launched(pid=pid, pidfd=pidfd, channel=ours, stderr_fd=stderr_reader)
+
+
+def _raise_open_files() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # 1,000 agents need it; fewer do without
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _launch_warm(program: str, lifeline_fd: int, *, secrets: Collection[str]) -> Launched:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stderr_reader, stderr_writer = os.pipe2(os.O_CLOEXEC)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()  # else the child prints it again
+    pid = os.fork()
+    if pid == 0:
+        _become(program, theirs.fileno(), stderr_writer, lifeline_fd, secrets)
+    with suppress(OSError):
+        os.setpgid(pid, pid)
+    theirs.close()
+    os.close(stderr_writer)
+    pidfd = os.pidfd_open(pid)
+    return Launched(pid=pid, pidfd=pidfd, channel=ours, stderr_fd=stderr_reader)
+
+
+def _become(
+    program: str, channel_fd: int, stderr_fd: int, lifeline_fd: int, secrets: Collection[str]
+) -> NoReturn:
+    """In the child. Our caller's frames never run on here, so nothing of theirs is closed twice."""
+    code = 1
+    try:
+        shed_inheritance(stderr_fd=stderr_fd, keep={channel_fd, lifeline_fd})
+        forget(secrets)
+        module, _, name = program.partition(":")
+        code = getattr(importlib.import_module(module), name)(channel_fd, lifeline_fd)
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        leave(code)
+
+
+def kill_launched(launched: Launched) -> None:
+    """SIGKILL a process that was never taken up, and reap it. Never waits long."""
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(launched.pidfd, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, launched.pidfd, os.WEXITED)
+    launched.close()

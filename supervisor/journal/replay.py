@@ -1,0 +1,146 @@
+"""Lines → state: what a resumed run and a restarted agent need to know. Pure folds over records.
+
+`fold_run` reads the supervisor's own records (few, also for ten thousand agents); `fold_agent`
+reads one agent's file and is only called for an agent that shall live again.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from swarm.mailbox.protocol.events import (
+    CallBegan,
+    CallEnded,
+    TokenCount,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+)
+from swarm.mailbox.protocol.gateway import Drew
+from swarm.mailbox.protocol.items import AnyItem, TokenUsage
+from swarm.mailbox.protocol.ops import Mail
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    ContextRecorded,
+    FanOutItemEnded,
+    FanOutPlanned,
+    InputPosted,
+    ItemRecorded,
+    MailHandled,
+    MailPosted,
+    ProviderChosen,
+    Record,
+    RunCompleted,
+    RunStarted,
+)
+
+
+class AgentPast(msgspec.Struct):
+    """One agent as the run's own records tell it."""
+
+    spawned: AgentSpawned
+    ended: AgentEnded | None = None
+
+
+class RunPast(msgspec.Struct):
+    """A run as its own records tell it."""
+
+    started: RunStarted | None = None
+    provider: ProviderChosen | None = None
+    agents: dict[str, AgentPast] = {}  # path → its last life
+    plan: FanOutPlanned | None = None
+    fan_ended: dict[int, FanOutItemEnded] = {}  # index → its last end
+    completed: RunCompleted | None = None
+    usd: float | None = None
+    starts: int = 0  # how often the run was started or resumed
+    started_ts: float = 0.0
+    last_seq: int = 0
+
+
+def fold_run(records: Iterable[Record]) -> RunPast:
+    """Fold the supervisor's own records. A completion before a resume is forgotten."""
+    past = RunPast()
+    for record in records:
+        past.last_seq = max(past.last_seq, record.seq)
+        match record.body:
+            case RunStarted() as body:
+                past.started, past.completed = past.started or body, None
+                past.started_ts = past.started_ts or record.ts
+                past.starts += 1
+            case ProviderChosen() as body:
+                past.provider = body
+            case AgentSpawned() as body:
+                past.agents[body.path] = AgentPast(spawned=body)
+            case AgentEnded() as body if record.agent in past.agents:
+                past.agents[record.agent].ended = body
+            case FanOutPlanned() as body:
+                past.plan = body
+            case FanOutItemEnded() as body:
+                past.fan_ended[body.index] = body
+            case Drew(usd=float() as usd):
+                past.usd = (past.usd or 0.0) + usd
+            case RunCompleted() as body:
+                past.completed = body
+            case _:
+                pass  # agents' own records are folded by fold_agent
+    return past
+
+
+class AgentMemory(msgspec.Struct):
+    """What an agent's file remembers: enough to live again."""
+
+    items: list[AnyItem] = []
+    usage: TokenUsage = TokenUsage()
+    open_turn: str | None = None  # a turn that began and did not end
+    open_calls: dict[str, CallBegan] = {}  # begun and not ended, in order
+    inputs: dict[str, InputPosted] = {}  # posted and not yet in the history
+    mails: dict[str, Mail] = {}  # likewise
+    last_message: str | None = None
+    last_seq: int = 0
+
+
+def fold_agent(records: Iterable[Record]) -> AgentMemory:
+    """Fold one agent's file.
+
+    An input counts as taken up when its turn began (a turn's id is the id of the input that began
+    it) or when an item with its id stands in the history.
+    """
+    memory = AgentMemory()
+    for record in records:
+        memory.last_seq = max(memory.last_seq, record.seq)
+        _fold_one(memory, record)
+    return memory
+
+
+def _fold_one(memory: AgentMemory, record: Record) -> None:
+    match record.body:
+        case ItemRecorded() as body:
+            memory.items.append(body.item)
+            memory.inputs.pop(body.item_id, None)
+            memory.mails.pop(body.item_id, None)
+        case ContextRecorded() as body:
+            memory.items = list(body.items)
+        case TurnStarted() as body:
+            memory.open_turn = body.turn_id
+        case TurnCompleted() as body:
+            memory.open_turn, memory.last_message = None, body.last_message
+            memory.open_calls.clear()
+        case TurnFailed() | TurnAborted():
+            memory.open_turn = None
+            memory.open_calls.clear()
+        case CallBegan() as body:
+            memory.open_calls[body.call_id] = body
+        case CallEnded() as body:
+            memory.open_calls.pop(body.call_id, None)
+        case TokenCount() as body:
+            memory.usage = body.total
+        case InputPosted() as body:
+            memory.inputs[body.input_id] = body
+        case MailPosted() as body:
+            memory.mails[body.mail.mail_id] = body.mail
+        case MailHandled() as body:
+            memory.mails.pop(body.mail_id, None)
+        case _:
+            pass

@@ -1,0 +1,206 @@
+"""The gateway's keeper: starts it, hears it, starts it anew when it dies, tells the agents."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import PeerGone, SwarmError
+from swarm.mailbox.ids import AgentId
+from swarm.mailbox.post import Letter
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.control import Passed
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
+from swarm.mailbox.protocol.gateway import (
+    AnyGatewayEvent,
+    Drew,
+    GatewayReady,
+    GatewayUnable,
+    Throttled,
+    decode_gateway_event,
+    encode_gateway_op,
+)
+from swarm.mailbox.protocol.ops import GatewayMoved, Shutdown
+from swarm.mailbox.protocol.records import GatewayEnded, ProviderChosen, Record
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import GatewaySpec
+
+from .agents import Bound, LiveAgent
+from .running import Running
+from .spawner.base import Child
+from .spawner.ladder import end_child
+from .spawner.restart import GiveUp, decide_restart
+
+_log = logging.getLogger("swarm.keeper")
+_SILENT_S = 10.0
+
+
+class ProviderUnusable(SwarmError):
+    """No provider can be used; the text says what to do."""
+
+    exit_code = 5
+
+
+class Keeper:
+    """Owns the gateway process. `failed` is set when there can be no gateway any more."""
+
+    def __init__(self, running: Running, bound: Bound, *, models_dir: str) -> None:
+        self._run, self._bound, self._models_dir = running, bound, models_dir
+        self._child: Child | None = None
+        self._identity = b""
+        self._trusted = False
+        self._ending = False
+        self._deaths: list[float] = []
+        self.last_beat = trio.current_time()
+        self.ready = trio.Event()
+        self.model: ModelInfo | None = None
+        self.failed = trio.Event()
+        self.failure = ""
+        self.path_of: Callable[[str], str] = lambda agent_id: ""
+
+    def is_gateway(self, peer: bytes) -> bool:
+        """True for the present gateway's letters."""
+        return peer == self._identity
+
+    async def start(self, *, first: bool) -> None:
+        """Start a gateway; return once its process exists. It listens a little later."""
+        self._bound.epoch += 1
+        self._bound.endpoint = self._run.places.gateway(self._bound.epoch)
+        self._identity = f"g/{self._run.run_id}/{self._bound.epoch}".encode()
+        self._trusted = False
+        self.last_beat = trio.current_time()
+        self._run.office.admit(self._identity, epoch=self._bound.epoch)
+        request = self._run.request
+        spec = GatewaySpec(
+            run_id=self._run.run_id,
+            epoch=self._bound.epoch,
+            endpoint=self._run.places.post,
+            identity=self._identity,
+            secret=self._run.supervisor_proof(self._identity),
+            bind=self._bound.endpoint,
+            run_key=self._run.run_key,
+            blobs_dir=str(self._run.places.blobs),
+            models_dir=self._models_dir,
+            providers=request.providers,
+            provider=request.provider,
+            model=request.model,
+            catalogue=request.catalogue,
+            record=request.record,
+            replay=request.replay,
+        )
+        home = self._run.household
+        if first:
+            self._child = await home.first_gateway(spec, keys=request.keys)
+        else:
+            self._child = await home.start(spec, title="gateway", keys=request.keys)
+
+    async def keep(self, live_agents: Callable[[], list[LiveAgent]]) -> None:
+        """Watch the process until cancelled; a dead one is replaced by the restart rule."""
+        while True:
+            assert self._child is not None
+            ended = await self._child.wait_ended()
+            self._run.office.dismiss(self._identity)
+            if self._ending or self.failed.is_set():
+                return
+            self._run.note(
+                GatewayEnded(
+                    epoch=self._bound.epoch, reason=ended.reason, stderr_tail=ended.stderr_tail
+                )
+            )
+            self._deaths.append(trio.current_time())
+            verdict = decide_restart(self._deaths, now=trio.current_time())
+            if isinstance(verdict, GiveUp):
+                self._fail(f"the gateway keeps ending: {ended.reason}\n{ended.stderr_tail[-2000:]}")
+                return
+            await trio.sleep(verdict.after_s)
+            await self.start(first=False)
+            await self._tell(live_agents())
+
+    async def _tell(self, agents: list[LiveAgent]) -> None:
+        for agent in agents:
+            moved = GatewayMoved(
+                endpoint=self._bound.endpoint, token=self._run.gateway_proof(agent.identity)
+            )
+            with trio.move_on_after(1):
+                try:
+                    await self._run.send(agent, moved)
+                except PeerGone:
+                    continue
+
+    def strike_if_silent(self) -> None:
+        """SIGKILL a gateway whose loop has not beaten for 10 s; it is replaced."""
+        if self._trusted and trio.current_time() - self.last_beat > _SILENT_S and self._child:
+            self.last_beat = trio.current_time()
+            self._child.kill_group()
+
+    async def end(self, *, grace_s: float) -> None:
+        """Ask it to stop, then end it. Called once, last."""
+        self._ending = True
+        if self._child is not None:
+            await end_child(self._child, partial(self._ask, grace_s), grace_s=grace_s)
+
+    async def _ask(self, grace_s: float) -> None:
+        try:
+            body = encode_gateway_op(Shutdown(grace_s=grace_s))
+            await self._run.office.post(self._identity, body)
+        except PeerGone:
+            return
+
+    def on_letter(self, letter: Letter) -> None:
+        """One letter of the gateway; never waits."""
+        self.last_beat = trio.current_time()
+        try:
+            event = decode_gateway_event(letter.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            _log.warning("a message of the gateway could not be read: %s", error)
+            self._run.office.handled(letter)
+            return
+        if isinstance(event, Hello):
+            self._on_hello(event)
+        elif self._trusted:
+            self._on_event(event, letter)
+            if isinstance(event, Drew | Warned):
+                return  # acknowledged once it is journaled
+        self._run.office.handled(letter)
+
+    def _on_hello(self, hello: Hello) -> None:
+        ours = hello.secret == self._run.supervisor_proof(self._identity)
+        if ours and hello.protocol_version == PROTOCOL_VERSION and not self._trusted:
+            self._trusted = True
+        elif self._child is not None:
+            self._child.kill_group()
+
+    def _on_event(self, event: AnyGatewayEvent, letter: Letter) -> None:
+        match event:
+            case GatewayReady():
+                if not self.ready.is_set():
+                    self.model = event.model
+                    self._run.note(
+                        ProviderChosen(
+                            provider=event.provider, model=event.model.slug, why=event.why
+                        )
+                    )
+                    self.ready.set()
+            case GatewayUnable():
+                self._fail(event.message)
+            case Drew():
+                self._journal(event, self.path_of(AgentId(event.agent_id)), letter)
+            case Warned():
+                self._journal(event, "", letter)
+            case Throttled():
+                self._run.showing.passing(Passed(agent="", event=event))
+            case Hello() | Heartbeat() | Goodbye() | _:
+                return
+
+    def _journal(self, event: Drew | Warned, path: str, letter: Letter) -> None:
+        def written(record: Record) -> None:
+            self._run.office.handled(letter)
+            self._run.showing.record(record)
+
+        self._run.journal.write(event, agent=path, then=written)
+
+    def _fail(self, message: str) -> None:
+        self.failure = message
+        self.failed.set()

@@ -1,0 +1,54 @@
+"""What all parts of a running supervisor share. One value, made in supervisor.py, passed on."""
+
+from typing import NamedTuple
+
+from swarm.mailbox.ids import RunId
+from swarm.mailbox.post import PostOffice
+from swarm.mailbox.proof import make_proof
+from swarm.mailbox.protocol.ops import AnyOp, encode_op
+from swarm.mailbox.protocol.records import AnyRecordBody, Record
+
+from .agents import AgentPlan, LiveAgent
+from .journal.rollout import RUN_FILE, Journal
+from .places import RunPlaces
+from .registry import AgentRegistry
+from .request import RunRequest
+from .showing import Showing
+from .spawner.household import Household
+
+
+class Running(NamedTuple):
+    """The insides of one run. Every member lives exactly as long as the run."""
+
+    run_id: RunId
+    run_key: bytes
+    request: RunRequest
+    places: RunPlaces
+    office: PostOffice
+    journal: Journal
+    showing: Showing
+    household: Household
+    registry: AgentRegistry
+
+    def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
+        """Journal, then show; without waiting for it."""
+        return self.journal.write(body, agent=agent, file=file, then=self.showing.record)
+
+    async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
+        """Journal, then show, then return: for what others must not act upon before."""
+        record = await self.journal.commit(body, agent=agent, file=file)
+        self.showing.record(record)
+        return record
+
+    async def send(self, agent: LiveAgent, op: AnyOp) -> None:
+        """Post an op to the agent's present life. Raises PeerGone if that ended."""
+        await self.office.post(agent.identity, encode_op(op))
+
+    def supervisor_proof(self, identity: bytes) -> bytes:
+        return make_proof(self.run_key, identity, purpose="supervisor")
+
+    def gateway_proof(self, identity: bytes) -> bytes:
+        return make_proof(self.run_key, identity, purpose="gateway")
+
+    def tmp_of(self, plan: AgentPlan) -> str:
+        return str(self.places.tmp / plan.agent_id)

@@ -1,0 +1,216 @@
+"""One run, from beginning to end: opens everything in order, closes it in reverse.
+
+Order: the folder's lock, the post, the journal, the household, then the tasks (ear, gateway,
+vigil, doorman, view), then the work. The work's end, a signal or a broken part ends the rest.
+"""
+
+import os
+import secrets
+import shutil
+from contextlib import AsyncExitStack
+
+import msgspec
+import trio
+
+from swarm.mailbox.control import open_control_server
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.feed import open_feed
+from swarm.mailbox.ids import RunId, new_uuid7
+from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.protocol.records import RunCompleted, RunStarted
+from swarm.mailbox.router import open_router
+
+from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
+from .agents import Bound
+from .console.reduce import RunState
+from .control import Control
+from .dispatch import Dispatch
+from .doorman import Doorman
+from .ending import Ending
+from .ignition import Ignition
+from .journal.reading import read_records, run_records
+from .journal.replay import RunPast, fold_run
+from .journal.rollout import open_journal
+from .keeper import Keeper
+from .places import Places, RunPlaces, make_private, run_places
+from .registry import AgentRegistry
+from .request import RunRequest
+from .running import Running
+from .showing import Showing
+from .spawner.household import open_household
+from .version import read_version
+from .view import View
+from .vigil import keep_vigil
+from .work import Work, network_warning
+
+_SOCKET_PATH_BYTES = 100  # the kernel's limit is 107
+_EPOCHS_A_LIFE = 1_000  # of the gateway; so a resumed run never reuses one
+
+
+async def run_to_its_end(
+    request: RunRequest, view: View, ignition: Ignition, places: Places
+) -> RunCompleted:
+    """Run, or resume when `request.resumes`. Returns when every process of the run has ended.
+
+    What the run came to is a value, also a provider's refusal or an interruption. Raises
+    UsageError before anything was started (a second resume, an older version), and SwarmError
+    when the journal or the state folder cannot be written.
+    """
+    here = run_places(places, request.run_id or new_uuid7())
+    if request.resumes:
+        read_about(here)  # refuses what is no run, or of another version
+    with hold_run(here):
+        try:
+            completed = await _run_held(request, view, ignition, places, here)
+        finally:
+            shutil.rmtree(here.sockets, ignore_errors=True)
+    if request.ephemeral:
+        shutil.rmtree(here.folder, ignore_errors=True)
+    view.finish(completed)
+    return completed
+
+
+async def _run_held(
+    request: RunRequest, view: View, ignition: Ignition, places: Places, here: RunPlaces
+) -> RunCompleted:
+    past = _prepare(request, here)
+    started = trio.current_time()
+    async with AsyncExitStack() as stack:
+        running = await _open_all(stack, request, view, ignition, here, past)
+        about = _begin(running, past)
+        completed = await _live(running, past, str(places.models), view)
+        completed = _with_totals(running, completed, trio.current_time() - started)
+        record = await running.commit(completed)
+    after = msgspec.structs.replace(
+        about,
+        status=completed.status,
+        ended=record.ts,
+        result=completed.result,
+        message=completed.message,
+        usage=completed.usage,
+        usd=completed.usd,
+        agents=completed.agents,
+    )
+    write_about(here, after)
+    return completed
+
+
+def _prepare(request: RunRequest, here: RunPlaces) -> RunPast:
+    """Make the folders; read what a resumed run has behind it."""
+    if len(here.gateway(_EPOCHS_A_LIFE)) > _SOCKET_PATH_BYTES:
+        raise UsageError(f"{here.sockets} is too long for a socket; set XDG_RUNTIME_DIR or TMPDIR")
+    for folder in (here.journal, here.blobs, here.tmp, here.sockets.parent, here.sockets):
+        make_private(folder)
+    if not request.resumes:
+        save_request(here, request)
+        return RunPast()
+    past = fold_run(run_records(here))
+    past.last_seq = max((record.seq for record in read_records(here)), default=0)
+    return past
+
+
+async def _open_all(
+    stack: AsyncExitStack,
+    request: RunRequest,
+    view: View,
+    ignition: Ignition,
+    here: RunPlaces,
+    past: RunPast,
+) -> Running:
+    office = await stack.enter_async_context(open_router(here.post))
+    feed = await stack.enter_async_context(open_feed(here.feed))
+    journal = await stack.enter_async_context(open_journal(here, last_seq=past.last_seq))
+    household = await stack.enter_async_context(open_household(ignition))
+    return Running(
+        run_id=RunId(here.folder.name),
+        run_key=secrets.token_bytes(32),
+        request=request,
+        places=here,
+        office=office,
+        journal=journal,
+        showing=Showing(RunState(slots_max=request.max_agents), view, feed),
+        household=household,
+        registry=AgentRegistry(request.max_agents),
+    )
+
+
+def _begin(running: Running, past: RunPast) -> About:
+    """The first record, and `run.json`."""
+    request = running.request
+    title = next((line.strip("# ") for line in request.prompt.splitlines() if line.strip()), "")
+    running.showing.remember(run_records(running.places) if past.started else ())
+    version = read_version()
+    record = running.note(
+        RunStarted(
+            run_id=running.run_id,
+            task=request.task,
+            title=title[:80],
+            cwd=request.cwd,
+            version=version,
+            resumed=past.started is not None,
+        )
+    )
+    about = About(
+        schema_version=SCHEMA_VERSION,
+        run_id=running.run_id,
+        title=title[:80],
+        task=request.task,
+        cwd=request.cwd,
+        pid=os.getpid(),
+        started=past.started_ts or record.ts,
+        version=version,
+    )
+    write_about(running.places, about)
+    return about
+
+
+async def _live(running: Running, past: RunPast, models_dir: str, view: View) -> RunCompleted:
+    """Everything that runs beside the work, and the work."""
+    bound = Bound(epoch=past.starts * _EPOCHS_A_LIFE)
+    keeper = Keeper(running, bound, models_dir=models_dir)
+    async with trio.open_nursery() as nursery:
+        control = Control(running, nursery, bound)
+        keeper.path_of = control.path_of
+        ending = Ending(control, nursery)
+        nursery.start_soon(Dispatch(running, control, keeper, nursery).run)
+        nursery.start_soon(ending.obey_signals)
+        nursery.start_soon(keep_vigil, running, control, keeper)
+        nursery.start_soon(view.draw, running.showing.current)
+        if (kind := on_network_disk(running.places.folder)) is not None:
+            running.note(network_warning(str(running.places.folder), kind))
+        async with open_control_server(running.places.control) as server:
+            nursery.start_soon(Doorman(running, control, server, ending.stop_by_kill).serve)
+            await keeper.start(first=True)
+            nursery.start_soon(keeper.keep, lambda: list(control.agents.values()))
+            completed = await Work(running, control, keeper, ending, past).run()
+            await _close(control, keeper, ending)
+            nursery.cancel_scope.cancel()
+    return completed
+
+
+async def _close(control: Control, keeper: Keeper, ending: Ending) -> None:
+    """End every agent, then the gateway: in order, unless somebody hurries."""
+    async with trio.open_nursery() as nursery:
+
+        async def in_order() -> None:
+            await control.end_all()
+            await keeper.end(grace_s=2.0)
+            nursery.cancel_scope.cancel()
+
+        async def hurry() -> None:
+            await ending.hurry.wait()
+            nursery.cancel_scope.cancel()  # the household kills what is left
+
+        nursery.start_soon(in_order)
+        nursery.start_soon(hurry)
+
+
+def _with_totals(running: Running, completed: RunCompleted, seconds: float) -> RunCompleted:
+    view = running.showing.current()
+    return msgspec.structs.replace(
+        completed,
+        usage=view.usage,
+        usd=view.usd,
+        agents=running.showing.state.agents_seen,
+        duration_s=round(seconds, 3),
+    )

@@ -1,0 +1,204 @@
+"""The work of a run: the fan-out's items, then the root agent, then the result.
+
+A resumed run takes up what is not done: items without a completed answer, inputs no turn took up,
+a turn that was cut off, the next prompt.
+"""
+
+from typing import Literal
+
+import msgspec
+import trio
+
+from swarm.mailbox.ids import ROOT_PATH, new_uuid7
+from swarm.mailbox.protocol.events import CallEnded, TurnFailed, Warned
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
+from swarm.mailbox.protocol.records import AgentEnded, RunCompleted
+
+from .agents import AgentPlan, LiveAgent
+from .birth import SpawnError
+from .blobs import store_image
+from .control import Control
+from .ending import Ending
+from .fanout.harness import Answered, Harness, joined_prompt
+from .journal.reading import read_records
+from .journal.replay import AgentMemory, RunPast, fold_agent
+from .keeper import Keeper
+from .results import schema_fault
+from .running import Running
+
+RunStatus = Literal[
+    "completed", "failed", "refused", "budget", "deadline", "provider", "sandbox",
+    "interrupted", "terminated",
+]  # fmt: skip
+
+_PROVIDER_FAULTS = {
+    "unauthorized", "connection_failed", "overloaded", "usage_limit_exceeded", "missing_key",
+    "no_provider", "idle_timeout", "stream_disconnected", "bad_response",
+}  # fmt: skip
+
+
+class Work:
+    """Made once a run. `run` returns by itself, or soon after `ending.stop` or a lost gateway."""
+
+    def __init__(
+        self, running: Running, control: Control, keeper: Keeper, ending: Ending, past: RunPast
+    ) -> None:
+        self._run, self._control, self._keeper = running, control, keeper
+        self._ending, self._past = ending, past
+        self._harness: Harness | None = None
+        ending.on_interrupt = self._stop_harness
+
+    async def run(self) -> RunCompleted:
+        """Do the work; the totals of the result are filled in by the caller."""
+        found: list[RunCompleted] = []
+        async with trio.open_nursery() as nursery:
+
+            async def work() -> None:
+                found.append(await self._work())
+                nursery.cancel_scope.cancel()
+
+            async def stop_on(event: trio.Event) -> None:
+                await event.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(work)
+            nursery.start_soon(stop_on, self._ending.stop)
+            nursery.start_soon(stop_on, self._keeper.failed)
+            if (seconds := self._run.request.deadline_s) is not None:
+                nursery.start_soon(self._ending.obey_deadline, seconds)
+        if found:
+            return found[0]
+        if self._ending.status is not None:
+            return RunCompleted(status=self._ending.status, message=f"{self._ending.status}")
+        return RunCompleted(status="provider", message=self._keeper.failure)
+
+    def _stop_harness(self) -> None:
+        if self._harness is not None:
+            self._harness.stopping = True
+
+    async def _work(self) -> RunCompleted:
+        try:
+            body = await self._prompt()
+            if self._ending.interrupted:
+                return RunCompleted(status="interrupted", message="interrupted")
+            root = await self._start_root(body)
+        except SpawnError as error:
+            return RunCompleted(status="failed", message=str(error))
+        await root.done.wait()
+        assert root.outcome is not None  # done is set with it
+        return self._judge(root, root.outcome)
+
+    async def _prompt(self) -> str:
+        """The root's words: the task's body, with the items' answers when there is a fan-out."""
+        request = self._run.request
+        if request.fan_out is None:
+            return request.prompt
+        self._harness = Harness(
+            self._run, self._control, request.fan_out, self._limits(for_fan_out=True)
+        )
+        answers = await self._harness.run(self._past.fan_ended)
+        return joined_prompt(request.prompt, answers, limit_bytes=self._room_for(answers))
+
+    def _room_for(self, answers: list[Answered]) -> int:
+        """How many bytes of answers the model can take beside the prompt: half its window."""
+        window = self._keeper.model.context_window if self._keeper.model else 32_000
+        asked = len(self._run.request.prompt.encode())
+        return max(512 + 64 * len(answers), min(256 * 1024, window * 2 - asked))
+
+    async def _start_root(self, body: str) -> LiveAgent:
+        request = self._run.request
+        life = self._past.agents.get(ROOT_PATH)
+        plan = AgentPlan(
+            path=ROOT_PATH,
+            agent_id=life.spawned.agent_id if life else new_uuid7(),
+            role=request.role,
+            limits=self._limits(for_fan_out=False),
+            cwd=request.cwd,
+            model=request.model,
+            effort=request.effort,
+        )
+        if life is None:
+            root = await self._control.spawn(plan)
+            await self._control.say(root, await self._words(body))
+            return root
+        return await self._resume_root(plan)
+
+    async def _resume_root(self, plan: AgentPlan) -> LiveAgent:
+        """The root lives again from its file; then the next prompt, if there is one."""
+        memory = recall(self._run, plan)
+        root = await self._control.spawn(plan, memory=memory)
+        if (words := self._run.request.next_prompt) is not None:
+            part = TextInput(text=words)
+            await self._control.say(root, UserInput(input_id=new_uuid7(), parts=(part,)))
+        elif memory.open_turn is None and not memory.inputs:
+            self._control.conclude_again(root, memory.last_message)
+        return root
+
+    async def _words(self, body: str) -> UserInput:
+        request = self._run.request
+        parts: list[UserInputPart] = []
+        for image in request.images:
+            url, name = await trio.to_thread.run_sync(store_image, self._run.places.blobs, image)
+            parts.append(ImageInput(image_url=url, name=name))
+        parts.append(TextInput(text=body))
+        schema = request.output_schema
+        return UserInput(
+            input_id=new_uuid7(),
+            parts=tuple(parts),
+            output_schema=msgspec.Raw(msgspec.json.encode(schema)) if schema else None,
+        )
+
+    def _limits(self, *, for_fan_out: bool) -> Limits:
+        request = self._run.request
+        sandbox = request.sandbox
+        if for_fan_out and request.fan_sandbox is not None:
+            sandbox = request.fan_sandbox
+        return Limits(
+            sandbox=sandbox,
+            approval=request.approval,
+            reviewer=request.reviewer,
+            budget=request.budget,
+            max_depth=request.max_depth,
+        )
+
+    def _judge(self, root: LiveAgent, outcome: AgentEnded) -> RunCompleted:
+        """The run's status from the root's end state."""
+        status: RunStatus
+        match outcome.state:
+            case "completed" | "truncated":
+                status = "completed"
+            case "interrupted":
+                status = "interrupted"
+            case "budget" | "deadline" | "refused":
+                status = outcome.state
+            case "failed" | "crashed" | "killed":
+                end = root.last_turn_end
+                of_provider = isinstance(end, TurnFailed) and end.kind in _PROVIDER_FAULTS
+                status = "provider" if of_provider else "failed"
+        if status != "completed":
+            return RunCompleted(status=status, message=outcome.message)
+        schema = self._run.request.output_schema
+        if schema is not None and (fault := schema_fault(outcome.message, schema)):
+            return RunCompleted(status="failed", result=outcome.message, message=fault)
+        return RunCompleted(status="completed", result=outcome.message)
+
+
+def recall(running: Running, plan: AgentPlan) -> AgentMemory:
+    """What the agent's file remembers; calls that its death cut off are closed as interrupted."""
+    file = plan.agent_id
+    memory = fold_agent(read_records(running.places, file=file))
+    for call in memory.open_calls.values():
+        closed = CallEnded(
+            turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
+        )
+        running.note(closed, agent=plan.path, file=file)
+    return memory
+
+
+def network_warning(folder: str, kind: str) -> Warned:
+    """Said once when the state folder lies on a network disk."""
+    return Warned(
+        message=f"{folder} lies on {kind}: locks and the index are unsafe there; "
+        "set SWARM_HOME or XDG_STATE_HOME to a local folder"
+    )
