@@ -6,7 +6,6 @@ Any failure before the commit frees the slot and kills the child; the caller's s
 import msgspec
 import trio
 
-from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.items import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -22,13 +21,9 @@ from .agents import Bound, LiveAgent
 from .journal.replay import AgentMemory
 from .places import make_private
 from .running import Running
-from .spawner.base import Ended
+from .spawner.base import Ended, SpawnError
 
 HELLO_DEADLINE_S = 10.0
-
-
-class SpawnError(SwarmError):
-    """No agent was started; the caller's state is as before."""
 
 
 async def bear(
@@ -40,7 +35,7 @@ async def bear(
     """
     started = trio.current_time()
     plan, identity = agent.plan, agent.identity
-    with running.registry.reserve(plan.path) as slot:
+    with running.registry.reserve(plan.path, agent_id=plan.agent_id) as slot:
         running.office.admit(identity, epoch=agent.epoch)
         child = None
         try:

@@ -23,11 +23,11 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .agents import AgentPlan, Bound, LiveAgent
-from .birth import SpawnError, bear
+from .birth import bear
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent
 from .running import Running
-from .spawner.base import Ended
+from .spawner.base import Ended, SpawnError
 from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
 
@@ -185,19 +185,24 @@ class Control:
         assert child is not None  # bear() set it
         ended = await child.wait_ended()
         self._bury(agent, ended)
-        if agent.wanted_end is not None or agent.orderly:
-            self._leave(agent, agent.wanted_end or "completed", "")
+        if self._leave_if_wanted(agent):
             return
         agent.deaths.append(trio.current_time())
         verdict = decide_restart(agent.deaths, now=trio.current_time())
         if isinstance(verdict, GiveUp):
             self._leave(agent, "crashed", f"{_words(agent, ended)}; {verdict.reason}")
             return
+        self._run.showing.state.note_state(agent.path, "restarting", note=_words(agent, ended))
         await trio.sleep(verdict.after_s)
-        if agent.wanted_end is not None:
-            self._leave(agent, agent.wanted_end, "")
-            return
-        await self._live_again(agent, ended)
+        if not self._leave_if_wanted(agent):
+            await self._live_again(agent, ended)
+
+    def _leave_if_wanted(self, agent: LiveAgent) -> bool:
+        """An end that we asked for, or that it took in order, is followed by no other life."""
+        if agent.wanted_end is None and not agent.orderly:
+            return False
+        self._leave(agent, agent.wanted_end or "completed", "")
+        return True
 
     def _bury(self, agent: LiveAgent, ended: Ended) -> None:
         assert agent.child is not None

@@ -181,7 +181,7 @@ class Dispatch:
         if beat.progress != agent.progress:
             agent.progress = beat.progress
             self._progress(agent)
-        self._run.showing.state.note_process(agent.path, beat.rss_bytes)
+        self._run.showing.state.note_process(agent.path, rss_bytes=beat.rss_bytes)
 
     def _progress(self, agent: LiveAgent) -> None:
         agent.progress_at = trio.current_time()

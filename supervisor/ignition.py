@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -91,7 +92,7 @@ def ignite(programs: Programs | None = None, *, secrets: Collection[str] = ()) -
     forbid_dumps()
     reader, writer = os.pipe2(os.O_CLOEXEC)
     ignition = Ignition(lifeline_reader=reader, lifeline_writer=writer, programs=chosen)
-    if len(os.listdir("/proc/self/task")) > 1:
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
         ignition.server = launch_cold_server(ignition)
         return ignition
     for name in chosen.shared:

@@ -18,9 +18,7 @@ _libc.memmem.restype = ctypes.c_void_p
 _libc.memmem.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
 
 
-def take_keys(
-    environment: MutableMapping[str, str], variables: Collection[str]
-) -> dict[str, str]:
+def take_keys(environment: MutableMapping[str, str], variables: Collection[str]) -> dict[str, str]:
     """Remove these variables from `environment` and from this process; return what they held.
 
     Their values in the process's initial environment block are overwritten with zeros. Variables

@@ -23,10 +23,10 @@ class FanOut(Value):
 class RunRequest(Value):
     """One run, wholly resolved: paths absolute, configuration merged, files read."""
 
+    cwd: str
     task: str = "prompt"  # the task file's path as given, "-" for stdin
     prompt: str = ""
     images: tuple[str, ...] = ()  # absolute paths
-    cwd: str
     add_dirs: tuple[str, ...] = ()
     role: RoleBrief = RoleBrief()
     model: str | None = None

@@ -121,6 +121,8 @@ async def _open_all(
     feed = await stack.enter_async_context(open_feed(here.feed))
     journal = await stack.enter_async_context(open_journal(here, last_seq=past.last_seq))
     household = await stack.enter_async_context(open_household(ignition))
+    state = RunState()
+    state.note_slots(request.max_agents)
     return Running(
         run_id=RunId(here.folder.name),
         run_key=secrets.token_bytes(32),
@@ -128,7 +130,7 @@ async def _open_all(
         places=here,
         office=office,
         journal=journal,
-        showing=Showing(RunState(slots_max=request.max_agents), view, feed),
+        showing=Showing(state, view, feed),
         household=household,
         registry=AgentRegistry(request.max_agents),
     )
@@ -211,6 +213,6 @@ def _with_totals(running: Running, completed: RunCompleted, seconds: float) -> R
         completed,
         usage=view.usage,
         usd=view.usd,
-        agents=running.showing.state.agents_seen,
+        agents=len(view.agents),
         duration_s=round(seconds, 3),
     )

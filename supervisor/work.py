@@ -16,7 +16,6 @@ from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInp
 from swarm.mailbox.protocol.records import AgentEnded, RunCompleted
 
 from .agents import AgentPlan, LiveAgent
-from .birth import SpawnError
 from .blobs import store_image
 from .control import Control
 from .ending import Ending
@@ -26,6 +25,7 @@ from .journal.replay import AgentMemory, RunPast, fold_agent
 from .keeper import Keeper
 from .results import schema_fault
 from .running import Running
+from .spawner.base import SpawnError
 
 RunStatus = Literal[
     "completed", "failed", "refused", "budget", "deadline", "provider", "sandbox",

@@ -27,7 +27,7 @@ class UserInput(Tagged):
 
     input_id: str  # becomes the turn id if a turn is started; admitted once
     parts: tuple[UserInputPart, ...]
-    output_schema: msgspec.Raw | None = None  # JSON bytes; asked of the final answer
+    output_schema: bytes | None = None  # JSON text; asked of the final answer
 
 
 class Mail(Value):

@@ -76,7 +76,7 @@ class InputPosted(Tagged):
     input_id: str
     parts: tuple[UserInputPart, ...]
     source: Literal["task", "person", "fan_out"] = "task"
-    output_schema: msgspec.Raw | None = None  # JSON
+    output_schema: bytes | None = None  # JSON text (base64 in the journal)
 
 
 class MailPosted(Tagged):

@@ -20,7 +20,7 @@ class ToolSpec(Value):
 
     name: str
     description: str
-    parameters: msgspec.Raw = msgspec.Raw(b"{}")  # JSON schema, as JSON bytes
+    parameters: bytes = b"{}"  # JSON schema as JSON text, encoded once (Raw would break msgpack)
     grammar: str | None = None  # lark; set = a freeform ("custom") tool where the wire knows them
 
 
@@ -74,7 +74,7 @@ class SampleRequest(Tagged):
     base_digest: bytes = b""
     items: tuple[msgspec.Raw, ...] = ()
     effort: str | None = None
-    output_schema: msgspec.Raw | None = None  # JSON bytes
+    output_schema: bytes | None = None  # JSON text
 
 
 class CancelSample(Tagged):

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 import msgspec
 import trio
 
-from swarm.mailbox.ids import ROOT_PATH, AgentPath, child_path, new_uuid7
+from swarm.mailbox.ids import ROOT_PATH, child_path, new_uuid7
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, EndState, FanOutItemEnded, FanOutPlanned
 
 from ..agents import AgentPlan, LiveAgent
-from ..birth import SpawnError
 from ..control import Control
 from ..request import FanOut
 from ..running import Running
+from ..spawner.base import SpawnError
 from .items import item_prompt
 
 _SEGMENT_CHARS = 40
@@ -90,7 +90,7 @@ class Harness:
     async def _one_item(self, index: int) -> Answered:
         item = self._fan.items[index]
         state: EndState = "failed"
-        result, path = "", str(child_path(AgentPath(ROOT_PATH), self._names[index]))
+        result, path = "", str(child_path(ROOT_PATH, self._names[index]))
         attempt = 0
         for attempt in range(1, self._fan.retries + 2):
             state, result, path = await self._attempt(index, attempt)
@@ -129,7 +129,9 @@ class Harness:
     def _plan(self, index: int, attempt: int) -> AgentPlan:
         request = self._run.request
         name = self._names[index] if attempt == 1 else f"{self._names[index]}_try{attempt}"
-        path = self._run.registry.free_path(child_path(AgentPath(ROOT_PATH), name))
+        path, copy = child_path(ROOT_PATH, name), 2
+        while self._run.registry.is_known(path):
+            path, copy = child_path(ROOT_PATH, f"{name}_{copy}"), copy + 1
         return AgentPlan(
             path=path,
             agent_id=new_uuid7(),

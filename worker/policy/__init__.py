@@ -1,0 +1,1 @@
+"""What a command is and whether it may run: words → meaning → Run | Ask | Refuse. All pure."""

@@ -1,0 +1,65 @@
+"""A child's end of a mailbox: a DEALER socket under a desk with one peer."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from .desk import OTHER_SIDE, Desk, SoleMailbox
+from .polled import PolledSocket, connect, open_socket
+
+_BATCH = 64  # frames taken before other tasks run
+
+
+@asynccontextmanager
+async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIterator[SoleMailbox]:
+    """A mailbox to whoever listens at `endpoint`; it may begin to listen later.
+
+    All sockets of a process share one ZeroMQ context, made here (so after any fork) and ended with
+    the last of them. What is unsent at the end of the block is dropped: `flush` first, under a
+    deadline.
+
+    Args:
+        endpoint: As `ipc:///run/…/mail`; the path at most 107 bytes.
+        identity: Unique to this life of the process: role, agent id and epoch. 1 to 255 bytes, the
+            first not zero.
+        epoch: The life of this process; it is written in every envelope.
+
+    Raises:
+        NoEndpoint: `endpoint` is no address.
+    """
+    with open_socket("dealer") as sock:
+        sock.raw.routing_id = identity
+        connect(sock, endpoint)
+        desk = Desk(lambda _peer, frame: sock.send(frame), epoch=epoch)
+        mailbox = SoleMailbox(desk)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_pump, sock, desk)
+            nursery.start_soon(desk.tend_acknowledgements)
+            nursery.start_soon(desk.tend_silence)
+            desk.greet(OTHER_SIDE)
+            try:
+                yield mailbox
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+async def _pump(sock: PolledSocket, desk: Desk) -> None:
+    while True:
+        await sock.wait_mail()
+        for _ in range(_BATCH):
+            message = sock.receive_nowait()
+            if message is None:
+                break
+            if len(message) == 1:
+                desk.arrive(OTHER_SIDE, message[0])
+            else:
+                desk.refuse("malformed")
+
+
+@asynccontextmanager
+async def open_asker(endpoint: str) -> AsyncIterator[PolledSocket]:
+    """A nameless, unnumbered connection for one question (control.py). Raises NoEndpoint."""
+    with open_socket("dealer") as sock:
+        connect(sock, endpoint)
+        yield sock

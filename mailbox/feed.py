@@ -1,0 +1,109 @@
+"""The watchers' event feed: one publisher (XPUB), any number of readers (SUB).
+
+The rule it guards: a slow or absent watcher never costs the publisher anything. What a reader
+cannot take is dropped, and the hole in the numbers tells it to fetch the snapshot again.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+import zmq
+
+from .codec import FRAME_BYTES
+from .errors import MalformedMessage
+from .polled import PolledSocket, bind, connect, open_socket
+
+QUEUE_MESSAGES = 1024  # kept for one slow watcher before it loses some
+_NUMBER_BYTES = 8
+
+
+class Feed:
+    """The publishing end. Numbers count every message, also those nobody was there to see."""
+
+    def __init__(self, sock: PolledSocket) -> None:
+        self._sock = sock
+        self._number = 0
+        self.watchers = 0  # readers that have joined
+
+    def publish(self, body: bytes) -> None:
+        """Send to all watchers. Never waits; an empty body, or one over 1 MiB, only leaves a hole.
+
+        Ask `watchers` first if making the body costs something.
+        """
+        self._number += 1
+        if self.watchers and 0 < len(body) <= FRAME_BYTES:
+            self._send(body)
+
+    def _send(self, body: bytes) -> None:
+        self._sock.send(self._number.to_bytes(_NUMBER_BYTES, "big"), body)
+
+    async def _tend_watchers(self) -> None:
+        """Count joins and leaves; a join is answered by the last number and an empty body."""
+        while True:
+            first, *_ = await self._sock.receive()
+            if first == b"\x01":
+                self.watchers += 1
+                self._send(b"")
+            elif first == b"\x00" and self.watchers:
+                self.watchers -= 1
+
+
+class FeedReader:
+    """A watcher's end. One task uses it."""
+
+    def __init__(self, sock: PolledSocket) -> None:
+        self._sock = sock
+
+    async def wait_joined(self) -> int:
+        """Return once the feed knows this reader; the last number before it. Then fetch a snapshot.
+
+        Everything published from here on is received or leaves a gap. The caller sets a deadline:
+        it waits for ever while nobody publishes at the endpoint.
+        """
+        while True:
+            number, body = await self._message()
+            if not body:
+                return number
+
+    async def receive(self) -> tuple[int, bytes]:
+        """The next message and its number. A number that is not one more is a gap.
+
+        Raises MalformedMessage if the other side is no feed.
+        """
+        while True:
+            number, body = await self._message()
+            if body:
+                return number, body
+
+    async def _message(self) -> tuple[int, bytes]:
+        message = await self._sock.receive()
+        if len(message) != 2 or len(message[0]) != _NUMBER_BYTES:
+            raise MalformedMessage("the feed sent something that is not a numbered body")
+        return int.from_bytes(message[0], "big"), message[1]
+
+
+@asynccontextmanager
+async def open_feed(endpoint: str) -> AsyncIterator[Feed]:
+    """Publish at `endpoint`. Raises NoEndpoint if it cannot be bound."""
+    with open_socket("xpub") as sock:
+        sock.raw.sndhwm = QUEUE_MESSAGES
+        sock.raw.setsockopt(zmq.XPUB_VERBOSER, 1)  # hear of every reader, not of the first alone
+        bind(sock, endpoint)
+        feed = Feed(sock)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(feed._tend_watchers)
+            try:
+                yield feed
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_feed_reader(endpoint: str) -> AsyncIterator[FeedReader]:
+    """Read the feed at `endpoint`, from now on or once someone publishes there."""
+    with open_socket("sub") as sock:
+        sock.raw.rcvhwm = QUEUE_MESSAGES
+        sock.raw.subscribe(b"")
+        connect(sock, endpoint)
+        yield FeedReader(sock)

@@ -1,0 +1,86 @@
+"""What a process of the run does first: shed what it inherited, and be private. Linux only.
+
+A forked child holds the descriptors it was meant to have and no other: not its siblings', not the
+supervisor's, not those of the shell that started it.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_MOST_FDS = 1 << 20
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Adopt every orphan below this process. Not inherited by fork: each process asks itself."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def forbid_dumps() -> None:
+    """No core file, no ptrace and no /proc/<pid>/mem for others of this user. Inherited by fork."""
+    _prctl(_PR_SET_DUMPABLE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}) failed: {os.strerror(number)}")
+
+
+def shed_inheritance(*, stderr_fd: int, keep: Collection[int]) -> None:
+    """Own process group, /dev/null to read, `stderr_fd` to write; all but `keep` is closed.
+
+    Signal handlers go back to the default, but SIGINT does nothing.
+    """
+    os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    os.dup2(stderr_fd, 1)
+    os.dup2(stderr_fd, 2)
+    close_all_but({0, 1, 2, *keep})
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT, signal.SIGCONT):
+        signal.signal(number, signal.SIG_DFL)
+    ignore_interrupts()
+    here = str(Path.cwd())  # the user's project: a trio.py lying there must not be imported
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
+
+
+def ignore_interrupts() -> None:
+    """The supervisor decides what a person's Ctrl-C means.
+
+    A handler that does nothing and not SIG_IGN, which the agent's commands would inherit.
+    """
+    signal.signal(signal.SIGINT, _do_nothing)
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """SIGINT is for the supervisor."""
+
+
+def close_all_but(keep: Collection[int]) -> None:
+    """Close every descriptor of this process that is not in `keep`."""
+    start = 0
+    for fd in sorted(keep):
+        if start < fd:  # closerange(0, 0) closes everything: its bound becomes -1
+            os.closerange(start, fd)
+        start = fd + 1
+    os.closerange(start, _MOST_FDS)
+
+
+def leave(code: int) -> NoReturn:
+    """End a forked child at once, without the parent's exit handlers; what it printed is kept."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)

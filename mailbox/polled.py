@@ -1,0 +1,148 @@
+"""Trio meets ZeroMQ: one socket, one task that receives, any task that sends.
+
+The rules it guards: a context is made only in the process that uses it, never before a fork; no
+call here blocks the loop; nothing sent or received is lost to a cancelled wait.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import trio
+import zmq
+
+from .errors import MailboxError
+
+FRAME_LIMIT_BYTES = 2 * 1024 * 1024  # a backstop behind the codec's 1 MiB: the socket hangs up
+IPC_PATH_BYTES = 107  # sun_path without its final zero
+
+Pattern = Literal["dealer", "router", "xpub", "sub"]
+_TYPES = {
+    "dealer": zmq.SocketType.DEALER,
+    "router": zmq.SocketType.ROUTER,
+    "xpub": zmq.SocketType.XPUB,
+    "sub": zmq.SocketType.SUB,
+}
+
+
+_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)  # plain: asked for every message
+
+
+class NoEndpoint(MailboxError):
+    """The endpoint cannot be bound or connected to: its text names it and the system's reason."""
+
+
+class _Context:
+    """One context, so one I/O thread, for all sockets of a process; keyed by pid for forks."""
+
+    def __init__(self) -> None:
+        self._pid, self._users = 0, 0
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+
+    @contextmanager
+    def borrow(self) -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
+        """The process's context; the last borrower ends it."""
+        if self._context is None or self._pid != os.getpid():
+            self._context, self._pid, self._users = zmq.Context(io_threads=1), os.getpid(), 0
+        context = self._context
+        self._users += 1
+        try:
+            yield context
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._context = None
+                context.term()
+
+
+_shared = _Context()
+
+
+class PolledSocket:
+    """One receiver waits; senders never do.
+
+    ZMQ_FD reports edges, and a send may swallow the edge that announced incoming mail. So EVENTS
+    decides, never the fd, and a send that sees mail ends the nap.
+    """
+
+    def __init__(self, sock: zmq.Socket[bytes]) -> None:
+        self.raw = sock
+        self._fd = int(sock.getsockopt(zmq.FD))
+        self._nap = trio.CancelScope()
+
+    def has_mail(self) -> bool:
+        """True if `receive_nowait` will not find it empty."""
+        return bool(int(self.raw.getsockopt(_EVENTS)) & _POLLIN)
+
+    async def wait_mail(self) -> None:
+        """Return once a message can be taken. One task at a time."""
+        if self.has_mail():
+            await trio.lowlevel.checkpoint()
+            return
+        while True:
+            with trio.CancelScope() as self._nap:
+                await trio.lowlevel.wait_readable(self._fd)
+            if self.has_mail():
+                return
+
+    async def receive(self) -> list[bytes]:
+        """The next message, all its frames. Cancelling it loses nothing."""
+        await self.wait_mail()
+        return self.raw.recv_multipart(zmq.NOBLOCK)
+
+    def receive_nowait(self) -> list[bytes] | None:
+        """The next message if there is one."""
+        return self.raw.recv_multipart(zmq.NOBLOCK) if self.has_mail() else None
+
+    def send(self, *frames: bytes) -> bool:
+        """Hand a message to the socket at once. False: the peer is unknown to it, or it is full."""
+        try:
+            if len(frames) == 1:
+                self.raw.send(frames[0], zmq.NOBLOCK)
+            else:
+                self.raw.send_multipart(frames, zmq.NOBLOCK)
+        except (zmq.Again, zmq.ZMQError) as error:
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                raise
+            return False
+        finally:
+            if self.has_mail():
+                self._nap.cancel()
+        return True
+
+
+@contextmanager
+def open_socket(pattern: Pattern) -> Iterator[PolledSocket]:
+    """A socket of this process's context: no high-water mark, no linger, frames up to 2 MiB."""
+    with _shared.borrow() as context:
+        sock = context.socket(_TYPES[pattern])
+        try:
+            sock.linger = sock.sndhwm = sock.rcvhwm = 0
+            sock.maxmsgsize = FRAME_LIMIT_BYTES
+            yield PolledSocket(sock)
+        finally:
+            sock.close(linger=0)
+
+
+def bind(sock: PolledSocket, endpoint: str) -> None:
+    """Listen at `endpoint`. Raises NoEndpoint."""
+    _attach(sock.raw.bind, endpoint)
+
+
+def connect(sock: PolledSocket, endpoint: str) -> None:
+    """Reach for `endpoint`, whether or not anyone listens yet. Raises NoEndpoint."""
+    _attach(sock.raw.connect, endpoint)
+
+
+def _attach(how: Callable[[str], object], endpoint: str) -> None:
+    path = endpoint.removeprefix("ipc://")
+    if path != endpoint and len(os.fsencode(path)) > IPC_PATH_BYTES:
+        raise NoEndpoint(
+            f"the socket path {path!r} is over {IPC_PATH_BYTES} bytes; set XDG_RUNTIME_DIR or "
+            "SWARM_HOME to a shorter folder"
+        )
+    try:
+        how(endpoint)
+    except zmq.ZMQError as error:
+        raise NoEndpoint(f"no mailbox at {endpoint}: {error.strerror}") from error

@@ -1,0 +1,137 @@
+"""The many-peer end: a ROUTER socket under a desk, and the plain one that callers use.
+
+Mail to an admitted peer that is not connected is kept, and goes out when its first frame arrives.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import trio
+import zmq
+
+from .desk import Desk
+from .polled import PolledSocket, bind, open_socket
+from .post import PostStatistics
+
+_BATCH = 64  # frames taken before other tasks run
+
+
+class RouterOffice(Desk):
+    """PostOffice over a ROUTER socket."""
+
+    def __init__(self, sock: PolledSocket, monitor: zmq.Socket[bytes], *, epoch: int) -> None:
+        super().__init__(lambda peer, frame: sock.send(peer, frame), epoch=epoch)
+        self._monitor = monitor
+        self._hung_up = self._farewells = 0
+
+    def admit(self, peer: bytes, *, epoch: int) -> None:
+        super().admit(peer, epoch=epoch)
+        self._drain_monitor()
+
+    def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
+        self._farewells += self.is_heard(peer)
+        return super().dismiss(peer)
+
+    def statistics(self) -> PostStatistics:
+        """As PostOffice.statistics; `disconnects` are those of connections of no dismissed peer."""
+        self._drain_monitor()
+        unexpected = self._hung_up - self._farewells - self.refused("disconnects")
+        if unexpected > 0:
+            self.refuse("disconnects", times=unexpected)
+        return super().statistics()
+
+    def _drain_monitor(self) -> None:
+        while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            self._monitor.recv_multipart(zmq.NOBLOCK)
+            self._hung_up += 1
+
+
+@asynccontextmanager
+async def open_router(endpoint: str, *, epoch: int = 1) -> AsyncIterator[RouterOffice]:
+    """Listen at `endpoint` for peers, each admitted by name first.
+
+    Args:
+        endpoint: As `ipc:///run/…/mail` in a folder of mode 0700; the path at most 107 bytes.
+        epoch: The life of this process; children take the first one they hear.
+
+    Raises:
+        NoEndpoint: It cannot be bound.
+    """
+    with open_socket("router") as sock:
+        sock.raw.router_mandatory = 1
+        sock.raw.router_handover = 0
+        monitor = sock.raw.get_monitor_socket(zmq.Event.DISCONNECTED)
+        monitor.linger = monitor.rcvhwm = 0
+        try:
+            bind(sock, endpoint)
+            office = RouterOffice(sock, monitor, epoch=epoch)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_pump, sock, office)
+                nursery.start_soon(office.tend_acknowledgements)
+                nursery.start_soon(office.tend_silence)
+                try:
+                    yield office
+                finally:
+                    nursery.cancel_scope.cancel()
+        finally:
+            sock.raw.disable_monitor()
+            monitor.close(linger=0)
+
+
+async def _pump(sock: PolledSocket, office: RouterOffice) -> None:
+    while True:
+        await sock.wait_mail()
+        for _ in range(_BATCH):
+            message = sock.receive_nowait()
+            if message is None:
+                break
+            if len(message) == 2:
+                office.arrive(message[0], message[1])
+            else:
+                office.refuse("malformed")
+
+
+class Caller(NamedTuple):
+    """Who sent a frame on a plain router, and the process behind the connection if known."""
+
+    identity: bytes
+    pid: int | None
+
+
+class CallerSocket:
+    """A ROUTER that anyone may call; one frame a message. control.py gives it meaning."""
+
+    def __init__(self, sock: PolledSocket) -> None:
+        self._sock = sock
+
+    async def receive(self) -> tuple[Caller, bytes] | None:
+        """The next frame and its sender; None for a message that is not of one frame."""
+        await self._sock.wait_mail()
+        frames = self._sock.raw.recv_multipart(zmq.NOBLOCK, copy=False)
+        if len(frames) != 2:
+            return None
+        return Caller(frames[0].bytes, _peer_pid(frames[1])), frames[1].bytes
+
+    def reply(self, caller: Caller, frame: bytes) -> bool:
+        """False if the caller has gone."""
+        return self._sock.send(caller.identity, frame)
+
+
+@asynccontextmanager
+async def open_callers(endpoint: str) -> AsyncIterator[CallerSocket]:
+    """Listen for callers at `endpoint`. Raises NoEndpoint."""
+    with open_socket("router") as sock:
+        sock.raw.router_mandatory = 1
+        bind(sock, endpoint)
+        yield CallerSocket(sock)
+
+
+def _peer_pid(frame: zmq.Frame) -> int | None:
+    """libzmq gives `localhost:uid:gid:pid` for ipc, from SO_PEERCRED at the time of connect."""
+    try:
+        address = frame.get("Peer-Address")
+    except zmq.ZMQError:
+        return None
+    fields = str(address).rsplit(":", 3)
+    return int(fields[3]) if len(fields) == 4 and fields[3].isdecimal() else None

@@ -1,0 +1,159 @@
+"""Order, acknowledgement and window of one conversation: two pure halves, no socket, no clock.
+
+The rule it guards: an acknowledgement is a promise. `handled` moves only when the receiver says
+that a letter was journaled or applied; until then the sender keeps it and can send it again.
+"""
+
+import enum
+from collections import deque
+from typing import Annotated
+
+import msgspec
+
+from .protocol.base import PROTOCOL_VERSION
+
+WINDOW = 64  # unacknowledged envelopes on the way, for each direction of each conversation
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Kind(enum.IntEnum):
+    """What an envelope is, and so what its `seq` says."""
+
+    WHOLE = 0  # numbered: a body, or the last part of one
+    PART = 1  # numbered: a part of a body; more follow under the next numbers
+    PASSING = 2  # no number, no promise
+    ACK = 3  # nothing but `ack`
+    AGAIN = 4  # "send again what comes after `seq`"
+    PROBE = 5  # "my last number is `seq`: do you have it?"; answered by ACK or AGAIN
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """What travels, as a msgpack array. `version` stays its first element for ever."""
+
+    version: Count = PROTOCOL_VERSION
+    epoch: Count = 0  # one for each life of the sending process
+    seq: Count = 0  # 1, 2, 3 … for each (sender, receiver) pair; see Kind
+    ack: Count = 0  # highest seq from the other side below which all is *handled*
+    kind: Kind = Kind.ACK
+    body: bytes = b""
+
+
+class Verdict(enum.Enum):
+    """What to do with an envelope that arrived."""
+
+    FRESH = "hand it on"
+    REPEAT = "drop it, but acknowledge again"
+    GAP = "ask for everything after `seen`"
+    STALE = "from another life: refuse"
+    BEYOND = "outside the window: no honest sender does this; refuse"
+    PLAIN = "has no number"
+
+
+class Inbound:
+    """The receiving half. Epoch 0 adopts the epoch of the first envelope and keeps to it."""
+
+    __slots__ = ("_early", "_told", "epoch", "handled", "seen")
+
+    def __init__(self, *, epoch: int) -> None:
+        self.epoch = epoch
+        self.seen = 0  # highest number admitted; all below were admitted too
+        self.handled = 0  # all up to here are journaled or applied
+        self._early = set[int]()  # handled, but something before is not
+        self._told = -1  # the `seen` for which a resend was asked last
+
+    def recognises(self, epoch: int) -> bool:
+        """True if `epoch` is the one we talk to; the first one heard, if none was named."""
+        self.epoch = self.epoch or epoch
+        return epoch == self.epoch
+
+    def admit(self, envelope: Envelope) -> Verdict:
+        """Judge an envelope; FRESH moves `seen`, so a FRESH one must be kept by the caller."""
+        if not self.recognises(envelope.epoch):
+            return Verdict.STALE
+        if envelope.kind > Kind.PART:
+            return Verdict.PLAIN
+        if envelope.seq <= self.seen:
+            return Verdict.REPEAT
+        if envelope.seq > self.handled + WINDOW:
+            return Verdict.BEYOND
+        if envelope.seq > self.seen + 1:
+            return Verdict.GAP
+        self.seen = envelope.seq
+        return Verdict.FRESH
+
+    def should_ask(self) -> bool:
+        """True once for each gap, so that 60 envelopes behind a lost one ask only once."""
+        if self._told == self.seen:
+            return False
+        self._told = self.seen
+        return True
+
+    def mark_handled(self, first: int, last: int) -> bool:
+        """Numbers `first` to `last` are handled, in any order of calls. True if `handled` moved."""
+        if first <= self.handled or last > self.seen:
+            return False
+        self._early.update(range(first, last + 1))
+        before = self.handled
+        while self.handled + 1 in self._early:
+            self.handled += 1
+            self._early.discard(self.handled)
+        return self.handled > before
+
+
+class Outbound:
+    """The sending half: numbers bodies and keeps each until it is acknowledged."""
+
+    __slots__ = ("_kept", "acked", "last", "sent")
+
+    def __init__(self) -> None:
+        self.acked = 0
+        self.sent = 0  # highest number given to the wire
+        self.last = 0  # highest number given out; those after `sent` wait for the window
+        self._kept = deque[tuple[Kind, bytes]]()  # numbers acked + 1 … last
+
+    @property
+    def has_room(self) -> bool:
+        """True if another body may be taken."""
+        return self.last - self.acked < WINDOW
+
+    @property
+    def unacknowledged(self) -> int:
+        return self.last - self.acked
+
+    def take(self, kind: Kind, body: bytes) -> int:
+        """Number one envelope and keep it. A body's parts are taken without a pause between."""
+        self._kept.append((kind, body))
+        self.last += 1
+        return self.last
+
+    def due(self) -> list[tuple[int, Kind, bytes]]:
+        """What the window lets out now and was not sent yet; it counts as sent after this."""
+        upto = min(self.last, self.acked + WINDOW)
+        if upto <= self.sent:
+            return []
+        start, self.sent = self.sent + 1, upto
+        return [(seq, *self._kept[seq - self.acked - 1]) for seq in range(start, upto + 1)]
+
+    def after(self, seen: int) -> list[tuple[int, Kind, bytes]]:
+        """What was sent, comes after `seen` and is unacknowledged: to be sent again, in order."""
+        start = max(seen, self.acked) + 1
+        return [(seq, *self._kept[seq - self.acked - 1]) for seq in range(start, self.sent + 1)]
+
+    def forget(self, ack: int) -> bool:
+        """The other side handled all up to `ack`. True if that is news.
+
+        Raises ValueError for a number that was never sent.
+        """
+        if ack > self.sent:
+            raise ValueError(f"acknowledged {ack}, but only {self.sent} were sent")
+        if ack <= self.acked:
+            return False
+        for _ in range(ack - self.acked):
+            self._kept.popleft()
+        self.acked = ack
+        return True
+
+    def remaining(self) -> list[tuple[Kind, bytes]]:
+        """Everything never acknowledged, in order."""
+        return list(self._kept)

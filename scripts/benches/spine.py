@@ -1,0 +1,150 @@
+"""The spine's figures: a tool turn, start-up, spawn, memory, streaming."""
+
+import itertools
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from main import Row
+from rig import SWARM, cpu_seconds, journal_of, model_server, pss_bytes, run_swarm, swarm_home
+
+FULL = ["-s", "danger-full-access"]
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """Every row of the table, the slow ones last."""
+    turns = 60 if quick else 210
+    yield from help_time()
+    yield from start_time(5 if quick else 15)
+    yield from tool_turns(turns, FULL, "without sandbox", 12, "23 ms mini-swe-agent")
+    yield from tool_turns(turns, [], "with sandbox", 18, "86 ms Codex")
+    yield from fan_figures(20 if quick else 200)
+    yield from streaming(10 if quick else 50)
+
+
+def help_time() -> Iterator[Row]:
+    times = []
+    for _ in range(10):
+        began = time.monotonic()
+        subprocess.run([*SWARM, "--help"], capture_output=True, check=True)
+        times.append((time.monotonic() - began) * 1000)
+    yield Row("swarm --help", statistics.median(times), 150, "ms")
+
+
+def start_time(rounds: int) -> Iterator[Row]:
+    times, sizes = [], []
+    for _ in range(rounds):
+        with (
+            model_server("answer") as server,
+            swarm_home(server.url) as environment,
+            tempfile.TemporaryDirectory() as cwd,
+        ):
+            began = time.monotonic()
+            run_swarm(environment, "run", "-p", "hello", "--plain", cwd=cwd)
+            seen = server.seen()
+            times.append((seen["first_byte"] - began) * 1000)
+            sizes.append(seen["requests"][0]["bytes"] / 1024)
+    yield Row("start of swarm run to first byte of first request",
+              statistics.median(times), 250, "ms", "129 ms Codex")  # fmt: skip
+    yield Row("first request with all tools", statistics.median(sizes), 20, "KB", "45 KB Codex")
+
+
+def tool_turns(turns: int, flags: list[str], name: str, limit: float, peer: str) -> Iterator[Row]:
+    """A turn is the time from one response's end to the next request's arrival."""
+    with (
+        model_server("tools", turns) as server,
+        swarm_home(server.url) as environment,
+        tempfile.TemporaryDirectory() as cwd,
+    ):
+        done = run_swarm(environment, "run", "-p", "go", "--plain", *flags, cwd=cwd)
+        requests = server.seen()["requests"]
+    if len(requests) != turns + 1:
+        raise RuntimeError(f"{len(requests)} requests for {turns} turns: {done.stderr[-800:]}")
+    gaps = [
+        (after["began"] - before["answered"]) * 1000
+        for before, after in itertools.pairwise(requests)
+    ]
+    yield Row(
+        f"one tool turn running `true`, {name}", statistics.median(gaps[5:]), limit, "ms", peer
+    )
+    early, late = statistics.median(gaps[10:30]), statistics.median(gaps[-20:])
+    yield Row(f"turn {turns} beside turn 20, {name}", late / early, 1.1, "x", "2.1 mini-swe-agent")
+
+
+def fan_figures(agents: int) -> Iterator[Row]:
+    """Spawn many agents whose requests hang; look at them; kill the run."""
+    with (
+        model_server("hang") as server,
+        swarm_home(server.url) as environment,
+        tempfile.TemporaryDirectory() as cwd,
+    ):
+        for number in range(agents):
+            (Path(cwd) / f"item{number:04}").mkdir()
+        with fan_out_run(environment, cwd, agents):
+            deadline = time.monotonic() + 120
+            while len(spawned := spawns(environment)) < agents and time.monotonic() < deadline:
+                time.sleep(0.2)
+            time.sleep(1.0)
+            sizes = [pss_bytes(record["pid"]) / 2**20 for record in spawned]
+            spawn_ms = statistics.median(one["spawn_s"] for one in spawned) * 1000
+            yield Row("warm spawn, request to Hello", spawn_ms, 10, "ms")
+            what = f"memory of one of {len(spawned)} live agents (PSS)"
+            yield Row(what, statistics.median(sizes), 6, "MB")
+
+
+def streaming(agents: int) -> Iterator[Row]:
+    """CPU of the supervisor while every agent streams 30 chunks a second."""
+    with (
+        model_server("stream") as server,
+        swarm_home(server.url) as environment,
+        tempfile.TemporaryDirectory() as cwd,
+    ):
+        for number in range(agents):
+            (Path(cwd) / f"item{number:04}").mkdir()
+        with fan_out_run(environment, cwd, agents) as run:
+            deadline = time.monotonic() + 60
+            while len(spawns(environment)) < agents and time.monotonic() < deadline:
+                time.sleep(0.2)
+            time.sleep(2.0)
+            before, began = cpu_seconds(run.pid), time.monotonic()
+            time.sleep(5.0)
+            share = (cpu_seconds(run.pid) - before) / (time.monotonic() - began) * 100
+            yield Row(f"supervisor while {agents} agents stream 30 chunks/s", share, 50, "%")
+
+
+class fan_out_run:
+    """A run with one agent a folder, all at once; ended hard with the block."""
+
+    def __init__(self, environment: dict[str, str], cwd: str, agents: int) -> None:
+        self.environment, self.cwd, self.agents = environment, cwd, agents
+
+    def __enter__(self) -> "subprocess.Popen[bytes]":
+        task = Path(self.environment["SWARM_HOME"]) / "fan.md"
+        task.write_text(
+            f"---\nmax_agents: {self.agents}\nfan_out:\n  each: {{dirs: '*'}}\n"
+            f"  prompt: Look at {{item}}.\n  concurrency: {self.agents}\n---\nJoin.\n"
+        )
+        self.run = subprocess.Popen(
+            [*SWARM, "run", str(task), "--json"],
+            env=self.environment, cwd=self.cwd, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        return self.run
+
+    def __exit__(self, *_: object) -> None:
+        self.run.kill()
+        self.run.wait()
+        time.sleep(1.0)
+
+
+def spawns(environment: dict[str, str]) -> list[dict[str, float]]:
+    """The spawn records so far; none while the run has no folder yet."""
+    try:
+        records = list(journal_of(environment))
+    except (FileNotFoundError, IndexError, json.JSONDecodeError):
+        return []
+    return [record["body"] for record in records if record["body"]["type"] == "agent_spawned"]

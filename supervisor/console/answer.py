@@ -1,0 +1,34 @@
+"""The end of a run for a person: the answer alone on stdout, everything else on stderr."""
+
+import contextlib
+from typing import TextIO
+
+from swarm.mailbox.protocol.records import RunCompleted
+
+from .safe_text import clean_block, clean_line
+
+
+def print_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextIO) -> None:
+    """Print the result, made harmless if a terminal reads it and byte for byte if a program does.
+
+    Without a result, or when the run did not complete, stderr says why. A reader that is gone is
+    no error.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if completed.status != "completed":
+            why = clean_line(completed.message) or "no reason was given"
+            stderr.write(f"{completed.status}: {why}\n")
+            stderr.flush()
+        elif not completed.result:
+            stderr.write("completed without a final answer\n")
+            stderr.flush()
+    if not completed.result:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        text = clean_block(completed.result) if stdout.isatty() else completed.result
+        try:
+            stdout.write(text if text.endswith("\n") else text + "\n")
+        except UnicodeEncodeError:
+            encoding = stdout.encoding or "ascii"
+            stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        stdout.flush()

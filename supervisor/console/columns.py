@@ -1,0 +1,220 @@
+"""One agent's line: which columns a width has, and what stands in each.
+
+Rule: the cells of a row never sum to more than the width, in terminal cells and not in characters;
+what does not fit is cropped, the least telling column first.
+"""
+
+import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+
+from swarm.mailbox.protocol.control import AgentView
+
+from .amounts import render_age, render_bytes, render_count, render_usd
+from .fold import Row, wants_person
+from .paint import ASKING, BAD, DIM, NAME, PLAIN, STATE_STYLES, WARN, Glyphs
+from .safe_text import clean_line, first_line, last_line
+
+Line = list[Segment]
+_QUIET_S, _STUCK_S = 60.0, 300.0
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """Widths in cells; 0 = not shown at this width. `activity` takes what is left."""
+
+    name: int
+    state: int
+    activity: int
+    age: int = 0
+    tokens: int = 0
+    context: int = 0
+    model: int = 0
+    cost: int = 0
+    memory: int = 0
+    every_role: bool = False  # also say [default]
+
+
+# least width → the greatest name, then fixed columns
+_TIERS: tuple[tuple[int, dict[str, int]], ...] = (
+    (150, {"name": 46, "state": 11, "age": 4, "tokens": 5, "context": 4, "model": 24,
+           "cost": 6, "memory": 4}),
+    (100, {"name": 32, "state": 11, "age": 4, "tokens": 5, "context": 4, "model": 14,
+           "cost": 6, "memory": 4}),
+    (70, {"name": 26, "state": 10, "age": 4, "tokens": 5, "context": 4}),
+    (48, {"name": 19, "state": 9, "age": 4, "tokens": 5}),
+    (30, {"name": 14, "state": 8}),
+    (0, {"name": 10, "state": 6}),
+)  # fmt: skip
+
+
+def plan_columns(width: int, rows: tuple[Row, ...], *, model: str = "") -> Columns:
+    """The columns for a width. One that would be empty, or repeat the header, is not shown.
+
+    Args:
+        width: Cells of the line.
+        rows: What will be drawn.
+        model: The run's model, as the header names it.
+    """
+    tier = dict(next(tier for least, tier in _TIERS if width >= least))
+    agents = [row.agent for row in rows if row.agent is not None]
+    if all(agent.usd is None for agent in agents):
+        tier.pop("cost", None)
+    if not any(agent.rss_bytes for agent in agents):
+        tier.pop("memory", None)
+    if width < 150 and all(agent.model in {"", model} for agent in agents):
+        tier.pop("model", None)
+    every_role = width >= 100
+    needed = max((_name_needed(row, every_role=every_role) for row in rows), default=0)
+    tier["name"] = max(min(tier["name"], needed), 6)
+    activity = width - sum(size + 1 for size in tier.values())
+    if activity < 4:
+        room = max(width - 1, 2)
+        return Columns(name=room - room // 3, state=room // 3, activity=0)
+    return Columns(**tier, activity=activity, every_role=every_role)
+
+
+def crop(text: str, width: int, *, mark: str = "…") -> str:
+    """At most `width` cells; where something was cut, the last one says so."""
+    if text.isascii():
+        return text if len(text) <= width else text[: max(width - 1, 0)] + mark[: max(width, 0)]
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + mark if width > 0 else ""
+
+
+def fill(text: str, width: int, *, right: bool = False, mark: str = "…") -> str:
+    """Exactly `width` cells."""
+    text = crop(text, width, mark=mark)
+    room = " " * (width - (len(text) if text.isascii() else cell_len(text)))
+    return room + text if right else text + room
+
+
+def render_row(row: Row, columns: Columns, *, now: float, glyphs: Glyphs) -> Line:
+    """One line of the tree."""
+    mark = glyphs.ellipsis
+    if row.agent is None:
+        width = sum(_sizes(columns)) + len(_sizes(columns)) - 1
+        return [Segment(crop(_branch(row, glyphs) + row.more, width, mark=mark), DIM)]
+    agent = row.agent
+    line = _name_cell(row, columns, glyphs)
+    if columns.model:
+        line.append(Segment(" " + fill(clean_line(agent.model), columns.model, mark=mark), DIM))
+    word, style = _state(agent)
+    line.append(Segment(" " + fill(word, columns.state, mark=mark), style))
+    if columns.activity:
+        words, style = describe_activity(agent)
+        line.append(Segment(" " + fill(words, columns.activity, mark=mark), style))
+    line.extend(_figures(agent, columns, now))
+    return line
+
+
+def describe_activity(agent: AgentView) -> tuple[str, Style]:
+    """What it does now, or why not, or what came of it."""
+    if wants_person(agent):
+        return clean_line(agent.note), ASKING
+    if agent.state == "ended":
+        return (clean_line(agent.note), BAD) if agent.note else (first_line(agent.result), DIM)
+    if agent.tool and not (agent.note and agent.state == "waiting"):
+        tool = "$" if agent.tool == "exec_command" else agent.tool
+        return clean_line(f"{tool} {agent.argument}"), PLAIN
+    if agent.note:
+        return clean_line(agent.note), WARN
+    if agent.text and (words := last_line(agent.text)):
+        return words, PLAIN
+    if agent.state == "idle" and agent.result:
+        return first_line(agent.result), DIM
+    return clean_line(agent.task), DIM
+
+
+def _state(agent: AgentView) -> tuple[str, Style]:
+    word = clean_line(agent.end_state if agent.state == "ended" else agent.state)
+    if wants_person(agent):
+        return word, ASKING
+    return word or "ended", STATE_STYLES.get(word, PLAIN)
+
+
+def _figures(agent: AgentView, columns: Columns, now: float) -> Line:
+    cells: Line = []
+    ended = agent.state == "ended"
+    if columns.age:
+        silent_s = now - agent.last_progress
+        shown = agent.last_progress > 0 and not ended
+        style = DIM
+        if agent.state == "running" and silent_s > _QUIET_S:
+            style = BAD if silent_s > _STUCK_S else WARN
+        text = render_age(silent_s) if shown else ""
+        cells.append(Segment(" " + fill(text, columns.age, right=True), style))
+    if columns.tokens:
+        text = render_count(agent.usage.total_tokens) if agent.usage.total_tokens else ""
+        cells.append(Segment(" " + fill(text, columns.tokens, right=True), PLAIN))
+    if columns.cost:
+        text = "" if agent.usd is None else render_usd(agent.usd)
+        cells.append(Segment(" " + fill(text, columns.cost, right=True), PLAIN))
+    if columns.context:
+        cells.append(_context_cell(agent, columns.context))
+    if columns.memory:
+        text = render_bytes(agent.rss_bytes) if agent.rss_bytes else ""
+        cells.append(Segment(" " + fill(text, columns.memory, right=True), DIM))
+    return cells
+
+
+def _context_cell(agent: AgentView, width: int) -> Segment:
+    if agent.context_window <= 0 or agent.context_tokens <= 0:
+        return Segment(" " * (width + 1), PLAIN)
+    percent = min(round(100 * agent.context_tokens / agent.context_window), 999)
+    style = WARN if percent >= 80 else DIM
+    return Segment(" " + fill(f"{percent}%", width, right=True), style)
+
+
+def _name_cell(row: Row, columns: Columns, glyphs: Glyphs) -> Line:
+    assert row.agent is not None
+    branch = _branch(row, glyphs)
+    if len(branch) > columns.name // 2:  # very deep: only the last fork
+        branch = branch[-3:] if columns.name > 9 else ""
+    name, *rest = _name_parts(row.agent, row, every_role=columns.every_role)
+    room = columns.name - len(branch)
+    shown = crop(name, room, mark=glyphs.ellipsis)
+    room -= cell_len(shown)
+    tail = ""
+    for part in rest:
+        if cell_len(part) > room:
+            break
+        tail += part
+        room -= cell_len(part)
+    style = NAME if row.agent.state not in {"ended", "queued"} else PLAIN
+    cells = [Segment(branch, DIM), Segment(shown, style), Segment(tail + " " * room, DIM)]
+    return [cell for cell in cells if cell.text]
+
+
+def _name_parts(agent: AgentView, row: Row, *, every_role: bool) -> list[str]:
+    path = clean_line(agent.path)
+    parts = [path if row.depth == 0 else path.rpartition("/")[2]]
+    if row.folded:
+        parts.append(f" +{row.folded}")
+    if agent.role and (every_role or agent.role != "default"):
+        parts.append(f" [{clean_line(agent.role)}]")
+    if agent.nickname:
+        parts.append(f" {clean_line(agent.nickname)}")
+    return parts
+
+
+def _name_needed(row: Row, *, every_role: bool) -> int:
+    if row.agent is None:
+        return 0
+    return 3 * row.depth + cell_len("".join(_name_parts(row.agent, row, every_role=every_role)))
+
+
+def _branch(row: Row, glyphs: Glyphs) -> str:
+    if row.depth == 0:
+        return ""
+    above = "".join(glyphs.pipe if goes_on else glyphs.blank for goes_on in row.lines)
+    return above + (glyphs.corner if row.last else glyphs.fork)
+
+
+def _sizes(columns: Columns) -> list[int]:
+    sizes = (
+        columns.name, columns.state, columns.activity, columns.age, columns.tokens,
+        columns.context, columns.model, columns.cost, columns.memory,
+    )  # fmt: skip
+    return [size for size in sizes if size]

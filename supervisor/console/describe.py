@@ -1,0 +1,137 @@
+"""Calls and records in words: one short line each, the same in every view.
+
+Everything returned here is already cleaned (`safe_text`), so that a caller may print it as it is.
+"""
+
+import shlex
+from typing import assert_never
+
+from swarm.mailbox.protocol.events import (
+    AnyCallDetail,
+    CallEnded,
+    CommandCall,
+    FileChange,
+    OtherCall,
+    PatchCall,
+    PlanCall,
+    StdinCall,
+    Waiting,
+)
+from swarm.mailbox.protocol.gateway import Throttled
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    Reasoning,
+    text_of,
+)
+from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.ops import TextInput
+from swarm.mailbox.protocol.records import InputPosted, MailPosted
+
+from .amounts import render_span
+from .safe_text import clean_line, first_line
+
+_LETTERS = {"add": "A", "delete": "D", "update": "M"}
+
+
+def describe_call(detail: AnyCallDetail, *, limit: int = 200) -> str:
+    """The argument that says most: the script, the keys typed, the files, the step under way."""
+    match detail:
+        case CommandCall():
+            return clean_line(detail.script or shlex.join(detail.argv), limit=limit)
+        case StdinCall():
+            typed = clean_line(repr(detail.chars)[1:-1], limit=limit) if detail.chars else "wait"
+            return clean_line(f"session {detail.session_id}: {typed}", limit=limit)
+        case PatchCall():
+            return clean_line(describe_changes(detail.changes), limit=limit)
+        case PlanCall():
+            done = sum(step.status == "completed" for step in detail.plan)
+            current = [step.step for step in detail.plan if step.status == "in_progress"]
+            head = f"{done}/{len(detail.plan)}"
+            return clean_line(f"{head} {current[0]}" if current else head, limit=limit)
+        case OtherCall():
+            return clean_line(detail.argument, limit=limit)
+        case _:
+            assert_never(detail)
+
+
+def describe_changes(changes: tuple[FileChange, ...]) -> str:
+    """`A one.py, M two.py → three.py` (at most eight, then a count)."""
+    shown = [
+        f"{_LETTERS[change.kind]} {clean_line(change.path)}"
+        + (f" → {clean_line(change.move_path)}" if change.move_path else "")
+        for change in changes[:8]
+    ]
+    if len(changes) > 8:
+        shown.append(f"and {len(changes) - 8} more")
+    return ", ".join(shown)
+
+
+def describe_end(call: CallEnded) -> str:
+    """How a call ended: `exit code 0 after 1.2 s`, `declined`, `goes on as session 3`."""
+    if call.status == "declined":
+        return "declined"
+    span = f"after {render_span(call.duration_s)}"
+    if call.status == "interrupted":
+        return f"interrupted {span}"
+    if call.session_id is not None and call.exit_code is None:
+        return f"goes on as session {call.session_id}"
+    if call.exit_code is not None:
+        return f"exit code {call.exit_code} {span}"
+    return f"{call.status} {span}"
+
+
+def describe_task(body: InputPosted | MailPosted) -> str:
+    """The first line of what an agent was given to do, "" for mail that is no task."""
+    if isinstance(body, MailPosted):
+        return first_line(body.mail.content) if body.mail.kind == "new_task" else ""
+    texts = (part.text for part in body.parts[:8] if isinstance(part, TextInput))
+    return next((line for text in texts if (line := first_line(text))), "")
+
+
+def describe_sandbox(policy: SandboxPolicy) -> str:
+    """The word that `--sandbox` takes."""
+    if isinstance(policy, DangerFullAccess):
+        return "danger-full-access"
+    return "read-only" if isinstance(policy, ReadOnly) else "workspace-write"
+
+
+def describe_waiting(event: Waiting) -> str:
+    """`rate limited, again in 12 s (2/5)`."""
+    words = clean_line(event.reason, limit=200) or "waiting"
+    if event.delay_s > 0:
+        words += f", again in {render_span(event.delay_s)}"
+    if event.attempt:
+        words += f" ({event.attempt}/{event.max_attempts or '?'})"
+    return words
+
+
+def describe_throttle(event: Throttled) -> str:
+    """What the shared limiter does, or "" when it holds nothing back."""
+    if event.delay_s is None:
+        return ""
+    words = clean_line(event.reason, limit=120) or "the provider asks for patience"
+    words += f", next request in {render_span(event.delay_s)}"
+    return f"{words}, {event.waiting} waiting" if event.waiting else words
+
+
+def describe_item(item: AnyItem, *, limit: int = 200) -> str:
+    """The first words of an item of the history."""
+    match item:
+        case Message():
+            words = f"{item.role}: {first_line(text_of(item.content), limit=limit)}"
+        case Reasoning():
+            words = f"reasoning: {first_line(' '.join(item.summary), limit=limit) or '(hidden)'}"
+        case FunctionCall():
+            words = f"call {item.name} {item.arguments}"
+        case CustomToolCall():
+            words = f"call {item.name} {item.input}"
+        case FunctionCallOutput() | CustomToolCallOutput():
+            words = f"output: {first_line(text_of(item.output), limit=limit)}"
+        case _:
+            assert_never(item)
+    return clean_line(words, limit=limit)

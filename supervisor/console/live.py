@@ -1,0 +1,200 @@
+"""The live tree: drawn on stderr while the run goes on, left folded when it is over.
+
+Rule: no refresh thread and no timer of its own. A frame is drawn when something changed (at most
+ten a second), and once a second while something works, for the ages; an idle run costs nothing.
+Frames are written beside the loop, so a terminal that was stopped (Ctrl-S) or that hangs holds up
+the drawing and never the run; one that goes away ends the drawing.
+"""
+
+import io
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TextIO
+
+import trio
+from rich.control import Control
+from rich.live import Live
+from rich.segment import ControlType
+from rich.text import Text
+
+from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
+
+from .answer import print_answer
+from .paint import WARN, glyphs_for
+from .safe_text import clean_line
+from .style import ColorChoice, make_console
+from .tree import Picture, TreeOptions, render_final, render_run
+
+FRAME_S = 0.1
+_TICK_S = 1.0
+_MAX_NOTICES = 20  # distinct warnings printed above the tree; the footer counts them all
+_AT_WORK = frozenset({"running", "waiting", "starting", "restarting"})
+
+
+class LiveView:
+    """The tree on a terminal (a `View`).
+
+    Args:
+        stderr: The terminal.
+        stdout: Where the final answer alone goes.
+        environment: Of the process: `NO_COLOR` and its like.
+        color: `--color`.
+        clock: Unix seconds.
+        with_answer: False for a watcher: nothing is printed at the end.
+    """
+
+    def __init__(
+        self,
+        stderr: TextIO,
+        stdout: TextIO,
+        *,
+        environment: Mapping[str, str],
+        color: ColorChoice = "auto",
+        clock: Callable[[], float] = time.time,
+        with_answer: bool = True,
+    ) -> None:
+        self._stderr, self._stdout, self._clock = stderr, stdout, clock
+        self._buffer = io.StringIO()
+        self._console = make_console(
+            stderr, environment=environment, color=color, buffer=self._buffer
+        )
+        self.options = TreeOptions(glyphs=glyphs_for(stderr.encoding or "utf-8"))
+        self._with_answer = with_answer
+        self._dirty = True
+        self._changed = trio.Event()
+        self._notices: list[str] = []  # to be printed above the tree
+        self._told: set[str] = set()
+        self._drawn: Picture | None = None
+        self._width = 0
+        self.frames = 0  # drawn so far
+
+    def on_feed(self, feed: AnyFeed) -> None:
+        """Only marks that something changed; the fold is the caller's."""
+        if isinstance(feed, Recorded):
+            body = feed.record.body
+            if isinstance(body, Warned):
+                self._notice(f"warning: {feed.record.agent} {body.message}")
+            elif isinstance(body, GatewayEnded):
+                self._notice(f"warning: the gateway ended: {body.reason}")
+        self.redraw()
+
+    def show(self, options: TreeOptions) -> None:
+        """Sort or open the tree in another way from the next frame on."""
+        self.options = options
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Something else than a feed changed: the options, the window."""
+        self._dirty = True
+        self._changed.set()
+
+    async def draw(self, current: Callable[[], RunView]) -> None:
+        """Draw frames until cancelled; then leave the folded tree and a visible cursor."""
+        live = Live(
+            console=self._console,
+            auto_refresh=False,  # no refresh thread beside Trio
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+        hung = True  # a write is under way, or failed: the terminal takes no more
+        live.start()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_size)
+                while True:
+                    hung = True
+                    work_s = await self._draw_frame(live, current())
+                    hung = False
+                    await self._wait_turn(current(), work_s)
+        finally:
+            self._show(live, current(), final=True)
+            live.stop()
+            if not hung:
+                self._write(self._take())
+
+    def finish(self, completed: RunCompleted) -> None:
+        """The answer alone on stdout; why there is none on stderr."""
+        if self._with_answer:
+            print_answer(completed, stdout=self._stdout, stderr=self._stderr)
+
+    async def _draw_frame(self, live: Live, view: RunView) -> float:
+        """Return the seconds of work it took; what waiting for the terminal took is not work."""
+        began = time.perf_counter()
+        self._dirty, self._changed = False, trio.Event()
+        self._show(live, view, final=False)
+        work_s = time.perf_counter() - began
+        write = trio.to_thread.run_sync(self._write, self._take(), abandon_on_cancel=True)
+        if not await write:
+            await trio.sleep_forever()
+        self.frames += 1
+        return work_s
+
+    async def _wait_turn(self, view: RunView, work_s: float) -> None:
+        """Until the next frame is due: never more than a tenth of a core."""
+        await trio.sleep(max(FRAME_S, 9 * work_s))
+        if not self._dirty:
+            ticks = any(agent.state in _AT_WORK for agent in view.agents)
+            with trio.move_on_after(_TICK_S - FRAME_S if ticks else math.inf):
+                await self._changed.wait()
+
+    def _show(self, live: Live, view: RunView, *, final: bool) -> None:
+        size = self._console.size
+        height = max(size.height - 1, 1)
+        now = self._clock()
+        render = render_final if final else render_run
+        picture = render(view, width=size.width, height=height, now=now, options=self.options)
+        if self._drawn is not None and size.width < self._width:
+            self._console.control(*_climb(self._drawn, size.width))
+        for line in self._notices:
+            self._console.print(Text(line, style=WARN), soft_wrap=True)
+        self._notices.clear()
+        live.update(picture, refresh=True)
+        self._drawn, self._width = picture, size.width
+
+    def _take(self) -> str:
+        text = self._buffer.getvalue()
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        return text
+
+    def _write(self, text: str) -> bool:
+        """False if the terminal is gone. May block as long as the terminal does."""
+        try:
+            fd = self._stderr.fileno()
+        except (OSError, ValueError):
+            self._stderr.write(text)
+            return True
+        rest = memoryview(text.encode(self._stderr.encoding or "utf-8", "replace"))
+        try:
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+        except OSError:
+            return False
+        return True
+
+    def _notice(self, words: str) -> None:
+        line = clean_line(words)
+        if line not in self._told and len(self._told) < _MAX_NOTICES:
+            self._told.add(line)
+            self._notices.append(line)
+
+    async def _watch_size(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # signals are only heard in the main thread; the next change redraws
+        with trio.open_signal_receiver(signal.SIGWINCH) as sizes:
+            async for _ in sizes:
+                self.redraw()
+
+
+def _climb(drawn: Picture, width: int) -> Iterable[Control]:
+    """A narrower window wrapped the last picture: go up over the lines that this added."""
+    added = sum(math.ceil(cells / width) - 1 for cells in drawn.widths if cells)
+    step = Control((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
+    return [Control(ControlType.CARRIAGE_RETURN), *([step] * added)]

@@ -1,0 +1,222 @@
+"""`swarm log`: one line per record, in order, and mail with what became of it. Pure.
+
+Rule: a line is `time agent kind words`; `--json` is the record's own line, byte for byte as the
+journal has it, so that nothing can be lost in the telling.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+import msgspec
+
+from swarm.mailbox.protocol.base import snake_case
+from swarm.mailbox.protocol.events import (
+    CallBegan,
+    CallEnded,
+    TokenCount,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    Warned,
+)
+from swarm.mailbox.protocol.gateway import Drew
+from swarm.mailbox.protocol.ops import Mail
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    AnyRecordBody,
+    ContextRecorded,
+    FanOutItemEnded,
+    FanOutPlanned,
+    GatewayEnded,
+    InputPosted,
+    ItemRecorded,
+    MailHandled,
+    MailPosted,
+    ProcessEnded,
+    ProviderChosen,
+    Record,
+    RunCompleted,
+    RunStarted,
+    encode_record,
+)
+
+from .amounts import render_age, render_count, render_span, render_time, render_usd
+from .describe import describe_call, describe_end, describe_item, describe_sandbox, describe_task
+from .safe_text import clean_line, first_line
+
+
+class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """What `swarm log` was asked for."""
+
+    agent: str | None = None  # a path: only records of this agent, and mail from or to it
+    mail: bool = False  # only mail
+    reviews: bool = False  # only approvals and what was refused
+
+
+def select(record: Record, wanted: LogFilter) -> bool:
+    """True if the filter lets this record through."""
+    body = record.body
+    if wanted.mail and not isinstance(body, MailPosted | MailHandled):
+        return False
+    if wanted.reviews and not (isinstance(body, CallEnded) and body.status == "declined"):
+        return False
+    if wanted.agent is None or record.agent == wanted.agent:
+        return True
+    return isinstance(body, MailPosted) and wanted.agent in {body.mail.author, body.mail.recipient}
+
+
+def log_line(record: Record, *, as_json: bool = False) -> str:
+    """One record as one line, without line feed."""
+    if as_json:
+        return encode_record(record).decode()
+    kind = snake_case(type(record.body).__name__)
+    agent = clean_line(record.agent) or "-"
+    return f"{render_time(record.ts)} {agent} {kind} {describe_body(record.body)}".rstrip()
+
+
+def log_lines(
+    records: Iterable[Record], wanted: LogFilter, *, as_json: bool = False
+) -> Iterator[str]:
+    """The lines of all records that the filter lets through."""
+    for record in records:
+        if select(record, wanted):
+            yield log_line(record, as_json=as_json)
+
+
+class MailState(msgspec.Struct, frozen=True, kw_only=True):
+    """One letter and what became of it."""
+
+    mail: Mail
+    posted_at: float
+    handled_at: float | None = None
+    dead: bool = False
+    reason: str = ""
+
+    @property
+    def delivery(self) -> str:
+        """`handled`, `waiting` or `dead`."""
+        if self.dead:
+            return "dead"
+        return "waiting" if self.handled_at is None else "handled"
+
+
+def fold_mail(records: Iterable[Record]) -> tuple[MailState, ...]:
+    """Every letter of the run in the order it was posted, each once, with its newest state."""
+    letters: dict[str, MailState] = {}
+    for record in records:
+        match record.body:
+            case MailPosted(mail=mail):
+                posted = MailState(mail=mail, posted_at=record.ts)
+                letters.setdefault(mail.mail_id, posted)
+            case MailHandled(mail_id=mail_id, dead=dead, reason=reason):
+                if letter := letters.get(mail_id):
+                    letters[mail_id] = msgspec.structs.replace(
+                        letter, handled_at=record.ts, dead=dead, reason=reason
+                    )
+            case _:
+                pass
+    return tuple(letters.values())
+
+
+def mail_line(letter: MailState, *, now: float) -> str:
+    """`time author → recipient kind: delivery (age): words`."""
+    mail = letter.mail
+    waited_s = (now if letter.handled_at is None else letter.handled_at) - letter.posted_at
+    fate = f"{letter.delivery} after {render_span(waited_s)}"
+    if letter.delivery == "waiting":
+        fate = f"waiting for {render_age(waited_s)}"
+    if letter.reason:
+        fate += f" ({letter.reason})"
+    route = f"{mail.author} → {mail.recipient}"
+    words = f"{route} {mail.kind}: {fate}: {first_line(mail.content)}"
+    return f"{render_time(letter.posted_at)} {clean_line(words)}"
+
+
+def describe_body(body: AnyRecordBody) -> str:
+    """A record in words; one reader of the whole union, so a new kind cannot be forgotten."""
+    match body:
+        case CallBegan() | CallEnded() | ItemRecorded() | ContextRecorded() | TokenCount():
+            return clean_line(_in_turn_words(body))
+        case TurnStarted() | TurnCompleted() | TurnFailed() | TurnAborted():
+            return clean_line(_turn_words(body))
+        case RunStarted() | ProviderChosen() | RunCompleted() | GatewayEnded() | Drew():
+            return clean_line(_run_words(body))
+        case AgentSpawned() | ProcessEnded() | AgentEnded():
+            return clean_line(_life_words(body))
+        case InputPosted(source=source):
+            return clean_line(f"{source}: {describe_task(body)}")
+        case MailPosted(mail=mail):
+            head = f"{mail.mail_id} {mail.kind} {mail.author} → {mail.recipient}"
+            return clean_line(f"{head}: {first_line(mail.content)}")
+        case MailHandled(mail_id=mail_id, dead=dead, reason=reason):
+            return clean_line(f"{mail_id} {'dead' if dead else 'handled'} {reason}")
+        case Warned(message=message):
+            return clean_line(message)
+        case FanOutPlanned(items=items, role=role, concurrency=concurrency):
+            return clean_line(f"{len(items)} items, {concurrency} at a time, role {role}")
+        case FanOutItemEnded():
+            words = f"{body.index} {body.item}: {body.state}, attempt {body.attempt}"
+            return clean_line(f"{words}: {first_line(body.result)}")
+        case _:
+            assert_never(body)
+
+
+def _in_turn_words(
+    body: CallBegan | CallEnded | ItemRecorded | ContextRecorded | TokenCount,
+) -> str:
+    match body:
+        case CallBegan():
+            return f"{body.tool} {describe_call(body.detail)}"
+        case CallEnded():
+            return f"{body.tool} {describe_end(body)}"
+        case ItemRecorded():
+            return f"{body.source} {describe_item(body.item)}"
+        case ContextRecorded():
+            return f"{len(body.items)} items {first_line(body.summary)}"
+        case TokenCount():
+            share = f"{render_count(body.context_tokens)} of {render_count(body.context_window)}"
+            return f"{body.last.total_tokens} tokens, {body.total.total_tokens} in all, {share}"
+
+
+def _turn_words(body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted) -> str:
+    match body:
+        case TurnStarted():
+            return f"{body.model.provider} {body.model.slug}, started by {body.started_by}"
+        case TurnCompleted():
+            mark = " truncated" if body.truncated else " refused" if body.refused else ""
+            return f"{render_span(body.duration_s)}{mark}: {first_line(body.last_message or '')}"
+        case TurnFailed():
+            return f"{body.kind} after {render_span(body.duration_s)}: {body.message}"
+        case TurnAborted():
+            return f"{body.reason} after {render_span(body.duration_s)}"
+
+
+def _run_words(body: RunStarted | ProviderChosen | RunCompleted | GatewayEnded | Drew) -> str:
+    match body:
+        case RunStarted():
+            return f"{body.run_id} {'resumed ' if body.resumed else ''}{body.cwd}: {body.title}"
+        case ProviderChosen():
+            return f"{body.provider} {body.model}: {body.why}"
+        case RunCompleted():
+            words = f"{body.status} after {render_span(body.duration_s)}, {body.agents} agents"
+            return f"{words}: {first_line(body.message or body.result or '')}"
+        case GatewayEnded():
+            return f"life {body.epoch}: {body.reason}"
+        case Drew():
+            cost = "" if body.usd is None else f" {render_usd(body.usd)}"
+            return f"{body.agent_id} {body.model} {body.usage.total_tokens} tokens{cost}"
+
+
+def _life_words(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:
+    match body:
+        case AgentSpawned():
+            words = f"{body.path} [{body.role}] life {body.epoch}, process {body.pid}"
+            return f"{words}, {describe_sandbox(body.limits.sandbox)}"
+        case ProcessEnded():
+            how = f"signal {body.signal}" if body.signal else f"exit code {body.exit_code}"
+            order = "in order" if body.orderly else "not in order"
+            return f"process {body.pid}, {how}, {order} {body.reason}"
+        case AgentEnded():
+            return f"{body.state}: {first_line(body.message)}"

@@ -1,0 +1,281 @@
+"""The fold: records and passing events in, one picture of the whole run out.
+
+Rule: state changes here and nowhere else; `RunState` is the one mutable place, and every step of it
+is a pure function from one `AgentView` to the next. A record that was applied already changes
+nothing, so a watcher may start from any snapshot. No event costs more because many agents ended.
+"""
+
+import time
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable
+from typing import get_args
+
+from msgspec.structs import replace
+
+from swarm.mailbox.protocol.control import AgentState, AgentView, AnyFeed, Passed, RunView
+from swarm.mailbox.protocol.events import CallBegan, CallEnded
+from swarm.mailbox.protocol.gateway import Drew, Throttled
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    EndState,
+    FanOutItemEnded,
+    FanOutPlanned,
+    InputPosted,
+    MailPosted,
+    ProcessEnded,
+    Record,
+    RunCompleted,
+    RunStarted,
+)
+
+from .describe import describe_call, describe_task, describe_throttle
+from .reduce_agent import reduce_agent, reduce_passing, shrink_ended
+from .reduce_run import reduce_run
+from .safe_text import clean_line
+
+KEEP_ENDED = 256  # ended agents kept with all their texts; older ones keep only their figures
+_END_STATES = frozenset(get_args(EndState))
+_DONE, _FAILED = 1, 2
+_MAX_TASKS = 4096  # first words for agents that are not there yet
+
+
+class RunState:
+    """A run as it stands. Owned by one task; `view()` may be called as often as wanted.
+
+    Args:
+        clock: Unix seconds; only for passing events, which carry no time of their own.
+        keep_ended: Ended agents that keep their result, task and note whole.
+    """
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.time, keep_ended: int = KEEP_ENDED
+    ) -> None:
+        self._clock = clock
+        self._keep_ended = keep_ended
+        self._run = RunView()
+        self._agents: dict[str, AgentView] = {}
+        self._order: list[str] = []  # paths, sorted: a parent stands before its children
+        self._paths: dict[str, str] = {}  # agent id → path
+        self._calls: dict[str, dict[str, tuple[str, str]]] = {}  # path → running calls
+        self._tasks: dict[str, str] = {}  # path → first words, said before the agent was there
+        self._ended: deque[str] = deque()  # newest last; only those still whole
+        self._live: set[str] = set()  # paths whose process lives
+        self._fan = bytearray()  # per item: 0 open, else what _DONE and _FAILED say
+        self._cached: RunView | None = None
+
+    @classmethod
+    def from_view(cls, view: RunView, *, clock: Callable[[], float] = time.time) -> "RunState":
+        """Start from a snapshot: records up to `view.seq` are already in it."""
+        state = cls(clock=clock)
+        state._run = replace(view, agents=())
+        state._agents = {agent.path: agent for agent in view.agents}
+        state._order = sorted(state._agents)
+        state._paths = {agent.agent_id: agent.path for agent in view.agents if agent.agent_id}
+        state._live = {agent.path for agent in view.agents if agent.pid}
+        ended = [agent for agent in view.agents if agent.state == "ended"]
+        ended.sort(key=lambda agent: agent.last_progress)
+        state._ended.extend(agent.path for agent in ended[-state._keep_ended :])
+        return state
+
+    @property
+    def seq(self) -> int:
+        """The last record that is in. A feed that goes on with more than `seq + 1` has a gap."""
+        return self._run.seq
+
+    def agent(self, path: str) -> AgentView | None:
+        return self._agents.get(path)
+
+    def view(self) -> RunView:
+        """The whole run; the same object until something changes."""
+        if self._cached is None:
+            agents = self._agents
+            self._cached = replace(
+                self._run,
+                agents=tuple([agents[path] for path in self._order]),
+                slots_used=len(self._live),
+            )
+        return self._cached
+
+    def apply(self, feed: AnyFeed) -> None:
+        """Take in one record or passing event. Never raises on any sequence of them."""
+        if isinstance(feed, Passed):
+            self._apply_passing(feed)
+        else:
+            self._apply_record(feed.record)
+
+    # --- what only the supervisor knows ------------------------------------------------------
+
+    def note_process(self, path: str, *, rss_bytes: int, progress_time: float = 0.0) -> None:
+        """Memory of an agent's process, and when it last got on (unix seconds)."""
+        if view := self._agents.get(path):
+            latest = max(view.last_progress, progress_time)
+            if rss_bytes != view.rss_bytes or latest != view.last_progress:
+                self._put(replace(view, rss_bytes=rss_bytes, last_progress=latest))
+
+    def note_slots(self, slots_max: int) -> None:
+        """How many agent processes may live at once."""
+        self._change(replace(self._run, slots_max=slots_max))
+
+    def note_state(self, path: str, state: AgentState, *, note: str = "") -> None:
+        """A state no record tells: queued (the agent is made if missing), suspended, restarting."""
+        view = self._agents.get(path) or self._new_agent(path)
+        self._put(replace(view, state=state, note=clean_line(note)))
+
+    def forget(self, path: str) -> None:
+        """A queued agent that was never started is gone; any other stays."""
+        view = self._agents.get(path)
+        if view is not None and view.state == "queued" and not view.agent_id:
+            del self._agents[path]
+            del self._order[bisect_left(self._order, path)]
+            self._cached = None
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _apply_passing(self, feed: Passed) -> None:
+        event = feed.event
+        if isinstance(event, Throttled):
+            self._change(replace(self._run, throttle=describe_throttle(event)))
+        elif view := self._agents.get(feed.agent):
+            self._agents[feed.agent] = reduce_passing(view, event, self._clock())
+            self._cached = None
+
+    def _apply_record(self, record: Record) -> None:
+        if record.seq <= self._run.seq:
+            return
+        self._run = replace(self._run, seq=record.seq)
+        self._cached = None
+        path = self._path_of(record)
+        body = record.body
+        if not path:
+            self._apply_to_run(record)
+            return
+        view = self._agents.get(path)
+        if isinstance(body, AgentSpawned) and view is None:
+            view = self._new_agent(path)
+        elif isinstance(body, InputPosted | MailPosted):
+            self._remember_task(path, body)
+            view = self._agents.get(path)
+        if view is not None:
+            self._follow_agent(path, record)
+            self._put(self._with_call(reduce_agent(view, body, record.ts), body))
+            if isinstance(body, AgentEnded):
+                self._keep_few(path)
+        self._apply_to_run(record)
+
+    def _path_of(self, record: Record) -> str:
+        """The agent whose view changes: mail is its recipient's, a payment its payer's."""
+        match record.body:
+            case MailPosted(mail=mail):
+                return mail.recipient
+            case AgentSpawned(path=path):
+                return path
+            case Drew(agent_id=agent_id) | AgentEnded(agent_id=agent_id):
+                return self._paths.get(agent_id, record.agent)
+            case ProcessEnded(agent_id=agent_id):
+                return self._paths.get(agent_id, record.agent)
+            case _:
+                return record.agent
+
+    def _follow_agent(self, path: str, record: Record) -> None:
+        """Ids, living processes and running calls: what an AgentView has no place for."""
+        match record.body:
+            case AgentSpawned(agent_id=agent_id):
+                self._paths[agent_id] = path
+                self._live.add(path)
+                self._calls.pop(path, None)
+            case ProcessEnded():
+                if record.body.epoch >= self._agents[path].epoch:
+                    self._live.discard(path)
+                    self._calls.pop(path, None)
+            case AgentEnded():
+                self._calls.pop(path, None)
+            case CallBegan(call_id=call_id, tool=tool, detail=detail):
+                running = self._calls.setdefault(path, {})
+                running[call_id] = (clean_line(tool, limit=40), describe_call(detail))
+            case CallEnded(call_id=call_id):
+                if left := self._calls.get(path):
+                    left.pop(call_id, None)
+            case _:
+                pass
+
+    def _with_call(self, view: AgentView, body: object) -> AgentView:
+        """After a call's end, show the latest one that still runs."""
+        if not isinstance(body, CallEnded) or not (running := self._calls.get(view.path)):
+            return view
+        tool, argument = next(reversed(running.values()))
+        return replace(view, tool=tool, argument=argument)
+
+    def _apply_to_run(self, record: Record) -> None:
+        body = record.body
+        match body:
+            case RunStarted(resumed=True):
+                self._lay_down()
+            case FanOutPlanned(items=items):
+                self._fan = bytearray(len(items))
+            case FanOutItemEnded(index=index, state=state):
+                self._count_item(index, well=state == "completed")
+            case RunCompleted():
+                self._end_root(body)
+            case _:
+                pass
+        self._change(reduce_run(self._run, body, record.ts))
+
+    def _count_item(self, index: int, *, well: bool) -> None:
+        """A later attempt replaces an earlier one; after a snapshot only totals are known."""
+        run = self._run
+        done, failed = run.fan_done + well, run.fan_failed + (not well)
+        if 0 <= index < len(self._fan):
+            done -= self._fan[index] == _DONE
+            failed -= self._fan[index] == _FAILED
+            self._fan[index] = _DONE if well else _FAILED
+        self._change(replace(run, fan_done=done, fan_failed=failed))
+
+    def _lay_down(self) -> None:
+        """The run is resumed: no process of its earlier life is there any more."""
+        for path in sorted(self._live):
+            view = replace(self._agents[path], pid=0, rss_bytes=0, tool="", argument="", text="")
+            self._put(view if view.state == "ended" else replace(view, state="suspended"))
+        self._live.clear()
+        self._calls.clear()
+
+    def _end_root(self, body: RunCompleted) -> None:
+        """Whatever ended the run ended its root, also where no record of its own says so."""
+        view = self._agents.get("/root")
+        if view is not None and view.state != "ended":
+            end = body.status if body.status in _END_STATES else "failed"
+            self._put(replace(view, state="ended", end_state=end, tool="", argument="", text=""))
+
+    def _remember_task(self, path: str, body: InputPosted | MailPosted) -> None:
+        words = describe_task(body)
+        if not words:
+            return
+        view = self._agents.get(path)
+        if view is None:
+            if len(self._tasks) < _MAX_TASKS:
+                self._tasks.setdefault(path, words)
+        elif not view.task:
+            self._put(replace(view, task=words))
+
+    def _new_agent(self, path: str) -> AgentView:
+        view = AgentView(path=path, state="queued", task=self._tasks.pop(path, ""))
+        insort(self._order, path)
+        self._put(view)
+        return view
+
+    def _keep_few(self, path: str) -> None:
+        """The newest ended agents stay whole; of older ones only figures remain."""
+        self._ended.append(path)
+        while len(self._ended) > self._keep_ended:
+            old = self._agents.get(self._ended.popleft())
+            if old is not None and old.state == "ended" and old.path != "/root":
+                self._put(shrink_ended(old))
+
+    def _put(self, view: AgentView) -> None:
+        self._agents[view.path] = view
+        self._cached = None
+
+    def _change(self, run: RunView) -> None:
+        self._run = run
+        self._cached = None

@@ -1,0 +1,222 @@
+"""One agent's step of the fold: (view, what happened, when) → view. Pure, total, quick.
+
+Rule: every text that enters a view is cleaned and bounded here. One exception: `text`, the end of
+what arrives now, may stop inside an escape sequence, so it is cleaned when it is drawn.
+"""
+
+from sys import intern
+
+from msgspec.structs import replace
+
+from swarm.mailbox.protocol.control import AgentState, AgentView
+from swarm.mailbox.protocol.events import (
+    CallBegan,
+    CallEnded,
+    OutputArrived,
+    ReasoningArrived,
+    TextArrived,
+    TokenCount,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    Waiting,
+    Warned,
+)
+from swarm.mailbox.protocol.gateway import Drew
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    AnyRecordBody,
+    ItemRecorded,
+    MailHandled,
+    MailPosted,
+    ProcessEnded,
+)
+
+from .describe import describe_call, describe_sandbox, describe_waiting
+from .safe_text import clean_block, clean_line
+
+TEXT_TAIL = 400  # characters kept of the text that arrives now
+_RESULT = 2_000
+_WAITING_TOOLS = frozenset({"wait_agent", "wait"})
+_GOOD_ENDS = frozenset({"completed", "truncated"})
+
+
+def reduce_passing(
+    view: AgentView, event: TextArrived | ReasoningArrived | OutputArrived | Waiting, at: float
+) -> AgentView:
+    """A passing event: 50 agents send 30 a second each, so this is one `replace`."""
+    if isinstance(event, Waiting):
+        return replace(
+            view,
+            state=view.state if view.state == "ended" else "waiting",
+            note=describe_waiting(event),
+        )
+    delta = event.delta if isinstance(event, TextArrived) else ""
+    return replace(
+        view,
+        state=_going_on(view),
+        text=(view.text + delta)[-TEXT_TAIL:],
+        last_progress=at,
+        note=view.note if view.state == "ended" else "",
+    )
+
+
+def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
+    """A record about this agent. What does not concern its picture leaves it as it is."""
+    match body:
+        case AgentSpawned():
+            return _spawned(view, body, at)
+        case ProcessEnded():
+            return _process_ended(view, body)
+        case AgentEnded():
+            return _ended(view, body, at)
+        case Drew(usd=usd):
+            return view if usd is None else replace(view, usd=(view.usd or 0.0) + usd)
+        case Warned(message=message):
+            return replace(view, note=clean_line(message))
+        case MailPosted() | MailHandled():
+            return view
+        case TurnStarted() | TurnCompleted() | TurnFailed() | TurnAborted():
+            return _turn(view, body, at)
+        case CallBegan() | CallEnded() | TokenCount() | ItemRecorded():
+            return _in_turn(view, body, at)
+        case _:
+            return view
+
+
+def shrink_ended(view: AgentView) -> AgentView:
+    """What remains of an agent that ended long ago: its figures and the head of its answer."""
+    return AgentView(
+        path=view.path,
+        role=view.role,
+        model=view.model,
+        state=view.state,
+        end_state=view.end_state,
+        started=view.started,
+        last_progress=view.last_progress,
+        usage=view.usage,
+        usd=view.usd,
+        result=view.result[:60],
+    )
+
+
+def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
+    return replace(
+        view,
+        agent_id=body.agent_id,
+        role=intern(clean_line(body.role, limit=40)),
+        nickname=clean_line(body.nickname, limit=40),
+        model=intern(clean_line(body.model or view.model, limit=80)),
+        effort=intern(clean_line(body.effort or "", limit=20)),
+        state="starting",
+        end_state="",
+        pid=body.pid,
+        epoch=body.epoch,
+        tool="",
+        argument="",
+        text="",
+        note="" if body.epoch == 1 else f"restarted, life {body.epoch}",
+        started=view.started or at,
+        last_progress=at,
+        sandbox=describe_sandbox(body.limits.sandbox),
+    )
+
+
+def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
+    if body.epoch < view.epoch:  # the end of an earlier life, told late
+        return view
+    gone = replace(view, pid=0, rss_bytes=0, tool="", argument="", text="")
+    if view.state == "ended":
+        return gone
+    if body.orderly:
+        return replace(gone, state="suspended")
+    return replace(gone, state="restarting", note=clean_line(body.reason))
+
+
+def _ended(view: AgentView, body: AgentEnded, at: float) -> AgentView:
+    good = body.state in _GOOD_ENDS
+    result = clean_block(body.message[:_RESULT]).strip()
+    return replace(
+        view,
+        state="ended",
+        end_state=intern(body.state),
+        tool="",
+        argument="",
+        text="",
+        note="" if good else clean_line(body.message),
+        result=result if good else view.result,
+        usage=body.usage if body.usage.total_tokens else view.usage,
+        last_progress=at,
+    )
+
+
+def _turn(
+    view: AgentView, body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted, at: float
+) -> AgentView:
+    view = replace(view, tool="", argument="", text="", last_progress=at)
+    match body:
+        case TurnStarted(model=model):
+            return replace(
+                view,
+                state="running",
+                end_state="",
+                note="",
+                model=intern(clean_line(model.slug, limit=80)),
+                effort=intern(clean_line(body.effort or view.effort, limit=20)),
+                context_window=view.context_window or model.context_window,
+            )
+        case TurnCompleted(last_message=last):
+            result = clean_block(last[:_RESULT]).strip() if last else view.result
+            return replace(view, state=_resting(view), result=result, note="")
+        case TurnFailed(message=message):
+            return replace(view, state=_resting(view), note=clean_line(message))
+        case TurnAborted(reason=reason):
+            return replace(view, state=_resting(view), note=reason)
+
+
+def _in_turn(
+    view: AgentView, body: CallBegan | CallEnded | TokenCount | ItemRecorded, at: float
+) -> AgentView:
+    ended = view.state == "ended"
+    match body:
+        case CallBegan(tool=tool, detail=detail):
+            waits: AgentState = "waiting" if tool in _WAITING_TOOLS else "running"
+            return replace(
+                view,
+                state="ended" if ended else waits,
+                tool=clean_line(tool, limit=40),
+                argument=describe_call(detail),
+                last_progress=at,
+                note=view.note if ended else "",
+            )
+        case CallEnded():
+            return replace(view, state=_going_on(view), tool="", argument="", last_progress=at)
+        case TokenCount():
+            return replace(
+                view,
+                usage=body.total,
+                context_tokens=body.context_tokens or view.context_tokens,
+                context_window=body.context_window or view.context_window,
+                last_progress=at,
+            )
+        case ItemRecorded(source=source):
+            if source != "model":
+                return replace(view, last_progress=at)
+            return replace(
+                view,
+                state=_going_on(view),
+                text="",
+                last_progress=at,
+                note=view.note if ended else "",
+            )
+
+
+def _going_on(view: AgentView) -> AgentState:
+    """Signs of work end a wait; they do not wake what has ended or rests."""
+    return "running" if view.state in {"waiting", "starting"} else view.state
+
+
+def _resting(view: AgentView) -> AgentState:
+    return "ended" if view.state == "ended" else "idle"

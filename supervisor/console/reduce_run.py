@@ -1,0 +1,54 @@
+"""The run's own step of the fold: (view, what happened, when) → view. Pure."""
+
+from sys import intern
+
+from msgspec.structs import replace
+
+from swarm.mailbox.protocol.control import RunView
+from swarm.mailbox.protocol.events import TokenCount, Warned
+from swarm.mailbox.protocol.gateway import Drew
+from swarm.mailbox.protocol.records import (
+    AnyRecordBody,
+    FanOutPlanned,
+    GatewayEnded,
+    ProviderChosen,
+    RunCompleted,
+    RunStarted,
+)
+
+from .safe_text import clean_line
+
+
+def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
+    """A record's part in the figures of the whole run; the agents are not looked at.
+
+    On a resume `started` is new: ages and rates count from there.
+    """
+    match body:
+        case RunStarted():
+            return replace(
+                run,
+                run_id=intern(body.run_id),
+                title=clean_line(body.title, limit=120),
+                task=clean_line(body.task),
+                cwd=clean_line(body.cwd),
+                started=at,
+                status="running",
+            )
+        case ProviderChosen(provider=provider, model=model, why=why):
+            words = clean_line(provider), clean_line(model), clean_line(why)
+            return replace(run, provider=words[0], model=words[1], why=words[2])
+        case TokenCount(last=last):
+            return replace(run, usage=run.usage.plus(last))
+        case Drew(usd=usd) if usd is not None:
+            return replace(run, usd=(run.usd or 0.0) + usd)
+        case Warned() | GatewayEnded():
+            return replace(run, warnings=run.warnings + 1)
+        case FanOutPlanned(items=items):
+            return replace(run, fan_total=len(items), fan_done=0, fan_failed=0)
+        case RunCompleted():
+            usage = body.usage if body.usage.total_tokens else run.usage
+            usd = run.usd if body.usd is None else body.usd
+            return replace(run, status=body.status, usage=usage, usd=usd, throttle="")
+        case _:
+            return run

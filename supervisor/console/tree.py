@@ -1,0 +1,184 @@
+"""The picture of a run: header, one line per agent, progress, footer. Same view, same picture.
+
+Rule: a line is built of cells of known width, so nothing ever wraps and nothing a model or a
+command wrote can be markup: cells are Rich segments, never strings to be parsed.
+"""
+
+from collections.abc import Iterator
+from io import StringIO
+from re import DOTALL, sub
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.control import RunView
+
+from .amounts import render_count, render_span, render_usd
+from .columns import Line, crop, plan_columns, render_row
+from .fan import FanProgress, measure_fan
+from .fold import Row, Sort, fold_list, fold_tree
+from .paint import BAD, BAR, DIM, HEAD, LINES, PLAIN, STATE_STYLES, WARN, Glyphs
+from .safe_text import clean_line
+
+FINAL_ROWS = 16  # agents left on the screen when a run is over
+
+
+class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person wants to see it."""
+
+    sort: Sort = "tree"
+    open_paths: frozenset[str] = frozenset()  # ended subtrees shown whole
+    glyphs: Glyphs = LINES
+
+
+class Picture:
+    """Lines of segments: a Rich renderable that needs no layout of its own."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        newline = Segment.line()
+        for line in self.lines:
+            yield from line
+            yield newline
+
+    @property
+    def text(self) -> str:
+        """What is read on the screen, without the blanks at line ends."""
+        return "\n".join("".join(cell.text for cell in line).rstrip() for line in self.lines)
+
+    @property
+    def widths(self) -> list[int]:
+        """Terminal cells of each line."""
+        return [sum(cell_len(cell.text) for cell in line) for line in self.lines]
+
+
+def render_run(
+    view: RunView, *, width: int, height: int, now: float, options: TreeOptions | None = None
+) -> Picture:
+    """One snapshot as at most `height` lines of at most `width` cells.
+
+    Args:
+        view: The run; `agents` sorted by path.
+        width: Cells, ≥ 1; under 20 nothing sensible is promised but that it fits.
+        height: Lines, ≥ 1. Under 6 the header, then the footer give way.
+        now: Unix seconds, for ages and rates.
+    """
+    chosen = options or TreeOptions()
+    head = _header(view, width, chosen.glyphs)
+    fan = measure_fan(view, now=now)
+    foot = [_fan_line(fan, width, chosen.glyphs)] if fan else []
+    foot.append(_footer(view, width, now, chosen.glyphs))
+    if height < len(head) + len(foot) + 2:
+        head = head[:1]
+    if height < len(head) + len(foot) + 2:
+        head = []
+    room = height - len(head) - len(foot)
+    rows: tuple[Row, ...] = ()
+    if room > 0 and chosen.sort == "tree":
+        rows = fold_tree(view.agents, height=room, open_paths=chosen.open_paths)
+    elif room > 0:
+        rows = fold_list(view.agents, height=room, sort=chosen.sort)
+    body = _body(rows, view, width, chosen, now)
+    return Picture([*head, *body, *foot][: max(height, 1)])
+
+
+def render_final(
+    view: RunView, *, width: int, height: int, now: float, options: TreeOptions | None = None
+) -> Picture:
+    """What stays on the screen when the run is over: folded to `FINAL_ROWS` agents."""
+    rows = min(height, FINAL_ROWS + 4)
+    return render_run(view, width=width, height=rows, now=now, options=options)
+
+
+def export_svg(view: RunView, *, now: float, title: str = "swarm run") -> str:
+    """The tree as an SVG of 100 columns, for the README. It loads nothing from anywhere."""
+    picture = render_run(view, width=100, height=40, now=now)
+    console = Console(
+        file=StringIO(), record=True, width=100, force_terminal=True, color_system="truecolor",
+        legacy_windows=False, _environ={},
+    )  # fmt: skip
+    console.print(picture)
+    svg = console.export_svg(title=clean_line(title), unique_id="swarm")
+    return sub(r"@font-face \{.*?\}\s*", "", svg, flags=DOTALL)
+
+
+def _body(
+    rows: tuple[Row, ...], view: RunView, width: int, options: TreeOptions, now: float
+) -> Iterator[Line]:
+    columns = plan_columns(width, rows, model=view.model)
+    for row in rows:
+        yield render_row(row, columns, now=now, glyphs=options.glyphs)
+
+
+def _header(view: RunView, width: int, glyphs: Glyphs) -> list[Line]:
+    name = f"swarm {short_id(view.run_id)}" if view.run_id else "swarm"
+    first = [(name, HEAD), (f"  {clean_line(view.title)}" if view.title else "", PLAIN)]
+    words = [clean_line(word) for word in (view.provider, view.model, view.why)]
+    second = glyphs.dot.join(word for word in words if word) or "choosing a provider"
+    return [_fit(first, width, glyphs), _fit([(second, DIM)], width, glyphs)]
+
+
+def _fan_line(fan: FanProgress, width: int, glyphs: Glyphs) -> Line:
+    ended = min(fan.done + fan.failed, fan.total)
+    head = f"{ended}/{fan.total} "
+    size = min(max(width // 5, 8), 30)
+    full = round(size * ended / fan.total)
+    tail = [f"{fan.done} done", f"{fan.running} running"]
+    if fan.failed:
+        tail.append(f"{fan.failed} failed")
+    if fan.left_s is not None and ended < fan.total:
+        tail.append(f"about {render_span(fan.left_s)} left")
+    if fan.per_minute is not None:
+        tail.append(f"{fan.per_minute:.1f}/min")
+    if fan.tokens_in_all:
+        cost = "" if fan.usd_in_all is None else f", {render_usd(fan.usd_in_all)}"
+        tail.append(f"~{render_count(fan.tokens_in_all)} tokens{cost} in all")
+    parts = [
+        (head, HEAD),
+        (glyphs.full * full, BAR),
+        (glyphs.empty * (size - full), DIM),
+        (" " + glyphs.dot.join(tail), BAD if fan.failed else PLAIN),
+    ]
+    return _fit(parts, width, glyphs)
+
+
+def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
+    parts: list[tuple[str, Style]] = []
+    if view.status != "running":
+        parts.append((clean_line(view.status), STATE_STYLES.get(view.status, BAD)))
+    if view.throttle:
+        parts.append((clean_line(view.throttle), WARN))
+    slots = f"{view.slots_used}/{view.slots_max}" if view.slots_max else str(view.slots_used)
+    parts.append((f"slots {slots}", PLAIN))
+    parts.append((f"{render_count(view.usage.total_tokens)} tokens", PLAIN))
+    if view.usd is not None:
+        parts.append((render_usd(view.usd), PLAIN))
+    if view.warnings:
+        noun = "warning" if view.warnings == 1 else "warnings"
+        parts.append((f"{view.warnings} {noun}", WARN))
+    if view.started:
+        parts.append((render_span(now - view.started), DIM))
+    spaced: list[tuple[str, Style]] = []
+    for part in parts:
+        spaced += [(glyphs.dot, DIM), part] if spaced else [part]
+    return _fit(spaced, width, glyphs)
+
+
+def _fit(parts: list[tuple[str, Style]], width: int, glyphs: Glyphs) -> Line:
+    """Parts one after another until the width is used up."""
+    line: Line = []
+    room = width
+    for text, style in parts:
+        shown = crop(text, room, mark=glyphs.ellipsis)
+        if shown:
+            line.append(Segment(shown, style))
+        room -= cell_len(shown)
+        if shown != text or room <= 0:
+            break
+    return line

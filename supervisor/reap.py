@@ -1,0 +1,180 @@
+"""Leftovers of dead runs: processes that should have died with their supervisor. For `doctor`.
+
+It cannot end a foreign process: ours by user, by title or mark, of a run that nobody holds; and
+the process is pinned (pidfd) and looked at again before it is signalled.
+"""
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.lineage import is_zombie, kill_descendants
+from swarm.mailbox.protocol.base import Value
+
+from .about import is_alive
+from .places import Places, RunPlaces
+
+_TITLE = re.compile(r"swarm: (?:/root\S* \[[^\]]*\]|gateway|fork-server)(?: ([0-9a-f]{8}))?\Z")
+_MARK = b"SWARM_COMMAND="  # in the environment of every command that an agent runs
+_PARENT, _SESSION, _STARTED = 1, 3, 19  # fields of proc(5) stat, counted after the name
+
+
+class Leftover(Value):
+    """One process, as it was when it was found. `started` (clock ticks) tells it from a reuse."""
+
+    pid: int
+    started: int
+    title: str
+    run: str = ""  # short id; "" for what has not been told its run, and for commands
+
+
+class Leftovers(Value):
+    """What `doctor` lists."""
+
+    processes: tuple[Leftover, ...] = ()
+    folders: tuple[str, ...] = ()  # of sockets, whose run nobody holds
+
+
+def find_leftovers(places: Places) -> Leftovers:
+    """Look through /proc and the runtime folder. Nothing is changed."""
+    folders = _stale_folders(places)
+    return Leftovers(processes=tuple(_find_processes(places)), folders=folders)
+
+
+def end_leftovers(found: Leftovers, places: Places) -> Leftovers:
+    """End what is still as it was found; return what was ended and removed."""
+    processes = tuple(one for one in found.processes if _end(one, places))
+    still = set(_stale_folders(places))
+    folders = tuple(name for name in found.folders if name in still)
+    for name in folders:
+        shutil.rmtree(name, ignore_errors=True)
+    return Leftovers(processes=processes, folders=folders)
+
+
+def _find_processes(places: Places) -> list[Leftover]:
+    ours = _ancestors(os.getpid())
+    found: list[Leftover] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in ours:
+            leftover = _judge(int(entry.name), places)
+            if leftover is not None:
+                found.append(leftover)
+    return sorted(found, key=lambda one: one.pid)
+
+
+def _judge(pid: int, places: Places) -> Leftover | None:
+    """None unless it certainly is one: whatever cannot be read is somebody else's."""
+    try:
+        if not _is_our_user(pid) or is_zombie(pid):
+            return None
+        title, started = _title(pid), _stat(pid, _STARTED)
+        match = _TITLE.match(title)
+        if match:
+            run = match[1] or ""
+            dead = _is_dead(run, lambda: _is_orphan(pid), places)
+            return Leftover(pid=pid, started=started, title=title, run=run) if dead else None
+        if _is_marked(pid) and not any(_TITLE.match(_title(one)) for one in _ancestors(pid)):
+            return Leftover(pid=pid, started=started, title=title)
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
+
+
+def _is_dead(run: str, is_orphan: Callable[[], bool], places: Places) -> bool:
+    """A run whose folder we know is dead when nobody holds its lock; else ask who the parent is."""
+    folders = [one for one in _run_folders(places) if run and short_id(one.name) == run]
+    if folders:
+        return not any(_is_held(folder) for folder in folders)
+    return is_orphan()
+
+
+def _is_orphan(pid: int) -> bool:
+    """True if the tree's uppermost titled process hangs on a stranger of another session.
+
+    A living supervisor is the parent of that process and shares its session.
+    """
+    top = pid
+    while (parent := _stat(top, _PARENT)) > 1 and _TITLE.match(_title(parent)):
+        top = parent
+    return parent <= 1 or _stat(parent, _SESSION) != _stat(top, _SESSION)
+
+
+def _end(leftover: Leftover, places: Places) -> bool:
+    try:
+        pidfd = os.pidfd_open(leftover.pid)
+    except OSError:
+        return False
+    try:  # pinned: from here on the number cannot become another process's
+        if _judge(leftover.pid, places) != leftover:
+            return False
+        signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        kill_descendants(leftover.pid)
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _stale_folders(places: Places) -> tuple[str, ...]:
+    held = {short_id(one.name) for one in _run_folders(places) if _is_held(one)}
+    known = {short_id(one.name) for one in _run_folders(places)}
+    stale: list[str] = []
+    with suppress(OSError):
+        for folder in sorted(places.runtime.iterdir()):
+            facts = folder.lstat()
+            is_ours = folder.is_dir() and not folder.is_symlink() and facts.st_uid == os.getuid()
+            if is_ours and folder.name in known - held:
+                stale.append(str(folder))
+    return tuple(stale)
+
+
+def _run_folders(places: Places) -> list[Path]:
+    try:
+        return [entry for entry in places.runs.iterdir() if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _is_held(folder: Path) -> bool:
+    return is_alive(RunPlaces(folder=folder, sockets=folder))
+
+
+def _is_our_user(pid: int) -> bool:
+    """By status, not by the folder's owner: a process that may not be dumped shows root there."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("Uid:"):
+            return set(line.split()[1:]) == {str(os.getuid())}
+    return False
+
+
+def _is_marked(pid: int) -> bool:
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(entry.startswith(_MARK) for entry in entries)
+
+
+def _title(pid: int) -> str:
+    raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+
+
+def _stat(pid: int, field: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()[field])
+
+
+def _ancestors(pid: int) -> list[int]:
+    """`pid` itself, its parent, and so on."""
+    found = [pid]
+    with suppress(OSError, ValueError):
+        while (parent := _stat(found[-1], _PARENT)) > 0:
+            found.append(parent)
+    return found

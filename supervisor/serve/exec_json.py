@@ -1,0 +1,66 @@
+"""`--json`: one JSON object a line on stdout, and nothing else there.
+
+Rule: every line carries `ts` and an ascending `seq`; the last is always `run.completed`. A reader
+that is gone ends the stream quietly; one that is too slow is told how many lines it missed.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from swarm.mailbox.protocol.control import AnyFeed, Passed, RunView
+from swarm.mailbox.protocol.records import Record, RunCompleted
+
+from ..console.amounts import render_time
+from ..console.spool import LineSpool
+from .json_fold import lines_for, notices_for
+from .json_lines import AnyLine, WarningLine, encode_line
+from .json_state import JsonState
+
+
+class ExecJsonView:
+    """The JSON lines of a run (a `View`).
+
+    Args:
+        stdout: Only its file number is used where it has one; nothing else may write there.
+        clock: Unix seconds, for lines that no record gave a time.
+    """
+
+    def __init__(self, stdout: TextIO, *, clock: Callable[[], float] = time.time) -> None:
+        self._spool = LineSpool(stdout)
+        self._clock = clock
+        self._state = JsonState()
+        self._seq = 0
+
+    @property
+    def closed(self) -> bool:
+        """Nobody reads any more."""
+        return self._spool.closed
+
+    def on_feed(self, feed: AnyFeed) -> None:
+        if self._spool.closed:
+            return
+        if isinstance(feed, Passed):
+            self._put(notices_for(feed, self._state), self._clock())
+        elif not isinstance(feed.record.body, RunCompleted):  # that one is `finish`'s, the last
+            self._put(lines_for(feed.record, self._state), feed.record.ts)
+
+    async def draw(self, current: Callable[[], RunView]) -> None:
+        """Write while the run goes on. The view is not looked at: lines come from records."""
+        await self._spool.drain()
+
+    def finish(self, completed: RunCompleted) -> None:
+        now = self._clock()
+        self._spool.flush()
+        self._put(lines_for(Record(seq=0, ts=now, body=completed), self._state), now)
+        self._spool.flush()
+
+    def _put(self, lines: list[AnyLine], at: float) -> None:
+        if lines and self._spool.left_out and self._spool.has_room:
+            missed, self._spool.left_out = self._spool.left_out, 0
+            words = f"{missed} lines left out: the reader is too slow; `swarm log --json` has all"
+            lines = [WarningLine(message=words), *lines]
+        for line in lines:
+            self._seq += 1
+            line.seq, line.ts = self._seq, render_time(at)
+            self._spool.put(encode_line(line) + b"\n")

@@ -1,0 +1,287 @@
+"""Records in, JSON lines out: pure, in order, the same lines for the same records.
+
+Rule: an item that was started is completed, whatever becomes of its turn or its process; what one
+can recover from is a `warning`; `error` is said only for the root, before the line that ends it.
+Source: Codex `exec --json`; differs in unique ids, usage per turn, and what `docs/json.md` adds.
+"""
+
+from msgspec import UNSET
+
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.control import Passed
+from swarm.mailbox.protocol.events import (
+    CallBegan,
+    CallEnded,
+    TokenCount,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    Waiting,
+    Warned,
+)
+from swarm.mailbox.protocol.gateway import Drew, Throttled
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    FanOutItemEnded,
+    FanOutPlanned,
+    GatewayEnded,
+    ItemRecorded,
+    ProcessEnded,
+    ProviderChosen,
+    Record,
+    RunCompleted,
+    RunStarted,
+)
+
+from ..console.describe import describe_sandbox
+from .json_items import message_item
+from .json_lines import (
+    AgentSpawnedLine,
+    AgentStatusLine,
+    AnyLine,
+    ErrorLine,
+    ErrorText,
+    FanOutItemLine,
+    FanOutPlannedLine,
+    ItemCompletedLine,
+    ProviderLine,
+    RunCompletedLine,
+    ThreadStarted,
+    TurnCompletedLine,
+    TurnFailedLine,
+    TurnStartedLine,
+    WarningLine,
+    usage_of,
+)
+from .json_state import JsonAgent, JsonState
+
+
+def lines_for(record: Record, state: JsonState) -> list[AnyLine]:
+    """The lines of one record, `ts` and `seq` not yet set. `thread.started` is always first.
+
+    Lines from before the root's start are held back until it; `run.completed` waits for nothing.
+    """
+    path = state.paths.get(_agent_id(record), record.agent)
+    lines = _run_lines(record, state)
+    if lines is None:
+        lines = _agent_lines(record, state, path)
+    if path not in {"", ROOT_PATH}:
+        for line in lines:
+            line.agent = path
+    if state.started:
+        return lines
+    state.held += lines
+    match record.body:
+        case AgentSpawned(path="/root"):
+            first = ThreadStarted(thread_id=record.body.agent_id, run=state.run_id)
+            return _release(state, [first])
+        case RunCompleted():
+            return _release(state, [])
+        case _:
+            return []
+
+
+def notices_for(feed: Passed, state: JsonState) -> list[AnyLine]:
+    """Retries, waits and throttling: said once each, until something else is said."""
+    event = feed.event
+    lines: list[AnyLine] = []
+    if isinstance(event, Throttled):
+        words = event.reason if event.delay_s is not None else ""
+        if words and words != state.throttle:
+            lines.append(WarningLine(message=words))
+        state.throttle = words
+    elif isinstance(event, Waiting):
+        agent = state.agent(feed.agent)
+        tries = f" ({event.attempt}/{event.max_attempts})" if event.attempt else ""
+        words = event.reason + tries
+        if words != agent.notice and not agent.ended:
+            agent.notice = words
+            if event.attempt:
+                lines.append(WarningLine(message=words))
+            else:
+                status = AgentStatusLine(state="waiting", message=words)
+                status.agent = feed.agent
+                lines.append(status)
+    if feed.agent not in {"", ROOT_PATH}:
+        for line in lines:
+            line.agent = feed.agent
+    return lines if state.started else []
+
+
+def _release(state: JsonState, first: list[AnyLine]) -> list[AnyLine]:
+    state.started = True
+    lines = first + state.held
+    state.held = []
+    return lines
+
+
+def _agent_id(record: Record) -> str:
+    body = record.body
+    return body.agent_id if isinstance(body, AgentEnded | ProcessEnded | Drew) else ""
+
+
+def _run_lines(record: Record, state: JsonState) -> list[AnyLine] | None:
+    """Lines about the run; None if the record is about an agent."""
+    match record.body:
+        case RunStarted(run_id=run_id):
+            state.run_id = run_id
+            return []
+        case ProviderChosen(provider=provider, model=model, why=why):
+            return [ProviderLine(provider=provider, model=model, why=why)]
+        case GatewayEnded(reason=reason):
+            return [WarningLine(message=f"the gateway ended and is started anew: {reason}")]
+        case FanOutPlanned(items=items, role=role, concurrency=concurrency):
+            state.fan_total = len(items)
+            return [FanOutPlannedLine(total=len(items), role=role, concurrency=concurrency)]
+        case FanOutItemEnded() as body:
+            state.fan_done += body.state == "completed"
+            state.fan_failed += body.state != "completed"
+            line = FanOutItemLine(
+                index=body.index, item=body.item, state=body.state, attempt=body.attempt,
+                done=state.fan_done, failed=state.fan_failed, total=state.fan_total,
+            )  # fmt: skip
+            line.agent = body.agent
+            return [line]
+        case RunCompleted() as body:
+            return _run_completed(body, state)
+        case _:
+            return None
+
+
+def _run_completed(body: RunCompleted, state: JsonState) -> list[AnyLine]:
+    lines: list[AnyLine] = []
+    for path, agent in sorted(state.agents.items()):
+        left = agent.items.close_all()
+        for line in left:
+            line.agent = UNSET if path == ROOT_PATH else path
+        lines += left
+    failed = body.status not in {"completed", "interrupted", "terminated"}
+    if failed and body.message and body.message != state.root_error:
+        lines.append(ErrorLine(message=body.message))
+    last = RunCompletedLine(
+        status=body.status,
+        result=body.result,
+        usage=usage_of(body.usage),
+        agents=body.agents or state.spawned,
+        run=state.run_id,
+        message=body.message or UNSET,
+        usd=body.usd,
+        duration_s=body.duration_s,
+    )
+    return [*lines, last]
+
+
+def _agent_lines(record: Record, state: JsonState, path: str) -> list[AnyLine]:
+    body = record.body
+    if isinstance(body, AgentSpawned):
+        return _spawned(body, state)
+    if not path:
+        return [WarningLine(message=body.message)] if isinstance(body, Warned) else []
+    agent = state.agent(path)
+    item_id = f"item_{record.seq}"
+    match body:
+        case TurnStarted():
+            agent.notice = ""
+            return [TurnStartedLine()]
+        case TurnCompleted() | TurnFailed() | TurnAborted():
+            return _turn_ended(body, state, agent, path)
+        case ItemRecorded(source="model", item=item):
+            made = message_item(item, item_id)
+            return [] if made is None else [ItemCompletedLine(item=made)]
+        case CallBegan():
+            agent.notice = ""
+            return agent.items.begin(body, item_id)
+        case CallEnded():
+            return agent.items.end(body, item_id)
+        case TokenCount(total=total):
+            agent.total = total
+            agent.context_tokens = body.context_tokens or agent.context_tokens
+            agent.context_window = body.context_window or agent.context_window
+            return []
+        case Drew(usd=usd):
+            agent.usd = agent.usd if usd is None else (agent.usd or 0.0) + usd
+            return []
+        case Warned(message=message):
+            return [WarningLine(message=message)]
+        case ProcessEnded() | AgentEnded():
+            return _ended(body, state, agent, path)
+        case _:
+            return []
+
+
+def _spawned(body: AgentSpawned, state: JsonState) -> list[AnyLine]:
+    known = body.agent_id in state.paths
+    state.paths[body.agent_id] = body.path
+    state.agent(body.path).ended = False
+    if known or body.epoch > 1:
+        status = AgentStatusLine(state="starting", message=f"life {body.epoch}")
+        status.agent = body.path
+        return [status]
+    state.spawned += 1
+    line = AgentSpawnedLine(
+        role=body.role,
+        nickname=body.nickname,
+        parent=body.parent,
+        depth=body.depth,
+        model=body.model,
+        agent_id=body.agent_id,
+        pid=body.pid,
+        sandbox=describe_sandbox(body.limits.sandbox),
+    )
+    line.agent = body.path
+    return [line]
+
+
+def _turn_ended(
+    body: TurnCompleted | TurnFailed | TurnAborted, state: JsonState, agent: JsonAgent, path: str
+) -> list[AnyLine]:
+    lines: list[AnyLine] = list(agent.items.close_turn())
+    usage, total = usage_of(body.usage), usage_of(agent.total)
+    if isinstance(body, TurnCompleted):
+        lines.append(
+            TurnCompletedLine(
+                usage=usage,
+                total_usage=total,
+                context_tokens=agent.context_tokens,
+                context_window=agent.context_window,
+            )
+        )
+        return lines
+    reason: str
+    if isinstance(body, TurnAborted):
+        reason, message = body.reason, f"the turn was ended early: {body.reason}"
+    else:
+        reason, message = body.kind, body.message
+        if path == ROOT_PATH:
+            state.root_error = message
+            lines.append(ErrorLine(message=message))
+    error = ErrorText(message=message)
+    lines.append(TurnFailedLine(error=error, reason=reason, usage=usage, total_usage=total))
+    return lines
+
+
+def _ended(
+    body: ProcessEnded | AgentEnded, state: JsonState, agent: JsonAgent, path: str
+) -> list[AnyLine]:
+    lines: list[AnyLine] = list(agent.items.close_all())
+    if isinstance(body, ProcessEnded):
+        if agent.ended:
+            state.agents.pop(path, None)
+        elif not body.orderly:
+            status = AgentStatusLine(state="restarting", message=body.reason)
+            status.agent = path
+            lines.append(status)
+        return lines
+    agent.ended = True
+    status = AgentStatusLine(
+        state="ended",
+        end_state=body.state,
+        message=body.message,
+        usage=usage_of(body.usage if body.usage.total_tokens else agent.total),
+        usd=agent.usd,
+    )
+    status.agent = path
+    lines.append(status)
+    return lines

@@ -1,0 +1,180 @@
+"""Items that are open: started once, completed once, with one id. Pure.
+
+Rule: a command that goes on as a session keeps its item open until the session ends; a plan keeps
+its item open until the turn ends; nothing stays open when its agent is gone.
+"""
+
+import shlex
+
+from msgspec.structs import replace
+
+from swarm.mailbox.protocol.events import (
+    AnyCallDetail,
+    CallBegan,
+    CallEnded,
+    CommandCall,
+    FileChange,
+    OtherCall,
+    PatchCall,
+    PlanCall,
+    StdinCall,
+)
+from swarm.mailbox.protocol.items import AnyItem, Message, Reasoning, text_of
+
+from .json_lines import (
+    AgentMessage,
+    AnyJsonItem,
+    AnyLine,
+    Change,
+    CommandExecution,
+    FileChangeItem,
+    ItemCompletedLine,
+    ItemStarted,
+    ItemStatus,
+    ItemUpdated,
+    ReasoningItem,
+    Todo,
+    TodoList,
+    ToolCall,
+)
+
+_MAX_OUTPUT = 64 * 1024  # characters kept of a session's output over all its calls
+
+
+def message_item(item: AnyItem, item_id: str) -> AgentMessage | ReasoningItem | None:
+    """What a model said, if it is shown: calls and outputs have items of their own."""
+    match item:
+        case Message(role="assistant", content=content) if text := text_of(content):
+            return AgentMessage(id=item_id, text=text)
+        case Reasoning() if text := "\n".join(item.summary or item.content):
+            return ReasoningItem(id=item_id, text=text)
+        case _:
+            return None
+
+
+class OpenItems:
+    """One agent's calls, sessions and plan."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, tuple[AnyCallDetail, AnyJsonItem | None]] = {}
+        self._sessions: dict[int, CommandExecution] = {}
+        self._todo: TodoList | None = None
+
+    def begin(self, body: CallBegan, item_id: str) -> list[AnyLine]:
+        """A plan and keys typed into a session start no item of their own."""
+        item = _opened(body, item_id)
+        self._calls[body.call_id] = (body.detail, item)
+        return [] if item is None else [ItemStarted(item=item)]
+
+    def end(self, body: CallEnded, item_id: str) -> list[AnyLine]:
+        """A call that was refused before it began has only its end."""
+        detail, item = self._calls.pop(body.call_id, (None, None))
+        match detail, item:
+            case StdinCall(session_id=session_id), _:
+                return self._end_stdin(session_id, body)
+            case PlanCall(), _:
+                return self._plan(detail, item_id) if body.status == "completed" else []
+            case _, CommandExecution() if body.session_id is not None and body.exit_code is None:
+                going = replace(item, aggregated_output=body.output)
+                self._sessions[body.session_id] = going
+                return [ItemUpdated(item=going)]
+            case _, CommandExecution():
+                return [_command_ended(item, body, body.output)]
+            case _, FileChangeItem():
+                changes = _changes(body.changes) if body.changes else item.changes
+                done = replace(item, changes=changes, status=_only_failed(_status(body)))
+                return [ItemCompletedLine(item=done)]
+            case _, ToolCall():
+                done_call = replace(item, output=body.output, status=_status(body))
+                return [ItemCompletedLine(item=done_call)]
+            case _:
+                made = ToolCall(
+                    id=item_id, tool=body.tool, argument="", output=body.output,
+                    status=_status(body),
+                )  # fmt: skip
+                return [ItemCompletedLine(item=made)]
+
+    def close_turn(self) -> list[AnyLine]:
+        """The plan is done with; calls still open never ended. Sessions live on."""
+        lines: list[AnyLine] = []
+        for _, item in self._calls.values():
+            if item is not None:
+                lines.append(ItemCompletedLine(item=_failed(item)))
+        self._calls.clear()
+        if self._todo is not None:
+            lines.append(ItemCompletedLine(item=self._todo))
+            self._todo = None
+        return lines
+
+    def close_all(self) -> list[AnyLine]:
+        """The process is gone, and its sessions with it."""
+        lines = self.close_turn()
+        lines += [ItemCompletedLine(item=_failed(item)) for item in self._sessions.values()]
+        self._sessions.clear()
+        return lines
+
+    def _end_stdin(self, session_id: int, body: CallEnded) -> list[AnyLine]:
+        item = self._sessions.get(session_id)
+        if item is None:
+            return []
+        output = (item.aggregated_output + body.output)[-_MAX_OUTPUT:]
+        if body.exit_code is None:
+            self._sessions[session_id] = going = replace(item, aggregated_output=output)
+            return [ItemUpdated(item=going)] if body.output else []
+        del self._sessions[session_id]
+        return [_command_ended(item, body, output)]
+
+    def _plan(self, detail: PlanCall, item_id: str) -> list[AnyLine]:
+        steps = tuple(
+            Todo(text=step.step, completed=step.status == "completed") for step in detail.plan
+        )
+        if self._todo is None:
+            self._todo = TodoList(id=item_id, items=steps)
+            return [ItemStarted(item=self._todo)]
+        self._todo = replace(self._todo, items=steps)
+        return [ItemUpdated(item=self._todo)]
+
+
+def _opened(body: CallBegan, item_id: str) -> AnyJsonItem | None:
+    match body.detail:
+        case CommandCall(argv=argv, script=script):
+            return CommandExecution(id=item_id, command=shlex.join(argv) if argv else script)
+        case PatchCall(changes=changes):
+            return FileChangeItem(id=item_id, changes=_changes(changes))
+        case OtherCall(argument=argument):
+            return ToolCall(id=item_id, tool=body.tool, argument=argument)
+        case StdinCall() | PlanCall():
+            return None
+
+
+def _changes(changes: tuple[FileChange, ...]) -> tuple[Change, ...]:
+    return tuple(
+        Change(path=change.path, kind=change.kind, move_path=change.move_path)
+        if change.move_path
+        else Change(path=change.path, kind=change.kind)
+        for change in changes
+    )
+
+
+def _command_ended(item: CommandExecution, body: CallEnded, output: str) -> ItemCompletedLine:
+    done = replace(item, aggregated_output=output, exit_code=body.exit_code, status=_status(body))
+    return ItemCompletedLine(item=done)
+
+
+def _status(body: CallEnded) -> ItemStatus:
+    if body.status == "declined":
+        return "declined"
+    if body.status == "completed" and not body.exit_code:
+        return "completed"
+    return "failed"
+
+
+def _only_failed(status: ItemStatus) -> ItemStatus:
+    """A file change knows no `declined`."""
+    return "failed" if status == "declined" else status
+
+
+def _failed(item: AnyJsonItem) -> AnyJsonItem:
+    if isinstance(item, CommandExecution | FileChangeItem | ToolCall):
+        return replace(item, status="failed")
+    return item

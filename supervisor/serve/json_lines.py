@@ -1,0 +1,225 @@
+"""The lines of `--json`, as structs: Codex's `exec --json` shapes and our additions.
+
+Rule: a field is never left out because of its value (a zero or a null is an answer); only fields
+marked UNSET are. New fields may come, old ones keep name, type and meaning (`docs/json.md`).
+"""
+
+from typing import Literal, dataclass_transform
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.protocol.items import TokenUsage
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A record inside a line."""
+
+
+class Usage(Part):
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+
+
+class ErrorText(Part):
+    message: str
+
+
+class Change(Part):
+    path: str
+    kind: str
+    move_path: str | UnsetType = UNSET
+
+
+class Todo(Part):
+    text: str
+    completed: bool
+
+
+# --- items -----------------------------------------------------------------------------------
+
+ItemStatus = Literal["in_progress", "completed", "failed", "declined"]
+
+
+class Item(Part, tag_field="type"):
+    id: str  # unique in the run, the same in started, updated and completed
+
+
+class AgentMessage(Item, tag="agent_message"):
+    text: str
+
+
+class ReasoningItem(Item, tag="reasoning"):
+    text: str
+
+
+class CommandExecution(Item, tag="command_execution"):
+    command: str  # the whole argv, quoted for a shell
+    aggregated_output: str = ""
+    exit_code: int | None = None
+    status: ItemStatus = "in_progress"
+
+
+class FileChangeItem(Item, tag="file_change"):
+    changes: tuple[Change, ...]
+    status: ItemStatus = "in_progress"
+
+
+class TodoList(Item, tag="todo_list"):
+    items: tuple[Todo, ...]
+
+
+class ToolCall(Item, tag="tool_call"):
+    """Ours: any other tool, with the argument that says most."""
+
+    tool: str
+    argument: str
+    output: str = ""
+    status: ItemStatus = "in_progress"
+
+
+AnyJsonItem = AgentMessage | ReasoningItem | CommandExecution | FileChangeItem | TodoList | ToolCall
+
+# --- lines -----------------------------------------------------------------------------------
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
+class Line(msgspec.Struct, kw_only=True, tag_field="type"):
+    """Any line. `ts` and `seq` are set when it is written, so a line is not frozen."""
+
+    agent: str | UnsetType = UNSET  # the path; left out for the root's own lines
+    ts: str = ""  # RFC 3339, UTC, milliseconds
+    seq: int = 0  # ascending in this stream
+
+
+class ThreadStarted(Line, tag="thread.started"):
+    thread_id: str  # the root agent's id
+    run: str
+
+
+class ProviderLine(Line, tag="provider.chosen"):
+    provider: str
+    model: str
+    why: str
+
+
+class TurnStartedLine(Line, tag="turn.started"):
+    pass
+
+
+class ItemStarted(Line, tag="item.started"):
+    item: AnyJsonItem
+
+
+class ItemUpdated(Line, tag="item.updated"):
+    item: AnyJsonItem
+
+
+class ItemCompletedLine(Line, tag="item.completed"):
+    item: AnyJsonItem
+
+
+class TurnCompletedLine(Line, tag="turn.completed"):
+    usage: Usage  # of this turn
+    total_usage: Usage  # of this agent since its beginning
+    context_tokens: int = 0
+    context_window: int = 0
+
+
+class TurnFailedLine(Line, tag="turn.failed"):
+    error: ErrorText
+    reason: str  # "interrupted", "budget", … or the kind of the failure
+    usage: Usage
+    total_usage: Usage
+
+
+class ErrorLine(Line, tag="error"):
+    message: str
+
+
+class WarningLine(Line, tag="warning"):
+    message: str
+
+
+class AgentSpawnedLine(Line, tag="agent.spawned"):
+    role: str
+    nickname: str
+    parent: str | None
+    depth: int
+    model: str | None
+    agent_id: str
+    pid: int
+    sandbox: str
+
+
+class AgentStatusLine(Line, tag="agent.status"):
+    state: str
+    end_state: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    usd: float | UnsetType | None = UNSET
+
+
+class FanOutPlannedLine(Line, tag="fan_out.planned"):
+    total: int
+    role: str
+    concurrency: int
+
+
+class FanOutItemLine(Line, tag="fan_out.item"):
+    index: int
+    item: str
+    state: str
+    attempt: int
+    done: int
+    failed: int
+    total: int
+
+
+class RunCompletedLine(Line, tag="run.completed"):
+    status: str
+    result: str | None
+    usage: Usage
+    agents: int
+    run: str
+    schema_version: int = SCHEMA_VERSION
+    message: str | UnsetType = UNSET
+    usd: float | None = None
+    duration_s: float = 0.0
+
+
+AnyLine = (
+    ThreadStarted
+    | ProviderLine
+    | TurnStartedLine
+    | ItemStarted
+    | ItemUpdated
+    | ItemCompletedLine
+    | TurnCompletedLine
+    | TurnFailedLine
+    | ErrorLine
+    | WarningLine
+    | AgentSpawnedLine
+    | AgentStatusLine
+    | FanOutPlannedLine
+    | FanOutItemLine
+    | RunCompletedLine
+)
+
+
+def usage_of(usage: TokenUsage) -> Usage:
+    return Usage(
+        input_tokens=usage.input_tokens,
+        cached_input_tokens=usage.cached_input_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_output_tokens=usage.reasoning_output_tokens,
+    )
+
+
+encode_line = msgspec.json.Encoder().encode
+decode_line = msgspec.json.Decoder(AnyLine).decode

@@ -1,0 +1,80 @@
+"""What a started process is to everyone above the spawner: a value when it ended, a few verbs."""
+
+import signal
+from typing import Protocol
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.base import Value
+
+STDERR_KEPT_BYTES = 64 * 1024
+
+
+class SpawnError(SwarmError):
+    """No agent was started; the caller's state is as before."""
+
+
+class Ended(Value):
+    """How a process ended. Both numbers are None when nobody could learn it: count it crashed."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    stderr_tail: str = ""  # the last 64 KiB, undecodable bytes replaced
+    reason: str = ""  # the same in words
+
+    @property
+    def crashed(self) -> bool:
+        """True unless it left by itself with exit code 0."""
+        return self.exit_code != 0
+
+
+class Child(Protocol):
+    """One process of the run. Its end is seen by waiting for the process itself."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def pidfd(self) -> int:
+        """Readable once it ended; closed soon after, so only for use before."""
+        ...
+
+    @property
+    def warm(self) -> bool:
+        """True if it was forked, False if it started from nothing."""
+        ...
+
+    @property
+    def started_s(self) -> float:
+        """Seconds from the request until the process existed."""
+        ...
+
+    async def wait_ended(self) -> Ended:
+        """Return once the process is gone and its last words are read. Any number may wait."""
+        ...
+
+    def signal_group(self, number: int) -> None:
+        """Signal its process group. Nothing happens once it ended."""
+        ...
+
+    def kill_group(self) -> None:
+        """SIGKILL the group and all that descends from the process, in whatever session."""
+        ...
+
+
+def describe_end(status: int | None) -> Ended:
+    """Turn a status of waitpid(2) into an Ended without last words; None: it was never learnt."""
+    if status is None:
+        return Ended(reason="ended, and nobody could learn how")
+    number = status & 0x7F
+    if number:
+        return Ended(signal=number, reason=f"killed by {signal_name(number)}")
+    code = status >> 8 & 0xFF
+    return Ended(exit_code=code, reason=f"left with exit code {code}")
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; `signal 77` for what has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,130 @@
+"""One started process: waiting for its end by pidfd, learning its status, reading its last words.
+
+Who may reap it depends on who its parent is now: the fork-server reports, or we are the parent.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+import trio
+
+from swarm.mailbox.lineage import kill_descendants
+
+from .base import Ended, describe_end
+from .forkserver import ForkServerLink, reap
+from .stderr import StderrTail
+
+_REPORT_LIMIT_S = 2.0
+_LAST_WORDS_LIMIT_S = 0.2
+_PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
+
+
+class ChildProcess:
+    """A `Child`. Its pidfd is open exactly until its end is known."""
+
+    def __init__(
+        self, *, pid: int, pidfd: int, stderr_fd: int, link: ForkServerLink | None, took_s: float
+    ) -> None:
+        self._pid, self._pidfd, self._took_s = pid, pidfd, took_s
+        self._link = link  # None: we are its parent
+        self._warm = link is not None
+        self._stderr = StderrTail(stderr_fd)
+        self._status: int | None = None
+        self._reported = trio.Event()
+        self._ended: Ended | None = None
+        self._done = trio.Event()
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    @property
+    def pidfd(self) -> int:
+        return self._pidfd
+
+    @property
+    def warm(self) -> bool:
+        return self._warm
+
+    @property
+    def started_s(self) -> float:
+        return self._took_s
+
+    @property
+    def ended(self) -> Ended | None:
+        return self._ended
+
+    @property
+    def is_ours(self) -> bool:
+        """True if we are its parent, from the beginning or by adoption."""
+        return self._link is None
+
+    def was_forked_warm(self) -> None:
+        """The entry process forked it from its own libraries."""
+        self._warm = True
+
+    async def wait_ended(self) -> Ended:
+        await self._done.wait()
+        assert self._ended is not None
+        return self._ended
+
+    def signal_group(self, number: int) -> None:
+        if self._ended is not None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            try:
+                signal.pidfd_send_signal(self._pidfd, number, None, _PROCESS_GROUP)
+            except OSError as error:
+                if isinstance(error, ProcessLookupError):
+                    raise
+                os.killpg(self._pid, number)  # an older kernel
+
+    def kill_group(self) -> None:
+        """Stop it first, so that it neither starts nor releases anything while we look below it."""
+        if self._ended is not None:
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGSTOP)
+            kill_descendants(self._pid)
+        self.signal_group(signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def take_report(self, status: int | None) -> None:
+        """Its fork-server reaped it (status), or is gone and we are the parent now (None)."""
+        if status is None:
+            self._link = None
+        self._status = status if self._status is None else self._status
+        self._reported.set()
+
+    async def watch(self, on_end: Callable[["ChildProcess"], None]) -> None:
+        """Run once, beside everything else: returns when the process ended and all is known."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._stderr.read_all)
+                await trio.lowlevel.wait_readable(self._pidfd)
+                await self._learn_status()
+                on_end(self)
+                await self._stderr.wait_end(limit_s=_LAST_WORDS_LIMIT_S)
+                nursery.cancel_scope.cancel()
+        finally:  # also when cancelled: nobody waits for ever, no descriptor stays
+            self._finish(self._stderr.text)
+
+    async def _learn_status(self) -> None:
+        if self._link is None:  # a zombie still: its group's number is nobody else's
+            self.signal_group(signal.SIGKILL)
+        else:
+            with trio.move_on_after(_REPORT_LIMIT_S):
+                await self._reported.wait()
+        if self._status is None:
+            self._status = reap(self._pidfd)
+
+    def _finish(self, tail: str) -> None:
+        end = describe_end(self._status)
+        self._ended = Ended(
+            exit_code=end.exit_code, signal=end.signal, stderr_tail=tail, reason=end.reason
+        )
+        os.close(self._pidfd)
+        self._done.set()

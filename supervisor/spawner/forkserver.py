@@ -1,0 +1,192 @@
+"""The supervisor's end of the fork-server's channel: orders out, reports in, each with its fd."""
+
+import os
+import signal
+import socket
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.forking import (
+    AnyForkReport,
+    GuardProcess,
+    ProcessExited,
+    ProcessStarted,
+    ServerReady,
+    StartFailed,
+    StartProcess,
+    decode_fork_report,
+    encode_fork,
+)
+
+from ..ignition import Launched
+from .base import SpawnError
+from .stderr import StderrTail
+
+_PACKET_BYTES = 64 * 1024
+_GONE_LIMIT_S = 1.5
+_ONE_FD = socket.CMSG_SPACE(array("i").itemsize)
+
+
+class Born(NamedTuple):
+    """A process the server forked; the pidfd is the receiver's to close."""
+
+    pid: int
+    pidfd: int
+
+
+class _Pending:
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.outcome: Born | StartFailed | None = None
+        self.wanted = True
+
+
+class ForkServerLink:
+    """One fork-server's life as seen from here. `run` must run beside everything else."""
+
+    def __init__(self, launched: Launched) -> None:
+        self.pid, self.pidfd = launched.pid, launched.pidfd
+        self.stderr = StderrTail(launched.stderr_fd)
+        self.ended = trio.Event()  # it takes no more orders
+        self.gone = trio.Event()  # reaped; only now are its children ours
+        self.preload_s: float | None = None  # None until it is ready
+        self._socket = trio.socket.from_stdlib_socket(launched.channel)
+        self._sending = trio.Lock()
+        self._pending: dict[int, _Pending] = {}
+        self._last_request = 0
+
+    async def start(self, title: str, run: str, fds: Sequence[int], *, has_keys: bool) -> Born:
+        """Let it fork once. The caller sets the deadline and closes `fds`.
+
+        If the caller stops waiting, the child is killed as soon as it is reported.
+        Raises SpawnError when the server refuses or dies.
+        """
+        self._last_request += 1
+        number = self._last_request
+        self._pending[number] = pending = _Pending()
+        order = StartProcess(request=number, title=title, run=run, has_keys=has_keys)
+        try:
+            await self._send(encode_fork(order), fds)
+            await pending.done.wait()
+        except BaseException:
+            pending.wanted = False
+            if isinstance(pending.outcome, Born):
+                _kill(pending.outcome.pidfd)
+            raise
+        match pending.outcome:
+            case Born() as born:
+                return born
+            case StartFailed(reason=reason):
+                raise SpawnError(f"the fork-server could not start {title!r}: {reason}")
+            case None:
+                raise SpawnError(f"the fork-server ended while it started {title!r}")
+
+    async def guard(self, pid: int, pidfd: int) -> None:
+        """Let it end this process too when the life-line ends."""
+        await self._send(encode_fork(GuardProcess(pid=pid)), (pidfd,))
+
+    async def run(self, on_exit: Callable[[int, int], None]) -> None:
+        """Read reports until the server is gone; `on_exit(pid, status)` for each end.
+
+        On return every pending start has failed, and the process is reaped.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.stderr.read_all)
+                await self._read_reports(on_exit)
+                self._hang_up_pending()
+                await self._bury()
+                await self.stderr.wait_end(limit_s=0.2)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._hang_up_pending()
+
+    def _hang_up_pending(self) -> None:
+        self.ended.set()
+        self._socket.close()
+        for pending in self._pending.values():
+            pending.done.set()
+        self._pending.clear()
+
+    def hang_up(self) -> None:
+        """Tell it to end everything below it and leave."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def kill(self) -> None:
+        """SIGKILL: it does not answer. What it forked lives on."""
+        if not self.gone.is_set():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    async def _bury(self) -> None:
+        """It closed its channel, so it has no reason to stay; one that does is killed."""
+        with trio.move_on_after(_GONE_LIMIT_S):
+            await trio.lowlevel.wait_readable(self.pidfd)
+        self.kill()
+        await trio.lowlevel.wait_readable(self.pidfd)
+        reap(self.pidfd)
+        os.close(self.pidfd)
+        self.gone.set()
+
+    async def _read_reports(self, on_exit: Callable[[int, int], None]) -> None:
+        while True:
+            try:
+                packet, beside, _, _ = await self._socket.recvmsg(
+                    _PACKET_BYTES, _ONE_FD, socket.MSG_CMSG_CLOEXEC
+                )
+            except OSError:
+                return
+            fds = [fd for _, _, data in beside for fd in array("i", data)]
+            if not packet:
+                return
+            try:
+                report: AnyForkReport = decode_fork_report(packet)
+            except msgspec.DecodeError:
+                return  # it speaks another protocol; as good as gone
+            match report:
+                case ProcessStarted(request=request, pid=pid):
+                    self._settle(request, Born(pid, fds[0]))
+                case StartFailed(request=request):
+                    self._settle(request, report)
+                case ProcessExited(pid=pid, status=status):
+                    on_exit(pid, status)
+                case ServerReady(preload_s=preload_s):
+                    self.preload_s = preload_s
+
+    def _settle(self, request: int, outcome: Born | StartFailed) -> None:
+        pending = self._pending.pop(request)
+        pending.outcome = outcome
+        if not pending.wanted and isinstance(outcome, Born):
+            _kill(outcome.pidfd)
+        pending.done.set()
+
+    async def _send(self, packet: bytes, fds: Sequence[int]) -> None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))]
+        try:
+            async with self._sending:
+                await self._socket.sendmsg([packet], rights)
+        except (OSError, trio.ClosedResourceError) as error:
+            raise SpawnError("the fork-server is gone") from error
+
+
+def _kill(pidfd: int) -> None:
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    os.close(pidfd)
+
+
+def reap(pidfd: int) -> int | None:
+    """The waitpid status of a child of ours that ended; None if somebody else had it."""
+    try:
+        seen = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if seen is None:
+        return None
+    return seen.si_status << 8 if seen.si_code == os.CLD_EXITED else seen.si_status & 0x7F

@@ -1,0 +1,257 @@
+"""Owns every process of the run; when the block ends, none is left.
+
+Warm through the fork-server, else cold. A lost fork-server costs no agent: they are adopted by
+this process (a subreaper) and a new server starts.
+"""
+
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import trio
+
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.lineage import kill_descendants
+from swarm.mailbox.protocol.forking import StartProcess, encode_fork
+from swarm.mailbox.protocol.spec import AnySpec
+
+from ..ignition import Ignition, Launched, kill_launched, launch_cold_server
+from .base import Child, SpawnError
+from .child import ChildProcess
+from .cold import spawn_cold
+from .forkserver import ForkServerLink
+from .orphans import sweep_orphans
+from .parcel import Parcel, open_parcel
+from .restart import GiveUp, decide_restart
+
+START_LIMIT_S = 3.0  # for a fork; then one cold start is tried
+_CLOSE_GRACE_S = 5.0
+_KILL_LIMIT_S = 2.0
+
+
+class Household:
+    """Starts processes and watches each one to its end. Made by `open_household` only."""
+
+    def __init__(self, ignition: Ignition, nursery: trio.Nursery) -> None:
+        self._ignition, self._nursery = ignition, nursery
+        self._children: dict[int, ChildProcess] = {}  # by pid, oldest first; living ones only
+        self._server: ForkServerLink | None = None
+        self._server_deaths: list[float] = []
+        self._adopted_any = False
+        self._closing = False
+        self.last_trouble = ""  # the last words of a fork-server that died
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        """The living ones, oldest first."""
+        return tuple(self._children.values())
+
+    @property
+    def is_warm(self) -> bool:
+        """True while a fork-server takes orders."""
+        return self._server is not None
+
+    async def start(
+        self, spec: AnySpec, *, title: str, keys: Mapping[str, str] | None = None
+    ) -> Child:
+        """Start a process for this spec; `START_LIMIT_S` for a fork, then a cold start.
+
+        Args:
+            spec: Reaches the child through a sealed memfd.
+            title: For example `/root/scout [explorer]`; `ps` shows it after `swarm: `.
+            keys: For a gateway; reach the child through a pipe.
+
+        Raises SpawnError: nothing was started.
+        """
+        if self._closing:
+            raise SpawnError("the run is ending; nothing new starts")
+        began, run = trio.current_time(), short_id(spec.run_id)
+        name = f"swarm: {title.removeprefix('swarm: ')} {run}"
+        with open_parcel(spec, keys) as parcel:
+            found = await self._fork(name, run, parcel)
+            pid, pidfd, link = found or self._spawn(name, parcel)
+            child = ChildProcess(
+                pid=pid,
+                pidfd=pidfd,
+                stderr_fd=parcel.take_stderr(),
+                link=link,
+                took_s=trio.current_time() - began,
+            )
+        self._welcome(child)
+        return child
+
+    async def first_gateway(self, spec: AnySpec, keys: Mapping[str, str]) -> Child:
+        """Give the gateway that was forked at ignition its spec; start one if there is none.
+
+        Raises SpawnError.
+        """
+        waiting, self._ignition.gateway = self._ignition.gateway, None
+        if waiting is None:
+            return await self.start(spec, title="gateway", keys=keys)
+        run = short_id(spec.run_id)
+        title = f"swarm: gateway {run}"
+        order = encode_fork(StartProcess(request=0, title=title, run=run, has_keys=True))
+        with open_parcel(spec, keys) as parcel:
+            try:  # one packet into an empty socket: it never blocks
+                fds = (parcel.spec_fd, *parcel.keys)
+                socket.send_fds(waiting.channel, [order], fds)
+            except OSError:  # it died already, perhaps of a broken import: a second one shows why
+                kill_launched(waiting)
+                return await self.start(spec, title="gateway", keys=keys)
+        waiting.channel.close()
+        child = ChildProcess(
+            pid=waiting.pid, pidfd=waiting.pidfd, stderr_fd=waiting.stderr_fd, link=None, took_s=0.0
+        )
+        child.was_forked_warm()
+        self._welcome(child)
+        return child
+
+    def _welcome(self, child: ChildProcess) -> None:
+        self._children[child.pid] = child
+        self._nursery.start_soon(child.watch, self._bury)
+        if child.is_ours:
+            self._nursery.start_soon(self._let_guard, child)
+        if self._closing:
+            child.kill_group()
+
+    def _bury(self, child: ChildProcess) -> None:
+        self._children.pop(child.pid, None)
+        if child.is_ours and self._adopted_any:
+            known = {*self._children, *([self._server.pid] if self._server else ())}
+            sweep_orphans(known)
+
+    async def _fork(
+        self, title: str, run: str, parcel: Parcel
+    ) -> tuple[int, int, ForkServerLink | None] | None:
+        """None when there is no fork-server that answers; a silent one is ended and replaced."""
+        link = self._server
+        if link is None:
+            return None
+        try:
+            with trio.fail_after(START_LIMIT_S):
+                fds = parcel.for_server
+                pid, pidfd = await link.start(title, run, fds, has_keys=bool(parcel.keys))
+        except trio.TooSlowError:
+            if link.preload_s is not None:  # else it is still importing
+                link.kill()
+            return None
+        except SpawnError:
+            if not link.ended.is_set():
+                raise  # it lives and says no: so would a cold start
+            return None
+        return pid, pidfd, link
+
+    def _spawn(self, title: str, parcel: Parcel) -> tuple[int, int, ForkServerLink | None]:
+        fds = (parcel.spec_fd, self._ignition.lifeline_reader, *parcel.keys)
+        program = (*self._ignition.programs.cold_child, title)
+        pid = spawn_cold(program, fds, stderr_fd=parcel.stderr_writer)
+        return pid, os.pidfd_open(pid), None
+
+    async def keep_server(self) -> None:
+        """Have a fork-server while the run lasts; give up on it after too many deaths."""
+        launched, self._ignition.server = self._ignition.server, None
+        while not self._closing:
+            try:
+                launched = launched or launch_cold_server(self._ignition)
+            except SpawnError as error:
+                self.last_trouble = str(error)
+                return  # cold starts from here on
+            await self._live_with(launched)
+            launched = None
+            self._server_deaths.append(trio.current_time())
+            verdict = decide_restart(self._server_deaths, now=trio.current_time())
+            if isinstance(verdict, GiveUp) or self._closing:
+                return
+            await trio.sleep(verdict.after_s)
+
+    async def _live_with(self, launched: Launched) -> None:
+        link = self._server = ForkServerLink(launched)
+        try:
+            async with trio.open_nursery() as nursery:
+                for child in self._children.values():
+                    nursery.start_soon(self._let_guard, child)
+                await link.run(self._on_exit)
+        finally:
+            self._server = None
+            self.last_trouble = link.stderr.text
+        for child in self._children.values():  # we are the parent of what it forked
+            if not child.is_ours:
+                self._adopted_any = True
+                child.take_report(None)
+                self._nursery.start_soon(self._let_guard, child)
+
+    def _on_exit(self, pid: int, status: int) -> None:
+        child = self._children.get(pid)
+        if child is not None and not child.is_ours:
+            child.take_report(status)
+
+    async def _let_guard(self, child: ChildProcess) -> None:
+        """The server ends also what is not below it. If either dies there is nothing to do."""
+        if self._server is not None and child.is_ours and child.ended is None:
+            with suppress(SpawnError):
+                await self._server.guard(child.pid, child.pidfd)
+
+    async def close(self, *, grace_s: float) -> None:
+        """TERM to all, wait, KILL: newest first and bounded. The fork-server goes last."""
+        self._closing = True
+        for child in reversed(self._children.copy().values()):
+            child.signal_group(signal.SIGTERM)
+        with trio.move_on_after(grace_s):
+            await self._wait_all()
+        for child in reversed(self._children.copy().values()):
+            child.kill_group()
+        with trio.move_on_after(_KILL_LIMIT_S):
+            await self._wait_all()
+        if self._server is not None:
+            link = self._server
+            link.hang_up()
+            with trio.move_on_after(_KILL_LIMIT_S):
+                await link.gone.wait()
+        if self._ignition.gateway is not None:  # never used
+            kill_launched(self._ignition.gateway)
+            self._ignition.gateway = None
+        kill_descendants(os.getpid())
+        with trio.move_on_after(_KILL_LIMIT_S):
+            await self._wait_all()
+
+    def dissolve(self) -> None:
+        """Stop watching. After `close`, or with nobody left to watch."""
+        self._nursery.cancel_scope.cancel()
+
+    async def _wait_all(self) -> None:
+        for child in tuple(self._children.values()):
+            await child.wait_ended()
+
+
+@asynccontextmanager
+async def open_household(
+    ignition: Ignition, *, grace_s: float = _CLOSE_GRACE_S
+) -> AsyncIterator[Household]:
+    """Own all processes until the block ends, however it ends. The caller closes `ignition`.
+
+    Asking agents to stop is the caller's business, inside the block; at its end they get SIGTERM,
+    `grace_s` later SIGKILL, with all that descends from this process.
+    """
+    async with trio.open_nursery() as nursery:
+        home: Household = await nursery.start(_keep_house, ignition)
+        try:
+            yield home
+        finally:
+            limit_s = grace_s + 4 * _KILL_LIMIT_S
+            with trio.move_on_after(limit_s, shield=True):  # shielded, yet bounded
+                await home.close(grace_s=grace_s)
+            home.dissolve()
+
+
+async def _keep_house(
+    ignition: Ignition, task_status: trio.TaskStatus[Household] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The watchers outlive a cancellation from outside until `close` has done its bounded work."""
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            home = Household(ignition, nursery)
+            nursery.start_soon(home.keep_server)
+            task_status.started(home)
+            await trio.sleep_forever()

@@ -1,0 +1,253 @@
+"""What a mailbox promises, shown over the in-memory wire in virtual time."""
+
+import random
+
+import pytest
+import trio
+import trio.testing
+
+from swarm.mailbox.codec import encode_envelope
+from swarm.mailbox.conversation import MOST_PASSING
+from swarm.mailbox.errors import MessageTooLarge, PeerGone
+from swarm.mailbox.pair import open_pair_office
+from swarm.mailbox.parts import MESSAGE_BYTES
+from swarm.mailbox.sequencer import WINDOW, Envelope, Kind
+
+SCOUT = b"scout.1"
+
+
+async def test_a_letter_is_acknowledged_when_it_is_handled_and_not_before():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        seq = await mailbox.post(b"hello")
+        letter = await office.receive()
+        assert letter == (SCOUT, 1, b"hello")
+        with trio.move_on_after(0):
+            await mailbox.wait_handled(seq)
+            pytest.fail("acknowledged before it was handled")
+        office.handled(letter)
+        await mailbox.wait_handled(seq)
+        await mailbox.flush()
+
+
+async def test_many_letters_handled_in_one_tick_cost_one_acknowledgement():
+    seen = []
+    async with open_pair_office(faults=lambda p: seen.append(p.inward) or (0.0,)) as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        for _ in range(20):
+            await mailbox.post(b"x")
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(20):
+            office.handled(await office.receive())
+        await mailbox.flush()
+    assert seen.count(False) == 1
+
+
+async def test_an_answer_carries_the_acknowledgement():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        seq = await mailbox.post(b"question")
+        office.handled(await office.receive())
+        await office.post(SCOUT, b"answer")
+        await mailbox.wait_handled(seq)
+        assert office.statistics().sent == 1
+
+
+async def test_mail_posted_before_the_peer_connects_arrives_when_it_does():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        for number in range(3):
+            await office.post(SCOUT, b"%d" % number)
+        office.pass_on(SCOUT, b"passing mail is not kept")
+        mailbox = office.connect(SCOUT, epoch=4)
+        assert [(await mailbox.receive()).body for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+async def test_a_poster_waits_at_the_window_until_letters_are_handled():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        for _ in range(WINDOW):
+            await mailbox.post(b"x")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mailbox.post, b"one more")
+            await trio.testing.wait_all_tasks_blocked()
+            assert office.statistics().received == WINDOW + 1  # and the greeting
+            office.handled(await office.receive())
+        assert [(await office.receive()).body for _ in range(WINDOW)][-1] == b"one more"
+
+
+async def test_a_cancelled_poster_at_the_window_has_posted_nothing():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        for _ in range(WINDOW):
+            await office.post(SCOUT, b"x")
+        with trio.move_on_after(0):
+            await office.post(SCOUT, b"too late")
+        assert len(office.dismiss(SCOUT)) == WINDOW
+
+
+async def test_a_large_body_is_one_letter_and_a_larger_one_is_refused():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        body = random.Random(1).randbytes(MESSAGE_BYTES)
+        await mailbox.post(b"small")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mailbox.post, body)
+            office.handled(await office.receive())
+            letter = await office.receive()
+        assert letter.body == body
+        office.handled(letter)
+        await mailbox.flush()
+        with pytest.raises(MessageTooLarge):
+            await mailbox.post(body + b"!")
+
+
+async def test_a_dismissed_peer_gives_its_mail_back_and_wakes_who_waits(autojump_clock):
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        gone = []
+
+        async def expect_gone(wait):
+            with pytest.raises(PeerGone):
+                await wait
+            gone.append(True)
+
+        for _ in range(WINDOW):
+            await office.post(SCOUT, b"x")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(expect_gone, office.post(SCOUT, b"waits at the window"))
+            nursery.start_soon(expect_gone, office.wait_handled(SCOUT, 3))
+            await trio.testing.wait_all_tasks_blocked()
+            assert office.dismiss(SCOUT) == (b"x",) * WINDOW
+        assert gone == [True, True]
+        await expect_gone(office.post(SCOUT, b"x"))
+        office.pass_on(SCOUT, b"ignored")
+        assert office.dismiss(SCOUT) == ()
+
+
+async def test_a_peer_is_admitted_once():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=1)
+        with pytest.raises(ValueError, match="admitted already"):
+            office.admit(SCOUT, epoch=2)
+
+
+async def test_a_letter_handled_after_its_peer_was_dismissed_is_ignored():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        await mailbox.post(b"last words")
+        letter = await office.receive()
+        office.dismiss(SCOUT)
+        office.handled(letter)
+
+
+async def test_lost_doubled_and_late_frames_lose_and_double_nothing(autojump_clock):
+    dice = random.Random(7)
+    fates = [(), (0.0,), (0.0,), (0.0, 0.0), (0.3,), (1.7, 0.0)]
+    async with open_pair_office(faults=lambda _: dice.choice(fates)) as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        sent = [b"%d" % number for number in range(300)]
+        got = []
+
+        async def read_office():
+            while True:
+                letter = await office.receive()
+                got.append(letter.body)
+                office.handled(letter)
+
+        async def read_child():
+            while True:
+                mailbox.handled(await mailbox.receive())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read_office)
+            nursery.start_soon(read_child)
+            for number, body in enumerate(sent):
+                await mailbox.post(body)
+                if number % 3 == 0:
+                    await office.post(SCOUT, body)
+            await mailbox.flush()
+            await office.wait_handled(SCOUT, 100)
+            nursery.cancel_scope.cancel()
+        assert got == sent
+        figures = office.statistics()
+        assert figures.repeats and figures.gaps and not figures.malformed
+
+
+async def test_bad_frames_are_counted_by_cause_logged_once_and_end_nothing(caplog):
+    good = Envelope(epoch=4, seq=1, kind=Kind.WHOLE, body=b"good")
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        office.inject(b"a stranger", encode_envelope(good))
+        for frame in (
+            b"junk with a secret",
+            b"\x96\x01junk",
+            encode_envelope(Envelope(epoch=4, ack=9)),  # acknowledges what was never sent
+            encode_envelope(Envelope(epoch=4, seq=500, kind=Kind.WHOLE)),  # outside the window
+            encode_envelope(Envelope(version=9)),
+            b"\x96\x01" + b"x" * 2_000_000,
+            encode_envelope(Envelope(epoch=3, seq=1, kind=Kind.WHOLE, body=b"earlier life")),
+            encode_envelope(good),
+            encode_envelope(good),
+        ):
+            office.inject(SCOUT, frame)
+        assert await office.receive() == (SCOUT, 1, b"good")
+        await trio.testing.wait_all_tasks_blocked()
+        figures = office.statistics()
+    assert (figures.unknown_peer, figures.malformed, figures.unknown_version) == (1, 4, 1)
+    assert (figures.oversized, figures.stale, figures.repeats) == (1, 1, 1)
+    assert len(caplog.messages) == 5
+    assert "secret" not in caplog.text
+
+
+async def test_passing_mail_stops_when_the_other_side_no_longer_reads(autojump_clock):
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(3):
+            for _ in range(50):
+                office.pass_on(SCOUT, b"delta")
+            for _ in range(50):
+                letter = await mailbox.receive()
+                assert letter == (b"", 0, b"delta")
+                mailbox.handled(letter)
+        office.faults = lambda _: ()
+        before = office.statistics().sent
+        for _ in range(10 * MOST_PASSING):
+            office.pass_on(SCOUT, b"delta")
+        assert office.statistics().sent - before <= MOST_PASSING + 10
+
+
+async def test_a_peer_that_asks_again_and_again_cannot_make_us_send_without_bound():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        office.connect(SCOUT, epoch=4)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(10):
+            await office.post(SCOUT, b"x")
+        for _ in range(1000):
+            office.inject(SCOUT, encode_envelope(Envelope(epoch=4, kind=Kind.AGAIN)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert office.statistics().sent <= 100
+
+
+async def test_a_severed_child_is_out_of_reach_both_ways(autojump_clock):
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        await trio.testing.wait_all_tasks_blocked()
+        office.sever(SCOUT)
+        await mailbox.post(b"nobody hears")
+        await office.post(SCOUT, b"nobody reads")
+        with trio.move_on_after(100) as patience:
+            await office.receive()
+        assert patience.cancelled_caught
+        assert office.dismiss(SCOUT) == (b"nobody reads",)

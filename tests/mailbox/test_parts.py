@@ -1,0 +1,86 @@
+"""Large bodies travel in parts and are one body at the other side; memory is bounded."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from swarm.mailbox.conversation import Conversation
+from swarm.mailbox.errors import MessageTooLarge
+from swarm.mailbox.parts import MESSAGE_BYTES, PART_BYTES, Assembly, split_body
+from swarm.mailbox.sequencer import WINDOW, Envelope, Kind
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [
+        (0, 1),
+        (1, 1),
+        (PART_BYTES, 1),
+        (PART_BYTES + 1, 2),
+        (3 * PART_BYTES, 3),
+        (MESSAGE_BYTES, WINDOW),
+    ],
+)
+def test_a_body_is_cut_into_as_few_parts_as_fit(size, count):
+    parts = split_body(b"x" * size)
+    assert len(parts) == count
+    assert max(map(len, parts)) <= PART_BYTES
+    assert sum(map(len, parts)) == size
+
+
+def test_a_body_over_the_limit_is_refused_before_anything_is_numbered():
+    talk = Conversation(epoch=1, peer_epoch=1)
+    with pytest.raises(MessageTooLarge) as caught:
+        talk.take_body(b"x" * (MESSAGE_BYTES + 1))
+    assert caught.value.limit_bytes == MESSAGE_BYTES
+    assert talk.outbound.last == 0
+
+
+@given(st.lists(st.lists(st.binary(max_size=5), min_size=1, max_size=6)))
+def test_what_is_cut_is_joined(bodies):
+    assembly = Assembly()
+    for *parts, last in bodies:
+        for part in parts:
+            assembly.add(part)
+        assert assembly.finish(last) == b"".join(parts) + last
+
+
+def test_parts_over_the_limit_are_swallowed_whole_and_the_next_body_is_unharmed():
+    assembly = Assembly()
+    big = b"x" * (MESSAGE_BYTES // 4)
+    for _ in range(9):
+        assembly.add(big)
+    assert assembly.overflowed
+    assert assembly.finish(b"the end") is None
+    assert assembly.finish(b"next") == b"next"
+
+
+def test_a_letter_in_parts_is_acknowledged_as_one():
+    ours, theirs = Conversation(epoch=1, peer_epoch=2), Conversation(epoch=2, peer_epoch=1)
+    body = bytes(range(256)) * 3000
+    last = ours.take_body(body)
+    reactions = [theirs.take(envelope) for envelope in ours.due()]
+    assert [reaction.arrived for reaction in reactions[:-1]] == [None, None]
+    assert reactions[-1].arrived == (last, body) == (3, body)
+    assert theirs.inbound.handled == 0
+    assert theirs.mark_handled(last)
+    assert theirs.inbound.handled == 3
+    assert ours.take(theirs.acknowledgement()).progress
+    assert ours.unacknowledged_bodies() == ()
+
+
+def test_bodies_never_acknowledged_come_back_whole_and_in_order():
+    ours = Conversation(epoch=1, peer_epoch=2)
+    bodies = (b"one", b"y" * (2 * PART_BYTES + 7), b"three")
+    for body in bodies:
+        ours.take_body(body)
+    assert ours.unacknowledged_bodies() == bodies
+
+
+def test_a_sender_that_never_ends_its_body_is_held_by_the_window():
+    theirs = Conversation(epoch=2, peer_epoch=1)
+    megabyte = b"x" * 1_000_000
+    for seq in range(1, 3 * WINDOW):
+        theirs.take(Envelope(epoch=1, seq=seq, kind=Kind.PART, body=megabyte))
+    assert theirs.inbound.seen == WINDOW
+    assert theirs.assembly.overflowed

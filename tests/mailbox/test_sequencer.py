@@ -1,0 +1,99 @@
+"""The two halves as tables: (state, envelope) → verdict."""
+
+import pytest
+
+from swarm.mailbox.sequencer import WINDOW, Envelope, Inbound, Kind, Outbound, Verdict
+
+
+def inbound(*, seen: int = 0, handled: int = 0, epoch: int = 7) -> Inbound:
+    half = Inbound(epoch=epoch)
+    for seq in range(1, seen + 1):
+        assert half.admit(Envelope(epoch=epoch, seq=seq, kind=Kind.WHOLE)) is Verdict.FRESH
+        if seq <= handled:
+            half.mark_handled(seq, seq)
+    return half
+
+
+@pytest.mark.parametrize(
+    ("seen", "handled", "epoch", "seq", "kind", "verdict"),
+    [
+        (0, 0, 7, 1, Kind.WHOLE, Verdict.FRESH),
+        (0, 0, 7, 1, Kind.PART, Verdict.FRESH),
+        (0, 0, 7, 0, Kind.WHOLE, Verdict.REPEAT),
+        (0, 0, 7, 2, Kind.WHOLE, Verdict.GAP),
+        (3, 0, 7, 3, Kind.WHOLE, Verdict.REPEAT),
+        (3, 3, 7, 1, Kind.WHOLE, Verdict.REPEAT),
+        (3, 3, 7, 4, Kind.WHOLE, Verdict.FRESH),
+        (3, 0, 7, 5, Kind.PART, Verdict.GAP),
+        (0, 0, 7, WINDOW, Kind.WHOLE, Verdict.GAP),
+        (0, 0, 7, WINDOW + 1, Kind.WHOLE, Verdict.BEYOND),
+        (WINDOW, 0, 7, WINDOW + 1, Kind.WHOLE, Verdict.BEYOND),
+        (WINDOW, 1, 7, WINDOW + 1, Kind.WHOLE, Verdict.FRESH),
+        (0, 0, 6, 1, Kind.WHOLE, Verdict.STALE),
+        (0, 0, 8, 1, Kind.WHOLE, Verdict.STALE),
+        (0, 0, 8, 0, Kind.ACK, Verdict.STALE),
+        (0, 0, 7, 99, Kind.PASSING, Verdict.PLAIN),
+        (0, 0, 7, 99, Kind.PROBE, Verdict.PLAIN),
+    ],
+)
+def test_an_envelope_is_judged_by_its_epoch_its_number_and_the_window(
+    seen, handled, epoch, seq, kind, verdict
+):
+    half = inbound(seen=seen, handled=handled)
+    assert half.admit(Envelope(epoch=epoch, seq=seq, kind=kind)) is verdict
+    assert half.seen == seen + (verdict is Verdict.FRESH)
+
+
+def test_an_unnamed_epoch_is_the_first_one_heard():
+    half = Inbound(epoch=0)
+    assert half.admit(Envelope(epoch=4, seq=1, kind=Kind.WHOLE)) is Verdict.FRESH
+    assert half.admit(Envelope(epoch=5, seq=2, kind=Kind.WHOLE)) is Verdict.STALE
+
+
+@pytest.mark.parametrize(
+    ("order", "after_each"),
+    [
+        ([1, 2, 3, 4], [1, 2, 3, 4]),
+        ([4, 3, 2, 1], [0, 0, 0, 4]),
+        ([2, 1, 4, 3], [0, 2, 2, 4]),
+        ([1, 1, 2, 2], [1, 1, 2, 2]),
+        ([9, 0, 1], [0, 0, 1]),
+    ],
+)
+def test_the_acknowledgement_is_the_highest_number_below_which_all_is_handled(order, after_each):
+    half = inbound(seen=4)
+    moves = []
+    for seq in order:
+        half.mark_handled(seq, seq)
+        moves.append(half.handled)
+    assert moves == after_each
+
+
+def test_a_gap_is_asked_about_once_until_something_arrives():
+    half = inbound(seen=2)
+    assert [half.should_ask(), half.should_ask()] == [True, False]
+    half.admit(Envelope(epoch=7, seq=3, kind=Kind.WHOLE))
+    assert half.should_ask()
+
+
+def test_what_is_sent_is_kept_until_it_is_acknowledged_and_the_window_bounds_it():
+    half = Outbound()
+    for number in range(WINDOW + 3):
+        half.take(Kind.WHOLE, b"%d" % number)
+    assert [row[0] for row in half.due()] == list(range(1, WINDOW + 1))
+    assert half.due() == []
+    assert not half.has_room
+    assert half.forget(2)
+    assert half.due() == [(WINDOW + 1, Kind.WHOLE, b"64"), (WINDOW + 2, Kind.WHOLE, b"65")]
+    assert half.after(WINDOW) == [(WINDOW + 1, Kind.WHOLE, b"64"), (WINDOW + 2, Kind.WHOLE, b"65")]
+    assert half.after(0)[0] == (3, Kind.WHOLE, b"2")
+    assert half.unacknowledged == len(half.remaining()) == WINDOW + 1
+
+
+def test_an_old_acknowledgement_changes_nothing_and_an_impossible_one_is_an_error():
+    half = Outbound()
+    half.take(Kind.WHOLE, b"a")
+    with pytest.raises(ValueError, match="acknowledged 1, but only 0 were sent"):
+        half.forget(1)
+    half.due()
+    assert [half.forget(1), half.forget(1), half.forget(0)] == [True, False, False]

@@ -1,0 +1,240 @@
+"""Law 2 and what follows from it: written before called back, whole lines or none, folds that hold."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from swarm.mailbox.protocol.events import (
+    CallBegan,
+    CallEnded,
+    OtherCall,
+    TokenCount,
+    TurnCompleted,
+    TurnStarted,
+    Warned,
+)
+from swarm.mailbox.protocol.items import TokenUsage, text_message
+from swarm.mailbox.protocol.ops import Mail, TextInput
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    FanOutItemEnded,
+    InputPosted,
+    ItemRecorded,
+    MailHandled,
+    MailPosted,
+    Record,
+    RunCompleted,
+    RunStarted,
+)
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.supervisor.journal.files import JournalFailed, JournalFiles, repair_tail
+from swarm.supervisor.journal.index import find_rows
+from swarm.supervisor.journal.reading import JournalUnreadable, read_file, read_records
+from swarm.supervisor.journal.replay import fold_agent, fold_run
+from swarm.supervisor.journal.rollout import open_journal
+from swarm.supervisor.places import RunPlaces
+
+MODEL = ModelInfo(slug="m", provider="p", wire="responses")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> RunPlaces:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    return RunPlaces(folder=folder, sockets=tmp_path / "s")
+
+
+def records(*bodies, agent="/root"):
+    return [Record(seq=n, ts=float(n), body=body, agent=agent) for n, body in enumerate(bodies, 1)]
+
+
+async def test_a_record_is_on_disk_before_its_callback_runs(places):
+    seen: list[int] = []
+
+    def then(record: Record) -> None:
+        text = (places.journal / "a1.jsonl").read_text()
+        assert f'"seq":{record.seq},' in text
+        seen.append(record.seq)
+
+    async with open_journal(places) as journal:
+        for number in range(20):
+            journal.write(Warned(message=str(number)), agent="/root", file="a1", then=then)
+        await journal.settle()
+    assert seen == list(range(1, 21))
+
+
+async def test_callbacks_come_in_the_order_of_writing_over_several_files(places):
+    order: list[tuple[str, int]] = []
+    async with open_journal(places) as journal:
+        for number in range(9):
+            file = f"f{number % 3}"
+            journal.write(
+                Warned(message="x"),
+                file=file,
+                then=lambda record, file=file: order.append((file, record.seq)),
+            )
+    assert [seq for _, seq in order] == list(range(1, 10))
+    assert [record.seq for record in read_records(places)] == list(range(1, 10))
+
+
+async def test_numbers_go_on_after_a_reopen(places):
+    async with open_journal(places) as journal:
+        await journal.commit(Warned(message="first"))
+    async with open_journal(places, last_seq=1) as journal:
+        assert (await journal.commit(Warned(message="second"))).seq == 2
+
+
+async def test_the_index_finds_records_by_agent_and_kind(places):
+    async with open_journal(places) as journal:
+        journal.write(Warned(message="x"), agent="/root", file="a")
+        journal.write(TurnCompleted(turn_id="t"), agent="/root", file="a")
+        journal.write(TurnCompleted(turn_id="u"), agent="/root/b", file="b")
+    rows = list(find_rows(places.index, agent=None, kinds=("turn_completed",)))
+    assert [(row.agent, row.kind) for row in rows] == [
+        ("/root", "turn_completed"),
+        ("/root/b", "turn_completed"),
+    ]
+    assert [row.seq for row in find_rows(places.index, agent="/root", kinds=())] == [1, 2]
+
+
+async def test_an_index_that_cannot_be_written_does_not_stop_the_journal(places):
+    places.index.mkdir()
+    async with open_journal(places) as journal:
+        await journal.commit(Warned(message="x"))
+        await journal.commit(Warned(message="y"))
+    assert len(list(read_records(places))) == 2
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from swarm.supervisor.journal.files import JournalFailed, JournalFiles
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+files = JournalFiles(Path(sys.argv[1]))
+files.append("a", [b"x" * 59 + b"\\n"], sync=True)
+try:
+    files.append("a", [b"y" * 59 + b"\\n"], sync=True)
+except JournalFailed as error:
+    sys.exit(str(error))
+"""
+
+
+def test_a_write_that_does_not_fit_is_cut_back_to_whole_lines(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FULL_DISK, str(tmp_path)], capture_output=True, timeout=30
+    )
+    assert b"a.jsonl cannot be written" in done.stderr
+    assert (tmp_path / "a.jsonl").read_bytes() == b"x" * 59 + b"\n"
+
+
+async def test_a_journal_that_cannot_be_written_stops_the_run_with_its_name(places):
+    places.journal.mkdir()
+    (places.journal / "run.jsonl").mkdir()
+    with pytest.raises(ExceptionGroup) as caught:
+        async with open_journal(places) as journal:
+            journal.write(Warned(message="x"))
+            await trio.sleep_forever()
+    failure = caught.value.exceptions[0]
+    assert isinstance(failure, JournalFailed)
+    assert "run.jsonl" in str(failure)
+
+
+def test_a_torn_last_line_is_cut_and_the_rest_stays(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a":1}\n{"b":2}\n{"c":')
+    assert repair_tail(path) == 5
+    assert path.read_bytes() == b'{"a":1}\n{"b":2}\n'
+    assert repair_tail(path) == 0
+
+
+def test_a_file_that_is_only_a_torn_line_becomes_empty(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"x" * 200_000)
+    assert repair_tail(path) == 200_000
+    assert path.read_bytes() == b""
+
+
+def test_a_broken_line_in_the_middle_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"seq":1,"ts":1,"body":{"type":"warned","message":"m"}}\nnonsense\n')
+    stream = read_file(path)
+    assert next(stream).seq == 1
+    with pytest.raises(JournalUnreadable, match="line 2"):
+        next(stream)
+
+
+def test_a_line_of_another_schema_is_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(
+        b'{"seq":1,"ts":1,"schema_version":99,"body":{"type":"warned","message":"m"}}\n'
+    )
+    with pytest.raises(JournalUnreadable, match="schema version 99"):
+        list(read_file(path))
+
+
+def test_hundreds_of_files_are_merged_in_order(places):
+    places.journal.mkdir()
+    for number in range(250):
+        line = f'{{"seq":{500 - number},"ts":1,"body":{{"type":"warned","message":"m"}}}}\n'
+        (places.journal / f"f{number}.jsonl").write_text(line)
+    assert [record.seq for record in read_records(places)] == list(range(251, 501))
+
+
+def test_an_agent_is_remembered_from_its_lines():
+    user = text_message("user", "do it")
+    memory = fold_agent(
+        records(
+            InputPosted(input_id="i1", parts=(TextInput(text="do it"),)),
+            InputPosted(input_id="i2", parts=(TextInput(text="and this"),)),
+            TurnStarted(turn_id="i1", model=MODEL),
+            ItemRecorded(turn_id="i1", item=user, item_id="i1", source="user"),
+            CallBegan(turn_id="i1", call_id="c1", tool="exec_command", detail=OtherCall()),
+            CallBegan(turn_id="i1", call_id="c2", tool="exec_command", detail=OtherCall()),
+            CallEnded(turn_id="i1", call_id="c1", tool="exec_command", status="completed"),
+            TokenCount(turn_id="i1", last=TokenUsage(), total=TokenUsage(total_tokens=7)),
+        )
+    )
+    assert memory.items == [user]
+    assert list(memory.open_calls) == ["c2"]
+    assert list(memory.inputs) == ["i2"]
+    assert memory.open_turn == "i1"
+    assert memory.usage.total_tokens == 7
+
+
+def test_mail_that_was_handled_is_not_pending():
+    mail = Mail(mail_id="m1", author="/root", recipient="/root/a", content="hi")
+    memory = fold_agent(records(MailPosted(mail=mail)))
+    assert memory.mails == {"m1": mail}
+    memory = fold_agent(records(MailPosted(mail=mail), MailHandled(mail_id="m1")))
+    assert memory.mails == {}
+
+
+def test_a_run_is_remembered_from_its_own_lines():
+    spawned = AgentSpawned(agent_id="a", path="/root", epoch=1, pid=1)
+    ended = AgentEnded(agent_id="a", state="completed", message="ok")
+    item = FanOutItemEnded(index=3, item="x", agent="/root/x", state="failed")
+    past = fold_run(
+        records(
+            RunStarted(run_id="r", task="t", title="t", cwd="/", version="1"),
+            spawned,
+            ended,
+            item,
+            RunCompleted(status="completed"),
+        )
+    )
+    assert past.agents["/root"].ended == ended
+    assert past.fan_ended == {3: item}
+    assert past.completed is not None
+    assert past.last_seq == 5
+
+
+def test_a_resume_forgets_the_completion_before_it():
+    started = RunStarted(run_id="r", task="t", title="t", cwd="/", version="1")
+    past = fold_run(records(started, RunCompleted(status="interrupted"), started))
+    assert past.completed is None
+    assert past.starts == 2

@@ -1,0 +1,273 @@
+"""What the agent is told while it works: interrupt, steer, mail, go on, moved gateway, shutdown."""
+
+import msgspec
+import pytest
+import trio
+
+from swarm.mailbox.protocol.events import (
+    CallBegan,
+    CallEnded,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    ItemCompleted,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+)
+from swarm.mailbox.protocol.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    OutputText,
+    Reasoning,
+    encode_item,
+    text_message,
+)
+from swarm.mailbox.protocol.ops import (
+    Deliver,
+    GatewayMoved,
+    Interrupt,
+    Mail,
+    Shutdown,
+    TextInput,
+    UserInput,
+)
+from swarm.worker.context.fragments import ABORTED_START, mail_message
+from swarm.worker.context.normalize import INTERRUPTED
+from swarm.worker.props import PROP_SPEC, Manner, PropTool
+from swarm.worker.rehearsal import END, done, failed, open_rehearsal
+from swarm.worker.tools.spec import ABORTED_COMMAND
+
+ANSWER = text_message("assistant", "done")
+FINAL = (done(ANSWER), END)
+FOREVER = (1e6,)
+
+
+def call(name, call_id="c"):
+    return FunctionCall(call_id=call_id, name=name, arguments="{}")
+
+
+def letter(name, *, trigger=True):
+    mail = Mail(
+        mail_id=name, author="/root/a", recipient="/root", content=name, trigger_turn=trigger
+    )
+    return Deliver(mail=mail)
+
+
+def raw(*items):
+    return tuple(msgspec.Raw(encode_item(item)) for item in items)
+
+
+async def test_an_interrupt_gives_every_call_its_output_then_the_mark(autojump_clock):
+    slow = PropTool("slow", Manner(seconds=30, aborted_text=ABORTED_COMMAND))
+    broken = PropTool("broken", Manner(error="no such file"))
+    reply = (done(call("slow", "a")), done(call("broken", "b")), END)
+    async with open_rehearsal(PROP_SPEC, [reply, FINAL], tools=[slow, broken]) as play:
+        await play.stage.say("go")
+        await play.stage.wait_for(CallBegan)
+        await trio.sleep(2.28)
+        await play.stage.order(Interrupt())
+        ending = await play.stage.wait_turns()
+        await trio.sleep(60)
+        assert len(play.gateway.requests) == 1  # nothing starts by itself
+        await play.stage.say("and now?", input_id="turn-2")
+        await play.stage.wait_turns(2)
+    assert isinstance(ending, TurnAborted)
+    outputs, mark = play.stage.items("tool"), play.stage.items("note")[0]
+    assert outputs == [
+        FunctionCallOutput(
+            call_id="a", output="Wall time: 2.3 seconds\naborted by user", success=False
+        ),
+        FunctionCallOutput(call_id="b", output="no such file", success=False),
+    ]
+    assert mark.content[0].text.startswith(ABORTED_START)
+    statuses = {event.call_id: event.status for event in play.stage.heard(CallEnded)}
+    assert statuses == {"a": "interrupted", "b": "failed"}
+    sources = [event.source for event in play.stage.heard(ItemCompleted)]
+    assert sources[3:8] == ["model", "model", "tool", "tool", "note"]
+    assert play.gateway.inputs[1][: len(play.gateway.inputs[0])] == play.gateway.inputs[0]
+
+
+async def test_an_interrupt_while_the_model_speaks_tells_the_gateway(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FOREVER, FINAL]) as play:
+        await play.stage.say("go")
+        await trio.sleep(1)
+        await play.stage.order(Interrupt(reason="deadline"))
+        ending = await play.stage.wait_turns()
+        await trio.sleep(1)
+    assert play.gateway.cancelled == [1]
+    assert ending.reason == "deadline"
+
+
+async def test_an_interrupt_of_an_idle_agent_does_nothing(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FINAL]) as play:
+        await play.stage.order(Interrupt())
+        await play.stage.say("go")
+        assert isinstance(await play.stage.wait_turns(), TurnCompleted)
+
+
+async def test_words_that_steer_are_read_before_the_next_request_of_the_same_turn(autojump_clock):
+    tool = PropTool("tool", Manner(seconds=3))
+    async with open_rehearsal(
+        PROP_SPEC, [(done(call("tool")), END), FINAL], tools=[tool]
+    ) as play:
+        await play.stage.say("go")
+        await play.stage.wait_for(CallBegan)
+        await play.stage.say("also this", input_id="steer-1")
+        await play.stage.say("also this", input_id="steer-1")  # comes twice, counts once
+        await play.stage.wait_turns()
+    assert len(play.stage.heard(TurnStarted)) == 1
+    assert play.gateway.inputs[1][-2:] == (
+        FunctionCallOutput(call_id="c", output="tool ok", success=True),
+        text_message("user", "also this"),
+    )
+
+
+async def test_words_unread_when_the_turn_is_aborted_are_kept_but_start_nothing(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FOREVER]) as play:
+        await play.stage.say("go")
+        await trio.sleep(1)
+        await play.stage.say("wait, this too", input_id="steer-1")
+        await play.stage.order(Interrupt())
+        await play.stage.wait_turns()
+        await trio.sleep(60)
+    assert [text_message("user", "wait, this too")] == play.stage.items("user")[1:]
+    assert len(play.stage.heard(TurnStarted)) == 1
+
+
+async def test_mail_with_trigger_starts_a_turn_and_mail_without_waits(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FINAL]) as play:
+        await play.stage.order(letter("quiet", trigger=False))
+        await trio.sleep(10)
+        assert play.stage.heard(TurnStarted) == []
+        await play.stage.order(letter("loud"))
+        await play.stage.wait_turns()
+    assert play.stage.heard(TurnStarted)[0].started_by == "mail"
+    assert play.stage.items("mail") == [
+        mail_message(letter("quiet").mail), mail_message(letter("loud").mail)
+    ]  # fmt: skip
+    mail = [one for one in play.stage.heard(ItemCompleted) if one.source == "mail"]
+    assert [one.item_id for one in mail] == ["quiet", "loud"]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        Reasoning(summary=("thinking",)),
+        Message(role="assistant", content=(OutputText(text="hm"),), phase="commentary"),
+    ],
+)
+async def test_mail_cuts_a_response_short_after_a_thought_or_a_comment(autojump_clock, item):
+    async with open_rehearsal(PROP_SPEC, [(2.0, done(item), *FOREVER), FINAL]) as play:
+        await play.stage.say("go")
+        await trio.sleep(1)
+        await play.stage.order(letter("news", trigger=False))
+        await play.stage.wait_turns()
+    assert play.gateway.cancelled == [1]
+    assert play.gateway.inputs[1][-2:] == (item, mail_message(letter("news").mail))
+    assert trio.current_time() < 1e5
+
+
+async def test_mail_after_a_shown_answer_waits_for_the_next_turn(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [(done(ANSWER), 5.0, END), FINAL]) as play:
+        await play.stage.say("go")
+        await trio.sleep(2)
+        await play.stage.order(letter("late"))
+        await play.stage.wait_turns(2)
+    first, second = play.stage.heard(TurnStarted)
+    assert (first.started_by, second.started_by) == ("user", "mail")
+
+
+async def test_a_schema_holds_for_the_requests_of_its_turn_alone(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FINAL, FINAL]) as play:
+        ask = UserInput(input_id="a", parts=(TextInput(text="q"),), output_schema=b'{"x":1}')
+        await play.stage.order(ask)
+        await play.stage.wait_turns()
+        await play.stage.say("plain", input_id="b")
+        await play.stage.wait_turns(2)
+    assert [one.output_schema for one in play.gateway.requests] == [b'{"x":1}', None]
+
+
+async def test_a_moved_gateway_gets_the_whole_history_and_the_answer_is_asked_again(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FINAL, FOREVER, FINAL]) as play:
+        await play.stage.say("one")
+        await play.stage.wait_turns()
+        await play.stage.say("two", input_id="turn-2")
+        await trio.sleep(1)
+        play.gateway.forget()
+        await play.stage.order(GatewayMoved(endpoint="ipc://new", token=b"other"))
+        ending = await play.stage.wait_turns(2)
+    assert ending.last_message == "done"
+    assert [one.token for one in play.gateway.opened] == [b"token", b"other"]
+    assert play.gateway.requests[-1].base_count == 0
+    assert play.gateway.inputs[-1] == play.gateway.inputs[-2]
+
+
+async def test_a_gateway_that_lost_the_conversation_asks_for_it_and_gets_it(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FINAL, FINAL]) as play:
+        await play.stage.say("one")
+        await play.stage.wait_turns()
+        play.gateway.forget()
+        await play.stage.say("two", input_id="turn-2")
+        await play.stage.wait_turns(2)
+    assert [one.base_count for one in play.gateway.requests] == [0, 3, 0]
+    assert play.gateway.inputs[1][:3] == play.gateway.inputs[0]
+
+
+async def test_a_silent_gateway_is_given_up_at_its_deadline(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FOREVER] * 6) as play:
+        await play.stage.say("go")
+        ending = await play.stage.wait_turns()
+    assert (type(ending), ending.kind) == (TurnFailed, "idle_timeout")
+    assert 6 * 330 < ending.duration_s < 6 * 330 + 10
+
+
+async def test_a_refused_conversation_fails_the_turn(autojump_clock):
+    async with open_rehearsal(PROP_SPEC) as play:
+        play.gateway.refuse = "no model named x"
+        await play.stage.say("go")
+        ending = await play.stage.wait_turns()
+    assert (ending.kind, ending.message) == ("no_provider", "no model named x")
+    assert [type(event) for event in play.stage.events][:2] == [Hello, TurnStarted]
+
+
+async def test_shutdown_aborts_the_turn_ends_commands_and_says_goodbye_last(autojump_clock):
+    tool = PropTool("tool", Manner(seconds=1e6))
+    async with open_rehearsal(PROP_SPEC, [(done(call("tool")), END)], tools=[tool]) as play:
+        await play.stage.say("go")
+        await play.stage.wait_for(CallBegan)
+        await play.stage.order(Shutdown())
+        await play.stage.ended.wait()
+    assert [type(event) for event in play.stage.events][-2:] == [TurnAborted, Goodbye]
+    assert play.props.ended
+
+
+async def test_a_resumed_agent_goes_on_where_it_was_and_starts_nothing_by_itself(autojump_clock):
+    before = (text_message("user", "go"), Reasoning(), call("tool", "a"), call("tool", "b"))
+    spec = msgspec.structs.replace(
+        PROP_SPEC, epoch=2, history=raw(*before), interrupted_calls=("b",)
+    )
+    async with open_rehearsal(spec, [FINAL]) as play:
+        await trio.sleep(60)
+        assert play.stage.heard(TurnStarted) == []
+        assert play.stage.items("tool") == [
+            FunctionCallOutput(call_id="a", output="aborted", success=False),
+            FunctionCallOutput(call_id="b", output=INTERRUPTED, success=False),
+        ]
+        await play.stage.order(UserInput(input_id="turn-9", parts=()))
+        await play.stage.wait_turns()
+    assert play.stage.heard(TurnStarted)[0].started_by == "resume"
+    assert play.stage.heard(TurnStarted)[0].turn_id == "turn-9"
+    assert play.gateway.inputs[0][: len(before)] == before
+    assert play.stage.items("user") == []
+
+
+async def test_the_heart_beats_while_a_turn_runs(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FOREVER]) as play:
+        await play.stage.say("go")
+        await trio.sleep(9)
+    beats = play.stage.heard(Heartbeat)
+    assert [beat.busy for beat in beats] == [True] * 4
+    assert beats[0].rss_bytes > 1_000_000

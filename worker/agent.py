@@ -1,0 +1,60 @@
+"""An agent process: mailbox, session, commands, and the one Trio run that holds them.
+
+Rule guarded: the agent lives exactly as long as its supervisor wants. It ends in order at Shutdown,
+at once when the life-line closes, and by a crash that says why on stderr; it leaves no command.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from functools import partial
+
+import trio
+
+from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.lineage import kill_descendants
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from .exec.launcher import LauncherLink, open_launcher
+from .exec.sessions import open_exec_sessions
+from .life import live
+from .tools.belt import Toolbelt
+
+
+def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) -> int:
+    """Live until Shutdown; returns the exit code. Call it after the fork, before any Trio run.
+
+    Args:
+        spec: All that this agent may know.
+        launcher: This agent's end of its launcher's socket.
+        lifeline_fd: Reading end of the supervisor's life-line; None = nobody watches.
+    """
+    try:
+        trio.run(_open_and_live, spec, launcher, lifeline_fd)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        return 1
+    return 0
+
+
+async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | None) -> None:
+    dial = partial(open_dealer, identity=spec.identity, epoch=spec.epoch)
+    async with trio.open_nursery() as nursery:
+        if lifeline_fd is not None:
+            nursery.start_soon(_die_with, lifeline_fd)
+        async with (
+            open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as post,
+            open_launcher(link) as launcher,
+            open_exec_sessions(launcher, spec) as commands,
+        ):
+            await live(spec, post, dial, Toolbelt(spec, commands))
+        nursery.cancel_scope.cancel()
+
+
+async def _die_with(lifeline_fd: int) -> None:
+    """The supervisor is gone: so are our descendants, then we. Nothing is flushed to nobody."""
+    await trio.lowlevel.wait_readable(lifeline_fd)
+    kill_descendants(os.getpid())
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,114 @@
+"""The common beginning of an agent or a gateway, forked warm or started cold.
+
+What a process may know comes as one spec on a sealed descriptor; a gateway's keys come on a second
+one. Neither passes through arguments, environment or disk.
+
+Cold: `python -P -m swarm.worker.boot TITLE SPEC_FD LIFELINE_FD [KEYS_FD]`.
+"""
+
+import importlib
+import os
+import socket
+import sys
+from typing import Protocol, cast
+
+import msgspec
+
+from swarm.mailbox.forked import become_subreaper, forbid_dumps, ignore_interrupts, leave
+from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order
+from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, decode_spec
+
+from .lifeline import hold_lifeline
+
+_PACKET_BYTES = 64 * 1024
+_decode_keys = msgspec.msgpack.Decoder(dict[str, str]).decode
+
+
+class _Launch(Protocol):
+    def __call__(self, *, lifeline_fd: int | None) -> object: ...
+
+
+class _RunAgent(Protocol):
+    def __call__(self, spec: AgentSpec, launcher: object, lifeline_fd: int | None, /) -> int: ...
+
+
+class _RunGateway(Protocol):
+    def __call__(
+        self, spec: GatewaySpec, keys: dict[str, str], lifeline_fd: int | None, /
+    ) -> int: ...
+
+
+def run(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
+    """Read the spec and be what it says; return the exit code.
+
+    Args:
+        spec_fd: A memfd at its beginning; closed here.
+        keys_fd: A pipe with a msgpack map of keys, for a gateway; closed here.
+        lifeline_fd: The life-line's reading end; stays open. None: nothing to outlive.
+    """
+    os.umask(0o077)
+    become_subreaper()
+    ignore_interrupts()
+    if lifeline_fd is not None:
+        hold_lifeline(lifeline_fd)
+    spec: AnySpec = decode_spec(_read_all(spec_fd))
+    match spec:
+        case AgentSpec():
+            launch = cast("_Launch", _named("swarm.worker.exec.launcher", "fork_launcher"))
+            launcher = launch(lifeline_fd=lifeline_fd)  # before Trio, ZeroMQ and any lock
+            agent = cast("_RunAgent", _named("swarm.worker.agent", "run_agent"))
+            return agent(spec, launcher, lifeline_fd)
+        case GatewaySpec():
+            keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
+            name = "swarm.worker.gateway.service"
+            gateway = cast("_RunGateway", _named(name, "run_gateway"))
+            return gateway(spec, keys, lifeline_fd)
+
+
+def begin_gateway(channel_fd: int, lifeline_fd: int) -> int:
+    """A gateway forked before its spec is known: import meanwhile, then take one StartProcess.
+
+    Returns the exit code; 0 when the supervisor closes the channel instead.
+    """
+    hold_lifeline(lifeline_fd)
+    importlib.import_module("swarm.worker.gateway.service")
+    with socket.socket(fileno=channel_fd) as channel:
+        flags = socket.MSG_CMSG_CLOEXEC
+        packet, fds, _, _ = socket.recv_fds(channel, _PACKET_BYTES, 2, flags)
+    if not packet:
+        return 0
+    order = decode_fork_order(packet)
+    assert isinstance(order, StartProcess)
+    set_title(order.title)
+    return run(fds[0], fds[1] if order.has_keys else None, lifeline_fd)
+
+
+def set_title(title: str) -> None:
+    """What `ps` shows. Only printable characters: a role's name comes from a file."""
+    from setproctitle import setproctitle  # not before the first process needs it
+
+    setproctitle("".join(sign if sign.isprintable() else "?" for sign in title))
+
+
+def _named(module: str, name: str) -> object:
+    return getattr(importlib.import_module(module), name)
+
+
+def _read_all(fd: int) -> bytes:
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
+
+
+def main() -> None:
+    """The cold entry; descriptors are given as numbers."""
+    title, *numbers = sys.argv[1:]
+    spec_fd, lifeline_fd, *rest = map(int, numbers)
+    for fd in (spec_fd, lifeline_fd, *rest):
+        os.set_inheritable(fd, False)
+    forbid_dumps()
+    set_title(title)
+    leave(run(spec_fd, rest[0] if rest else None, lifeline_fd))
+
+
+if __name__ == "__main__":
+    main()

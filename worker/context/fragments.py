@@ -1,0 +1,116 @@
+"""The pieces of context that are not a person's words: permissions, environment, marks, letters.
+
+Rule guarded: the same facts give the same bytes, so that a provider's prompt cache holds; what
+changes is appended as a new piece and never edited in place.
+"""
+
+from pathlib import Path
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText, Message, OutputText
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput, UserInputPart
+
+_HERE = Path(__file__).parent
+_TEXTS = {  # read once, at import: a forked agent then opens no file for them
+    path.stem: path.read_text(encoding="utf-8").strip() for path in sorted(_HERE.glob("*.md"))
+}
+_MAIL_TYPES = {
+    "new_task": "NEW_TASK",
+    "followup": "NEW_TASK",
+    "message": "MESSAGE",
+    "final_answer": "FINAL_ANSWER",
+}
+PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
+ENVIRONMENT_START, ENVIRONMENT_END = "<environment_context>", "</environment_context>"
+ABORTED_START, ABORTED_END = "<turn_aborted>", "</turn_aborted>"
+
+
+class Place(Value):
+    """Where and when an agent works, as its model is told."""
+
+    cwd: str
+    date: str  # YYYY-MM-DD, local
+    timezone: str = "Etc/UTC"
+    shell: str = "bash"
+
+
+def base_instructions(*, short: bool) -> str:
+    """The built-in base instructions; the short ones for small local models."""
+    return _TEXTS["base_short" if short else "base"]
+
+
+def permissions_text(limits: Limits, *, cwd: str) -> str:
+    """The `<permissions instructions>` block: sandbox, approvals, writable roots."""
+    parts = [_sandbox_text(limits), _approval_text(limits)]
+    if isinstance(limits.sandbox, WorkspaceWrite):
+        roots = ", ".join(f"`{root}`" for root in (cwd, *limits.sandbox.writable_roots))
+        verb = "roots are" if limits.sandbox.writable_roots else "root is"
+        parts.append(f"The writable {verb} {roots}.")
+    body = "\n".join(parts)
+    return f"{PERMISSIONS_START}\n{body}\n{PERMISSIONS_END}"
+
+
+def _sandbox_text(limits: Limits) -> str:
+    match limits.sandbox:
+        case ReadOnly(network_access=network):
+            text = _TEXTS["sandbox_read_only"]
+        case WorkspaceWrite(network_access=network):
+            text = _TEXTS["sandbox_workspace_write"]
+        case DangerFullAccess():
+            return _TEXTS["sandbox_danger_full_access"]
+    return text.replace("{network}", "enabled" if network else "restricted")
+
+
+def _approval_text(limits: Limits) -> str:
+    return _TEXTS["approval_never" if limits.approval == "never" else "approval_nobody"]
+
+
+def environment_text(place: Place) -> str:
+    """The `<environment_context>` block."""
+    lines = (
+        ENVIRONMENT_START,
+        f"  <cwd>{place.cwd}</cwd>",
+        f"  <shell>{place.shell}</shell>",
+        f"  <current_date>{place.date}</current_date>",
+        f"  <timezone>{place.timezone}</timezone>",
+        ENVIRONMENT_END,
+    )
+    return "\n".join(lines)
+
+
+def guidance_text(instructions: str, *, cwd: str) -> str:
+    """The AGENTS.md block; `instructions` is the whole chain, joined."""
+    head = f"# AGENTS.md instructions for {cwd}"
+    return f"{head}\n\n<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
+
+
+def turn_aborted() -> Message:
+    """The mark behind an interrupted turn."""
+    text = f"{ABORTED_START}\n{_TEXTS['turn_aborted']}\n{ABORTED_END}"
+    return Message(role="user", content=(InputText(text=text),))
+
+
+def mail_message(mail: Mail) -> Message:
+    """A letter of another agent, as its reader's model sees it."""
+    text = (
+        f"Message Type: {_MAIL_TYPES[mail.kind]}\n"
+        f"Task name: {mail.recipient}\nSender: {mail.author}\nPayload:\n{mail.content}"
+    )
+    return Message(role="assistant", content=(OutputText(text=text),), author=mail.author)
+
+
+def user_message(parts: tuple[UserInputPart, ...]) -> Message:
+    """A person's words and images; each image stands between tags that name it."""
+    content: list[ContentPart] = []
+    for part in parts:
+        match part:
+            case TextInput(text=text):
+                content.append(InputText(text=text))
+            case ImageInput(image_url=url, name=name):
+                label = name.replace('"', "'").replace(">", " ").replace("\n", " ")
+                opening = f'<image name="{label}">' if label else "<image>"
+                content.append(InputText(text=opening))
+                content.append(InputImage(image_url=url))
+                content.append(InputText(text="</image>"))
+    return Message(role="user", content=tuple(content))

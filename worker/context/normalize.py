@@ -1,0 +1,98 @@
+"""Making a restored history whole: every call has one output, every output has its call.
+
+Rule guarded: a call whose process died is told to the model as interrupted; it is never run again.
+While an agent lives its history is whole by construction, so this runs once, at its start.
+"""
+
+from collections import deque
+from collections.abc import Collection
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.items import (
+    AnyCall,
+    AnyItem,
+    AnyOutput,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    Reasoning,
+)
+
+ABORTED = "aborted"
+INTERRUPTED = (
+    "interrupted: the process that ran this call ended before the call did. It was not run again "
+    "and may have run in part; check its effects before you repeat it."
+)
+
+
+class Repaired(Value):
+    """`items` is the whole history. `added` outputs stand at its end and are not yet journaled."""
+
+    items: tuple[AnyItem, ...]
+    added: tuple[AnyOutput, ...] = ()
+
+
+def output_for(call: AnyCall, text: str, *, success: bool | None = False) -> AnyOutput:
+    """The output item of the kind that the call wants."""
+    kind = CustomToolCallOutput if isinstance(call, CustomToolCall) else FunctionCallOutput
+    return kind(call_id=call.call_id, output=text, success=success)
+
+
+def repair(items: tuple[AnyItem, ...], *, interrupted: Collection[str] = ()) -> Repaired:
+    """Drop outputs without a call and second outputs; give each call without one a synthetic one.
+
+    Outputs of calls in the last response are added at the end, in call order. Those of older
+    calls stand right after the items of their response, where strict servers want them.
+
+    Args:
+        items: The history as journaled.
+        interrupted: Ids of calls that were running when their process ended.
+    """
+    kept, unanswered = _pair(items)
+    whole: list[AnyItem] = []
+    waiting: list[AnyCall] = []
+    for item in kept:
+        if waiting and not _is_of_a_response(item):
+            whole.extend(_synthetic(call, interrupted) for call in waiting)
+            waiting.clear()
+        whole.append(item)
+        if isinstance(item, AnyCall) and id(item) in unanswered:
+            waiting.append(item)
+    added = tuple(_synthetic(call, interrupted) for call in waiting)
+    return Repaired(items=(*whole, *added), added=added)
+
+
+def _pair(items: tuple[AnyItem, ...]) -> tuple[list[AnyItem], set[int]]:
+    """Items without stray outputs, and the identities of calls left open.
+
+    Some servers count call ids anew in each response, so an id may come again: an output belongs
+    to the oldest open call of its id.
+    """
+    kept: list[AnyItem] = []
+    open_calls: dict[str, deque[int]] = {}
+    for item in items:
+        if isinstance(item, AnyCall):
+            open_calls.setdefault(item.call_id, deque()).append(id(item))
+        elif isinstance(item, AnyOutput):
+            if not open_calls.get(item.call_id):
+                continue
+            open_calls[item.call_id].popleft()
+        kept.append(item)
+    return kept, {identity for calls in open_calls.values() for identity in calls}
+
+
+def _is_of_a_response(item: AnyItem) -> bool:
+    """True for what stands between the calls of one response and its last output."""
+    match item:
+        case Reasoning() | FunctionCall() | CustomToolCall():
+            return True
+        case FunctionCallOutput() | CustomToolCallOutput():
+            return True
+        case Message(role=role, author=author):
+            return role == "assistant" and author is None
+
+
+def _synthetic(call: AnyCall, interrupted: Collection[str]) -> AnyOutput:
+    return output_for(call, INTERRUPTED if call.call_id in interrupted else ABORTED)

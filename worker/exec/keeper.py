@@ -1,0 +1,311 @@
+"""The launcher process: starts commands, reaps them, and leaves none behind.
+
+Guards: single-threaded, no Trio, no ZeroMQ; it outlives neither its agent nor the run. When its
+socket or the life-line closes, everything below it is killed and it exits. As a child subreaper it
+adopts what a command left behind; an orphan that belongs to no living command, or hides where it
+comes from, is killed at the next sweep.
+"""
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import time
+from collections import deque
+from pathlib import Path
+
+from swarm.mailbox.lineage import children_of, descendants_of, is_zombie, kill_descendants
+
+from .child import become_command
+from .orders import (
+    AnyOrder,
+    AnyReply,
+    Ended,
+    KillOrder,
+    Launched,
+    LaunchOrder,
+    NotLaunched,
+    PinOrder,
+    SignalOrder,
+    TreeGone,
+    receive_order,
+    send_reply,
+)
+
+MARK = "SWARM_COMMAND"  # in every command's environment: whose it is
+_SWEEP_AGAIN_MS = 2
+_LAST_SWEEP_S = 2.0
+
+
+class Keeper:
+    """One launcher's state. Nothing here waits but `run`."""
+
+    def __init__(self, sock: socket.socket, lifeline_fd: int | None) -> None:
+        self._sock, self._lifeline = sock, lifeline_fd
+        self._tokens: dict[int, int] = {}  # pid of a command's first process → token
+        self._pids: dict[int, int] = {}  # and back; gone once reaped
+        self._wrapped: set[int] = set()
+        self._starting: dict[int, tuple[int, int]] = {}  # report fd → token, pid
+        self._dying: set[int] = set()  # tokens whose trees are being killed
+        self._outbox: deque[AnyReply] = deque()
+        self._pin: PinOrder | None = None
+        self._poll = select.poll()
+
+    def run(self) -> None:
+        """Returns when the agent or the run is gone."""
+        awake, wake = socket.socketpair()
+        for end in (awake, wake, self._sock):
+            end.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        self._poll.register(awake, select.POLLIN)
+        self._poll.register(self._sock, select.POLLIN)
+        if self._lifeline is not None:
+            self._poll.register(self._lifeline, select.POLLIN)
+        while True:
+            for fd, _ in self._poll.poll(_SWEEP_AGAIN_MS if self._dying else None):
+                if fd == self._sock.fileno():
+                    if not self._take_orders():
+                        return
+                elif fd == self._lifeline:
+                    return
+                elif fd in self._starting:
+                    self._started(fd)
+                else:
+                    if signal.SIGTERM in _drained(awake):
+                        return
+                    self._reap()
+            if self._dying:
+                self._sweep()
+            self._flush()
+
+    def end(self) -> None:
+        """Kill everything below, until nothing is left (or it cannot die: a stuck disk)."""
+        deadline = time.monotonic() + _LAST_SWEEP_S
+        while time.monotonic() < deadline:
+            kill_descendants(os.getpid())
+            try:
+                if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                    time.sleep(0.001)
+            except ChildProcessError:
+                return
+
+    def _take_orders(self) -> bool:
+        while True:
+            try:
+                received = receive_order(self._sock)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if received is None:
+                return False
+            order, fds = received
+            self._obey(order, fds)
+            for fd in fds:
+                os.close(fd)
+
+    def _obey(self, order: AnyOrder, fds: list[int]) -> None:
+        match order:
+            case LaunchOrder():
+                self._launch(order, fds)
+            case SignalOrder(token=token, number=number):
+                self._signal(token, number)
+            case KillOrder(token=token):
+                self._dying.add(token)
+            case PinOrder():
+                self._pin = self._pin or order
+
+    def _launch(self, order: LaunchOrder, fds: list[int]) -> None:
+        pin = self._pin
+        if pin and (
+            order.argv[: len(pin.prefix)] != pin.prefix or order.confinement != pin.confinement
+        ):
+            self._reply(NotLaunched(token=order.token, errno=1, step="pinned"))
+            return
+        order.environment[MARK] = f"{os.getpid()}-{order.token}"
+        report, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(report)
+            os.close(written)
+            self._reply(NotLaunched(token=order.token, errno=error.errno or 0, step="fork"))
+            return
+        if pid == 0:
+            become_command(order, fds, written)
+        os.close(written)
+        self._tokens[pid], self._pids[order.token] = order.token, pid
+        if order.wrapped:
+            self._wrapped.add(order.token)
+        self._starting[report] = (order.token, pid)
+        self._poll.register(report, select.POLLIN)
+
+    def _started(self, report: int) -> None:
+        """The child became its command (end of file) or said why not; once per launch."""
+        token, pid = self._starting.pop(report)
+        self._poll.unregister(report)
+        said = b""
+        with contextlib.suppress(OSError):
+            said = os.read(report, 64)
+        os.close(report)
+        if not said:
+            self._reply(Launched(token=token, pid=pid))
+            return
+        number, _, step = said.decode().partition(" ")
+        self._forget(pid)
+        self._reply(NotLaunched(token=token, errno=int(number), step=step))
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self._ended(*ended)
+
+    def _ended(self, pid: int, status: int) -> None:
+        for report in [fd for fd, (_, child) in self._starting.items() if child == pid]:
+            self._started(report)  # a short life: its end came before its beginning was read
+        token = self._tokens.get(pid)
+        if token is None:
+            return  # an adopted orphan, or one that never became a command
+        self._forget(pid)
+        code = os.waitstatus_to_exitcode(status)
+        leftovers = any(child not in self._tokens for child in children_of(os.getpid()))
+        self._reply(
+            Ended(
+                token=token,
+                exit_code=code if code >= 0 else None,
+                signal=-code if code < 0 else None,
+                leftovers=leftovers,
+            )
+        )
+
+    def _forget(self, pid: int) -> None:
+        token = self._tokens.pop(pid)
+        self._pids.pop(token)
+        self._wrapped.discard(token)
+
+    def _signal(self, token: int, number: int) -> None:
+        pid = self._pids.get(token)
+        if pid is None:
+            return
+        if token in self._wrapped:
+            # bwrap and its init would die of it and take the command along unasked.
+            spared = {pid, *children_of(pid)}
+            targets = [one for one in descendants_of(pid) if one not in spared]
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
+            targets = [one for one in descendants_of(pid) if _group(one) != pid]
+        for one in targets:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one, number)
+
+    def _sweep(self) -> None:
+        """One round of killing for every dying token; those of whom nothing lives are done."""
+        self._reap()
+        for token in tuple(self._dying):
+            victims = self._tree_of(token)
+            for pid in victims:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not victims and token not in self._pids:
+                self._dying.discard(token)
+                self._reply(TreeGone(token=token))
+
+    def _tree_of(self, token: int) -> list[int]:
+        """The living processes of a command, and orphans that no living command owns."""
+        tops: list[int] = []
+        for child in children_of(os.getpid()):
+            owner = self._tokens.get(child)
+            if owner is None:
+                owner = self._owner_of_orphan(child)
+            if owner == token or owner is None:
+                tops.append(child)
+        below = [pid for top in tops for pid in descendants_of(top)]
+        return [pid for pid in (*tops, *below) if not is_zombie(pid)]
+
+    def _owner_of_orphan(self, pid: int) -> int | None:
+        """By session, else by the mark in its environment; only a living or dying command owns."""
+        owner = self._tokens.get(_session(pid))
+        if owner is None:
+            owner = _marked_token(pid)
+        return owner if owner in self._pids or owner in self._dying else None
+
+    def _reply(self, reply: AnyReply) -> None:
+        self._outbox.append(reply)
+
+    def _flush(self) -> None:
+        events = select.POLLIN
+        while self._outbox:
+            try:
+                send_reply(self._sock, self._outbox[0])
+            except BlockingIOError:
+                events |= select.POLLOUT
+                break
+            except OSError:
+                break  # the agent is gone; the next poll says so
+            self._outbox.popleft()
+        self._poll.modify(self._sock, events)
+
+
+def _drained(sock: socket.socket) -> bytes:
+    with contextlib.suppress(BlockingIOError):
+        return sock.recv(4096)
+    return b""
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _marked_token(pid: int) -> int | None:
+    prefix = f"{MARK}={os.getpid()}-".encode()
+    try:
+        marks = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return next((int(mark[len(prefix) :]) for mark in marks if mark.startswith(prefix)), None)
+    except (OSError, ValueError):
+        return None
+
+
+def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:
+    """The forked process's whole life; does not return."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        _close_all_but(sock.fileno(), lifeline_fd)
+        gc.disable()  # nothing cyclic is made; collecting would touch every shared page
+        gc.freeze()
+        with contextlib.suppress(OSError):
+            Path("/proc/self/comm").write_text("swarm-launcher", "ascii")
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)  # the wake-up socket tells
+        keeper = Keeper(sock, lifeline_fd)
+        try:
+            keeper.run()
+            code = 0
+        finally:
+            keeper.end()
+    finally:
+        os._exit(code)
+
+
+def _close_all_but(*kept: int | None) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2 and fd not in kept:
+            with contextlib.suppress(OSError):
+                os.close(fd)

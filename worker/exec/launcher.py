@@ -1,0 +1,276 @@
+"""The agent's hold on its launcher: fork it before anything else, then give it orders.
+
+Guards: `fork_launcher` is called while the process has one thread, no Trio and no ZeroMQ context.
+Nothing here forks later: a process with threads must not.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.base import Value
+
+from .keeper import become_launcher
+from .orders import (
+    AnyOrder,
+    Ended,
+    KillOrder,
+    Launched,
+    LaunchOrder,
+    NotLaunched,
+    PinOrder,
+    SignalOrder,
+    TreeGone,
+    pack_order,
+    receive_reply,
+    send_packed,
+)
+
+_SET_CHILD_SUBREAPER = 36
+_SOCKET_BUFFER_BYTES = 1 << 20
+
+
+class LauncherGone(SwarmError):
+    """The launcher has died, and every command with it; this agent can run no more of them."""
+
+
+class CommandNotStarted(SwarmError):
+    """The program never ran. `step` says what failed: exec, cwd, sandbox, limits, setup, fork."""
+
+    def __init__(self, *, program: str, number: int, step: str) -> None:
+        cause = os.strerror(number) if number else "unknown cause"
+        super().__init__(f"cannot start {program!r}: {cause} ({step})")
+        self.program, self.number, self.step = program, number, step
+
+
+class LauncherLink(msgspec.Struct, frozen=True, kw_only=True):
+    """What `fork_launcher` returns; `sock` is owned by whoever opens the launcher with it."""
+
+    pid: int
+    sock: socket.socket
+
+
+class ExitStatus(Value):
+    """How a command's first process ended; one of the two is set."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    leftovers: bool = False  # processes it left behind may still live: kill_tree
+
+
+def fork_launcher(*, lifeline_fd: int | None) -> LauncherLink:
+    """Fork the launcher: a process group and a subreaper of its own.
+
+    Args:
+        lifeline_fd: Reading end of the run's life-line; at its end the launcher kills and exits.
+
+    Raises:
+        RuntimeError: this process has more than one thread.
+        OSError: no process or socket could be made.
+    """
+    if threading.active_count() != 1:
+        raise RuntimeError("the launcher must be forked while there is one thread")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+                raise OSError(ctypes.get_errno(), "cannot become a subreaper")
+            become_launcher(theirs, lifeline_fd)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    theirs.close()
+    return LauncherLink(pid=pid, sock=ours)
+
+
+class _Command:
+    """What is known of one token."""
+
+    def __init__(self) -> None:
+        self.begun = trio.Event()
+        self.ended = trio.Event()
+        self.gone = trio.Event()
+        self.launch: Launched | NotLaunched | None = None
+        self.status: ExitStatus | None = None
+
+
+class Launcher:
+    """Gives orders and waits for what comes of them. One task (in `open_launcher`) receives."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._commands: dict[int, _Command] = {}
+        self._tokens = count(1)
+        self._sending = trio.Lock()
+        self._is_gone = False
+
+    def next_token(self) -> int:
+        """A number for the next LaunchOrder; never used twice."""
+        return next(self._tokens)
+
+    async def launch(
+        self,
+        order: LaunchOrder,
+        *,
+        stdin_fd: int,
+        stdout_fd: int,
+        stderr_fd: int,
+        filter_fd: int | None = None,
+    ) -> Launched:
+        """Start a command; returns when its program runs. The fds stay the caller's.
+
+        Raises CommandNotStarted, LauncherGone. If cancelled, the command is killed.
+        """
+        command = self._commands[order.token] = _Command()
+        fds = [stdin_fd, stdout_fd, stderr_fd, *([] if filter_fd is None else [filter_fd])]
+        try:
+            await self._send(order, fds)
+            await command.begun.wait()
+        except ValueError as error:
+            del self._commands[order.token]
+            raise CommandNotStarted(
+                program=order.argv[0], number=errno.EILSEQ, step=str(error)
+            ) from error
+        except trio.Cancelled:
+            self._send_nowait(KillOrder(token=order.token))
+            raise
+        match command.launch:
+            case Launched() as launched:
+                return launched
+            case NotLaunched(errno=number, step=step):
+                del self._commands[order.token]
+                raise CommandNotStarted(program=order.argv[0], number=number, step=step)
+            case None:
+                raise LauncherGone("the launcher died; no command can be started")
+
+    async def wait(self, token: int) -> ExitStatus:
+        """The end of a launched command's first process. Raises LauncherGone."""
+        command = self._commands[token]
+        await command.ended.wait()
+        if command.status is None:
+            raise LauncherGone("the launcher died, and the command with it")
+        return command.status
+
+    def signal(self, token: int, number: signal.Signals) -> None:
+        """Send to the command's processes; nothing happens if it has ended."""
+        self._send_nowait(SignalOrder(token=token, number=number))
+
+    async def kill_tree(self, token: int) -> None:
+        """SIGKILL the whole tree; returns when nothing of it lives. Raises LauncherGone."""
+        command = self._commands.get(token)
+        if command is None or command.gone.is_set():
+            return
+        await self._send(KillOrder(token=token), ())
+        await command.gone.wait()
+
+    def forget(self, token: int) -> None:
+        """Drop what is known of an ended command."""
+        self._commands.pop(token, None)
+
+    async def pin(self, order: PinOrder) -> None:
+        """For locked roles: from now on only commands inside exactly this sandbox start."""
+        await self._send(order, ())
+
+    async def _send(self, order: AnyOrder, fds: Sequence[int]) -> None:
+        if self._is_gone:
+            raise LauncherGone("the launcher has died")
+        datagram, carried, spare = pack_order(order, fds)
+        try:
+            async with self._sending:
+                while True:
+                    try:
+                        return send_packed(self._sock, datagram, carried)
+                    except BlockingIOError:
+                        await trio.lowlevel.wait_writable(self._sock)
+        except OSError as error:
+            raise LauncherGone("the launcher has died") from error
+        finally:
+            if spare is not None:
+                os.close(spare)
+
+    def _send_nowait(self, order: AnyOrder) -> None:
+        datagram, _, _ = pack_order(order)
+        with contextlib.suppress(OSError):  # full or gone: the end of the socket kills all anyway
+            send_packed(self._sock, datagram, ())
+
+    async def receive_replies(self) -> None:
+        """Until the launcher is gone; then everything that waits is told so."""
+        while True:
+            try:
+                reply = receive_reply(self._sock)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._sock)
+                continue
+            except OSError:
+                break
+            if reply is None:
+                break
+            self._note(reply)
+        self._is_gone = True
+        for command in self._commands.values():
+            for event in (command.begun, command.ended, command.gone):
+                event.set()
+
+    def _note(self, reply: Launched | NotLaunched | Ended | TreeGone) -> None:
+        command = self._commands.get(reply.token)
+        if command is None:
+            return
+        match reply:
+            case Launched() | NotLaunched():
+                command.launch = reply
+                command.begun.set()
+            case Ended():
+                command.status = ExitStatus(
+                    exit_code=reply.exit_code, signal=reply.signal, leftovers=reply.leftovers
+                )
+                command.ended.set()
+            case TreeGone():
+                command.gone.set()
+
+
+@asynccontextmanager
+async def open_launcher(link: LauncherLink) -> AsyncIterator[Launcher]:
+    """The launcher for the block's time; at its end every command is killed and it exits."""
+    link.sock.setblocking(False)
+    launcher = Launcher(link.sock)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(launcher.receive_replies)
+            yield launcher
+            nursery.cancel_scope.cancel()
+    finally:
+        link.sock.close()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
+            await _reaped(link.pid)
+
+
+async def _reaped(pid: int) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        await trio.lowlevel.wait_readable(handle)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    finally:
+        os.close(handle)

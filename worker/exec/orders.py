@@ -1,0 +1,154 @@
+"""What an agent and its launcher say to each other, and how it crosses their socket.
+
+Guards: one datagram is one message; a large one travels in a sealed-off memfd beside it. Both ends
+are one program of one version, so a message that cannot be read is a bug and ends the launcher.
+"""
+
+import array
+import os
+import socket
+from collections.abc import Sequence
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Tagged, Value
+
+from ..sandbox.launch import Confinement
+
+_INLINE_LIMIT_BYTES = 64 * 1024
+_IN_MEMORY_FILE = b"\x01"
+_MOST_FDS = 8
+
+
+class CommandLimits(Value):
+    """Bounds of one command; None leaves the one it would inherit. Each is per process but
+    `processes`, which the kernel counts per user (in bwrap: per sandbox).
+    """
+
+    memory_bytes: int | None = None  # private writable memory
+    processes: int | None = 16_384
+    cpu_s: int | None = None
+    file_bytes: int | None = 16 * 1024**3  # the largest file it may write
+    open_files: int | None = 4096
+
+
+class LaunchOrder(Tagged):
+    """Start a command. With it come the child's stdin, stdout, stderr and, if `filtered`, fd 3."""
+
+    token: int
+    argv: tuple[str, ...]
+    cwd: str
+    environment: dict[str, str]
+    take_terminal: bool = False  # stdin is a PTY's slave that becomes the controlling terminal
+    filtered: bool = False
+    wrapped: bool = False  # the first process is bwrap
+    limits: CommandLimits = CommandLimits()
+    confinement: Confinement | None = None
+
+
+class SignalOrder(Tagged):
+    """Send a signal to a command's processes; ignored once its first process has ended."""
+
+    token: int
+    number: int
+
+
+class KillOrder(Tagged):
+    """SIGKILL a command's whole tree until nothing of it lives; answered by TreeGone."""
+
+    token: int
+
+
+class PinOrder(Tagged):
+    """From now on start only what begins with these words and is confined so. Once, for good."""
+
+    prefix: tuple[str, ...]
+    confinement: Confinement | None = None
+
+
+AnyOrder = LaunchOrder | SignalOrder | KillOrder | PinOrder
+
+
+class Launched(Tagged):
+    """The command runs: its program has replaced the forked child."""
+
+    token: int
+    pid: int
+
+
+class NotLaunched(Tagged):
+    """It never began. `step` is what failed: fork, setup, limits, sandbox, cwd, exec, pinned."""
+
+    token: int
+    errno: int
+    step: str
+
+
+class Ended(Tagged):
+    """The first process was reaped. One of the two is set."""
+
+    token: int
+    exit_code: int | None = None
+    signal: int | None = None
+    leftovers: bool = False  # orphans live in the launcher, perhaps of this command
+
+
+class TreeGone(Tagged):
+    """Nothing of this command lives."""
+
+    token: int
+
+
+AnyReply = Launched | NotLaunched | Ended | TreeGone
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_order = msgspec.msgpack.Decoder(AnyOrder).decode
+_decode_reply = msgspec.msgpack.Decoder(AnyReply).decode
+
+
+def pack_order(order: AnyOrder, fds: Sequence[int] = ()) -> tuple[bytes, list[int], int | None]:
+    """The datagram, the fds to go with it, and a memfd to close once it is sent.
+
+    Raises ValueError for text that is not valid Unicode (a lone surrogate).
+    """
+    try:
+        body = _encode(order)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"not valid Unicode: {error.reason}") from error
+    if len(body) <= _INLINE_LIMIT_BYTES:
+        return b"\x00" + body, list(fds), None
+    fd = os.memfd_create("swarm-order", os.MFD_CLOEXEC)
+    view = memoryview(body)
+    while view:
+        view = view[os.write(fd, view) :]
+    return _IN_MEMORY_FILE, [*fds, fd], fd
+
+
+def send_packed(sock: socket.socket, datagram: bytes, fds: Sequence[int]) -> None:
+    """Raises BlockingIOError when the other side lags, OSError when it is gone."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    sock.sendmsg([datagram], rights, socket.MSG_NOSIGNAL)
+
+
+def receive_order(sock: socket.socket) -> tuple[AnyOrder, list[int]] | None:
+    """The next order and its fds (owned by the caller); None when the agent is gone."""
+    flags = socket.MSG_CMSG_CLOEXEC
+    body, fds, _, _ = socket.recv_fds(sock, _INLINE_LIMIT_BYTES + 4096, _MOST_FDS, flags)
+    if not body:
+        return None
+    if body[:1] == _IN_MEMORY_FILE:
+        with os.fdopen(fds.pop(), "rb") as file:
+            file.seek(0)
+            return _decode_order(file.read()), fds
+    return _decode_order(memoryview(body)[1:]), fds
+
+
+def send_reply(sock: socket.socket, reply: AnyReply) -> None:
+    """Raises BlockingIOError when the agent lags, OSError when it is gone."""
+    sock.send(_encode(reply), socket.MSG_NOSIGNAL)
+
+
+def receive_reply(sock: socket.socket) -> AnyReply | None:
+    """The next reply; None when the launcher is gone. Raises BlockingIOError."""
+    body = sock.recv(4096)
+    return _decode_reply(body) if body else None

@@ -1,0 +1,181 @@
+"""One running command: its output as chunks, its input, its end, and its whole tree's end.
+
+Guards: the files of a command never leak: what `start_command` opened is closed by it or by
+`RunningCommand.close`. Standard output and error share one pipe, so their order is the real one.
+"""
+
+import contextlib
+import errno
+import os
+import signal
+
+import trio
+
+from swarm.mailbox.protocol.base import Value
+
+from ..sandbox.launch import Prepared, prepare_command
+from ..sandbox.plan import SandboxPlan
+from .launcher import CommandNotStarted, ExitStatus, Launcher
+from .orders import CommandLimits, Launched, LaunchOrder
+from .pty import open_terminal, resize_terminal
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class CommandRequest(Value):
+    """What to run and within what."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    environment: dict[str, str]
+    sandbox: SandboxPlan
+    tty: bool = False
+    limits: CommandLimits = CommandLimits()
+
+
+class InputClosed(OSError):
+    """The command has no open input: it was started without a terminal, or has ended."""
+
+
+class RunningCommand:
+    """Made by `start_command`. One task receives; any task writes, resizes or kills."""
+
+    def __init__(
+        self, launcher: Launcher, launched: Launched, prepared: Prepared, fd: int, *, tty: bool
+    ) -> None:
+        self.pid, self.token, self.is_tty = launched.pid, launched.token, tty
+        self.is_wrapped = prepared.wrapped
+        self._launcher, self._prepared, self._fd = launcher, prepared, fd
+        self._writing = trio.Lock()
+
+    async def receive(self) -> bytes:
+        """The next chunk of output; b"" at its end. Cancelling it loses nothing."""
+        while True:
+            try:
+                return self.receive_nowait()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._fd)
+
+    def receive_nowait(self) -> bytes:
+        """What is there; b"" at the end. Raises BlockingIOError when there is nothing yet."""
+        if self._fd < 0:
+            return b""
+        try:
+            return os.read(self._fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if error.errno == errno.EIO:  # a terminal whose other end nobody holds
+                return b""
+            raise
+
+    async def write_stdin(self, data: bytes) -> int:
+        """Write all of `data`; waits while the terminal is full. Returns its length.
+
+        Raises InputClosed.
+        """
+        if not self.is_tty or self._fd < 0:
+            raise InputClosed(errno.EBADF, "the command has no open input")
+        written = 0
+        async with self._writing:
+            while written < len(data):
+                try:
+                    written += os.write(self._fd, data[written:])
+                except BlockingIOError:
+                    await trio.lowlevel.wait_writable(self._fd)
+                except OSError as error:
+                    raise InputClosed(error.errno, "the terminal is closed") from error
+        return written
+
+    def resize(self, *, rows: int, columns: int) -> None:
+        """Nothing happens without a terminal."""
+        if self.is_tty and self._fd >= 0:
+            resize_terminal(self._fd, rows=rows, columns=columns)
+
+    async def wait(self) -> ExitStatus:
+        """The end of the first process. Raises LauncherGone."""
+        return await self._launcher.wait(self.token)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send to all its processes; nothing happens if it has ended."""
+        self._launcher.signal(self.token, number)
+
+    async def kill_tree(self) -> None:
+        """SIGKILL; returns when nothing of it lives. Raises LauncherGone."""
+        await self._launcher.kill_tree(self.token)
+
+    def close(self) -> tuple[str, ...]:
+        """Close its files and give the folder back (`Prepared.close`). Call it after its end."""
+        if self._fd < 0:
+            return ()
+        trio.lowlevel.notify_closing(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        self._launcher.forget(self.token)
+        return self._prepared.close()
+
+
+async def start_command(launcher: Launcher, request: CommandRequest) -> RunningCommand:
+    """Start it; returns when its program runs.
+
+    Raises CommandNotStarted, SandboxUnavailable, LauncherGone. The caller closes what it gets.
+    """
+    try:
+        prepared = prepare_command(
+            request.sandbox, request.argv, request.environment, tty=request.tty
+        )
+    except OSError as error:
+        raise CommandNotStarted(
+            program=request.argv[0], number=error.errno or 0, step=f"sandbox: {error}"
+        ) from error
+    fd = -1
+    try:
+        fd, launched = await _launch(launcher, request, prepared)
+    except BaseException:
+        prepared.close()
+        raise
+    return RunningCommand(launcher, launched, prepared, fd, tty=request.tty)
+
+
+async def _launch(
+    launcher: Launcher, request: CommandRequest, prepared: Prepared
+) -> tuple[int, Launched]:
+    """Our end of its input and output, and what the launcher says."""
+    order = LaunchOrder(
+        token=launcher.next_token(),
+        argv=prepared.argv,
+        cwd=request.cwd,
+        environment=prepared.environment,
+        take_terminal=request.tty and not prepared.wrapped,
+        filtered=prepared.filter_fd is not None,
+        wrapped=prepared.wrapped,
+        limits=request.limits,
+        confinement=prepared.confinement,
+    )
+    with contextlib.ExitStack() as theirs:
+        ours, given, taken = _open_ends(tty=request.tty)
+        for fd in {given, taken}:
+            theirs.callback(os.close, fd)
+        try:
+            launched = await launcher.launch(
+                order,
+                stdin_fd=given,
+                stdout_fd=taken,
+                stderr_fd=taken,
+                filter_fd=prepared.filter_fd,
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+    return ours, launched
+
+
+def _open_ends(*, tty: bool) -> tuple[int, int, int]:
+    """Ours, the child's input, the child's output and error."""
+    if tty:
+        terminal = open_terminal()
+        return terminal.master, terminal.slave, terminal.slave
+    given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    ours, taken = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(ours, False)
+    return ours, given, taken

@@ -1,0 +1,240 @@
+"""All command sessions of one agent: start, write, prune, end.
+
+Guards: no session outlives the block that opened it; a command is answered at the end of its yield
+time or at its own end, whichever comes first, with no fixed pauses.
+"""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ..sandbox.denial import is_sandbox_denial
+from ..sandbox.plan import SandboxPlan, plan_sandbox
+from ..sandbox.probe import probe_sandbox
+from .environment import FORCED, command_environment, without_proxies
+from .launcher import Launcher
+from .outcome import (
+    FIRST_SESSION_ID,
+    LAST_SESSION_ID,
+    MAX_SESSIONS,
+    PROTECTED_RECENT,
+    STDIN_CLOSED,
+    TIMED_OUT_CODE,
+    ExecFailed,
+    ExecOutcome,
+    ExecRequest,
+    StdinFailed,
+    exec_yield_s,
+    open_sessions_warning,
+    write_yield_s,
+)
+from .process import CommandRequest, InputClosed, start_command
+from .session import OnOutput, Session
+from .snapshot import find_shell, take_snapshot
+
+
+class ExecSessions:
+    """The agent's commands. Made by `open_exec_sessions`."""
+
+    def __init__(
+        self, launcher: Launcher, spec: AgentSpec, nursery: trio.Nursery, chance: random.Random
+    ) -> None:
+        self._launcher, self._spec, self._nursery, self._chance = launcher, spec, nursery, chance
+        self._sessions: dict[int, Session] = {}
+        self._uses = 0
+        self._snapshot: dict[str, str] | None = None
+        self._snapshotting = trio.Lock()
+
+    async def exec(self, request: ExecRequest, on_output: OnOutput | None = None) -> ExecOutcome:
+        """Run a command until it ends or its yield time is over; then it goes on as a session.
+
+        Raises:
+            ExecFailed: it never ran; the text is for the model.
+
+        If cancelled, the command is killed: nobody has learned its session id.
+        """
+        await self.warm()
+        started = trio.current_time()
+        session = await self._start(request)
+        wait_s = exec_yield_s(request.yield_time_ms)
+        if request.timeout_ms is not None:
+            wait_s = request.timeout_ms / 1000
+        try:
+            with session.heard_by(on_output), trio.move_on_after(wait_s):
+                await session.finished.wait()
+        except trio.Cancelled:
+            self._nursery.start_soon(self._terminate, session)
+            raise
+        timed_out = request.timeout_ms is not None and not session.finished.is_set()
+        if timed_out:
+            await self._terminate(session)
+        return self._outcome(session, started, timed_out=timed_out)
+
+    async def write(
+        self, session_id: int, chars: str, yield_time_ms: int, on_output: OnOutput | None = None
+    ) -> ExecOutcome:
+        """Write to a session's terminal (or only wait, if `chars` is empty) and see what it says.
+
+        Raises:
+            StdinFailed: no such session, or it has no open input.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise StdinFailed(f"Unknown process id {session_id}")
+        started = trio.current_time()
+        self._use(session)
+        wait_s = write_yield_s(yield_time_ms, is_poll=not chars)
+        with session.heard_by(on_output), trio.move_on_after(wait_s):
+            if chars and not session.finished.is_set():
+                await self._write(session, chars)
+            await session.finished.wait()
+        return self._outcome(session, started)
+
+    async def warm(self) -> None:
+        """Take the login shell's environment if that has not been done; `exec` does it too."""
+        async with self._snapshotting:
+            if self._snapshot is None:
+                self._snapshot = await take_snapshot(self._launcher, self._spec.environment)
+
+    def shell_argv(self, script: str, *, shell: str | None = None) -> tuple[str, ...]:
+        """The words that run `script`: the person's shell, not as a login shell (`warm`)."""
+        return (shell or find_shell(self._spec.environment), "-c", script)
+
+    def plan(
+        self, policy: SandboxPolicy, cwd: str, extra_roots: tuple[str, ...] = ()
+    ) -> SandboxPlan:
+        """What `exec` would enforce. Raises SandboxUnavailable."""
+        unconfined = isinstance(policy, DangerFullAccess)
+        return plan_sandbox(
+            policy,
+            cwd=cwd,
+            tmp_dir=self._spec.tmp_dir or None,
+            extra_roots=extra_roots,
+            hidden_paths=self._spec.hidden_paths,
+            stack="none" if unconfined else probe_sandbox().stack,
+        )
+
+    def live_count(self) -> int:
+        """Commands that run now."""
+        return sum(not session.finished.is_set() for session in self._sessions.values())
+
+    async def terminate_all(self) -> int:
+        """Kill every session and forget it; returns how many were running."""
+        sessions = tuple(self._sessions.values())
+        running = self.live_count()
+        async with trio.open_nursery() as nursery:
+            for session in sessions:
+                nursery.start_soon(self._terminate, session)
+        return running
+
+    async def _start(self, request: ExecRequest) -> Session:
+        try:
+            plan = self.plan(request.policy, request.cwd, request.extra_roots)
+            command = await start_command(
+                self._launcher,
+                CommandRequest(
+                    argv=request.argv,
+                    cwd=request.cwd,
+                    environment=self._environment(request, plan),
+                    sandbox=plan,
+                    tty=request.tty,
+                    limits=request.limits,
+                ),
+            )
+        except (SwarmError, OSError) as error:
+            raise ExecFailed(request.argv, str(error)) from error
+        session = Session(self._free_id(), command, sandboxed=plan.is_sandboxed)
+        self._sessions[session.id] = session
+        self._use(session)
+        self._nursery.start_soon(session.run)
+        self._prune()
+        return session
+
+    def _environment(self, request: ExecRequest, plan: SandboxPlan) -> dict[str, str]:
+        extra = {**FORCED, "SWARM_THREAD_ID": self._spec.agent_id, **request.environment}
+        base = self._snapshot if self._snapshot is not None else self._spec.environment
+        if not plan.network:
+            base = without_proxies(base)
+        return command_environment(base, self._spec.shell_environment, extra)
+
+    async def _write(self, session: Session, chars: str) -> None:
+        try:
+            await session.command.write_stdin(chars.encode("utf-8", "surrogatepass"))
+        except InputClosed as error:
+            if not session.command.is_tty:
+                raise StdinFailed(STDIN_CLOSED) from error
+            # It has just ended: its last words and exit code are the better answer.
+
+    def _outcome(
+        self, session: Session, started: float, *, timed_out: bool = False
+    ) -> ExecOutcome:
+        text, kept = session.take_output()
+        code = TIMED_OUT_CODE if timed_out else session.exit_code
+        if session.finished.is_set():
+            self._sessions.pop(session.id, None)
+        return ExecOutcome(
+            chunk_id=f"{self._chance.getrandbits(24):06x}",
+            wall_time_s=trio.current_time() - started,
+            output=text,
+            original_token_count=-(-kept.total_bytes // 4),
+            exit_code=code,
+            session_id=None if session.finished.is_set() else session.id,
+            denied=is_sandbox_denial(exit_code=code, output=text, sandboxed=session.sandboxed),
+            timed_out=timed_out,
+            omitted_bytes=kept.omitted_bytes,
+            warning=open_sessions_warning(len(self._sessions)),
+            moved_aside=session.moved_aside,
+        )
+
+    def _use(self, session: Session) -> None:
+        self._uses += 1
+        session.last_used = self._uses
+
+    def _free_id(self) -> int:
+        while True:
+            number = self._chance.randint(FIRST_SESSION_ID, LAST_SESSION_ID)
+            if number not in self._sessions:
+                return number
+
+    def _prune(self) -> None:
+        """Over the bound one goes: not of the 8 last used; an ended one if there is any."""
+        if len(self._sessions) <= MAX_SESSIONS:
+            return
+        by_use = sorted(self._sessions.values(), key=lambda session: session.last_used)
+        old = by_use[:-PROTECTED_RECENT]
+        victim = next((session for session in old if session.finished.is_set()), old[0])
+        del self._sessions[victim.id]
+        self._nursery.start_soon(self._terminate, victim)
+
+    async def _terminate(self, session: Session) -> None:
+        self._sessions.pop(session.id, None)
+        if not session.finished.is_set():
+            try:
+                await session.command.kill_tree()
+            except SwarmError:
+                return
+            await session.finished.wait()
+
+
+@asynccontextmanager
+async def open_exec_sessions(
+    launcher: Launcher, spec: AgentSpec, *, chance: random.Random | None = None
+) -> AsyncIterator[ExecSessions]:
+    """Sessions for the block's time; at its end every command's tree is killed.
+
+    Args:
+        spec: Its environment, shell policy, private /tmp and hidden paths are used.
+        chance: Makes session and chunk ids; a seeded one makes them repeatable.
+    """
+    async with trio.open_nursery() as nursery:
+        sessions = ExecSessions(launcher, spec, nursery, chance or random.SystemRandom())
+        try:
+            yield sessions
+        finally:
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,229 @@
+"""The fork-server: one single-threaded process that has imported everything, and forks.
+
+It runs no Trio and holds no ZeroMQ context: a child starts clean. It adopts what a dead agent
+leaves behind and kills it, so no command outlives its agent. If it dies itself, agents live on.
+
+Cold: `python -P -m swarm.worker.forkserver CHANNEL_FD LIFELINE_FD`.
+"""
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from swarm.mailbox.forked import (
+    become_subreaper,
+    forbid_dumps,
+    ignore_interrupts,
+    leave,
+    shed_inheritance,
+)
+from swarm.mailbox.lineage import children_of, kill_descendants
+from swarm.mailbox.protocol.forking import (
+    AnyForkOrder,
+    AnyForkReport,
+    GuardProcess,
+    ProcessExited,
+    ProcessStarted,
+    ServerReady,
+    StartFailed,
+    StartProcess,
+    decode_fork_order,
+    encode_fork,
+)
+
+from . import boot, lifeline
+
+Entry = Callable[[int, int | None, int | None], int]  # spec, keys, life-line → exit code
+
+_PACKET_BYTES = 64 * 1024
+_MOST_FDS = 4
+PRELOADED = (
+    "trio",
+    "zmq",
+    "msgspec",
+    "swarm.worker.agent",
+    "swarm.worker.exec.launcher",
+    "swarm.worker.tools.registry",
+    "swarm.worker.policy.decide",
+    "swarm.worker.patch.apply",
+    "swarm.worker.sandbox.plan",
+)
+
+
+def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
+    """Preload and serve; the entry by name, for a child of the entry process. Never returns."""
+    started = time.monotonic()
+    for name in PRELOADED:
+        with suppress(ImportError):  # an agent that needs it repeats the import and shows the error
+            importlib.import_module(name)
+    channel = socket.socket(fileno=channel_fd)
+    serve(channel, lifeline_fd, boot.run, preload_s=time.monotonic() - started)
+
+
+def serve(
+    channel: socket.socket, lifeline_fd: int, entry: Entry, *, preload_s: float = 0.0
+) -> NoReturn:
+    """Obey orders until the channel or the life-line ends; then end everything below.
+
+    Args:
+        channel: A blocking SOCK_SEQPACKET whose other end the supervisor holds.
+        lifeline_fd: The life-line's reading end; every child keeps it.
+        entry: What a child becomes.
+        preload_s: What the imports took; reported once.
+    """
+    boot.set_title("swarm: fork-server")  # its first call sets up what later ones share
+    become_subreaper()
+    server = _ForkServer(channel, lifeline_fd, entry)
+    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_guarded)
+    gc.collect()
+    gc.freeze()  # children share these pages until somebody writes to them
+    with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is gone
+        server.report(ServerReady(preload_s=preload_s))
+        server.loop()
+    if lifeline.has_ended(lifeline_fd):
+        lifeline.end_everything()
+    lifeline.sweep(os.getpid())
+    leave(0)
+
+
+class _ForkServer:
+    def __init__(self, channel: socket.socket, lifeline_fd: int, entry: Entry) -> None:
+        self._channel, self._lifeline_fd, self._entry = channel, lifeline_fd, entry
+        self._ours: set[int] = set()  # pids of agents not yet reaped
+        self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not below us
+        self._run = ""
+        self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def loop(self) -> None:
+        """Return when the supervisor closed the channel or is gone."""
+        signal.signal(signal.SIGCHLD, _wake)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._lifeline_fd, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            if self._lifeline_fd in ready:
+                return
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                self._reap()
+            if self._channel.fileno() in ready and not self._obey():
+                return
+
+    def report(self, report: AnyForkReport, *fds: int) -> None:
+        socket.send_fds(self._channel, [encode_fork(report)], fds)
+
+    def kill_guarded(self) -> None:
+        """End the trees that are not below us: first stop each, so that nothing new is born."""
+        for pid, pidfd in self._guarded.items():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+                kill_descendants(pid)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    def _obey(self) -> bool:
+        flags = socket.MSG_CMSG_CLOEXEC
+        packet, fds, _, _ = socket.recv_fds(self._channel, _PACKET_BYTES, _MOST_FDS, flags)
+        if not packet:
+            return False
+        received: AnyForkOrder = decode_fork_order(packet)
+        match received:
+            case StartProcess() as order:
+                self._start(order, fds)
+            case GuardProcess(pid=pid):
+                self._forget_dead()
+                self._guarded[pid] = fds[0]
+        return True
+
+    def _start(self, order: StartProcess, fds: list[int]) -> None:
+        if order.run != self._run:
+            self._run = order.run
+            boot.set_title(f"swarm: fork-server {order.run}")
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self.report(StartFailed(request=order.request, reason=f"fork: {error.strerror}"))
+        else:
+            if pid == 0:
+                self._become(order, fds)
+            self._ours.add(pid)
+            with suppress(OSError):  # the child does it too; whoever comes first
+                os.setpgid(pid, pid)
+            pidfd = os.pidfd_open(pid)
+            self.report(ProcessStarted(request=order.request, pid=pid), pidfd)
+            os.close(pidfd)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _become(self, order: StartProcess, fds: list[int]) -> NoReturn:
+        """In the child: shed what is the server's, be what was ordered, never return."""
+        code = 1
+        try:
+            self._channel.close()
+            spec_fd, stderr_fd, *rest = fds
+            shed_inheritance(stderr_fd=stderr_fd, keep={spec_fd, self._lifeline_fd, *rest})
+            boot.set_title(order.title)
+            code = self._entry(spec_fd, rest[0] if order.has_keys else None, self._lifeline_fd)
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            leave(code)
+
+    def _reap(self) -> None:
+        """Report the agents that ended; kill what they left to us."""
+        while True:
+            try:
+                seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if seen is None:
+                break
+            pid = seen.si_pid
+            if pid in self._ours:  # while it is a zombie, its group's number is nobody else's
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+            if pid in self._ours:
+                self._ours.discard(pid)
+                self.report(ProcessExited(pid=pid, status=status))
+        for orphan in set(children_of(os.getpid())) - self._ours:
+            kill_descendants(orphan)
+            with suppress(ProcessLookupError):
+                os.kill(orphan, signal.SIGKILL)
+
+    def _forget_dead(self) -> None:
+        for pid, pidfd in list(self._guarded.items()):
+            if lifeline.is_over(pidfd):
+                os.close(self._guarded.pop(pid))
+
+
+def _wake(number: int, frame: object) -> None:
+    """The wake-up descriptor does the work."""
+
+
+def main() -> NoReturn:
+    """The cold entry; descriptors are given as numbers."""
+    channel_fd, lifeline_fd = map(int, sys.argv[1:3])
+    for fd in (channel_fd, lifeline_fd):
+        os.set_inheritable(fd, False)
+    forbid_dumps()
+    ignore_interrupts()
+    begin(channel_fd, lifeline_fd)
+
+
+if __name__ == "__main__":
+    main()

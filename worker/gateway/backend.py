@@ -1,0 +1,146 @@
+"""The doorway between the gateway's service and whatever answers: HTTP, a script, a cassette, llama.
+
+A backend turns one rendered request into response events, in order, and ends with `Finished` or
+raises `SampleError`. It knows nothing of mailboxes; closing its generator ends its work at once.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.base import Tagged, Value
+from swarm.mailbox.protocol.items import AnyItem, TokenUsage
+from swarm.mailbox.protocol.sampling import ModelInfo, SampleErrorKind, ToolSpec
+
+NewId = Callable[[], str]  # short unique ids; comes in as an argument, so that a replay can repeat
+
+# Who must wait after a failure: nobody (it is final), this request alone, or every request to the
+# same server, because it said so or cannot be reached.
+Scope = Literal["final", "request", "everyone"]
+
+
+class ItemStarted(Tagged):
+    item_id: str
+    kind: str
+
+
+class TextPiece(Tagged):
+    item_id: str
+    text: str
+
+
+class ReasoningPiece(Tagged):
+    item_id: str
+    text: str
+
+
+class ItemDone(Tagged):
+    """A whole item. Its `id` is the `item_id` of its pieces, where there were any."""
+
+    item: AnyItem
+
+
+class Held(Tagged):
+    """The request waits; for people. Not part of the answer, and not recorded."""
+
+    reason: str
+    delay_s: float
+    attempt: int = 0
+    max_attempts: int = 0
+
+
+class Finished(Tagged):
+    """The last event. `truncated`: the model stopped at an output limit, not at an end."""
+
+    response_id: str = ""
+    usage: TokenUsage | None = None
+    end_turn: bool | None = None
+    truncated: bool = False
+    first_byte_s: float | None = None
+
+
+class Accepted(Tagged):
+    """First event of an attempt: the server took the request. Told to the gate, not to the agent.
+
+    `pause_s`: its headers say that the allowance is spent for so long.
+    """
+
+    pause_s: float | None = None
+
+
+AnyResponseEvent = ItemStarted | TextPiece | ReasoningPiece | ItemDone | Held | Finished
+ResponseEvents = AsyncGenerator[AnyResponseEvent, None]
+AttemptEvents = AsyncGenerator[AnyResponseEvent | Accepted, None]
+
+
+class Failure(Value):
+    """Why an attempt came to nothing: what the agent hears, and who has to wait."""
+
+    kind: SampleErrorKind
+    message: str
+    retryable: bool = False
+    retry_after_s: float | None = None
+    http_status: int | None = None
+    scope: Scope = "final"
+
+
+class SampleError(SwarmError):
+    """The response failed; `failure` says how. Becomes a `SampleFailed`, never ends the gateway."""
+
+    exit_code = 5
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class RenderedRequest(Value):
+    """One request, ready to be answered.
+
+    HTTP backends use `body` alone (joined, it is the whole JSON body); the local model and scripts
+    use `items` and the rest. `ordinal` counts the requests of this agent: 1, 2, …
+    """
+
+    agent_id: str
+    agent_path: str
+    ordinal: int
+    model: ModelInfo
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    effort: str | None = None
+    output_schema: bytes | None = None
+    items: Sequence[AnyItem] = ()  # empty for the HTTP wires
+    body: tuple[bytes, ...] = ()  # empty for the others
+    shape: bytes = b""  # digest of the kinds of items; the cassette compares it
+
+
+class Backend(Protocol):
+    """Something that answers."""
+
+    def sample(self, request: RenderedRequest) -> ResponseEvents:
+        """Answer once. Raises SampleError. The caller closes the generator (`aclosing`)."""
+        ...
+
+
+class Source(Protocol):
+    """Something that may be tried more than once; `PatientBackend` makes a backend of it."""
+
+    def attempt(self, request: RenderedRequest) -> AttemptEvents:
+        """Try once. Raises SampleError, whose scope says what may be done about it."""
+        ...
+
+
+class LocalModule(Protocol):
+    """What `local.py` offers; it is imported only when the local model is chosen."""
+
+    async def prepare_local(self, models_dir: Path, slug: str) -> str | None:
+        """Make sure the model can be loaded, fetching it if that is possible.
+
+        Returns None when it can, else one sentence that says why not and what to do.
+        """
+        ...
+
+    def open_local(self, models_dir: Path, model: ModelInfo) -> Backend:
+        """The backend of that model; it loads the weights at its first request or before."""
+        ...

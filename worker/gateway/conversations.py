@@ -1,0 +1,110 @@
+"""What the gateway holds of each agent's conversation, so that a request carries only what is new.
+
+The agent names what it believes is here (how many items, and their chain digest). Where that is
+right, the new items are added; where it is an earlier state, the later items are dropped first;
+else `NeedHistory` asks for everything. A request can therefore never be made of the wrong history.
+"""
+
+import hashlib
+
+import msgspec
+
+from swarm.mailbox.errors import MalformedMessage
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    CustomToolCall,
+    FunctionCall,
+    Message,
+    decode_item,
+)
+from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, chain_digest
+
+from .backend import RenderedRequest
+from .encoding import HeadKey, ItemStore
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Whose conversation it is."""
+
+    agent_id: str  # also the prompt cache key
+    agent_path: str
+    model: ModelInfo
+
+
+class Conversation:
+    """One agent's items on one wire."""
+
+    def __init__(self, caller: Caller, store: ItemStore) -> None:
+        self.caller = caller
+        self._store = store
+        self._digests: list[bytes] = [b""]  # after 0, 1, 2, … items
+        self._shapes: list[bytes] = [b""]
+
+    def __len__(self) -> int:
+        return len(self._digests) - 1
+
+    def accept(self, request: SampleRequest) -> bool:
+        """Bring the items up to date with the request. False: its base is not held here.
+
+        Raises:
+            MalformedMessage: An item cannot be read; nothing changed.
+        """
+        base = request.base_count
+        if not 0 <= base <= len(self) or self._digests[base] != request.base_digest:
+            return False
+        try:
+            items = [decode_item(raw) for raw in request.items]
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedMessage(f"an item of the request cannot be read: {error}") from error
+        if base < len(self) and not self._rewind(base):
+            return False
+        for raw, item in zip(request.items, items, strict=True):
+            self._store.append(item)
+            self._digests.append(chain_digest(self._digests[-1], bytes(raw)))
+            self._shapes.append(_shape(self._shapes[-1], item))
+        return True
+
+    def _rewind(self, count: int) -> bool:
+        if count == 0:
+            self._store.clear()
+        elif not self._store.rewind(count):
+            return False
+        del self._digests[count + 1 :]
+        del self._shapes[count + 1 :]
+        return True
+
+    def render(self, request: SampleRequest, *, ordinal: int) -> RenderedRequest:
+        """The accepted request, ready for a backend."""
+        caller = self.caller
+        key = HeadKey(
+            model=caller.model,
+            instructions=request.instructions,
+            tools=request.tools,
+            effort=request.effort,
+            output_schema=request.output_schema,
+        )
+        return RenderedRequest(
+            agent_id=caller.agent_id,
+            agent_path=caller.agent_path,
+            ordinal=ordinal,
+            model=caller.model,
+            instructions=request.instructions,
+            tools=request.tools,
+            effort=request.effort,
+            output_schema=request.output_schema,
+            items=self._store.items(),
+            body=self._store.body(key, caller.agent_id),
+            shape=self._shapes[-1],
+        )
+
+
+def _shape(previous: bytes, item: AnyItem) -> bytes:
+    """A digest of what kinds of items came: alike in two runs whose outputs differ in details."""
+    match item:
+        case Message(role=role):
+            text = f"message {role}"
+        case FunctionCall(name=name) | CustomToolCall(name=name):
+            text = f"call {name}"
+        case _:
+            text = type(item).__name__
+    return hashlib.blake2b(text.encode(), digest_size=8, key=previous).digest()

@@ -1,0 +1,197 @@
+"""What a refusal means: status, headers and body of an HTTP answer, or an error inside a stream.
+
+Says for each whether it is final, concerns this request, or everyone who talks to that server.
+Texts are for people: what happened, where, and what to do; they are redacted on their way out.
+"""
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+
+from .backend import Failure, Scope
+from .retry import delay_in_prose_s
+
+MAX_QUOTED_CHARS = 1000
+
+_CONTEXT = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length|context window|"
+    r"exceeds? the (?:available )?context|prompt is too long|too many tokens in the prompt",
+    re.IGNORECASE,
+)
+_BAD_IMAGE = re.compile(r"image data you provided does not represent a valid image", re.IGNORECASE)
+_QUOTA = frozenset(
+    {
+        "usage_limit_reached",
+        "insufficient_quota",
+        "usage_not_included",
+        "billing_hard_limit_reached",
+        "credit_balance_exhausted",
+    }
+)
+_OVERLOADED = frozenset({"server_is_overloaded", "slow_down", "overloaded_error", "overloaded"})
+
+
+class ErrorBody(msgspec.Struct):
+    """What nearly all servers send: `{"error": {…}}`, `{"error": "…"}` or `{"message": "…"}`."""
+
+    message: str = ""
+    code: str = ""
+    type: str = ""
+
+
+class _Inner(msgspec.Struct):
+    message: str | None = None
+    code: str | int | None = None
+    type: str | None = None
+
+
+class _Outer(msgspec.Struct):
+    error: _Inner | str | None = None
+    message: str | None = None
+    detail: str | None = None
+
+
+_decode_outer = msgspec.json.Decoder(_Outer).decode
+_decode_outers = msgspec.json.Decoder(tuple[_Outer, ...]).decode
+
+
+def read_error_body(body: bytes) -> ErrorBody:
+    """The error in a body, as far as it can be read; its text itself if it is not JSON."""
+    try:
+        outer = _decode_outer(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        try:  # Google's compatible endpoint wraps its errors in a list
+            outers = _decode_outers(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            outers = ()
+        if not outers:
+            return ErrorBody(message=_plain(body))
+        outer = outers[0]
+    match outer.error:
+        case _Inner() as inner:
+            return ErrorBody(
+                message=inner.message or _plain(body),
+                code="" if inner.code is None else str(inner.code),
+                type=inner.type or "",
+            )
+        case str() as text:
+            return ErrorBody(message=text)
+        case None:
+            return ErrorBody(message=outer.message or outer.detail or _plain(body))
+
+
+def _plain(body: bytes) -> str:
+    text = body[: 4 * MAX_QUOTED_CHARS].decode("utf-8", "replace")
+    if "<html" in text.lower():
+        text = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", text)
+    return " ".join(text.split())[:MAX_QUOTED_CHARS]
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Who refused, for texts: never with a key or a query."""
+
+    provider: str
+    url: str = ""
+    env_key: str | None = None
+    env_key_instructions: str = ""
+
+
+def classify_status(
+    status: int, headers: Mapping[str, str], body: bytes, *, origin: Origin
+) -> Failure:
+    """An HTTP answer that is no stream.
+
+    Args:
+        headers: With lower-case names.
+        body: At most its first 64 KiB.
+    """
+    error = read_error_body(body)
+    told = f": {error.message[:MAX_QUOTED_CHARS]}" if error.message else ""
+    text = f"{origin.provider} answered {status} {_phrase(status)}{told}{_trace(headers, origin)}"
+    kinds = {error.code, error.type}
+    if kinds & _QUOTA:
+        hint = "check the plan, credit and limits of that account, or choose another provider"
+        return Failure(kind="usage_limit_exceeded", message=f"{text}; {hint}", http_status=status)
+    if status < 500 and _CONTEXT.search(f"{error.code} {error.type} {error.message}"):
+        return Failure(kind="context_window_exceeded", message=text, http_status=status)
+    if status in {401, 403}:
+        return _unauthorized(status, text, origin)
+    if status in {429, 529} or (status == 503) or kinds & _OVERLOADED:
+        return Failure(
+            kind="overloaded", message=text, retryable=True, http_status=status, scope="everyone"
+        )
+    if status in {408, 409, 425} or status >= 500:
+        return Failure(
+            kind="other", message=text, retryable=True, http_status=status, scope="request"
+        )
+    if _BAD_IMAGE.search(error.message):
+        return Failure(kind="invalid_image", message=text, http_status=status)
+    return Failure(kind="bad_request", message=text + _advice(status, headers), http_status=status)
+
+
+def _unauthorized(status: int, text: str, origin: Origin) -> Failure:
+    if origin.env_key is None:
+        hint = "this provider has no `env_key`; name the variable that holds its key in the config"
+    else:
+        hint = f"the key in {origin.env_key} was not accepted; set a valid one and start again"
+    if origin.env_key_instructions:
+        hint = f"{hint} ({origin.env_key_instructions})"
+    return Failure(kind="unauthorized", message=f"{text}; {hint}", http_status=status)
+
+
+def _advice(status: int, headers: Mapping[str, str]) -> str:
+    if status == 404:
+        return "; check `base_url`, `wire_api` and the name of the model"
+    if 300 <= status < 400:
+        target = headers.get("location", "nowhere").partition("?")[0][:200]
+        return f"; it points to {target}, which is not followed with a key: set `base_url` to it"
+    return ""
+
+
+def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
+    """An error that came inside a stream: `response.failed`, or an `error` object in chat."""
+    text = f"{provider}: {error.message or error.code or 'the response failed'}"
+    kinds = {error.code, error.type}
+    if "context_length_exceeded" in kinds or _CONTEXT.search(error.message):
+        return Failure(kind="context_window_exceeded", message=text)
+    if kinds & _QUOTA:
+        return Failure(kind="usage_limit_exceeded", message=text)
+    if "invalid_prompt" in kinds:
+        message = error.message or "Invalid request."
+        return Failure(kind="bad_request", message=f"{provider}: {message}")
+    if kinds & _OVERLOADED or "rate_limit_exceeded" in kinds or error.code in {"429", "503"}:
+        return Failure(
+            kind="overloaded",
+            message=text,
+            retryable=True,
+            retry_after_s=delay_in_prose_s(error.message),
+            scope="everyone",
+        )
+    return Failure(kind="other", message=text, retryable=True, scope="final")
+
+
+def cut_off(kind_scope: Scope, *, provider: str, why: str) -> Failure:
+    """The connection ended before the response did."""
+    return Failure(
+        kind="stream_disconnected",
+        message=f"{provider}: the stream ended before the response was complete ({why})",
+        retryable=True,
+        scope=kind_scope,
+    )
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "(no standard status)"
+
+
+def _trace(headers: Mapping[str, str], origin: Origin) -> str:
+    names = ("x-request-id", "x-oai-request-id", "cf-ray")
+    found = next((headers[name] for name in names if headers.get(name)), None)
+    parts = [f"url: {origin.url}"] if origin.url else []
+    parts += [f"request id: {found[:100]}"] if found else []
+    return f" ({', '.join(parts)})" if parts else ""

@@ -1,0 +1,115 @@
+"""The waiting that the limiter asks for: one gate per server, before which all agents stand.
+
+limiter.py decides; here tasks sleep until it is their turn, agents hear why they wait (`Held`), and
+the supervisor hears that requests are held back (`Throttled`), so that the console can say so.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+
+import trio
+
+from swarm.mailbox.protocol.gateway import Throttled
+
+from .backend import Held
+from .limiter import Go, Limiter, WaitForPlace, WaitUntil
+
+Announce = Callable[[Throttled], None]
+Noise = Callable[[], float]  # random numbers in [0, 1)
+
+
+class Gate:
+    """One server's gate. Each `Go` must be followed by `answered` or `ended_unanswered`."""
+
+    def __init__(self, *, announce: Announce, noise: Noise) -> None:
+        self._limiter = Limiter()
+        self._announce, self._noise = announce, noise
+        self._waiters: dict[int, trio.Event] = {}  # ticket → something changed
+        self._is_announced = False
+
+    @property
+    def ever_answered(self) -> bool:
+        """True once the server has taken any request."""
+        return self._limiter.ever_answered
+
+    def noise(self) -> float:
+        """A random number in [0, 1), for jitter."""
+        return self._noise()
+
+    async def wait_turn(self) -> AsyncGenerator[Held, None]:
+        """Ends when this request may be sent; yields each time there is something to tell."""
+        ticket = self._limiter.join()
+        told: str | None = None
+        try:
+            while True:
+                now = trio.current_time()
+                match self._limiter.admit(ticket, now):
+                    case Go():
+                        return
+                    case WaitUntil(moment=moment, reason=reason):
+                        if told != f"{moment} {reason}":
+                            told = f"{moment} {reason}"
+                            yield Held(reason=reason, delay_s=moment - now)
+                        await self._wait_change(ticket, moment)
+                    case WaitForPlace(reason=reason):
+                        if told is None:
+                            told = reason
+                            yield Held(reason=reason or "other requests go first", delay_s=0.0)
+                        await self._wait_change(ticket, float("inf"))
+        finally:
+            self._limiter.leave(ticket)
+            self._wake_head()
+
+    def answered(self) -> None:
+        """The server took the request."""
+        self._limiter.answered()
+        if self._is_announced:
+            self._is_announced = False
+            waiting = self._limiter.waiting
+            self._announce(Throttled(reason=self._limiter.reason, delay_s=None, waiting=waiting))
+        self._wake_head()
+
+    def ended_unanswered(self) -> None:
+        """The request ended otherwise."""
+        self._limiter.ended_unanswered()
+        self._wake_head()
+
+    def push_back(self, asked_s: float | None, reason: str) -> float:
+        """The server says wait: close the gate. Returns for how many seconds."""
+        now = trio.current_time()
+        delay_s = self._limiter.pushed_back(now, asked_s, noise=self._noise(), reason=reason)
+        self._tell(reason, delay_s)
+        return delay_s
+
+    def lose(self, reason: str) -> float:
+        """The server cannot be reached: close the gate. Returns for how many seconds."""
+        delay_s = self._limiter.lost(trio.current_time(), noise=self._noise(), reason=reason)
+        if self._limiter.ever_answered or self._limiter.losses > 2:
+            self._tell(reason, delay_s)
+        return delay_s
+
+    def pause(self, delay_s: float, reason: str) -> None:
+        """The allowance is spent: nobody sends for that long."""
+        self._limiter.pause(trio.current_time(), delay_s, reason=reason)
+        self._tell(reason, delay_s)
+
+    def closed_s(self) -> float:
+        """Seconds for which the gate stays closed."""
+        return self._limiter.closed_s(trio.current_time())
+
+    def _tell(self, reason: str, delay_s: float) -> None:
+        self._is_announced = True
+        waiting = self._limiter.waiting
+        self._announce(Throttled(reason=reason, delay_s=delay_s, waiting=waiting))
+
+    async def _wait_change(self, ticket: int, moment: float) -> None:
+        changed = self._waiters[ticket] = trio.Event()
+        try:
+            with trio.move_on_at(moment):
+                await changed.wait()
+        finally:
+            del self._waiters[ticket]
+
+    def _wake_head(self) -> None:
+        head = self._limiter.head()
+        if head is not None and head in self._waiters:
+            self._waiters[head].set()

@@ -1,0 +1,164 @@
+"""What the service answers with: the chosen backend, the models it knows, and a store per wire.
+
+Opened once, in order: catalogue, provider, HTTP client, gate, recorder; closed in reverse.
+"""
+
+import random
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import assert_never
+
+from swarm.mailbox.protocol.gateway import Throttled
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+
+from . import chat_request, responses_request
+from .backend import Backend, Source
+from .cassette import (
+    TAPE_VERSION,
+    ModelTold,
+    RecordingBackend,
+    ReplayBackend,
+    TapeBegins,
+    TapeWriter,
+    load_tape,
+)
+from .catalogue import Catalogue, load_catalogue
+from .encoding import Heads, ItemStore, PlainStore, Rendering
+from .gate import Gate
+from .http import open_http
+from .patience import PatientBackend
+from .redact import Redactor
+from .remote import HttpSource
+from .select import Choice, Selector, load_local
+
+
+class Surroundings:
+    """What a house needs from outside: the keys, and ways to tell people something."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, str],
+        *,
+        announce: Callable[[Throttled], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self.keys, self.announce, self.warn = keys, announce, warn
+        self.redactor = Redactor(keys.values())
+
+
+class UnknownModel(Exception):
+    """This provider does not have the model; the text is for the agent."""
+
+
+class House:
+    """Backend, models and stores of one run."""
+
+    def __init__(self, choice: Choice, backend: Backend, catalogue: Catalogue) -> None:
+        self.choice, self.backend = choice, backend
+        self._catalogue = catalogue
+        self._responses_heads = Heads(responses_request.encode_head)
+        self._chat_heads = Heads(chat_request.encode_head)
+        self.told_models: dict[str, ModelInfo] = {}  # of a replay: agent path → model
+        self.tape: TapeWriter | None = None
+
+    def model_for(self, slug: str | None, agent_path: str) -> ModelInfo:
+        """The model an agent talks to. Raises UnknownModel."""
+        default = self.choice.model
+        if self.told_models:
+            return self.told_models.get(agent_path, default)
+        if slug is None or slug == default.slug or default.wire == "scripted":
+            return default
+        if default.wire == "local":
+            raise UnknownModel(
+                f"the embedded provider runs {default.slug} alone; start the run with -m {slug}"
+            )
+        return self._catalogue.describe(slug, provider=default.provider, wire=default.wire)
+
+    def note_model(self, agent_path: str, model: ModelInfo) -> None:
+        """Remember for a replay which model the agent was told of."""
+        if self.tape is not None:
+            self.tape.write(ModelTold(path=agent_path, model=model))
+
+    def new_store(self, model: ModelInfo, blobs_dir: Path) -> ItemStore:
+        """An empty store of the model's wire."""
+        tolerant = self.choice.provider.tolerant_tool_calls
+        rendering = Rendering(blobs_dir=blobs_dir, model=model, tolerant=tolerant)
+        if isinstance(self.backend, ReplayBackend):
+            return PlainStore()
+        match model.wire:
+            case "responses":
+                return responses_request.ResponsesStore(rendering, self._responses_heads)
+            case "chat":
+                return chat_request.ChatStore(rendering, self._chat_heads)
+            case "local" | "scripted":
+                return PlainStore()
+            case _:
+                assert_never(model.wire)
+
+
+@asynccontextmanager
+async def open_house(spec: GatewaySpec, around: Surroundings) -> AsyncIterator[House]:
+    """Choose and open everything. Raises UsageError (also ProviderError) if that cannot be."""
+    catalogue = load_catalogue(spec.catalogue)
+    if spec.replay is not None:
+        yield _replaying(Path(spec.replay), catalogue, around)
+        return
+    choice = await Selector(spec, around.keys, catalogue).choose()
+    async with _open_backend(choice, spec, around) as backend:
+        if spec.record is None:
+            yield House(choice, backend, catalogue)
+            return
+        tape = TapeWriter(Path(spec.record), around.redactor, around.warn)
+        tape.write(
+            TapeBegins(version=TAPE_VERSION, provider=choice.provider.id, model=choice.model)
+        )
+        house = House(choice, RecordingBackend(backend, tape), catalogue)
+        house.tape = tape
+        try:
+            yield house
+        finally:
+            tape.close()
+
+
+def _replaying(path: Path, catalogue: Catalogue, around: Surroundings) -> House:
+    tape = load_tape(path)
+    provider = ProviderSpec(id="replay", name="recording", wire_api="scripted")
+    why = f"the answers come from {path}, recorded with {tape.begins.provider}"
+    choice = Choice(provider=provider, model=tape.begins.model, why=why)
+    house = House(choice, ReplayBackend(tape, around.warn), catalogue)
+    house.told_models = tape.models or {"": tape.begins.model}
+    return house
+
+
+@asynccontextmanager
+async def _open_backend(
+    choice: Choice, spec: GatewaySpec, around: Surroundings
+) -> AsyncIterator[Backend]:
+    provider = choice.provider
+
+    def patient(source: Source) -> PatientBackend:
+        gate = Gate(announce=around.announce, noise=random.random)
+        return PatientBackend(source, gate, max_retries=provider.request_max_retries)
+
+    match choice.model.wire:
+        case "responses" | "chat":
+            async with open_http(provider.base_url) as client:
+                yield patient(HttpSource(client, provider, around.keys, new_short_id))
+        case "scripted":
+            from .script import load_script  # needs yaml, which no other provider does
+            from .scripted import ScriptedSource
+
+            script = load_script(Path(provider.base_url))
+            yield patient(ScriptedSource(script, provider="script"))
+        case "local":
+            yield load_local().open_local(Path(spec.models_dir), choice.model)
+        case _:
+            assert_never(choice.model.wire)
+
+
+def new_short_id() -> str:
+    """Unique enough within a run: 12 hex digits."""
+    return secrets.token_hex(6)

@@ -1,0 +1,138 @@
+"""One patience for all agents: who may send to a server now, and who waits until when.
+
+A server that says "wait" (429, 503, 529), or that cannot be reached, closes the door for everyone
+until the moment it named. Then one request goes first; each one that the server takes opens one
+place more among those that have no answer yet (1, 2, 4, …, as TCP starts slowly), so thirty agents
+do not run into the same refusal together. When `PLACES_OPEN` were reached, no bound is left.
+Waiting requests go in the order in which they came.
+
+Pure: the clock and the noise come in as arguments; gate.py does the waiting.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from .retry import PUSH_BACK_BASE_S, backoff_s, stretched
+
+PLACES_OPEN = 64  # places at which the slow start is over
+
+
+class Go(msgspec.Struct, frozen=True):
+    """Send now; `answered` or `refused` must follow."""
+
+
+class WaitUntil(msgspec.Struct, frozen=True):
+    """The door is closed until `moment`."""
+
+    moment: float
+    reason: str
+
+
+class WaitForPlace(msgspec.Struct, frozen=True):
+    """Others must be answered first, or are before it in the line."""
+
+    reason: str
+
+
+Verdict = Go | WaitUntil | WaitForPlace
+
+
+class Limiter:
+    """The state of one server's door. All methods are instant; times are any one clock's."""
+
+    def __init__(self) -> None:
+        self._closed_until = 0.0
+        self._reason = ""
+        self._places: int | None = None  # None: no bound
+        self._unanswered = 0
+        self._refusals = 0  # push-backs since the last success
+        self._losses = 0  # failed connections since the last success
+        self._line: dict[int, None] = {}  # tickets in order of arrival
+        self._next_ticket = 0
+        self.ever_answered = False
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the line."""
+        return len(self._line)
+
+    @property
+    def reason(self) -> str:
+        """Why the door was closed last."""
+        return self._reason
+
+    @property
+    def losses(self) -> int:
+        """Connections that failed since the server last answered."""
+        return self._losses
+
+    def join(self) -> int:
+        """Take a ticket: a place at the end of the line. `leave` or a `Go` gives it back."""
+        self._next_ticket += 1
+        self._line[self._next_ticket] = None
+        return self._next_ticket
+
+    def leave(self, ticket: int) -> None:
+        """Step out of the line; unknown tickets are fine."""
+        self._line.pop(ticket, None)
+
+    def head(self) -> int | None:
+        """The ticket whose turn it is."""
+        return next(iter(self._line), None)
+
+    def admit(self, ticket: int, now: float) -> Verdict:
+        """May this ticket send now?"""
+        if now < self._closed_until:
+            return WaitUntil(self._closed_until, self._reason)
+        full = self._places is not None and self._unanswered >= self._places
+        if full or ticket != self.head():
+            return WaitForPlace(self._reason)
+        self.leave(ticket)
+        self._unanswered += 1
+        return Go()
+
+    def answered(self) -> None:
+        """The server took a request: its answer has begun."""
+        self._unanswered = max(0, self._unanswered - 1)
+        self._refusals = self._losses = 0
+        self.ever_answered = True
+        if self._places is not None:
+            self._places += 1
+            if self._places >= PLACES_OPEN:
+                self._places = None
+
+    def ended_unanswered(self) -> None:
+        """A request ended with neither: cancelled, or refused for reasons of its own."""
+        self._unanswered = max(0, self._unanswered - 1)
+
+    def pushed_back(self, now: float, asked_s: float | None, *, noise: float, reason: str) -> float:
+        """The server says wait. Returns the seconds for which the door is closed from `now`."""
+        self._refusals += 1
+        if asked_s is None:
+            delay_s = backoff_s(self._refusals, noise, base_s=PUSH_BACK_BASE_S)
+        else:
+            delay_s = stretched(asked_s, noise)
+        return self._close(now + delay_s, now, reason)
+
+    def lost(self, now: float, *, noise: float, reason: str) -> float:
+        """No connection. The pause grows with every loss in a row: 0.2 s … 60 s."""
+        self._losses += 1
+        return self._close(now + backoff_s(self._losses, noise), now, reason)
+
+    def pause(self, now: float, delay_s: float, *, reason: str) -> None:
+        """An allowance is spent although nothing was refused: wait, without a slow start."""
+        if now + delay_s > self._closed_until:
+            self._closed_until, self._reason = now + delay_s, reason
+
+    def closed_s(self, now: float) -> float:
+        """Seconds for which the door stays closed; 0.0 if it is open."""
+        return max(0.0, self._closed_until - now)
+
+    def _close(self, until: float, now: float, reason: str) -> float:
+        self._places = 1
+        if until >= self._closed_until:
+            self._closed_until, self._reason = until, reason
+        return self._closed_until - now
+
+

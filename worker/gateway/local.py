@@ -1,0 +1,268 @@
+"""The embedded model: llama.cpp through xllamacpp, loaded once, shared by all agents.
+
+Imported only when the provider `local` is chosen. The library serves from threads of its own; a
+request is one blocking call in a Trio thread whose callback hands each chunk over, and whose
+return value ends the work when nobody listens any more.
+"""
+
+import importlib.util
+import os
+import secrets
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    CustomToolCallOutput,
+    FunctionCallOutput,
+    Message,
+    OutputText,
+    TokenUsage,
+    text_of,
+)
+from swarm.mailbox.protocol.sampling import ModelInfo
+
+from .backend import (
+    Failure,
+    Finished,
+    ItemDone,
+    ItemStarted,
+    RenderedRequest,
+    ResponseEvents,
+    SampleError,
+    TextPiece,
+)
+from .fetch import FetchFailed, fetch_weights
+from .weights import find_weights, known_weights
+
+DEFAULT_LOCAL = "smollm2"
+_SLOTS = 2  # requests decoded side by side
+_MOST_ANSWER_TOKENS = 512
+_WORDS_PER_TOKEN_ROOM = 3  # bytes of prompt for one token of context, on the safe side
+
+Chunk = Mapping[str, Any]
+Tell = Callable[[str], None]
+
+
+async def prepare_local(models_dir: Path, slug: str, tell: Tell) -> str | None:
+    """Make sure the model can be loaded, fetching its file if it is missing.
+
+    Args:
+        models_dir: Where model files lie.
+        slug: A name of the weights catalogue.
+        tell: Called with a sentence about the progress, at most once a percent.
+
+    Returns:
+        None when it can be loaded, else one sentence: why not, and what to do.
+    """
+    if importlib.util.find_spec("xllamacpp") is None:
+        return "the package xllamacpp is not installed; install `swarm-agents[local]`"
+    if find_weights(models_dir, slug) is not None:
+        return None
+    entry = known_weights(slug)
+    shown = -1
+
+    def progress(have: int, total: int) -> None:
+        nonlocal shown
+        percent = have * 100 // total if total else 0
+        if percent != shown:
+            shown = percent
+            megabytes = f"{have >> 20} of {total >> 20} MB" if total else f"{have >> 20} MB"
+            trio.from_thread.run_sync(tell, f"fetching the model {slug}: {megabytes}")
+
+    try:
+        await trio.to_thread.run_sync(partial(fetch_weights, slug, entry, models_dir, progress))
+    except FetchFailed as error:
+        return str(error)
+    return None
+
+
+def open_local(models_dir: Path, model: ModelInfo) -> "LocalBackend":
+    """The backend of that model; it loads the weights at its first request."""
+    return LocalBackend(models_dir, model)
+
+
+class LocalBackend:
+    """One loaded model. Requests beyond the slots wait in line inside."""
+
+    def __init__(self, models_dir: Path, model: ModelInfo) -> None:
+        self._models_dir, self._model = models_dir, model
+        self._server: Any = None
+        self._loading = trio.Lock()
+        self._turns = trio.CapacityLimiter(_SLOTS)
+
+    async def sample(self, request: RenderedRequest) -> ResponseEvents:
+        """Answer once. Closing the generator ends the decoding at the next token."""
+        server = await self._loaded()
+        chunks_in, chunks_out = trio.open_memory_channel[Chunk](1024)
+        stopped = threading.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                self._decode, server, _body(request, self._model), chunks_in, stopped
+            )
+            try:
+                async for event in _events(request, chunks_out):
+                    yield event
+            finally:
+                stopped.set()
+                chunks_out.close()
+
+    async def _loaded(self) -> Any:
+        async with self._loading:
+            if self._server is None:
+                path = find_weights(self._models_dir, self._model.slug)
+                if path is None:
+                    raise SampleError(
+                        Failure(
+                            kind="no_provider",
+                            message=f"the model file of {self._model.slug} is missing; "
+                            f"`swarm models pull {self._model.slug}` fetches it",
+                        )
+                    )
+                self._server = await trio.to_thread.run_sync(_load, path, self._model)
+            return self._server
+
+    async def _decode(
+        self,
+        server: Any,
+        body: dict[str, Any],
+        chunks: trio.MemorySendChannel[Chunk],
+        stopped: threading.Event,
+    ) -> None:
+        def on_chunk(chunk: Chunk) -> bool:
+            if not stopped.is_set():
+                try:
+                    trio.from_thread.run_sync(chunks.send_nowait, chunk)
+                except (trio.BrokenResourceError, trio.Cancelled, trio.WouldBlock):
+                    stopped.set()
+            return stopped.is_set()
+
+        with chunks:
+            await trio.to_thread.run_sync(
+                server.handle_chat_completions, body, on_chunk, limiter=self._turns
+            )
+
+
+def _load(path: Path, model: ModelInfo) -> Any:
+    """Load the weights. Quiet, on a private socket, no web page, no network."""
+    import xllamacpp  # 34 MB; only this process, only this provider
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_parallel = _SLOTS
+    params.n_ctx = model.context_window * _SLOTS
+    params.cpuparams.n_threads = max(1, os.cpu_count() or 1)
+    params.api_keys = [secrets.token_hex(16)]  # nobody else shall use the door it insists on
+    params.hostnames = [f"{tempfile.mkdtemp(prefix='swarm-')}/llm.sock"]
+    params.warmup = False
+    with _quiet():
+        return xllamacpp.Server(params)
+
+
+class _quiet:
+    """The library writes its log to descriptor 2; while it loads, that is nowhere."""
+
+    def __enter__(self) -> None:
+        self._kept = os.dup(2)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self._kept, 2)
+        os.close(self._kept)
+
+
+def _body(request: RenderedRequest, model: ModelInfo) -> dict[str, Any]:
+    """A chat request that fits the context: the newest words stay, long ones lose their middle."""
+    room = (model.context_window - _MOST_ANSWER_TOKENS) * _WORDS_PER_TOKEN_ROOM
+    system = [{"role": "system", "content": request.instructions}] if request.instructions else []
+    room -= len(request.instructions.encode())
+    messages: list[dict[str, str]] = []
+    for item in reversed(request.items):
+        message = _message(item)
+        if message is None or room <= 0:
+            continue
+        message["content"] = _cut(message["content"], room)
+        room -= len(message["content"].encode())
+        messages.append(message)
+    return {
+        "messages": system + messages[::-1],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": _MOST_ANSWER_TOKENS,
+        "temperature": 0.2,
+        "repeat_penalty": 1.1,
+        "seed": 1,  # the same question gets the same answer
+    }
+
+
+def _message(item: AnyItem) -> dict[str, str] | None:
+    match item:
+        case Message(role="developer"):
+            return {"role": "system", "content": text_of(item.content)}
+        case Message():
+            return {"role": item.role, "content": text_of(item.content)}
+        case FunctionCallOutput() | CustomToolCallOutput():
+            return {"role": "user", "content": text_of(item.output)}
+        case _:
+            return None
+
+
+def _cut(text: str, room_bytes: int) -> str:
+    data = text.encode()
+    if len(data) <= room_bytes:
+        return text
+    half = max(room_bytes // 2 - 8, 0)
+    head = data[:half].decode("utf-8", "ignore")
+    tail = data[len(data) - half :].decode("utf-8", "ignore")
+    return f"{head}\n[…]\n{tail}"
+
+
+async def _events(
+    request: RenderedRequest, chunks: trio.MemoryReceiveChannel[Chunk]
+) -> ResponseEvents:
+    item_id = f"msg_{request.agent_id[-8:]}_{request.ordinal}"
+    started = trio.current_time()
+    first: float | None = None
+    pieces: list[str] = []
+    usage: TokenUsage | None = None
+    reason = ""
+    async for chunk in chunks:
+        if "error" in chunk:
+            raise SampleError(Failure(kind="bad_request", message=str(chunk["error"])[:500]))
+        usage = _usage(chunk) or usage
+        for choice in chunk.get("choices", ()):
+            reason = choice.get("finish_reason") or reason
+            if not (text := (choice.get("delta") or {}).get("content")):
+                continue
+            if first is None:
+                first = trio.current_time() - started
+                yield ItemStarted(item_id=item_id, kind="message")
+            pieces.append(text)
+            yield TextPiece(item_id=item_id, text=text)
+    text = "".join(pieces).strip()
+    message = Message(role="assistant", content=(OutputText(text=text),), id=item_id)
+    yield ItemDone(item=message)
+    yield Finished(
+        response_id=item_id, usage=usage, truncated=reason == "length", first_byte_s=first
+    )
+
+
+def _usage(chunk: Chunk) -> TokenUsage | None:
+    counts = chunk.get("usage")
+    if not counts:
+        return None
+    details = counts.get("prompt_tokens_details") or {}
+    return TokenUsage(
+        input_tokens=counts.get("prompt_tokens", 0),
+        cached_input_tokens=details.get("cached_tokens", 0),
+        output_tokens=counts.get("completion_tokens", 0),
+        total_tokens=counts.get("total_tokens", 0),
+    )

@@ -1,0 +1,142 @@
+"""Which providers there are: four built-in ones, and those of the configuration.
+
+Data and checks only; select.py chooses among them. Built-in names cannot be redefined: a config
+that tries is a mistake that deserves a word, not a surprise.
+"""
+
+import os
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.sampling import Wire
+from swarm.mailbox.protocol.spec import ProviderSpec
+
+BUILT_IN_IDS = ("openai", "ollama", "lmstudio", "llamacpp", "local")
+LOCAL_SERVERS = ("ollama", "lmstudio", "llamacpp")
+_WIRES: dict[str, Wire] = {
+    "responses": "responses",
+    "chat": "chat",
+    "local": "local",
+    "scripted": "scripted",
+}
+
+
+class ProviderError(UsageError):
+    """A provider cannot be used as it is configured, or is not known at all."""
+
+    exit_code = 5
+
+
+def built_in_providers(environment: Mapping[str, str] = os.environ) -> tuple[ProviderSpec, ...]:
+    """The providers that need no configuration.
+
+    Args:
+        environment: `OPENAI_BASE_URL` and `OLLAMA_HOST` move two of them.
+    """
+    openai = environment.get("OPENAI_BASE_URL", "").strip() or "https://api.openai.com/v1"
+    ollama = _ollama_base(environment.get("OLLAMA_HOST", "").strip())
+    return (
+        ProviderSpec(
+            id="openai",
+            name="OpenAI",
+            base_url=openai,
+            env_key="OPENAI_API_KEY",
+            env_key_instructions="keys are made at https://platform.openai.com/api-keys",
+            env_http_headers={
+                "openai-organization": "OPENAI_ORGANIZATION",
+                "openai-project": "OPENAI_PROJECT",
+            },
+        ),
+        _local_server("ollama", "Ollama", f"{ollama}/v1"),
+        _local_server("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
+        _local_server("llamacpp", "llama.cpp server", "http://127.0.0.1:8080/v1"),
+        ProviderSpec(
+            id="local", name="embedded model", wire_api="local", tolerant_tool_calls=True
+        ),
+    )
+
+
+def _local_server(id_: str, name: str, base_url: str) -> ProviderSpec:
+    return ProviderSpec(
+        id=id_, name=name, base_url=base_url, wire_api="chat", tolerant_tool_calls=True
+    )
+
+
+def _ollama_base(host: str) -> str:
+    """`OLLAMA_HOST` as a URL without a path: it may be a host, a host and port, or a URL."""
+    if not host or host.startswith("0.0.0.0"):
+        return "http://127.0.0.1:11434"
+    parts = urlsplit(host if "://" in host else f"http://{host}")
+    port = parts.port or (443 if parts.scheme == "https" else 11434)
+    name = parts.hostname or "127.0.0.1"
+    return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}:{port}"
+
+
+def all_providers(configured: tuple[ProviderSpec, ...]) -> dict[str, ProviderSpec]:
+    """Configured providers first, then the built-in ones. Raises ProviderError."""
+    providers: dict[str, ProviderSpec] = {}
+    for provider in configured:
+        if provider.id in BUILT_IN_IDS:
+            raise ProviderError(
+                f"model_providers.{provider.id}: built-in providers cannot be redefined; rename "
+                f"yours, for example to {provider.id}-custom"
+            )
+        providers[provider.id] = check_provider(provider)
+    for provider in built_in_providers():
+        providers.setdefault(provider.id, provider)
+    return providers
+
+
+def check_provider(provider: ProviderSpec) -> ProviderSpec:
+    """The provider itself, if its values make sense. Raises ProviderError naming the key."""
+    where = f"model_providers.{provider.id}"
+    if provider.wire_api not in _WIRES:
+        known = ", ".join(_WIRES)
+        raise ProviderError(f"{where}.wire_api: {provider.wire_api!r} is not one of {known}")
+    if provider.wire_api in {"responses", "chat"}:
+        parts = urlsplit(provider.base_url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ProviderError(
+                f"{where}.base_url: {provider.base_url!r} is not an http or https address"
+            )
+    for name in ("request_max_retries", "stream_max_retries", "stream_idle_timeout_ms"):
+        value: int = getattr(provider, name)
+        if value < (1 if name.endswith("_ms") else 0):
+            raise ProviderError(f"{where}.{name}: {value} is too small")
+    for name, value in provider.http_headers.items():
+        if not is_header(name, value):
+            raise ProviderError(f"{where}.http_headers.{name}: not a valid header")
+    return provider
+
+
+def is_header(name: str, value: str) -> bool:
+    """True if both may stand in an HTTP request: printable ASCII, and no blank in the name."""
+    if not name or not (name + value).isascii() or not value.isprintable():
+        return False
+    return all(sign.isalnum() or sign in "!#$%&'*+-.^_`|~" for sign in name)
+
+
+def key_problem(provider: ProviderSpec, keys: Mapping[str, str]) -> str | None:
+    """Why the provider cannot be used with these keys: a sentence that says what to do; or None."""
+    if provider.env_key is None:
+        return None
+    key = keys.get(provider.env_key, "").strip()
+    hint = f" ({provider.env_key_instructions})" if provider.env_key_instructions else ""
+    if not key:
+        return (
+            f"provider {provider.id} needs a key: set the environment variable "
+            f"{provider.env_key}{hint}"
+        )
+    if not is_header("authorization", key):
+        return (
+            f"the key in {provider.env_key} has characters that no header may hold: copy it "
+            f"again{hint}"
+        )
+    return None
+
+
+def wire_of(provider: ProviderSpec) -> Wire:
+    """The wire as the protocol names it."""
+    return _WIRES[provider.wire_api]
+

@@ -1,0 +1,63 @@
+"""No secret leaves the gateway in a text: known keys by value, unknown ones by their shape.
+
+The patterns are anchored to well-known prefixes, so that hashes, ids and code stay readable.
+"""
+
+import re
+from collections.abc import Iterable
+
+REDACTED = "[redacted]"
+MIN_SECRET_CHARS = 6  # a shorter "key" would blank out ordinary words
+
+_SHAPES = re.compile(
+    r"""
+      \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}            # OpenAI and many that copied it
+    | \bgh[pousr]_[A-Za-z0-9]{20,}                 # GitHub
+    | \bgithub_pat_[A-Za-z0-9_]{20,}
+    | \bglpat-[A-Za-z0-9_-]{16,}                   # GitLab
+    | \bxox[abeprs]-[A-Za-z0-9-]{10,}              # Slack
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                # AWS
+    | \bAIza[A-Za-z0-9_-]{30,}                     # Google
+    | \bhf_[A-Za-z0-9]{20,}                        # Hugging Face
+    | \b(?:gsk|xai|r8|pplx)[_-][A-Za-z0-9]{20,}    # Groq, xAI, Replicate, Perplexity
+    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+   # JWT
+    | -----BEGIN[ A-Z]*PRIVATE[ ]KEY-----.*?(?:-----END[ A-Z]*PRIVATE[ ]KEY-----|\Z)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NAMED = re.compile(
+    r"(?i)(?P<name>\bbearer\s+|\b(?:api[-_]?key|access[-_]?token|client[-_]?secret|password|"
+    r"authorization)[\"']?\s*[:=]\s*[\"']?)(?P<value>[^\s\"'&,;}<]{6,})"
+)
+_IN_URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@")
+
+
+class Redactor:
+    """Knows the run's keys."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        known = {secret.strip() for secret in secrets}
+        longest_first = sorted((s for s in known if len(s) >= MIN_SECRET_CHARS), key=len)[::-1]
+        pattern = "|".join(map(re.escape, longest_first))
+        self._known = re.compile(pattern) if pattern else None
+
+    def clean(self, text: str) -> str:
+        """The text without anything that is, or looks like, a secret."""
+        if self._known is not None:
+            text = self._known.sub(REDACTED, text)
+        text = _SHAPES.sub(REDACTED, text)
+        text = _IN_URL.sub(lambda found: f"{found['scheme']}{REDACTED}@", text)
+        return _NAMED.sub(_hide_value, text)
+
+    def clean_bytes(self, data: bytes) -> bytes:
+        """Known keys only; for what is written to a file."""
+        if self._known is None:
+            return data
+        text = data.decode("utf-8", "surrogateescape")
+        return self._known.sub(REDACTED, text).encode("utf-8", "surrogateescape")
+
+
+def _hide_value(found: re.Match[str]) -> str:
+    if found["value"].lower() in {"bearer", REDACTED}:
+        return found[0]
+    return f"{found['name']}{REDACTED}"

@@ -1,0 +1,200 @@
+"""An attempt over HTTP: request out, stream in, on the Responses or the Chat wire.
+
+It tries once and says exactly what went wrong; patience.py decides about another attempt. Nothing
+that could hold a key (headers, query) gets into a text.
+"""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from time import time
+from typing import Protocol
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.spec import ProviderSpec
+
+from .backend import (
+    Accepted,
+    AnyResponseEvent,
+    AttemptEvents,
+    Failure,
+    Finished,
+    NewId,
+    RenderedRequest,
+    ResponseEvents,
+    SampleError,
+)
+from .chat import ChatStream
+from .failures import Origin, classify_status, cut_off
+from .http import HttpClient, Post, Reply, TransportFailed
+from .responses import ResponsesStream
+from .retry import MAX_PREVENTIVE_S, asked_delay_s, spent_allowance_s
+from .sse import EventTooLarge, SseSplitter
+
+_DRAIN_S = 0.25
+_PATHS = {"responses": "/responses", "chat": "/chat/completions"}
+USER_AGENT = "swarm-agents"
+
+
+class _Stream(Protocol):
+    finished: bool
+    unreadable: int
+
+    def feed(self, payload: bytes) -> list[AnyResponseEvent]: ...
+    def finish(self) -> list[AnyResponseEvent]: ...
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where requests go, and with which headers; made once."""
+
+    url: str  # with the query
+    shown: str  # without
+    headers: dict[str, str]
+    idle_s: float
+
+
+def make_address(provider: ProviderSpec, keys: Mapping[str, str]) -> Address:
+    """The provider's address. A header whose variable is unset or blank is left out."""
+    shown = provider.base_url.rstrip("/") + _PATHS[provider.wire_api]
+    query = "&".join(f"{name}={value}" for name, value in provider.query_params.items())
+    return Address(
+        url=f"{shown}?{query}" if query else shown,
+        shown=shown,
+        headers={
+            "accept": "text/event-stream",
+            "content-type": "application/json",
+            "user-agent": USER_AGENT,
+            **auth_headers(provider, keys),
+        },
+        idle_s=provider.stream_idle_timeout_ms / 1000,
+    )
+
+
+def auth_headers(provider: ProviderSpec, keys: Mapping[str, str]) -> dict[str, str]:
+    """The key and the configured headers; names in lower case, so that a later one wins."""
+    headers: dict[str, str] = {}
+    if provider.env_key and (key := keys.get(provider.env_key, "").strip()):
+        headers["authorization"] = f"Bearer {key}"
+    for name, value in provider.http_headers.items():
+        headers[name.lower()] = value
+    for name, variable in provider.env_http_headers.items():
+        if value := keys.get(variable, "").strip():
+            headers[name.lower()] = value
+    return headers
+
+
+class HttpSource:
+    """One provider behind one HTTP client."""
+
+    def __init__(
+        self, client: HttpClient, provider: ProviderSpec, keys: Mapping[str, str], new_id: NewId
+    ) -> None:
+        self._client, self._provider, self._new_id = client, provider, new_id
+        self._address = make_address(provider, keys)
+        self._origin = Origin(
+            provider=provider.name or provider.id,
+            url=self._address.shown,
+            env_key=provider.env_key,
+            env_key_instructions=provider.env_key_instructions,
+        )
+
+    async def attempt(self, request: RenderedRequest) -> AttemptEvents:
+        address = self._address
+        post = Post(address.url, address.headers, b"".join(request.body), address.idle_s)
+        begun = trio.current_time()
+        try:
+            async with self._client.post(post) as reply:
+                if reply.status != 200:
+                    raise SampleError(await self._refused(reply))
+                yield Accepted(pause_s=_pause_s(reply.headers))
+                async with aclosing(self._read(reply, request, begun)) as events:
+                    async for event in events:
+                        yield event
+        except TransportFailed as error:
+            raise SampleError(self._broken(error)) from error
+
+    async def _read(self, reply: Reply, request: RenderedRequest, begun: float) -> ResponseEvents:
+        splitter, stream = SseSplitter(), self._open_stream(request)
+        first_byte_s: float | None = None
+        preview = b""
+        try:
+            while chunk := await reply.read_some():
+                if first_byte_s is None:
+                    first_byte_s, preview = trio.current_time() - begun, chunk[:200]
+                for payload in splitter.feed(chunk):
+                    for event in stream.feed(payload):
+                        yield _timed(event, first_byte_s)
+                if stream.finished:
+                    await reply.drain(_DRAIN_S)
+                    return
+            for payload in splitter.finish():
+                for event in stream.feed(payload):
+                    yield _timed(event, first_byte_s)
+            for event in stream.finish():
+                yield _timed(event, first_byte_s)
+        except EventTooLarge as error:
+            text = f"{self._origin.provider}: {error}"
+            raise SampleError(Failure(kind="bad_response", message=text)) from error
+        except SampleError as error:
+            if error.failure.kind == "stream_disconnected" and not splitter.events_seen:
+                raise SampleError(self._no_stream(reply, preview)) from error
+            raise
+
+    def _open_stream(self, request: RenderedRequest) -> _Stream:
+        name = self._origin.provider
+        if self._provider.wire_api == "responses":
+            return ResponsesStream(provider=name, new_id=self._new_id)
+        return ChatStream(
+            provider=name,
+            new_id=self._new_id,
+            offered=frozenset(tool.name for tool in request.tools),
+            tolerant=self._provider.tolerant_tool_calls,
+        )
+
+    async def _refused(self, reply: Reply) -> Failure:
+        body = await reply.read_bounded()
+        failure = classify_status(reply.status, reply.headers, body, origin=self._origin)
+        if not failure.retryable:
+            return failure
+        asked_s = asked_delay_s(reply.headers, failure.message, time())
+        return msgspec.structs.replace(failure, retry_after_s=asked_s)
+
+    def _broken(self, error: TransportFailed) -> Failure:
+        name = self._origin.provider
+        match error.phase:
+            case "connect":
+                text = f"cannot reach {name} at {self._address.shown} ({error})"
+                return Failure(
+                    kind="connection_failed", message=text, retryable=True, scope="everyone"
+                )
+            case "send":
+                text = f"{name} at {self._address.shown} broke the connection ({error})"
+                return Failure(
+                    kind="connection_failed", message=text, retryable=True, scope="request"
+                )
+            case "idle":
+                text = f"{name}: {error}"
+                return Failure(kind="idle_timeout", message=text, retryable=True)
+            case "stream":
+                return cut_off("final", provider=name, why=str(error))
+
+    def _no_stream(self, reply: Reply, preview: bytes) -> Failure:
+        kind = reply.headers.get("content-type", "no content type")[:80]
+        shown = " ".join(preview.decode("utf-8", "replace").split())
+        text = (
+            f"{self._origin.provider} sent no event stream from {self._address.shown} ({kind}): "
+            f"{shown!r}; check `base_url` and `wire_api`"
+        )
+        return Failure(kind="bad_response", message=text, retryable=True, http_status=200)
+
+
+def _timed(event: AnyResponseEvent, first_byte_s: float | None) -> AnyResponseEvent:
+    if isinstance(event, Finished):
+        return msgspec.structs.replace(event, first_byte_s=first_byte_s)
+    return event
+
+
+def _pause_s(headers: Mapping[str, str]) -> float | None:
+    spent_s = spent_allowance_s(headers, time())
+    return None if spent_s is None else min(spent_s, MAX_PREVENTIVE_S)

@@ -1,0 +1,169 @@
+"""The request body of the Responses wire: items, head and tail as JSON bytes.
+
+Key order is that of the reference client of 0.169, with `instructions` as a field of its own; no
+field is sent that strict servers reject (item ids, author, success, client metadata).
+"""
+
+from typing import Literal
+
+import msgspec
+
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    ContentPart,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    Reasoning,
+)
+from swarm.mailbox.protocol.sampling import ToolSpec
+
+from .encoding import Head, HeadKey, Heads, Rendering, to_json
+from .images import show_images
+
+
+
+class _SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):
+    text: str
+
+
+class _Reasoning(msgspec.Struct, tag_field="type", tag="reasoning"):
+    summary: tuple[_SummaryText, ...]
+    encrypted_content: str | None
+
+
+class _Function(msgspec.Struct, tag_field="type", tag="function"):
+    name: str
+    description: str
+    strict: bool
+    parameters: msgspec.Raw
+
+
+class _Grammar(msgspec.Struct, tag_field="type", tag="grammar"):
+    syntax: Literal["lark"]
+    definition: str
+
+
+class _Custom(msgspec.Struct, tag_field="type", tag="custom"):
+    name: str
+    description: str
+    format: _Grammar
+
+
+class _Effort(msgspec.Struct, omit_defaults=True):
+    effort: str | None = None
+    summary: str | None = None
+
+
+class _Format(msgspec.Struct, tag_field="type", tag="json_schema"):
+    strict: bool
+    schema: msgspec.Raw
+    name: str
+
+
+class _Before(msgspec.Struct, omit_defaults=True):
+    model: str
+    instructions: str = ""
+    stream: bool | None = None
+
+
+class _After(msgspec.Struct):
+    tools: tuple[_Function | _Custom, ...]
+    tool_choice: str
+    parallel_tool_calls: bool
+    reasoning: _Effort | None
+    store: bool
+    include: tuple[str, ...]
+
+
+def encode_tool(tool: ToolSpec, *, freeform: bool) -> _Function | _Custom:
+    """A freeform tool keeps its grammar only where the model knows such tools."""
+    if tool.grammar is not None and freeform:
+        grammar = _Grammar(syntax="lark", definition=tool.grammar)
+        return _Custom(name=tool.name, description=tool.description, format=grammar)
+    return _Function(
+        name=tool.name,
+        description=tool.description,
+        strict=False,
+        parameters=msgspec.Raw(tool.parameters),
+    )
+
+
+def encode_head(key: HeadKey) -> Head:
+    """All but the items and what belongs to one agent."""
+    model = key.model
+    tools = key.tools if model.can_call_tools else ()
+    effort = _Effort(effort=key.effort or model.default_effort, summary="auto")
+    after = _After(
+        tools=tuple(encode_tool(tool, freeform=model.freeform_tools) for tool in tools),
+        tool_choice="auto",
+        parallel_tool_calls=model.parallel_tool_calls,
+        reasoning=effort if model.reasoning else None,
+        store=False,
+        include=("reasoning.encrypted_content",) if model.reasoning else (),
+    )
+    before = _Before(model=model.slug, instructions=key.instructions, stream=True)
+    text = b""
+    if key.output_schema is not None:
+        form = _Format(strict=True, schema=msgspec.Raw(key.output_schema), name="output_schema")
+        text = b',"text":{"format":' + to_json(form) + b"}"
+    # The cache key stands between `after` and `text`; NUL, which JSON cannot hold, marks its place.
+    return Head(
+        before=to_json(before)[:-1] + b',"input":[',
+        after=b"]," + to_json(after)[1:-1] + b"\0" + text + b"}",
+    )
+
+
+class ResponsesStore:
+    """A growing buffer of JSON items, with the place where each of them ends."""
+
+    def __init__(self, rendering: Rendering, heads: Heads) -> None:
+        self._rendering, self._heads = rendering, heads
+        self._buffer = bytearray()
+        self._ends: list[int] = []
+
+    def append(self, item: AnyItem) -> None:
+        if self._buffer:
+            self._buffer += b","
+        self._buffer += self._encode(item)
+        self._ends.append(len(self._buffer))
+
+    def rewind(self, count: int) -> bool:
+        del self._ends[count:]
+        del self._buffer[self._ends[-1] if self._ends else 0 :]
+        return True
+
+    def clear(self) -> None:
+        self._buffer.clear()
+        self._ends.clear()
+
+    def items(self) -> tuple[AnyItem, ...]:
+        return ()
+
+    def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        head = self._heads.get(key)
+        after, _, text = head.after.partition(b"\0")
+        own = b',"prompt_cache_key":' + to_json(cache_key)
+        return (head.before, bytes(self._buffer), after, own, text)
+
+    def _encode(self, item: AnyItem) -> bytes:
+        match item:
+            case Message(role=role, content=content, phase=phase):
+                return to_json(Message(role=role, content=self._shown(content), phase=phase))
+            case Reasoning(summary=summary, encrypted_content=encrypted):
+                texts = tuple(_SummaryText(text=text) for text in summary)
+                return to_json(_Reasoning(summary=texts, encrypted_content=encrypted))
+            case FunctionCall() | CustomToolCall():
+                return to_json(item if item.id is None else msgspec.structs.replace(item, id=None))
+            case FunctionCallOutput() | CustomToolCallOutput():
+                output = item.output
+                shown = output if isinstance(output, str) else self._shown(output)
+                return to_json(msgspec.structs.replace(item, output=shown, success=None))
+
+    def _shown(self, content: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
+        told = self._rendering
+        return show_images(
+            content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input
+        )

@@ -1,0 +1,108 @@
+"""Model files: which there are, where they lie, whether one is whole.
+
+A file is checked against its sha256 once, when it arrives; later starts compare size and time with
+the stamp written then.
+"""
+
+import hashlib
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+
+_BLOCK = 1 << 20
+
+
+class Weights(Value):
+    """One model file. `sources` are tried in order; see weights.toml for their forms."""
+
+    file: str
+    size_bytes: int
+    sha256: str
+    sources: tuple[str, ...]
+    licence: str = ""
+    about: str = ""
+    context_window: int = 4096
+    can_call_tools: bool = False
+    short_prompt: bool = True
+
+
+class _Catalogue(Value):
+    weights: dict[str, Weights] = {}
+
+
+def load_weights(additions: Sequence[str] = ()) -> dict[str, Weights]:
+    """The built-in files and those of these models.toml files, the last one winning.
+
+    Raises UsageError naming the file for one that cannot be read.
+    """
+    known: dict[str, Weights] = {}
+    for path in [Path(__file__).with_name("weights.toml"), *map(Path, additions)]:
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            known |= msgspec.convert(table, _Catalogue).weights
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, msgspec.ValidationError) as error:
+            raise UsageError(f"{path}: {error}") from error
+    for name, entry in known.items():
+        if "/" in entry.file or entry.file.startswith("."):
+            raise UsageError(f"the file of model {name!r} must be a plain name")
+    return known
+
+
+def find_weights(models_dir: Path, name: str, additions: Sequence[str] = ()) -> Path | None:
+    """The file of model `name` if it is there and whole, else None.
+
+    Raises UsageError for a name that no catalogue has, listing those that are.
+    """
+    entry = known_weights(name, additions)
+    path = models_dir / entry.file
+    return path if is_whole(path, entry) else None
+
+
+def known_weights(name: str, additions: Sequence[str] = ()) -> Weights:
+    """The entry of that name. Raises UsageError, listing the names that exist."""
+    known = load_weights(additions)
+    if name not in known:
+        raise UsageError(f"no local model {name!r}; known: {', '.join(sorted(known))}")
+    return known[name]
+
+
+def is_whole(path: Path, entry: Weights) -> bool:
+    """True if the file was checked once and has not changed since."""
+    try:
+        facts = path.stat()
+        stamp = _stamp(path).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return facts.st_size == entry.size_bytes and stamp == _mark(entry, facts.st_mtime_ns)
+
+
+def accept(path: Path, entry: Weights) -> bool:
+    """Check a file that just arrived against size and sha256; remember that it is good."""
+    if path.stat().st_size != entry.size_bytes or sha256_of(path) != entry.sha256:
+        return False
+    _stamp(path).write_text(_mark(entry, path.stat().st_mtime_ns), encoding="utf-8")
+    return True
+
+
+def sha256_of(path: Path) -> str:
+    """The file's digest in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _stamp(path: Path) -> Path:
+    return path.with_name(f"{path.name}.checked")
+
+
+def _mark(entry: Weights, mtime_ns: int) -> str:
+    return f"{entry.sha256} {mtime_ns}\n"

@@ -1,0 +1,100 @@
+"""The life-line: a pipe whose only writer is the supervisor. At its end every process ends.
+
+The kernel itself announces the end with SIGCONT to the whole process group, which also wakes who
+was stopped; a Python handler runs even where the Trio loop is wedged. Three parties sweep, and any
+one of them is enough: the process itself, the helper it forked (same group), the fork-server.
+"""
+
+import fcntl
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+import trio
+
+from swarm.mailbox.lineage import children_of, is_zombie, kill_descendants
+
+_SWEEP_LIMIT_S = 0.8
+
+
+class _Held:
+    """What this process watches. A forked helper inherits it and then acts for its parent too."""
+
+    fd = -1
+    inode = 0  # of the pipe: a helper may have closed the descriptor and reused its number
+    pid = 0
+    at_end: Callable[[], None] | None = None
+
+
+def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
+    """End this process, its group's helpers and all below them at the life-line's end.
+
+    The signal needs an open file description of this process's own; the one behind `fd` is shared
+    with every other process of the run. `at_end` runs first, once, and must not block.
+    """
+    own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    _Held.fd, _Held.inode = own, os.fstat(own).st_ino
+    _Held.pid, _Held.at_end = os.getpid(), at_end
+    signal.signal(signal.SIGCONT, _on_continue)
+    leads_group = os.getpgrp() == os.getpid()
+    fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp() if leads_group else os.getpid())
+    fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGCONT)
+    fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+    if has_ended(own):  # it ended before the signal was armed
+        end_everything()
+
+
+def has_ended(fd: int) -> bool:
+    """True once the writer is gone. Never waits."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+
+
+def is_over(pidfd: int) -> bool:
+    """True once the process of this pidfd has ended. Never waits."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+async def watch_lifeline(fd: int) -> None:
+    """Wait for the life-line's end, then end everything. Run it beside the process's work."""
+    while not has_ended(fd):
+        await trio.lowlevel.wait_readable(fd)
+    end_everything()
+
+
+def end_everything() -> NoReturn:
+    """SIGKILL all below this process, and this process; a helper ends its parent's tree as well."""
+    if _Held.at_end is not None:
+        _Held.at_end()
+    me, holder = os.getpid(), _Held.pid
+    if holder not in (0, me) and os.getppid() == holder:
+        kill_descendants(holder, spare={me})
+        sweep(me)
+        with suppress(ProcessLookupError):
+            os.kill(holder, signal.SIGKILL)
+    sweep(me)
+    os.kill(me, signal.SIGKILL)
+    raise AssertionError("SIGKILL returned")
+
+
+def sweep(pid: int) -> None:
+    """SIGKILL all below `pid` until nothing there lives, also what is born or adopted meanwhile."""
+    deadline = time.monotonic() + _SWEEP_LIMIT_S
+    while True:
+        kill_descendants(pid)
+        if all(map(is_zombie, children_of(pid))) or time.monotonic() > deadline:
+            return
+        time.sleep(0.001)
+
+
+def _on_continue(number: int, frame: object) -> None:
+    with suppress(OSError):  # the descriptor may be closed in a helper
+        if os.fstat(_Held.fd).st_ino == _Held.inode and has_ended(_Held.fd):
+            end_everything()  # else somebody merely continued us

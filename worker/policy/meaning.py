@@ -1,0 +1,30 @@
+"""What a command is shown as: reading, listing, searching, or unknown. For display only."""
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Tagged
+
+
+class ReadFile(Tagged, tag="read"):
+    cmd: str
+    name: str  # short, for a line on the screen
+    path: str  # as the command names it, below the folder it changed to
+
+
+class ListFiles(Tagged):
+    cmd: str
+    path: str | None = None  # short
+
+
+class Search(Tagged):
+    cmd: str
+    query: str | None = None
+    path: str | None = None  # short
+
+
+class Unknown(Tagged):
+    cmd: str
+
+
+Meaning = ReadFile | ListFiles | Search | Unknown
+encode_meanings = msgspec.json.Encoder().encode

@@ -1,0 +1,56 @@
+"""`parse-command [--json] -- CMD…`: print what a command is shown as. For people and scripts.
+
+Run as `python -P -m swarm.worker.policy.standalone`; the command line's door starts it by name.
+"""
+
+import sys
+
+from .intent import encode_meanings, parse_command
+from .meaning import ListFiles, Meaning, ReadFile, Search, Unknown
+
+USAGE = "Usage: parse-command [--json] -- COMMAND [ARGUMENT]..."
+
+
+def main(arguments: list[str]) -> int:
+    """Print the meanings, one a line or as one JSON list; return the exit code (2 = usage)."""
+    match arguments:
+        case ["parse-command", "--json", *rest]:
+            as_json = True
+        case ["parse-command", *rest]:
+            as_json = False
+        case _:
+            rest, as_json = [], False
+    argv = rest[1:] if rest[:1] == ["--"] else rest
+    if not argv:
+        sys.stderr.write(USAGE + "\n")
+        return 2
+    meanings = parse_command([_as_text(word) for word in argv])
+    if as_json:
+        shown = encode_meanings(meanings).decode()
+        sys.stdout.write(shown + "\n")
+    else:
+        sys.stdout.writelines(describe(meaning) + "\n" for meaning in meanings)
+    return 0
+
+
+def describe(meaning: Meaning) -> str:
+    """One line for a person."""
+    match meaning:
+        case ReadFile():
+            return f"read {meaning.path}"
+        case ListFiles():
+            return f"list {meaning.path or '.'}"
+        case Search():
+            where = f" in {meaning.path}" if meaning.path else ""
+            return f"search {meaning.query or ''}{where}"
+        case Unknown():
+            return f"unknown {meaning.cmd}"
+
+
+def _as_text(word: str) -> str:
+    """An argument of a process may be any bytes; what is no text is shown as U+FFFD."""
+    return word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,241 @@
+"""Shell text → plain words, or nothing. What is not plainly words is never guessed at.
+
+Only a small part of bash is read: commands of literal words joined by `&& || ; |` or newlines.
+Anything else (expansion, glob, redirect, assignment, subshell, comment, …) makes the whole script
+unreadable, and every caller must then treat it as unknown. tree-sitter is imported on first use.
+
+Source: Codex's word-only subset, in the stricter form of its 0.169 release.
+"""
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from swarm.mailbox.protocol.base import Value
+
+from .quoting import join_words, split_words
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+__all__ = [
+    "HeredocCall",
+    "heredoc_call",
+    "heredoc_command",
+    "join_words",
+    "plain_commands",
+    "program_name",
+    "shell_script",
+    "split_words",
+]
+
+Words = tuple[str, ...]
+SHELLS = frozenset({"bash", "zsh", "sh"})
+SCRIPT_FLAGS = frozenset({"-c", "-lc"})
+MAX_SCRIPT_BYTES = 64 * 1024  # longer ones are unreadable; the time to parse stays bounded
+
+_WORDS = frozenset({"word", "number", "string", "raw_string", "concatenation"})
+_NAMED = _WORDS | {"program", "list", "pipeline", "command", "command_name", "string_content"}
+_ANONYMOUS = frozenset({"&&", "||", ";", "|", '"', "'"})
+_EXPANDS = re.compile(r"^~|[*?\[{\\]")  # a bare word the shell would change
+_BETWEEN_TOKENS = re.compile(rb"(?:[ \t\n]|\\\n)*")
+# `a\⏎b` is one word to a shell and two to the parser; `a \⏎⏎b` is two commands
+_BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
+
+
+class HeredocCall(Value):
+    """`[cd FOLDER &&] name <<TAG … TAG` as the whole script; `name` has no arguments."""
+
+    name: str
+    body: str  # without its last newlines
+    folder: str | None = None
+
+
+def program_name(word: str) -> str:
+    """The last component of a program's path."""
+    return word.rpartition("/")[2]
+
+
+def shell_script(argv: Sequence[str]) -> str | None:
+    """The script of `[bash|zsh|sh (any path), -c|-lc, script]`, else None."""
+    if len(argv) == 3 and argv[1] in SCRIPT_FLAGS and program_name(argv[0]) in SHELLS:
+        return argv[2]
+    return None
+
+
+def plain_commands(script: str) -> tuple[Words, ...] | None:
+    """The script's commands as literal words, in order; None if it is anything but that.
+
+    Never raises. An empty script is None.
+    """
+    source = _encode(script)
+    if source is None:
+        return None
+    root = _parse(source)
+    if root.has_error or not _only_plain_tokens(root, source):
+        return None
+    commands: list[Words] = []
+    for node in _descend(root):
+        if node.type == "command":
+            words = _literal_words(node, source)
+            if words is None:
+                return None
+            commands.append(words)
+    return tuple(commands) or None
+
+
+def heredoc_command(script: str) -> Words | None:
+    """The literal words of the one command of a script that feeds it a heredoc, else None.
+
+    Such a command is *complex*: rules may match it, but it is never known safe.
+    """
+    source = _encode(script)
+    if source is None or b"<<" not in source:
+        return None
+    root = _parse(source)
+    if root.has_error:
+        return None
+    nodes = list(_descend(root))
+    commands = [node for node in nodes if node.type == "command"]
+    heredocs = [node for node in nodes if node.type == "heredoc_redirect"]
+    if len(commands) != 1 or len(heredocs) != 1:
+        return None
+    words = _literal_words(commands[0], source)
+    # The grammar loses a `-` before `<<`, and hangs words after the tag on the redirect.
+    lost = source[commands[0].end_byte : heredocs[0].start_byte].split()
+    late = [_literal(node) for node in heredocs[0].children if node.type in _WORDS]
+    if words is None or None in late or any(word != b"-" for word in lost):
+        return None
+    return (*words, *(word.decode() for word in lost), *(word or "" for word in late))
+
+
+def heredoc_call(script: str) -> HeredocCall | None:
+    """Recognise a script that is exactly one heredoc fed to one bare command name."""
+    source = _encode(script)
+    if source is None or b"<<" not in source:
+        return None
+    root = _parse(source)
+    if root.has_error or len(root.children) != 1:
+        return None
+    statement = root.children[0]
+    if statement.type != "redirected_statement" or len(statement.children) != 2:
+        return None
+    called_node, redirect = statement.children
+    body = _heredoc_body(redirect)
+    called = _called_in_folder(called_node, source)
+    around = (
+        source[: statement.start_byte],
+        source[called_node.end_byte : redirect.start_byte],
+        source[statement.end_byte :],
+    )
+    if body is None or called is None or any(text.strip() for text in around):
+        return None
+    name, folder = called
+    return HeredocCall(name=name, body=body.rstrip("\n"), folder=folder)
+
+
+@functools.cache
+def _parser() -> "Parser":
+    import tree_sitter  # 4–10 ms: only a process that reads commands pays for it
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def _encode(script: str) -> bytes | None:
+    try:
+        source = script.encode()
+    except UnicodeEncodeError:
+        return None
+    return source if len(source) <= MAX_SCRIPT_BYTES and b"\0" not in source else None
+
+
+def _parse(source: bytes) -> "Node":
+    return _parser().parse(source).root_node
+
+
+def _descend(root: "Node") -> "Iterator[Node]":
+    """Every node in the order of the text, parents first; not recursive."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children))
+
+
+def _only_plain_tokens(root: "Node", source: bytes) -> bool:
+    """Whether all nodes are of the subset and nothing but blanks lies between the tokens."""
+    covered = 0
+    for node in _descend(root):
+        if node.type not in (_NAMED if node.is_named else _ANONYMOUS):
+            return False
+        is_token = node.type in ("string", "raw_string") or not node.child_count
+        if is_token and node.start_byte >= covered:
+            if not _BETWEEN_TOKENS.fullmatch(source, covered, node.start_byte):
+                return False
+            covered = node.end_byte
+    return _BETWEEN_TOKENS.fullmatch(source, covered) is not None
+
+
+def _literal_words(command: "Node", source: bytes) -> Words | None:
+    words: list[str] = []
+    end = command.start_byte
+    for child in command.children:
+        if words and not _BETWEEN_WORDS.fullmatch(source, end, child.start_byte):
+            return None
+        end = child.end_byte
+        if child.type == "command_name":
+            first = child.children[0] if child.child_count == 1 else None
+            if first is None or first.type != "word":
+                return None
+            child = first
+        word = _literal(child)
+        if word is None:
+            return None
+        words.append(word)
+    return tuple(words)
+
+
+def _literal(node: "Node") -> str | None:
+    text = (node.text or b"").decode()
+    match node.type:
+        case "word" | "number":
+            return None if node.child_count or _EXPANDS.search(text) else text
+        case "raw_string":
+            return text[1:-1]
+        case "string":
+            return _double_quoted(node, text)
+        case "concatenation":
+            parts = [_literal(part) for part in node.children]
+            return None if None in parts else "".join(part or "" for part in parts)
+        case _:
+            return None
+
+
+def _double_quoted(node: "Node", text: str) -> str | None:
+    """The text between the quotes: line breaks in it belong to no node of their own."""
+    inside = node.children[1:-1]
+    if "\\" in text or any(part.type != "string_content" for part in inside):
+        return None
+    return text[1:-1]
+
+
+def _heredoc_body(redirect: "Node") -> str | None:
+    parts = [part.type for part in redirect.children]
+    if parts != ["<<", "heredoc_start", "heredoc_body", "heredoc_end"]:
+        return None
+    return (redirect.children[2].text or b"").decode()
+
+
+def _called_in_folder(node: "Node", source: bytes) -> tuple[str, str | None] | None:
+    """`name` → (name, None); `cd FOLDER && name` → (name, FOLDER)."""
+    if node.type == "command":
+        words = _literal_words(node, source)
+        return None if words is None or len(words) != 1 else (words[0], None)
+    if node.type != "list" or [part.type for part in node.children] != ["command", "&&", "command"]:
+        return None
+    change, call = (_literal_words(node.children[at], source) for at in (0, 2))
+    if change is None or call is None or len(change) != 2 or len(call) != 1:
+        return None
+    return (call[0], change[1]) if change[0] == "cd" else None

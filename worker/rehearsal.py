@@ -1,0 +1,280 @@
+"""One agent's life in memory: a supervisor and a gateway made of lists, for tests and benches.
+
+Rule guarded: the agent's part is the real one. What stands in for its surroundings keeps their
+contracts: it acknowledges what it "journals", holds a conversation by count and digest, and asks
+for the history when they do not fit.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from swarm.mailbox.pair import PairOffice, open_pair_office
+from swarm.mailbox.post import Letter, Mailbox
+from swarm.mailbox.protocol.events import (
+    AnyEvent,
+    ItemCompleted,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    decode_event,
+)
+from swarm.mailbox.protocol.items import AnyItem, decode_item
+from swarm.mailbox.protocol.ops import AnyOp, TextInput, UserInput, encode_op
+from swarm.mailbox.protocol.sampling import (
+    AnySampleEvent,
+    CancelSample,
+    ConversationOpened,
+    ConversationRefused,
+    ModelInfo,
+    NeedHistory,
+    OpenConversation,
+    ReasoningDelta,
+    SampleCompleted,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleRequest,
+    SampleWaiting,
+    TextDelta,
+    chain_digest,
+    decode_sample_op,
+    encode_sample_event,
+)
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from .life import live
+from .reporter import Reporter
+from .session import Chances
+from .tools.registry import Registry
+from .tools.spec import Tool
+
+Step = AnySampleEvent | float  # an event (its request_id is filled in), or seconds of silence
+Reply = Sequence[Step]
+Kind = TypeVar("Kind", bound=AnyEvent)
+MODEL = ModelInfo(slug="rehearsal", provider="rehearsal", wire="scripted", freeform_tools=True)
+PASSING = (SampleItemStarted, TextDelta, ReasoningDelta, SampleWaiting)
+TERMINAL = (TurnCompleted, TurnFailed, TurnAborted)
+
+
+class Prompter:
+    """The gateway: answers each request with the next reply of its script, then with silence."""
+
+    def __init__(self, office: PairOffice, replies: Sequence[Reply], model: ModelInfo) -> None:
+        self._office, self._replies, self._model = office, list(replies), model
+        self.opened: list[OpenConversation] = []
+        self.requests: list[SampleRequest] = []  # as they came, repeats after NeedHistory included
+        self.inputs: list[tuple[AnyItem, ...]] = []  # the whole input of each answered request
+        self.cancelled: list[int] = []
+        self.refuse: str | None = None  # set: refuse the conversation
+        self._known: list[bytes] = []
+        self._playing: dict[int, trio.CancelScope] = {}
+
+    async def run(self) -> None:
+        """Answer for ever."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                letter = await self._office.receive()
+                self._office.handled(letter)
+                match decode_sample_op(letter.body):
+                    case OpenConversation() as opening:
+                        self.opened.append(opening)
+                        await self._greet(letter.peer)
+                    case SampleRequest() as request:
+                        nursery.start_soon(self._answer, letter.peer, request)
+                    case CancelSample(request_id=number):
+                        self.cancelled.append(number)
+                        if number in self._playing:
+                            self._playing[number].cancel()
+
+    def forget(self) -> None:
+        """Lose the conversation, as a new gateway has none."""
+        self._known.clear()
+
+    async def _greet(self, peer: bytes) -> None:
+        if self.refuse is not None:
+            await self._post(peer, ConversationRefused(message=self.refuse))
+        else:
+            await self._post(peer, ConversationOpened(model=self._model))
+
+    async def _answer(self, peer: bytes, request: SampleRequest) -> None:
+        self.requests.append(request)
+        number = request.request_id
+        digest = b""
+        for raw in self._known[: request.base_count]:
+            digest = chain_digest(digest, raw)
+        if len(self._known) < request.base_count or digest != request.base_digest:
+            await self._post(peer, NeedHistory(request_id=number))
+            return
+        self._known[request.base_count :] = [bytes(raw) for raw in request.items]
+        self.inputs.append(tuple(decode_item(raw) for raw in self._known))
+        reply = self._replies.pop(0) if self._replies else ()
+        with trio.CancelScope() as self._playing[number]:
+            for step in reply:
+                if isinstance(step, float):
+                    await trio.sleep(step)
+                elif isinstance(step, ConversationOpened | ConversationRefused):
+                    await self._post(peer, step)
+                else:
+                    await self._post(peer, msgspec.structs.replace(step, request_id=number))
+        del self._playing[number]
+
+    async def _post(self, peer: bytes, event: AnySampleEvent) -> None:
+        if isinstance(event, PASSING):
+            self._office.pass_on(peer, encode_sample_event(event))
+        else:
+            await self._office.post(peer, encode_sample_event(event))
+
+
+class Stage:
+    """The supervisor: hears everything in order, and speaks when told to."""
+
+    def __init__(self, office: PairOffice, spec: AgentSpec) -> None:
+        self._office, self._peer = office, spec.identity
+        self.events: list[AnyEvent] = []
+        self.journaling = True  # False: nothing is acknowledged until it is True again
+        self._unacknowledged: list[Letter] = []
+        self._news = trio.Event()
+        self.ended = trio.Event()  # the agent's life is over
+
+    async def run(self) -> None:
+        """Hear for ever."""
+        while True:
+            letter = await self._office.receive()
+            self._unacknowledged.append(letter)
+            if self.journaling:
+                self.catch_up()
+            self.events.append(decode_event(letter.body))
+            news, self._news = self._news, trio.Event()
+            news.set()
+
+    def catch_up(self) -> None:
+        """Acknowledge all that was heard."""
+        self.journaling = True
+        for letter in self._unacknowledged:
+            self._office.handled(letter)
+        self._unacknowledged.clear()
+
+    async def order(self, op: AnyOp) -> None:
+        """Post an op; returns when the agent has applied it."""
+        seq = await self._office.post(self._peer, encode_op(op))
+        await self._office.wait_handled(self._peer, seq)
+
+    async def say(self, text: str, *, input_id: str = "turn-1") -> None:
+        """A person's words."""
+        await self.order(UserInput(input_id=input_id, parts=(TextInput(text=text),)))
+
+    def heard(self, kind: type[Kind]) -> list[Kind]:
+        """All events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def items(self, source: str | None = None) -> list[AnyItem]:
+        """All items that joined the history, of one source or of all."""
+        completed = self.heard(ItemCompleted)
+        return [
+            decode_item(bytes(event.item))
+            for event in completed
+            if source is None or event.source == source
+        ]
+
+    async def wait_for(self, kind: type[Kind], count: int = 1) -> Kind:
+        """The `count`-th event of a kind; the caller sets a deadline if it wants one."""
+        while len(self.heard(kind)) < count:
+            await self._news.wait()
+        return self.heard(kind)[count - 1]
+
+    async def wait_turns(self, count: int = 1) -> TurnCompleted | TurnFailed | TurnAborted:
+        """The `count`-th terminal event."""
+        while len(ends := [one for one in self.events if isinstance(one, TERMINAL)]) < count:
+            await self._news.wait()
+        return ends[count - 1]
+
+
+class Props:
+    """Tools that stand in for the real ones; it has no commands."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tuple(tools)
+        self.ended = False
+
+    def make_registry(self, reporter: Reporter) -> Registry:
+        return Registry(self._tools)
+
+    @property
+    def live_commands(self) -> int:
+        return 0
+
+    async def end_commands(self) -> None:
+        self.ended = True
+
+
+class Play(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of one rehearsal."""
+
+    stage: Stage
+    gateway: Prompter
+    props: Props
+
+
+@asynccontextmanager
+async def open_rehearsal(
+    spec: AgentSpec,
+    replies: Sequence[Reply] = (),
+    *,
+    tools: Sequence[Tool] = (),
+    model: ModelInfo = MODEL,
+) -> AsyncIterator[Play]:
+    """A living agent; it is cut off when the block ends, if it has not ended itself."""
+    async with (
+        open_pair_office(epoch=1) as supervisors,
+        open_pair_office(epoch=1) as gateways,
+        trio.open_nursery() as nursery,
+    ):
+        supervisors.admit(spec.identity, epoch=spec.epoch)
+        gateways.admit(spec.identity, epoch=spec.epoch)
+        stage, gateway = Stage(supervisors, spec), Prompter(gateways, replies, model)
+        props = Props(tools)
+        mailbox = supervisors.connect(spec.identity, epoch=spec.epoch)
+        nursery.start_soon(stage.run)
+        nursery.start_soon(gateway.run)
+
+        def dial(endpoint: str) -> AbstractAsyncContextManager[Mailbox]:
+            return _dial(gateways, spec)
+
+        async def lead() -> None:
+            numbers = iter(range(1, 1 << 30))
+            chances = Chances(lambda: f"id-{next(numbers)}", lambda: 0.5, lambda: 0.0)
+            await live(spec, mailbox, dial, props, chances)
+            stage.ended.set()
+
+        nursery.start_soon(lead)
+        yield Play(stage=stage, gateway=gateway, props=props)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _dial(office: PairOffice, spec: AgentSpec) -> AsyncIterator[Mailbox]:
+    mailbox = office.connect(spec.identity, epoch=spec.epoch)
+    try:
+        yield mailbox
+    finally:
+        office.sever(spec.identity)
+        office.dismiss(spec.identity)
+        office.admit(spec.identity, epoch=spec.epoch)
+
+
+def done(item: AnyItem) -> SampleItemDone:
+    """A whole item, as a step of a reply."""
+    return SampleItemDone(request_id=0, item=item)
+
+
+def failed(kind: str, *, retryable: bool = False, message: str = "no luck") -> SampleFailed:
+    """A failure, as a step of a reply."""
+    body = {"request_id": 0, "kind": kind, "message": message, "retryable": retryable}
+    return msgspec.convert(body | {"type": "sample_failed"}, SampleFailed)
+
+
+END = SampleCompleted(request_id=0)

@@ -1,0 +1,158 @@
+"""The agent's voice to the supervisor: durable events in order, passing ones coalesced.
+
+Rule guarded: saying never waits and never fails half-way, so a history and what was told of it
+cannot part when a turn is cancelled. One task posts; who must know that an event is journaled
+(a call about to run) waits for its ticket.
+"""
+
+from collections import deque
+
+import trio
+
+from swarm.mailbox.post import Mailbox
+from swarm.mailbox.protocol.events import (
+    AnyEvent,
+    Asked,
+    OutputArrived,
+    ReasoningArrived,
+    TextArrived,
+    encode_event,
+)
+from swarm.mailbox.protocol.requests import AnyReply, AnyRequest
+
+COALESCE_S = 0.02
+COALESCE_CHARS = 2_048
+_MOST_STREAMS = 256  # more at once are sent on as they come
+
+DeltaKind = type[TextArrived] | type[ReasoningArrived] | type[OutputArrived]
+
+
+class Ticket:
+    """One durable event on its way."""
+
+    def __init__(self) -> None:
+        self.posted = trio.Event()
+        self.seq = 0
+
+
+class Reporter:
+    """Says events on one mailbox. `pump` and `pulse` run beside it for the agent's life."""
+
+    def __init__(self, post: Mailbox) -> None:
+        self._post = post
+        self._outbox: deque[tuple[bytes, Ticket | None]] = deque()
+        self._work = trio.Event()
+        self._idle = trio.Event()
+        self._deltas: dict[tuple[DeltaKind, str], tuple[str, list[str], int]] = {}
+        self._delta_waits = trio.Event()
+        self._requests: dict[int, tuple[trio.Event, list[AnyReply]]] = {}
+        self._request_count = 0
+        self.progress = 0
+
+    # --- durable -----------------------------------------------------------------------------
+
+    def say(self, event: AnyEvent) -> None:
+        """Queue a durable event; it is posted in the order of saying."""
+        self._put(encode_event(event), None)
+
+    def say_tracked(self, event: AnyEvent) -> Ticket:
+        """As `say`, for an event that must be journaled before something else happens."""
+        ticket = Ticket()
+        self._put(encode_event(event), ticket)
+        return ticket
+
+    async def wait_journaled(self, ticket: Ticket) -> None:
+        """Return once the supervisor has acknowledged the event of this ticket."""
+        await ticket.posted.wait()
+        await self._post.wait_handled(ticket.seq)
+
+    async def ask(self, request: AnyRequest) -> AnyReply:
+        """Put a request to the supervisor and wait for its reply; the caller sets the deadline."""
+        self._request_count += 1
+        number = self._request_count
+        answered = trio.Event()
+        reply: list[AnyReply] = []
+        self._requests[number] = answered, reply
+        try:
+            self.say(Asked(request_id=number, request=request))
+            await answered.wait()
+        finally:
+            del self._requests[number]
+        return reply[0]
+
+    def answered(self, request_id: int, reply: AnyReply) -> None:
+        """The supervisor's reply has come; one that nobody waits for is dropped."""
+        waiting = self._requests.get(request_id)
+        if waiting is not None and not waiting[1]:
+            waiting[1].append(reply)
+            waiting[0].set()
+
+    async def flush(self) -> None:
+        """Return once everything said is acknowledged; the caller sets the deadline."""
+        while self._outbox:
+            self._idle = trio.Event()
+            await self._idle.wait()
+        await self._post.flush()
+
+    async def pump(self) -> None:
+        """Post what was said, for ever. Over a full window it waits, and saying goes on."""
+        while True:
+            while self._outbox:
+                body, ticket = self._outbox[0]
+                seq = await self._post.post(body)
+                self._outbox.popleft()
+                if ticket is not None:
+                    ticket.seq = seq
+                    ticket.posted.set()
+            self._idle.set()
+            self._work = trio.Event()
+            await self._work.wait()
+
+    def _put(self, body: bytes, ticket: Ticket | None) -> None:
+        self.progress += 1
+        self._outbox.append((body, ticket))
+        self._work.set()
+
+    # --- passing -----------------------------------------------------------------------------
+
+    def pass_on(self, event: AnyEvent) -> None:
+        """Send a passing event at once; it may be lost."""
+        self._post.pass_on(encode_event(event))
+
+    def arrived(self, kind: DeltaKind, turn_id: str, name: str, delta: str) -> None:
+        """Text of an item, or output of a call: sent within 20 ms or at 2 KiB."""
+        self.progress += 1
+        key = (kind, name)
+        waiting = self._deltas.get(key)
+        _, pieces, size = waiting or (turn_id, [], 0)
+        pieces.append(delta)
+        size += len(delta)
+        self._deltas[key] = turn_id, pieces, size
+        if size >= COALESCE_CHARS or len(self._deltas) > _MOST_STREAMS:
+            self._send(key)
+        else:
+            self._delta_waits.set()
+
+    def settle(self, kind: DeltaKind, name: str) -> None:
+        """The whole has come: what still waits of its pieces is not needed any more."""
+        self._deltas.pop((kind, name), None)
+
+    async def pulse(self) -> None:
+        """Send waiting deltas 20 ms after the first of them, for ever; sleeps when none come."""
+        while True:
+            await self._delta_waits.wait()
+            await trio.sleep(COALESCE_S)
+            self._delta_waits = trio.Event()
+            for key in tuple(self._deltas):
+                self._send(key)
+
+    def _send(self, key: tuple[DeltaKind, str]) -> None:
+        turn_id, pieces, _ = self._deltas.pop(key)
+        kind, name = key
+        text = "".join(pieces)
+        if kind is OutputArrived:
+            self.pass_on(OutputArrived(turn_id=turn_id, call_id=name, delta=text))
+        elif kind is TextArrived:
+            self.pass_on(TextArrived(turn_id=turn_id, item_id=name, delta=text))
+        else:
+            self.pass_on(ReasoningArrived(turn_id=turn_id, item_id=name, delta=text))

@@ -1,0 +1,239 @@
+"""The agent's end of the gateway: one conversation, one sample at a time.
+
+Rule guarded: a sample always ends. The gateway's own word ends it, or our deadline on its silence,
+or the news that it was started anew; whatever was heard until then is kept by the caller.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import assert_never
+
+import trio
+
+from swarm.mailbox.errors import MailboxError, SwarmError
+from swarm.mailbox.post import Mailbox
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.sampling import (
+    AnySampleEvent,
+    CancelSample,
+    ConversationOpened,
+    ConversationRefused,
+    ModelInfo,
+    NeedHistory,
+    OpenConversation,
+    ReasoningDelta,
+    SampleCompleted,
+    SampleErrorKind,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleRequest,
+    SampleWaiting,
+    TextDelta,
+    ToolSpec,
+    decode_sample_event,
+    encode_sample_op,
+)
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from .context.history import History
+
+SILENCE_LIMIT_S = 330.0  # a provider's idle timeout (300 s by default) and a margin
+OPEN_LIMIT_S = 60.0  # for the gateway to know us and our model
+_CANCEL_LIMIT_S = 0.05
+
+Dial = Callable[[str], AbstractAsyncContextManager[Mailbox]]
+Told = SampleItemStarted | TextDelta | ReasoningDelta | SampleItemDone | SampleWaiting
+Hear = Callable[[Told], bool]
+
+
+class SampleTrouble(SwarmError):
+    """A sample, or the conversation, failed. Carries the gateway's word or our own."""
+
+    def __init__(self, failed: SampleFailed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+class Question(Value):
+    """What stays the same over the requests of one turn."""
+
+    turn_id: str
+    instructions: str
+    tools: tuple[ToolSpec, ...] = ()
+    effort: str | None = None
+    output_schema: bytes | None = None
+
+
+class Sampler:
+    """Asks the gateway. `stay_connected` runs beside it; only one task samples."""
+
+    def __init__(self, spec: AgentSpec, history: History, dial: Dial) -> None:
+        self._spec, self._history, self._dial = spec, history, dial
+        self._endpoint, self._token = spec.gateway_endpoint, spec.gateway_token
+        self._mailbox: Mailbox | None = None
+        self._linked = trio.Event()
+        self._moved = trio.Event()
+        self._attempt: trio.CancelScope | None = None
+        self._model: ModelInfo | None = None
+        self._requests = 0
+
+    async def stay_connected(self) -> None:
+        """Hold a mailbox to the gateway, and a new one whenever it has moved; for ever."""
+        while True:
+            moved = self._moved
+            opening = OpenConversation(
+                token=self._token,
+                agent_id=self._spec.agent_id,
+                agent_path=self._spec.path,
+                model=self._spec.model,
+            )
+            async with self._dial(self._endpoint) as mailbox:
+                await mailbox.post(encode_sample_op(opening))
+                self._mailbox = mailbox
+                self._linked.set()
+                await moved.wait()
+                self._mailbox, self._linked = None, trio.Event()
+
+    def move(self, endpoint: str, token: bytes) -> None:
+        """The gateway was started anew: an open sample fails as retryable, the next goes there."""
+        self._endpoint, self._token = endpoint, token
+        self._history.forget_sent()
+        self._mailbox, self._linked = None, trio.Event()
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()
+        if self._attempt is not None:
+            self._attempt.cancel()
+
+    async def wait_model(self) -> ModelInfo:
+        """The model of this conversation; the first call waits for the gateway.
+
+        Raises SampleTrouble if it refuses the conversation or stays silent.
+        """
+        while self._model is None:
+            async with self._attempting(OPEN_LIMIT_S) as mailbox:
+                match await self._next_event(mailbox):
+                    case ConversationOpened(model=model):
+                        self._model = model
+                    case ConversationRefused(message=message):
+                        raise _trouble("no_provider", message)
+                    case _:
+                        pass
+        return self._model
+
+    async def sample(self, question: Question, hear: Hear) -> SampleCompleted | None:
+        """Sample once; `hear` gets each event in order, and may return True to end it early.
+
+        Returns None if `hear` ended it.
+
+        Raises:
+            SampleTrouble: The attempt failed; what `hear` got stays valid.
+        """
+        async with self._attempting(SILENCE_LIMIT_S) as mailbox:
+            self._requests += 1
+            number = self._requests
+            ended = False
+            try:
+                await self._send(mailbox, question, number)
+                completed = await self._listen(mailbox, question, number, hear)
+                ended = completed is not None
+                return completed
+            except SampleTrouble:
+                ended = True
+                raise
+            finally:
+                if not ended and mailbox is self._mailbox:
+                    await _cancel(mailbox, number)
+
+    async def _listen(
+        self, mailbox: Mailbox, question: Question, number: int, hear: Hear
+    ) -> SampleCompleted | None:
+        silence_s = SILENCE_LIMIT_S
+        while True:
+            if self._attempt is not None:
+                self._attempt.deadline = trio.current_time() + silence_s
+            silence_s = SILENCE_LIMIT_S
+            event = await self._next_event(mailbox)
+            match event:
+                case ConversationOpened(model=model):
+                    self._model = model
+                    continue
+                case ConversationRefused(message=message):
+                    raise _trouble("no_provider", message)
+                case _ if event.request_id != number:
+                    continue  # the rest of a sample that we gave up
+                case NeedHistory():
+                    self._history.forget_sent()
+                    await self._send(mailbox, question, number)
+                case SampleCompleted():
+                    return event
+                case SampleFailed():
+                    raise SampleTrouble(event)
+                case SampleItemStarted() | TextDelta() | ReasoningDelta() | SampleItemDone():
+                    if hear(event):
+                        return None
+                case SampleWaiting(delay_s=delay_s):
+                    silence_s += delay_s
+                    hear(event)
+                case _:
+                    assert_never(event)
+
+    async def _send(self, mailbox: Mailbox, question: Question, number: int) -> None:
+        unsent = self._history.unsent()
+        request = SampleRequest(
+            request_id=number,
+            turn_id=question.turn_id,
+            instructions=question.instructions,
+            tools=question.tools,
+            base_count=unsent.base_count,
+            base_digest=unsent.base_digest,
+            items=unsent.items,
+            effort=question.effort,
+            output_schema=question.output_schema,
+        )
+        self._history.mark_sent()
+        try:
+            await mailbox.post(encode_sample_op(request))
+        except MailboxError as error:
+            self._history.forget_sent()
+            raise _trouble("bad_request", f"the request could not be sent: {error}") from error
+
+    async def _next_event(self, mailbox: Mailbox) -> AnySampleEvent:
+        letter = await mailbox.receive()
+        try:
+            return decode_sample_event(letter.body)
+        except ValueError as error:
+            raise _trouble("bad_response", f"the gateway sent what is no event: {error}") from error
+        finally:
+            mailbox.handled(letter)
+
+    @asynccontextmanager
+    async def _attempting(self, limit_s: float) -> AsyncIterator[Mailbox]:
+        """A mailbox, in a scope that silence and a moved gateway end with SampleTrouble."""
+        moved = self._moved
+        scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
+        self._attempt = scope
+        with scope:
+            try:
+                while self._mailbox is None:
+                    await self._linked.wait()
+                yield self._mailbox
+            finally:
+                self._attempt = None
+        if scope.cancelled_caught:
+            if moved.is_set():
+                text = "the gateway was started anew while it answered"
+                raise _trouble("connection_failed", text, retryable=True)
+            text = f"the gateway said nothing for {limit_s:.0f} s"
+            raise _trouble("idle_timeout", text, retryable=True)
+
+
+async def _cancel(mailbox: Mailbox, number: int) -> None:
+    """Tell the gateway that nobody listens any more: bounded, also while being cancelled."""
+    with trio.move_on_after(_CANCEL_LIMIT_S, shield=True), suppress(MailboxError):
+        await mailbox.post(encode_sample_op(CancelSample(request_id=number)))
+
+
+def _trouble(kind: SampleErrorKind, message: str, *, retryable: bool = False) -> SampleTrouble:
+    failed = SampleFailed(request_id=0, kind=kind, message=message, retryable=retryable)
+    return SampleTrouble(failed)

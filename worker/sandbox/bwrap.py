@@ -1,0 +1,67 @@
+"""From a plan to bubblewrap's arguments. Pure: names in, names out.
+
+Guards: mounts are laid from shallow to deep, and at one depth from weak to strong, so that a mask
+or a read-only folder always lies on top of what it guards. All paths are absolute (0.8 cannot bind
+relative ones onto a read-only root).
+"""
+
+from .plan import SandboxPlan, is_below
+
+SECCOMP_FD = 3  # where the launcher puts the filter in the child
+
+
+def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[str, ...]:
+    """The whole command line up to and with `--`; the command's own words follow.
+
+    Args:
+        plan: Its missing paths must exist as placeholders by now.
+        bwrap: Absolute path of the binary.
+        filtered: Read a seccomp program from `SECCOMP_FD`.
+    """
+    base = "--bind" if "/" in plan.writable else "--ro-bind"
+    words = [bwrap, "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]
+    words += ["--unshare-uts", "--cap-drop", "ALL"]
+    if not plan.network:
+        words.append("--unshare-net")
+    words += [base, "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    masks = tuple(path for path in plan.hidden if not _is_covered(path, plan))
+    for _, _, step in sorted(_steps(plan, masks)):
+        words += step
+    for path in masks:
+        words += ["--remount-ro", path]
+    if filtered:
+        words += ["--seccomp", str(SECCOMP_FD)]
+    return (*words, "--")
+
+
+_Step = tuple[int, int, tuple[str, ...]]  # depth, strength, words
+
+
+def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
+    found: list[_Step] = []
+
+    def add(path: str, strength: int, *words: str) -> None:
+        found.append((0 if path == "/" else path.count("/"), strength, words))
+
+    for path in plan.covered:
+        if path != "/tmp" or plan.tmp_dir is None:  # noqa: S108
+            add(path, 0, "--tmpfs", path)
+        else:
+            add(path, 0, "--bind" if plan.tmp_writable else "--ro-bind", plan.tmp_dir, path)
+    for path in plan.visible:
+        add(path, 1, "--ro-bind", path, path)
+    for path in (*plan.writable, *plan.pinned):
+        if path != "/":
+            add(path, 2, "--bind", path, path)
+    for path in (*plan.protected, *plan.missing):
+        add(path, 3, "--ro-bind", path, path)
+    for path in masks:
+        add(path, 4, "--perms", "0555", "--tmpfs", path)
+    return found
+
+
+def _is_covered(path: str, plan: SandboxPlan) -> bool:
+    """True if a private tree already hides `path` and nothing shown there brings it back."""
+    if not any(is_below(path, tree) for tree in plan.covered):
+        return False
+    return not any(is_below(path, shown) for shown in (*plan.writable, *plan.visible))

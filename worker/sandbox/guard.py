@@ -1,0 +1,109 @@
+"""Protected names that do not exist, or are links, while commands run.
+
+A missing name is guarded by a placeholder: an empty folder that bwrap binds read-only over itself.
+It carries a telltale time of change and a shared lock per user of it; the last one removes it, so
+the person's folder is as before. After a crash the next run recognises and removes it. Where there
+are no mounts (Landlock), and for links, which cannot be mounted on, what came to be at the name
+during the command is renamed to `NAME.moved-aside-N` and the link is put back: it is never used.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from .plan import SandboxPlan
+
+_TELLTALE_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a bit: nobody's real time
+_MOST_TRIES = 16
+
+
+class Guard:
+    """Held while a command lives; `close` gives the folder back as it was."""
+
+    def __init__(self, plan: SandboxPlan) -> None:
+        """Make placeholders and remember links. Raises OSError if one cannot be made."""
+        self._locks: dict[str, int] = {}
+        self._absent: tuple[str, ...] = ()
+        self._links = {path: target for path in plan.links if (target := _link(path)) is not None}
+        if plan.stack != "bwrap":
+            self._absent = plan.missing if plan.stack == "landlock" else ()
+            return
+        try:
+            for path in plan.missing:
+                self._locks[path] = _hold(path)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> tuple[str, ...]:
+        """Remove the placeholders nobody else needs; return what had to be moved aside."""
+        for path, lock in self._locks.items():
+            _let_go(path, lock)
+        self._locks.clear()
+        moved = [_move_aside(path) for path in self._absent if os.path.lexists(path)]
+        for path, target in self._links.items():
+            if _link(path) != target:
+                if os.path.lexists(path):
+                    moved.append(_move_aside(path))
+                with suppress(OSError):
+                    Path(path).symlink_to(target)
+        self._absent, self._links = (), {}
+        return tuple(name for name in moved if name)
+
+
+def is_placeholder(path: str) -> bool:
+    """True for an empty folder that a guard made and nothing has touched since."""
+    try:
+        return os.lstat(path).st_mtime_ns == _TELLTALE_NS and not os.listdir(path)
+    except OSError:
+        return False
+
+
+def _link(path: str) -> str | None:
+    try:
+        return str(Path(path).readlink())
+    except OSError:
+        return None
+
+
+def _hold(path: str) -> int:
+    """A shared lock on the placeholder at `path`, made if need be."""
+    for _ in range(_MOST_TRIES):
+        with suppress(FileExistsError):
+            Path(path).mkdir(mode=0o755)
+            os.utime(path, ns=(_TELLTALE_NS, _TELLTALE_NS))
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # removed by its last user just now
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if _is_same(path, lock):
+            return lock
+        os.close(lock)
+    raise OSError(f"cannot hold a placeholder at {path}")
+
+
+def _is_same(path: str, lock: int) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.lstat(path), os.fstat(lock))
+    return False
+
+
+def _let_go(path: str, lock: int) -> None:
+    with suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another uses it
+        if _is_same(path, lock) and is_placeholder(path):
+            Path(path).rmdir()
+    os.close(lock)
+
+
+def _move_aside(path: str) -> str:
+    for number in range(1, 1000):
+        aside = f"{path}.moved-aside-{number}"
+        if not os.path.lexists(aside):
+            with suppress(OSError):
+                Path(path).rename(aside)
+                return aside
+            break
+    return ""

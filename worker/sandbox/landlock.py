@@ -1,0 +1,117 @@
+"""Landlock through ctypes: rules as a value, applied by a process to itself. Best effort, ABI 1-7.
+
+Guards: what the kernel cannot enforce is left out only where `probe` has said so aloud; a rule set
+that cannot be applied at all is an OSError, never a silent pass.
+"""
+
+import ctypes
+import os
+import stat
+from functools import cache
+
+from swarm.mailbox.protocol.base import Value
+
+_CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every architecture
+_VERSION_FLAG = 1
+_PATH_BENEATH = 1
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REMOVE, _MAKE_REGULAR = (1 << 4) | (1 << 5), (1 << 7) | (1 << 8) | (1 << 9) | (1 << 10) | (1 << 12)
+_REFER, _TRUNCATE, IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+READ = EXECUTE | READ_FILE | READ_DIR
+# Devices can never be made: no MAKE_CHAR (1 << 6), no MAKE_BLOCK (1 << 11).
+WRITE = READ | WRITE_FILE | _REMOVE | _MAKE_REGULAR | _REFER | _TRUNCATE
+DEVICE = READ_FILE | WRITE_FILE | IOCTL_DEVICE
+_ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | IOCTL_DEVICE
+_TCP = 0b11  # bind, connect
+_SCOPES = 0b11  # abstract Unix sockets, signals
+
+
+class Grant(Value):
+    """`access` bits for everything at and below `path`."""
+
+    path: str
+    access: int
+
+
+class LandlockRules(Value):
+    """All that a command may reach. Paths that have vanished are skipped: less is granted."""
+
+    grants: tuple[Grant, ...] = ()
+    network: bool = False
+
+
+class _RulesetAttribute(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def landlock_abi() -> int:
+    """The kernel's Landlock version; 0 when it has none or it is switched off."""
+    return max(0, int(_libc.syscall(_CREATE, None, 0, _VERSION_FLAG)))
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def forbid_new_privileges() -> None:
+    """PR_SET_NO_NEW_PRIVS on this process, for good. Raises OSError."""
+    _checked(_libc.prctl(38, 1, 0, 0, 0), "no_new_privs")
+
+
+def _handled_files(abi: int) -> int:
+    bits = 13 if abi == 1 else 14 if abi == 2 else 15 if abi < 5 else 16
+    return (1 << bits) - 1
+
+
+def apply_landlock(rules: LandlockRules) -> None:
+    """Confine this process and its future children, irrevocably. Needs no_new_privs first.
+
+    Raises OSError when the kernel has no Landlock or refuses.
+    """
+    abi = landlock_abi()
+    handled = _handled_files(abi)
+    attribute = _RulesetAttribute(
+        handled, _TCP if abi >= 4 and not rules.network else 0, _SCOPES if abi >= 6 else 0
+    )
+    size = 8 if abi < 4 else 16 if abi < 6 else 24
+    ruleset = _checked(_libc.syscall(_CREATE, ctypes.byref(attribute), size, 0), "landlock ruleset")
+    for grant in rules.grants:
+        _add(ruleset, grant, handled)
+    _checked(_libc.syscall(_RESTRICT, ruleset, 0), "landlock restrict")
+    os.close(ruleset)
+
+
+def _add(ruleset: int, grant: Grant, handled: int) -> None:
+    try:
+        # O_NOFOLLOW: a link put in a granted path's place must not carry the grant elsewhere.
+        fd = os.open(grant.path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISLNK(mode):
+            return
+        access = grant.access & handled & (-1 if stat.S_ISDIR(mode) else _ON_FILES)
+        rule = _PathBeneath(access, fd)
+        if access:
+            done = _libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+            _checked(done, f"landlock rule for {grant.path}")
+    finally:
+        os.close(fd)

@@ -1,0 +1,127 @@
+"""A command and its plan become what is really started: argument words, environment, filter.
+
+Guards: no stage of ours runs inside the sandbox; with bubblewrap the filter travels by `--seccomp`,
+without it the forked child confines itself before it becomes the command. `close` undoes all that
+preparing did to the folder.
+"""
+
+import os
+from functools import cache
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+
+from .bwrap import bwrap_arguments
+from .grants import landlock_rules
+from .guard import Guard
+from .landlock import LandlockRules
+from .plan import SandboxPlan, SandboxUnavailable
+from .probe import find_program, probe_sandbox
+from .seccomp import FilterRequest, build_filter
+
+# Takes the terminal inside: with bwrap in the terminal's foreground group, Ctrl-C would kill it.
+_TAKE_TERMINAL = (
+    "import fcntl,os,sys,termios;os.setsid();fcntl.ioctl(0,termios.TIOCSCTTY,0);"
+    "os.execvp(sys.argv[1],sys.argv[1:])"
+)
+
+
+class Confinement(Value):
+    """What the forked child does to itself before it becomes the command."""
+
+    landlock: LandlockRules | None = None
+    seccomp: bytes = b""
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """Ready to be started. `close` after the command's whole tree has ended, or never began."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    confinement: Confinement | None
+    filter_fd: int | None  # for the child's fd `bwrap.SECCOMP_FD`; owned by this
+    wrapped: bool  # the first process is bwrap, not the command
+    guard: Guard | None
+
+    def close(self) -> tuple[str, ...]:
+        """Give everything back; returns what a command had put in a protected name's place."""
+        if self.filter_fd is not None:
+            os.close(self.filter_fd)
+        return self.guard.close() if self.guard else ()
+
+
+def prepare_command(
+    plan: SandboxPlan, argv: tuple[str, ...], environment: dict[str, str], *, tty: bool
+) -> Prepared:
+    """Raises SandboxUnavailable if the plan's stack is not there, OSError if it cannot be set up."""
+    if plan.stack == "none":
+        return Prepared(
+            argv=argv, environment=environment, confinement=None, filter_fd=None,
+            wrapped=False, guard=None,
+        )  # fmt: skip
+    environment = {**environment, **sandbox_environment(plan)}
+    program = build_filter(FilterRequest(network=plan.network, connect=plan.stack == "bwrap"))
+    guard = Guard(plan) if plan.missing or plan.links else None
+    if plan.stack == "landlock":
+        confinement = Confinement(landlock=landlock_rules(plan), seccomp=program)
+        return Prepared(
+            argv=argv, environment=environment, confinement=confinement, filter_fd=None,
+            wrapped=False, guard=guard,
+        )  # fmt: skip
+    try:
+        words, outer = _wrapped(plan, argv, environment, tty=tty)
+        filter_fd = _filter_fd(program)
+    except BaseException:
+        if guard:
+            guard.close()
+        raise
+    return Prepared(
+        argv=words, environment=outer, confinement=None, filter_fd=filter_fd, wrapped=True,
+        guard=guard,
+    )  # fmt: skip
+
+
+def sandbox_environment(plan: SandboxPlan) -> dict[str, str]:
+    """Variables that tell a command about its sandbox."""
+    marks = {} if plan.network else {"SWARM_SANDBOX_NETWORK_DISABLED": "1"}
+    if plan.stack == "bwrap":
+        return {**marks, "TMPDIR": "/tmp"}  # noqa: S108
+    return {**marks, "TMPDIR": plan.tmp_dir} if plan.tmp_dir else marks
+
+
+def _wrapped(
+    plan: SandboxPlan, argv: tuple[str, ...], environment: dict[str, str], *, tty: bool
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """bwrap's words and its own environment, which may not steer its loader."""
+    bwrap = probe_sandbox().bwrap
+    if bwrap is None:
+        raise SandboxUnavailable("bubblewrap does not work here; `swarm doctor` says why")
+    words = bwrap_arguments(plan, bwrap=bwrap, filtered=True)[:-1]
+    outer: dict[str, str] = {}
+    for name, value in environment.items():
+        if name.startswith("LD_") or name in ("GCONV_PATH", "LOCPATH", "MALLOC_TRACE"):
+            words += ("--setenv", name, value)  # bwrap runs outside: only the command gets it
+        else:
+            outer[name] = value
+    return (*words, "--", *(_terminal_stage() if tty else ()), *argv), outer
+
+
+@cache
+def _terminal_stage() -> tuple[str, ...]:
+    if setsid := find_program("setsid"):
+        return (setsid, "-c")
+    python = find_program("python3") or "python3"
+    return (python, "-I", "-S", "-c", _TAKE_TERMINAL)
+
+
+@cache
+def _program_file(program: bytes) -> int:
+    fd = os.memfd_create("swarm-seccomp", os.MFD_CLOEXEC)
+    os.write(fd, program)
+    return fd
+
+
+def _filter_fd(program: bytes) -> int:
+    # Opened anew: a shared description would share its read position between commands.
+    return os.open(f"/proc/self/fd/{_program_file(program)}", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,0 +1,197 @@
+"""From a policy to a plan: what a command may write, what stays read-only, what it cannot see.
+
+Guards: the plan only names paths and looks at the file system; it changes nothing. Every path in it
+is canonical, so that no link inside a writable root decides where a mount or a grant lands.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
+
+Stack = Literal["bwrap", "landlock", "none"]
+
+PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".aws")
+_COVERED = ("/tmp", "/run", "/var/run")  # replaced as a whole: sockets and other people's files
+# Parts of /run without which programs or names are not found.
+_NEEDED_IN_RUN = ("current-system", "booted-system", "opengl-driver", "wrappers")
+_NEEDED_FOR_NETWORK = ("systemd/resolve", "resolvconf", "NetworkManager/resolv.conf")
+
+
+class SandboxUnavailable(SwarmError):
+    """This machine cannot give the sandbox that was asked for; nothing was started."""
+
+    exit_code = 6
+
+
+class SandboxPlan(Value):
+    """What one command's world looks like. Made by `plan_sandbox`, obeyed by both stacks."""
+
+    stack: Stack = "none"
+    writable: tuple[str, ...] = ()  # roots, shallow first
+    pinned: tuple[str, ...] = ()  # writable, but may not be renamed: something protected is below
+    protected: tuple[str, ...] = ()  # exist below a root and are read-only
+    missing: tuple[str, ...] = ()  # do not exist below a root and must not come to exist
+    links: tuple[str, ...] = ()  # protected names that are links: what they point to is protected
+    covered: tuple[str, ...] = ()  # trees replaced by private ones
+    visible: tuple[str, ...] = ()  # read-only parts of a covered tree that show through
+    hidden: tuple[str, ...] = ()  # exist and are masked
+    tmp_dir: str | None = None  # the agent's own /tmp; None: an empty one for this command
+    tmp_writable: bool = True
+    network: bool = True
+    reason: str = ""
+
+    @property
+    def is_sandboxed(self) -> bool:
+        return self.stack != "none"
+
+
+def is_below(path: str, root: str) -> bool:
+    """True if `path` is `root` or inside it; both canonical."""
+    return root == "/" or path == root or path.startswith(root + "/")
+
+
+def plan_sandbox(
+    policy: SandboxPolicy,
+    *,
+    cwd: str,
+    tmp_dir: str | None,
+    extra_roots: Sequence[str] = (),
+    hidden_paths: Sequence[str] = (),
+    stack: Stack,
+) -> SandboxPlan:
+    """The plan for one command.
+
+    Args:
+        cwd: Where it runs; a writable root under workspace-write.
+        tmp_dir: The agent's private folder that is shown as /tmp and kept across its commands.
+        extra_roots: Granted on top of the policy: made writable under any of them.
+        hidden_paths: Never visible: the run's sockets and the folder of all runs.
+        stack: What enforces it here (`probe.choose_stack`).
+
+    Raises:
+        SandboxUnavailable: the policy asks for a sandbox and `stack` is "none".
+    """
+    if isinstance(policy, DangerFullAccess):
+        return SandboxPlan(reason="danger-full-access: no sandbox")
+    if stack == "none":
+        raise SandboxUnavailable(
+            "this machine offers neither bubblewrap nor Landlock, so sandboxed commands cannot "
+            "run; `swarm doctor` shows how to mend it"
+        )
+    hidden = _canonical(hidden_paths)
+    writes = isinstance(policy, WorkspaceWrite)
+    wanted = (cwd, *policy.writable_roots) if isinstance(policy, WorkspaceWrite) else ()
+    roots = _roots((*wanted, *extra_roots), hidden)
+    guarded = _guard(roots)
+    covered = tuple(sorted({os.path.realpath(path) for path in _COVERED if Path(path).is_dir()}))
+    return SandboxPlan(
+        stack=stack,
+        writable=roots,
+        pinned=guarded.pinned,
+        protected=guarded.protected,
+        missing=guarded.missing,
+        links=guarded.links,
+        covered=covered,
+        visible=_visible(cwd, roots, covered, network=policy.network_access),
+        hidden=hidden,
+        tmp_dir=os.path.realpath(tmp_dir) if tmp_dir else None,
+        tmp_writable=not (isinstance(policy, WorkspaceWrite) and policy.exclude_slash_tmp),
+        network=policy.network_access,
+        reason=f"{'workspace-write' if writes else 'read-only'} by {stack}",
+    )
+
+
+def _canonical(paths: Sequence[str]) -> tuple[str, ...]:
+    real = {os.path.realpath(path) for path in paths if path}
+    return tuple(sorted((path for path in real if os.path.lexists(path)), key=_depth))
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return (0 if path == "/" else path.count("/"), path)
+
+
+def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
+    """Existing roots, shallow first. /tmp itself is always the private one; hidden stays so."""
+    return tuple(
+        root
+        for root in _canonical(wanted)
+        if root != "/tmp" and not any(is_below(root, mask) for mask in hidden)  # noqa: S108
+    )
+
+
+class _Guarded(Value):
+    pinned: tuple[str, ...]
+    protected: tuple[str, ...]
+    missing: tuple[str, ...]
+    links: tuple[str, ...]
+
+
+def _guard(roots: tuple[str, ...]) -> _Guarded:
+    protected: set[str] = set()
+    missing: list[str] = []
+    links: list[str] = []
+    for root in (root for root in roots if Path(root).is_dir()):
+        for name in PROTECTED_NAMES:
+            path = f"{root.rstrip('/')}/{name}"
+            if os.path.islink(path):
+                links.append(path)
+            if Path(path).exists():
+                protected.add(os.path.realpath(path))
+            elif not os.path.islink(path):
+                missing.append(path)
+        protected.update(_git_folders(Path(root, ".git")))
+    # Outside every root it is read-only anyway; named as a root itself it was granted.
+    inside = {p for p in protected if p not in roots and any(is_below(p, r) for r in roots)}
+    return _Guarded(
+        pinned=_pinned(inside, roots),
+        protected=tuple(sorted(inside, key=_depth)),
+        missing=tuple(path for path in missing if path not in roots),
+        links=tuple(links),
+    )
+
+
+def _git_folders(pointer: Path) -> list[str]:
+    """What a `.git` file points to: the worktree's folder and the repository behind it."""
+    try:
+        if not pointer.is_file() or pointer.stat().st_size > 8192:
+            return []
+        word, _, target = pointer.read_text("utf-8", "replace").strip().partition(":")
+        if word != "gitdir":
+            return []
+        folder = (pointer.parent / target.strip()).resolve()
+        found = [folder]
+        if (folder / "commondir").is_file():
+            found.append((folder / (folder / "commondir").read_text("utf-8").strip()).resolve())
+    except (OSError, ValueError):
+        return []
+    return [str(path) for path in found if path.exists()]
+
+
+def _pinned(protected: set[str], roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Folders between a root and what it protects: renaming one would lift the protection."""
+    found = {
+        str(parent)
+        for path in protected
+        for parent in Path(path).parents
+        if str(parent) not in roots and any(is_below(str(parent), root) for root in roots)
+    }
+    return tuple(sorted((path for path in found - protected), key=_depth))
+
+
+def _visible(
+    cwd: str, roots: tuple[str, ...], covered: tuple[str, ...], *, network: bool
+) -> tuple[str, ...]:
+    """Existing paths inside covered trees that must stay readable."""
+    wanted = [f"/run/{name}" for name in _NEEDED_IN_RUN]
+    if network:
+        wanted += [f"/run/{name}" for name in _NEEDED_FOR_NETWORK]
+    found = [path for path in wanted if Path(path).exists()]
+    here = os.path.realpath(cwd)
+    if any(is_below(here, tree) and here != tree for tree in covered) and here not in roots:
+        found.append(here)
+    return tuple(sorted(found, key=_depth))

@@ -1,0 +1,169 @@
+"""What this machine can enforce, found by trying it. Once per process; a forked child inherits it.
+
+Guards: a weaker stack is never chosen silently; every lack has a reason and a fix that `swarm doctor`
+shows, and `require_sandbox` turns it into a failure.
+"""
+
+import os
+import subprocess
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+
+from swarm.mailbox.protocol.base import Value
+
+from .landlock import landlock_abi
+from .plan import SandboxUnavailable, Stack
+from .seccomp import FilterRequest, UnsupportedMachine, build_filter
+
+_SAFE_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
+_PROBE_LIMIT_S = 5.0
+_NEEDED_LANDLOCK = 3  # below it truncating a file outside the roots is not prevented
+
+
+class Finding(Value):
+    """One thing that was tried."""
+
+    name: str
+    works: bool
+    detail: str = ""
+    fix: str = ""  # what a person does about it; empty when it works
+
+
+class SandboxFacts(Value):
+    """All of them, and what follows."""
+
+    bwrap: str | None  # absolute path of a binary that works
+    landlock_abi: int
+    seccomp: bool
+    findings: tuple[Finding, ...]
+
+    @property
+    def stack(self) -> Stack:
+        """The strongest stack that works here."""
+        if self.bwrap and self.seccomp:
+            return "bwrap"
+        return "landlock" if self.landlock_abi and self.seccomp else "none"
+
+    @property
+    def guarantees(self) -> frozenset[str]:
+        """Which of "fs" and "net" hold fully."""
+        held = {"net"} if self.stack != "none" else set[str]()
+        if self.stack == "bwrap" or (
+            self.stack == "landlock" and self.landlock_abi >= _NEEDED_LANDLOCK
+        ):
+            held.add("fs")
+        return frozenset(held)
+
+
+def find_program(name: str) -> str | None:
+    """A program in the system's own folders; PATH is not asked, a project could be on it."""
+    for folder in _SAFE_FOLDERS:
+        path = Path(folder, name)
+        if path.is_file() and os.access(path, os.X_OK):
+            return str(path)
+    return None
+
+
+@cache
+def probe_sandbox() -> SandboxFacts:
+    """Try everything; about 10 ms, so do it before forking and never in a hot path."""
+    bwrap, found = _try_bwrap()
+    seccomp = _try_seccomp()
+    abi = landlock_abi()
+    landlock = Finding(
+        name="landlock",
+        works=abi >= _NEEDED_LANDLOCK,
+        detail=f"ABI {abi}" if abi else "the kernel offers no Landlock",
+        fix=""
+        if abi >= _NEEDED_LANDLOCK
+        else "use a kernel of 6.2 or later with `landlock` in its `lsm=` list",
+    )
+    findings = (found, _try_user_namespaces(), landlock, seccomp)
+    return SandboxFacts(
+        bwrap=bwrap, landlock_abi=abi, seccomp=seccomp.works, findings=findings
+    )
+
+
+def require_sandbox(wanted: Collection[str], facts: SandboxFacts) -> None:
+    """`--require-sandbox fs,net`. Raises SandboxUnavailable naming what lacks and how to mend it."""
+    unknown = sorted(set(wanted) - {"fs", "net"})
+    if unknown:
+        raise SandboxUnavailable(f"--require-sandbox knows fs and net, not {', '.join(unknown)}")
+    lacking = sorted(set(wanted) - facts.guarantees)
+    if lacking:
+        causes = "; ".join(f"{f.name}: {f.detail}; {f.fix}" for f in facts.findings if not f.works)
+        raise SandboxUnavailable(f"the sandbox cannot guarantee {', '.join(lacking)}: {causes}")
+
+
+def _try_bwrap() -> tuple[str | None, Finding]:
+    path = find_program("bwrap")
+    if path is None:
+        fix = "install the package `bubblewrap` (apt, dnf, pacman, apk)"
+        return None, Finding(name="bwrap", works=False, detail="not installed", fix=fix)
+    words = [path, "--unshare-user", "--unshare-pid", "--unshare-net", "--die-with-parent"]
+    words += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "/bin/true"]
+    code, said = _run(words)
+    if code == 0:
+        return path, Finding(name="bwrap", works=True, detail=path)
+    fix = "allow unprivileged user namespaces, see `user namespaces` below"
+    if "proc" in said:
+        fix = "run the container with an unmasked /proc (docker: `--security-opt systempaths=unconfined`)"
+    return None, Finding(name="bwrap", works=False, detail=said or f"exit {code}", fix=fix)
+
+
+def _try_user_namespaces() -> Finding:
+    unshare = find_program("unshare")
+    if unshare is None:
+        return Finding(name="user namespaces", works=False, detail="`unshare` is not installed",
+                       fix="install util-linux, or ignore this if bwrap works")  # fmt: skip
+    code, said = _run([unshare, "--user", "--map-root-user", "/bin/true"])
+    if code == 0:
+        return Finding(name="user namespaces", works=True)
+    return Finding(
+        name="user namespaces", works=False, detail=said or f"exit {code}", fix=_namespace_fix()
+    )
+
+
+def _namespace_fix() -> str:
+    switches = {
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),
+        "/proc/sys/kernel/unprivileged_userns_clone": ("0", "1"),
+        "/proc/sys/user/max_user_namespaces": ("0", "15000"),
+    }
+    for switch, (bad, good) in switches.items():
+        try:
+            value = Path(switch).read_text("ascii").strip()
+        except OSError:
+            continue
+        if value == bad:
+            return f"sudo sysctl -w {switch.removeprefix('/proc/sys/').replace('/', '.')}={good}"
+    return "in a container, allow the calls clone, unshare and mount (a seccomp profile forbids them)"
+
+
+def _try_seccomp() -> Finding:
+    try:
+        build_filter(FilterRequest(network=False))
+        filters = Path("/proc/sys/kernel/seccomp/actions_avail").read_text("ascii").split()
+    except UnsupportedMachine as error:
+        return Finding(name="seccomp", works=False, detail=str(error), fix="use x86-64 or aarch64")
+    except OSError:
+        filters = ["errno"] if Path("/proc/self/seccomp").exists() or _in_status() else []
+    works = "errno" in filters
+    fix = "" if works else "use a kernel with CONFIG_SECCOMP_FILTER"
+    return Finding(name="seccomp", works=works, detail="filters" if works else "none", fix=fix)
+
+
+def _in_status() -> bool:
+    return "\nSeccomp:" in Path("/proc/self/status").read_text("ascii")
+
+
+def _run(words: list[str]) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_LIMIT_S,
+            check=False, env={"PATH": "/usr/bin:/bin"}, cwd="/",
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, str(error)
+    return done.returncode, done.stderr.decode("utf-8", "replace").strip()[:300]

@@ -1,0 +1,163 @@
+"""The system-call filter: a small BPF assembler, its program as bytes, and its installation.
+
+Guards: default allow, a closed list of denials with EPERM (a program then sees a refusal, not a
+crash); another architecture's calls kill the process. clone3 answers ENOSYS, since its flags
+cannot be read by a filter and libc then falls back to clone.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from functools import cache
+
+from swarm.mailbox.protocol.base import Value
+
+_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NR, _ARCH, _ARGS = 0, 4, 16
+_X32_BIT = 0x40000000
+_NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
+_NEW_TIME = 0x80  # CLONE_NEWTIME; in clone these bits are the exit signal
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_AF_UNIX = 1
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+
+# name → number on x86-64, on aarch64 (None: does not exist there)
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440), "kcmp": (312, 272), "pidfd_getfd": (438, 438),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
+    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "setns": (308, 268),
+    "open_by_handle_at": (304, 265), "fanotify_init": (300, 262), "quotactl": (179, 60),
+    "quotactl_fd": (443, 443), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
+    "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142), "acct": (163, 89),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "sethostname": (170, 161),
+    "setdomainname": (171, 162), "syslog": (103, 116), "vhangup": (153, 58),
+    "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
+}  # fmt: skip
+_CHECKED = {
+    "clone": (56, 220), "clone3": (435, 435), "unshare": (272, 97), "ioctl": (16, 29),
+    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "sendto": (44, 206),
+}  # fmt: skip
+
+
+class FilterRequest(Value):
+    """What the filter has to know. `connect` matters only while the network is off."""
+
+    network: bool
+    connect: bool = True  # Unix sockets may be connected to
+    machine: str = ""  # "x86_64", "aarch64"; empty: this one
+
+
+class UnsupportedMachine(OSError):
+    """There is no table of call numbers for this architecture."""
+
+
+class _Program:
+    """Instructions in order; every jump goes forward over what its own method emitted."""
+
+    def __init__(self, column: int) -> None:
+        self.code: list[bytes] = []
+        self._column = column
+
+    def emit(self, code: int, value: int, *, yes: int = 0, no: int = 0) -> None:
+        self.code.append(struct.pack("=HBBI", code, yes, no, value))
+
+    def load(self, offset: int) -> None:
+        self.emit(_LD, offset)
+
+    def answer(self, number: int) -> None:
+        self.emit(_RET, _ERRNO | number)
+
+    def number(self, name: str) -> int | None:
+        return (_DENIED.get(name) or _CHECKED[name])[self._column]
+
+    def deny(self, name: str, number: int = errno.EPERM) -> None:
+        call = self.number(name)
+        if call is not None:
+            self.emit(_JEQ, call, no=1)
+            self.answer(number)
+
+    def check(self, name: str, *tests: tuple[int, int, int, bool]) -> None:
+        """For call `name`: each (offset, op, value, deny_if) in turn, then allow."""
+        call = self.number(name)
+        assert call is not None
+        self.emit(_JEQ, call, no=3 * len(tests) + 1)
+        for offset, op, value, deny_if in tests:
+            self.load(offset)
+            self.emit(op, value, yes=0 if deny_if else 1, no=1 if deny_if else 0)
+            self.answer(errno.EPERM)
+        self.emit(_RET, _ALLOW)
+
+
+@cache
+def build_filter(request: FilterRequest) -> bytes:
+    """The program as an array of `struct sock_filter`, ready for bwrap's --seccomp or prctl.
+
+    Raises UnsupportedMachine when the architecture is not known.
+    """
+    machine = request.machine or platform.machine()
+    if machine not in _ARCHITECTURES:
+        raise UnsupportedMachine(errno.ENOSYS, f"no seccomp table for {machine}")
+    audit, column = _ARCHITECTURES[machine]
+    program = _Program(column)
+    program.load(_ARCH)
+    program.emit(_JEQ, audit, yes=1)
+    program.emit(_RET, _KILL)
+    program.load(_NR)
+    if column == 0:
+        program.emit(_JGE, _X32_BIT, no=1)
+        program.emit(_RET, _KILL)
+    for name in _DENIED:
+        program.deny(name)
+    program.deny("clone3", errno.ENOSYS)
+    program.check("clone", (_argument(0), _JSET, _NEW_NAMESPACES, True))
+    program.check("unshare", (_argument(0), _JSET, _NEW_NAMESPACES | _NEW_TIME, True))
+    request_code = _argument(1)
+    program.check(
+        "ioctl", (request_code, _JEQ, _TIOCSTI, True), (request_code, _JEQ, _TIOCLINUX, True)
+    )
+    if not request.network:
+        _close_network(program, connect=request.connect)
+    program.emit(_RET, _ALLOW)
+    return b"".join(program.code)
+
+
+def _close_network(program: _Program, *, connect: bool) -> None:
+    program.check("socket", (_argument(0), _JEQ, _AF_UNIX, False))
+    program.check("socketpair", (_argument(0), _JEQ, _AF_UNIX, False))
+    if not connect:
+        program.deny("connect")
+        # A datagram with an address needs no connect; send() passes a null one. Both words are
+        # looked at: memory can be mapped at a multiple of 4 GiB on purpose.
+        low, high = _argument(4), _argument(4) + 4
+        program.check("sendto", (low, _JEQ, 0, False), (high, _JEQ, 0, False))
+
+
+def _argument(index: int) -> int:
+    """Offset of the low word of a call's argument (both machines are little-endian)."""
+    return _ARGS + 8 * index
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def install_filter(program: bytes) -> None:
+    """Put this process and its future children under `program`. Needs no_new_privs first.
+
+    Raises OSError when the kernel refuses.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = _FilterProgram(len(program) // 8, program)
+    if libc.prctl(22, 2, ctypes.byref(header), 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"seccomp: {os.strerror(number)}")

@@ -1,0 +1,256 @@
+"""One agent's state, in memory only: history, inbox, usage, and the turn that runs.
+
+Rule guarded: the history and what the supervisor was told of it are changed in one step, without
+an await between them. The agent owns no files; the supervisor's journal is the memory.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+import trio
+
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    AnyOutput,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCallOutput,
+    InputImage,
+    InputText,
+    decode_item,
+)
+from swarm.mailbox.protocol.ops import Mail, UserInput
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from .context import fragments
+from .context.history import History
+from .context.normalize import repair
+from .context.prompt import Told, context_items, told_by
+from .context.tokens import Meter, estimate_item
+from .context.truncate import truncate_output
+from .reporter import Reporter
+from .sampler import Dial, Sampler
+from .tools.orchestrator import Orchestrator
+from .turn.inbox import Inbox
+from .turn.loop import run_turn
+from .turn.state import AbortReason, Pending, Turn
+
+Source = Literal["context", "user", "mail", "model", "tool", "note"]
+IMAGE_TAKEN_BACK = "[the image was left out: the model's provider could not read it]"
+
+
+class Chances(NamedTuple):
+    """What differs from one life to the next; given, so that a test can repeat a life."""
+
+    new_id: Callable[[], str] = new_uuid7
+    noise: Callable[[], float] = random.random  # in [0, 1)
+    unix_s: Callable[[], float] = time.time
+
+
+class Session:
+    """State and the steps that change it. `drive` owns the turns; one runs at a time."""
+
+    def __init__(
+        self, spec: AgentSpec, reporter: Reporter, dial: Dial, chances: Chances | None = None
+    ) -> None:
+        self.spec, self.reporter = spec, reporter
+        self._chances = chances or Chances()
+        self.new_id, self.noise = self._chances.new_id, self._chances.noise
+        self.inbox = Inbox()
+        self.meter = Meter(spec.total_usage)
+        self.turn: Turn | None = None
+        self._told = Told()
+        self._closing = False
+        self._items = 0
+        self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
+        self._timezone = local_timezone(spec.environment)
+        self._wake = trio.Event()
+        self._at_rest = trio.Event()
+        self.history = self._restore()
+        self.sampler = Sampler(spec, self.history, dial)
+        self._orchestrator: Orchestrator | None = None
+
+    # --- tools --------------------------------------------------------------------------------
+
+    @property
+    def orchestrator(self) -> Orchestrator:
+        """Who performs calls; set once, before the first turn."""
+        if self._orchestrator is None:
+            raise RuntimeError("the session was given no tools")
+        return self._orchestrator
+
+    def use(self, orchestrator: Orchestrator) -> None:
+        """Give the session its tools."""
+        self._orchestrator = orchestrator
+
+    def tool_specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
+        """What this model is told of the tools; made once a model."""
+        if self._tools is None or self._tools[0] != model.slug:
+            self._tools = model.slug, self.orchestrator.registry.specs(model)
+        return self._tools[1]
+
+    # --- turns --------------------------------------------------------------------------------
+
+    async def drive(self) -> None:
+        """Run turns one after another, as the inbox calls for them; for ever."""
+        while True:
+            opening = self.inbox.opening()
+            if opening is not None and not self._closing:
+                self._at_rest = trio.Event()
+                await run_turn(self, opening)
+                continue
+            self._at_rest.set()
+            self._wake = trio.Event()
+            await self._wake.wait()
+
+    def admit(self, words: UserInput) -> None:
+        """A person's words: they steer the running turn, or start one."""
+        running = self.turn is not None and self.turn.open
+        if self.inbox.admit(words, running=running):
+            self._wake.set()
+
+    def deliver(self, mail: Mail) -> None:
+        """A letter: it joins the running turn, or the next one, or starts one."""
+        if self.inbox.deliver(mail):
+            self._wake.set()
+
+    def interrupt(self, reason: AbortReason) -> None:
+        """Abort the running turn, if its end is not decided yet. What comes later starts anew."""
+        if self.turn is not None and self.turn.open:
+            self.turn.abort(reason, unread=self.inbox.drain_words())
+
+    async def close(self) -> None:
+        """Abort the turn, start no other, return at rest; the caller sets the deadline."""
+        self._closing = True
+        self.interrupt("interrupted")
+        await self._at_rest.wait()
+
+    # --- recording ----------------------------------------------------------------------------
+
+    def new_item_id(self) -> str:
+        """An item id, unique in the run: agent, life, count."""
+        self._items += 1
+        return f"{self.spec.agent_id[-8:]}-{self.spec.epoch}-{self._items}"
+
+    def record(
+        self, turn_id: str, item: AnyItem, *, source: Source, item_id: str | None = None
+    ) -> None:
+        """Add an item to the history and say so, in one step. It is encoded here, once."""
+        raw = self.history.append(item)
+        self.meter.add_item(estimate_item(item, encoded_bytes=len(bytes(raw))))
+        self.reporter.say(
+            ItemCompleted(
+                turn_id=turn_id, item=raw, item_id=item_id or self.new_item_id(), source=source
+            )
+        )
+
+    def record_context(self, turn: Turn, model: ModelInfo) -> None:
+        """Add what the model must know first, or what of it has changed."""
+        today = datetime.fromtimestamp(self._chances.unix_s()).astimezone()
+        place = fragments.Place(
+            cwd=self.spec.cwd, date=f"{today:%Y-%m-%d}", timezone=self._timezone
+        )
+        items, self._told = context_items(self.spec, place=place, model=model, told=self._told)
+        for item in items:
+            self.record(turn.turn_id, item, source="context")
+
+    def record_pending(self, turn: Turn) -> None:
+        """Add what waits in the inbox and may be read now."""
+        for entry in self.inbox.drain():
+            match entry:
+                case UserInput():
+                    self.record_words(turn, entry)
+                case Mail():
+                    letter = fragments.mail_message(entry)
+                    self.record(turn.turn_id, letter, source="mail", item_id=entry.mail_id)
+
+    def record_words(self, turn: Turn, words: UserInput) -> None:
+        """Add a person's words; a schema that they carry holds for the rest of the turn."""
+        turn.output_schema = words.output_schema or turn.output_schema
+        message = fragments.user_message(words.parts)
+        self.record(turn.turn_id, message, source="user", item_id=words.input_id)
+
+    def record_outputs(self, turn: Turn) -> None:
+        """Add the outputs of the response's calls, in call order; an aborted one says so."""
+        limit = 10_000 if turn.model is None else turn.model.output_limit_tokens
+        for pending in turn.pending:
+            turn.declined |= pending.outcome is not None and pending.outcome.status == "declined"
+            self.record(turn.turn_id, _output_of(pending, limit), source="tool")
+        turn.pending.clear()
+
+    def take_back_image(self, turn: Turn) -> bool:
+        """Replace the images of the latest output that has any; False if none has."""
+        items = list(self.history.all_items())
+        for index in reversed(range(len(items))):
+            item = decode_item(bytes(items[index]))
+            if not isinstance(item, AnyOutput) or isinstance(item.output, str):
+                continue
+            if not any(isinstance(part, InputImage) for part in item.output):
+                continue
+            parts = tuple(
+                InputText(text=IMAGE_TAKEN_BACK) if isinstance(part, InputImage) else part
+                for part in item.output
+            )
+            items[index] = msgspec.Raw(_encode(msgspec.structs.replace(item, output=parts)))
+            self.history.replace(tuple(items))
+            self.reporter.say(ContextReplaced(turn_id=turn.turn_id, items=tuple(items)))
+            return True
+        return False
+
+    def _restore(self) -> History:
+        """The history of former lives, made whole; outputs added for that are said."""
+        if not self.spec.history:
+            return History()
+        items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)
+        repaired = repair(items, interrupted=self.spec.interrupted_calls)
+        self._told = told_by(items)
+        kept = repaired.items[: len(repaired.items) - len(repaired.added)]
+        history = History()
+        for item in kept:
+            raw = history.append(item)
+            self.meter.add_item(estimate_item(item, encoded_bytes=len(bytes(raw))))
+        self.history = history
+        for output in repaired.added:
+            self.record("", output, source="tool")
+        return history
+
+
+def local_timezone(environment: dict[str, str]) -> str:
+    """The IANA name of the local time zone, as far as the system tells; else Etc/UTC."""
+    named = environment.get("TZ", "").lstrip(":")
+    if named and "/" in named and not named.startswith("/"):
+        return named
+    _, found, zone = _localtime_link().partition("zoneinfo/")
+    return zone if found else "Etc/UTC"
+
+
+def _localtime_link() -> str:
+    from os import readlink
+
+    try:
+        return readlink("/etc/localtime")
+    except OSError:
+        return ""
+
+
+def _output_of(pending: Pending, limit_tokens: int) -> AnyOutput:
+    kind = CustomToolCallOutput if isinstance(pending.call, CustomToolCall) else FunctionCallOutput
+    outcome = pending.outcome
+    if outcome is None:
+        elapsed_s = max(0.1, trio.current_time() - pending.started)
+        text = pending.aborted_text.replace("{seconds}", f"{elapsed_s:.1f}")
+        return kind(call_id=pending.call.call_id, output=text, success=False)
+    content = truncate_output(outcome.content, limit_tokens=limit_tokens)
+    done = outcome.status == "completed"
+    return kind(call_id=pending.call.call_id, output=content, success=done)
+
+
+def _encode(item: AnyItem) -> bytes:
+    return msgspec.msgpack.encode(item)

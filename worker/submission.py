@@ -1,0 +1,66 @@
+"""What the agent is asked to do: one `match` over every op.
+
+Rule guarded: this loop never waits for a turn. An op is acknowledged when it is applied, and
+applying takes no time: words and letters go to the inbox, the rest are signals.
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from swarm.mailbox.post import Mailbox
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.ops import (
+    Answer,
+    AnyOp,
+    Deliver,
+    GatewayMoved,
+    Interrupt,
+    Shutdown,
+    UserInput,
+    decode_op,
+)
+
+from .session import Session
+from .turn.state import AbortReason
+
+_REASONS: dict[str, AbortReason] = {
+    "budget": "budget",
+    "deadline": "deadline",
+    "replaced": "replaced",
+}
+
+
+async def serve(session: Session, post: Mailbox) -> Shutdown:
+    """Apply ops as they come; return at Shutdown."""
+    while True:
+        letter = await post.receive()
+        try:
+            op = decode_op(letter.body)
+        except msgspec.DecodeError as error:
+            session.reporter.say(Warned(message=f"an order could not be read: {error}"))
+            post.handled(letter)
+            continue
+        apply(session, op)
+        post.handled(letter)
+        if isinstance(op, Shutdown):
+            return op
+
+
+def apply(session: Session, op: AnyOp) -> None:
+    """Apply one op to the session, at once."""
+    match op:
+        case UserInput():
+            session.admit(op)
+        case Deliver(mail=mail):
+            session.deliver(mail)
+        case Interrupt(reason=reason):
+            session.interrupt(_REASONS.get(reason, "interrupted"))
+        case GatewayMoved(endpoint=endpoint, token=token):
+            session.sampler.move(endpoint, token)
+        case Answer(request_id=request_id, reply=reply):
+            session.reporter.answered(request_id, reply)
+        case Shutdown():
+            pass
+        case _:
+            assert_never(op)

@@ -1,0 +1,147 @@
+"""list_dir: what a folder holds, some levels deep, a page at a time. Blocking: run in a thread.
+
+Links are shown and never followed. Only the entries of the asked page are kept, and the walk stops
+at a fixed number of entries, so that a huge folder costs neither memory nor time without bound.
+"""
+
+import heapq
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from .errors import ToolFailed
+
+MAX_SCANNED = 200_000
+MAX_NAME_BYTES = 500
+MayRead = Callable[[Path], bool]
+
+
+class ListDirArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dir_path: str
+    offset: int = 1
+    limit: int = 25
+    depth: int = 2
+
+
+class _Entry(NamedTuple):
+    """Ordered by its path below the folder, component by component."""
+
+    parts: tuple[str, ...]
+    suffix: str
+
+
+def list_directory(arguments: ListDirArguments, *, may_read: MayRead | None = None) -> str:
+    """The listing as the model reads it.
+
+    Args:
+        arguments: `offset`, `limit` and `depth` count from 1.
+        may_read: Paths it says no to are left out.
+
+    Raises:
+        ToolFailed: an argument is out of range, or the folder itself cannot be read.
+    """
+    root = _check(arguments)
+    if may_read is not None and not may_read(root):
+        raise ToolFailed(
+            f"access denied: reading this path is blocked by filesystem deny_read policy: `{root}`"
+        )
+    walk = _Walk(root, arguments.depth, may_read)
+    last = arguments.offset - 1 + arguments.limit
+    kept = heapq.nsmallest(min(last, MAX_SCANNED), walk.entries())
+    page = kept[arguments.offset - 1 :]
+    if not page and walk.scanned:
+        raise ToolFailed("offset exceeds directory entry count")
+    lines = [f"Absolute path: {show_name(str(root))}", *(_render(entry) for entry in page)]
+    if walk.scanned > last:
+        lines.append(f"More than {arguments.limit} entries found")
+    if walk.stopped:
+        lines.append(f"Stopped after {MAX_SCANNED} entries; list a folder below this one")
+    return "\n".join(lines)
+
+
+def show_name(name: str) -> str:
+    """A file name as one harmless piece of a line: cut at 500 bytes, nothing unprintable."""
+    text = name.encode("utf-8", "surrogateescape")[:MAX_NAME_BYTES].decode("utf-8", "replace")
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def _check(arguments: ListDirArguments) -> Path:
+    if arguments.offset < 1:
+        raise ToolFailed("offset must be a 1-indexed entry number")
+    if arguments.limit < 1:
+        raise ToolFailed("limit must be greater than zero")
+    if arguments.depth < 1:
+        raise ToolFailed("depth must be greater than zero")
+    if not Path(arguments.dir_path).is_absolute():
+        raise ToolFailed("dir_path must be an absolute path")
+    return Path(arguments.dir_path)
+
+
+class _Walk:
+    """Breadth first; what it could not read it marks and passes by."""
+
+    def __init__(self, root: Path, depth: int, may_read: MayRead | None) -> None:
+        self._root, self._depth, self._may_read = root, depth, may_read
+        self.scanned = 0
+        self.stopped = False
+
+    def entries(self) -> Iterator[_Entry]:
+        try:
+            inside = os.scandir(self._root)
+        except (OSError, ValueError) as error:
+            raise ToolFailed(f"failed to read directory: {error}") from error
+        folders: deque[tuple[str, ...]] = deque()
+        yield from self._scan(inside, (), folders)
+        while folders and not self.stopped:
+            parts = folders.popleft()
+            try:
+                inside = os.scandir(self._root.joinpath(*parts))
+            except OSError as error:
+                yield _Entry(parts, f"/ (cannot be read: {error.strerror})")
+                continue
+            yield _Entry(parts, "/")
+            yield from self._scan(inside, parts, folders)
+        for parts in folders:  # seen, but not looked into
+            yield _Entry(parts, "/")
+
+    def _scan(
+        self,
+        inside: AbstractContextManager[Iterator[os.DirEntry[str]]],
+        above: tuple[str, ...],
+        folders: deque[tuple[str, ...]],
+    ) -> Iterator[_Entry]:
+        with inside as entries:
+            for entry in entries:
+                if self.scanned >= MAX_SCANNED:
+                    self.stopped = True
+                    return
+                if self._may_read is not None and not self._may_read(Path(entry.path)):
+                    continue
+                self.scanned += 1
+                suffix = _suffix(entry)
+                parts = (*above, entry.name)
+                if suffix == "/" and len(parts) < self._depth:
+                    folders.append(parts)
+                else:
+                    yield _Entry(parts, suffix)
+
+
+def _suffix(entry: "os.DirEntry[str]") -> str:
+    try:
+        if entry.is_symlink():
+            return "@"
+        if entry.is_dir(follow_symlinks=False):
+            return "/"
+        return "" if entry.is_file(follow_symlinks=False) else "?"
+    except OSError:
+        return "?"
+
+
+def _render(entry: _Entry) -> str:
+    indent = "  " * (len(entry.parts) - 1)
+    return f"{indent}{show_name(entry.parts[-1])}{entry.suffix}"

@@ -1,0 +1,151 @@
+"""view_image: a picture from the disk, small enough for a model. Blocking: run in a thread.
+
+Size and kind are read from the header; Pillow (the extra `images`) is imported only to shrink.
+"""
+
+import importlib
+import io
+import os
+import stat
+from pathlib import Path
+from typing import Literal, Protocol, cast
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+
+from .errors import ToolFailed
+from .image_size import ImageKind, sniff_image
+
+MAX_FILE_BYTES = 20 * 1000 * 1000
+MAX_SENT_BYTES = 15 * 1024 * 1024  # what a blob may have on its way to the supervisor
+MAX_SIDE = 2048
+MAX_PIXELS = 100_000_000  # what shrinking may unpack into memory
+NO_IMAGES = "view_image is not allowed because you do not support image inputs"
+_KEPT_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP"}
+
+
+class ViewImageArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: str
+    detail: str | None = None  # only "original" means something
+
+
+class ViewedImage(Value):
+    """What the agent stores as a blob and shows the model."""
+
+    data: bytes
+    mime: str
+    width: int
+    height: int
+    detail: Literal["high", "original"] = "high"
+
+
+def view_image(
+    arguments: ViewImageArguments, cwd: Path, *, supports_images: bool = True
+) -> ViewedImage:
+    """Read the picture; shrink it to fit 2048 × 2048 unless `detail` is `original`.
+
+    Raises:
+        ToolFailed: with a text for the model; nothing is changed on the disk in any case.
+    """
+    if not supports_images:
+        raise ToolFailed(NO_IMAGES)
+    if arguments.detail not in (None, "original"):
+        raise ToolFailed(
+            "view_image.detail only supports `original`; omit `detail` for default resized "
+            f"behavior, got `{arguments.detail}`"
+        )
+    path = Path(os.path.normpath(cwd / arguments.path))
+    data = _read_picture(path)
+    kind = sniff_image(data)
+    if kind is None:
+        raise ToolFailed(
+            f"unable to process image at `{path}`: it is not a PNG, JPEG, GIF or WebP file"
+        )
+    if arguments.detail == "original":
+        return _sendable(path, data, kind, "original")
+    if max(kind.width, kind.height) > MAX_SIDE:
+        data, kind = _shrink(path, data, kind)
+    return _sendable(path, data, kind, "high")
+
+
+def _sendable(
+    path: Path, data: bytes, kind: ImageKind, detail: Literal["high", "original"]
+) -> ViewedImage:
+    if len(data) > MAX_SENT_BYTES:
+        raise ToolFailed(
+            f"unable to process image at `{path}`: {len(data)} bytes are more than the "
+            f"{MAX_SENT_BYTES} that can be sent; make a smaller copy and view that"
+        )
+    return ViewedImage(
+        data=data, mime=kind.mime, width=kind.width, height=kind.height, detail=detail
+    )
+
+
+def _read_picture(path: Path) -> bytes:
+    try:
+        # opening a FIFO must not wait for a writer
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ToolFailed(f"unable to locate image at `{path}`: {why}") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ToolFailed(f"image path `{path}` is not a file")
+    with os.fdopen(handle, "rb") as file:
+        try:
+            data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise ToolFailed(f"unable to read image at `{path}`: {error.strerror}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ToolFailed(
+            f"unable to read image at `{path}`: it is larger than {MAX_FILE_BYTES} bytes"
+        )
+    return data
+
+
+class _Picture(Protocol):
+    """The part of PIL.Image.Image that is used here."""
+
+    @property
+    def size(self) -> tuple[int, int]: ...
+    def thumbnail(self, size: tuple[int, int], resample: object, /) -> None: ...
+    def save(self, target: io.BytesIO, /, **options: object) -> None: ...
+
+
+class _Pillow(Protocol):
+    """The part of the module PIL.Image that is used here."""
+
+    @property
+    def Resampling(self) -> "_Filters": ...
+    def open(self, source: io.BytesIO, /) -> _Picture: ...
+
+
+class _Filters(Protocol):
+    @property
+    def BILINEAR(self) -> object: ...
+
+
+def _shrink(path: Path, data: bytes, kind: ImageKind) -> tuple[bytes, ImageKind]:
+    failed = f"unable to process image at `{path}`"
+    size = f"{kind.width}x{kind.height}"
+    if kind.width * kind.height > MAX_PIXELS:
+        raise ToolFailed(f"{failed}: {size} pixels are too many to shrink")
+    try:
+        pillow = cast("_Pillow", importlib.import_module("PIL.Image"))
+    except ImportError as error:
+        raise ToolFailed(
+            f"{failed}: it is {size} and must be shrunk to {MAX_SIDE}x{MAX_SIDE}, which needs "
+            "Pillow (pip install 'swarm-agents[images]'). A smaller copy, or detail `original` "
+            "where the model takes it, works without"
+        ) from error
+    try:
+        picture = pillow.open(io.BytesIO(data))
+        picture.thumbnail((MAX_SIDE, MAX_SIDE), pillow.Resampling.BILINEAR)
+        target = io.BytesIO()
+        form = _KEPT_FORMATS.get(kind.mime, "PNG")
+        picture.save(target, format=form)
+    except Exception as error:  # a decoder may fail in any way on a hostile file
+        raise ToolFailed(f"{failed}: {type(error).__name__}") from error
+    mime = "image/" + form.lower()
+    return target.getvalue(), ImageKind(mime, *picture.size)

@@ -1,0 +1,108 @@
+"""What waits to be read by the model: steered words and letters, and whether they open a turn.
+
+Rule guarded: nothing admitted is lost and nothing is read twice. A letter that comes after a
+shown answer waits for the next turn, so that the answer is not extended.
+"""
+
+from collections import deque
+from typing import Literal
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.ops import Mail, UserInput
+
+_REMEMBERED = 1024  # ids of admitted inputs and letters kept against repeats
+
+
+class Opening(Value):
+    """Why a turn starts. `turn_id` None = make one."""
+
+    started_by: Literal["user", "mail", "resume"]
+    turn_id: str | None = None
+
+
+class Inbox:
+    """Pending input of one agent. No task waits inside; its owner wakes whoever should look."""
+
+    def __init__(self) -> None:
+        self._words: deque[UserInput] = deque()
+        self._letters: deque[Mail] = deque()
+        self._resume: str | None = None
+        self._seen: dict[str, None] = {}  # a dict keeps order, so the oldest can be dropped
+        self._mail_joins = True  # phase current_turn; False = next_turn
+
+    def admit(self, words: UserInput, *, running: bool) -> bool:
+        """Take a person's input once. Empty parts mean: go on (ignored while a turn runs).
+
+        Steering reopens the running turn to mail. Returns False for a repeat.
+        """
+        if not self._is_new(words.input_id):
+            return False
+        if words.parts:
+            self._words.append(words)
+            self._mail_joins = True
+        elif not running:
+            self._resume = words.input_id
+        return True
+
+    def deliver(self, mail: Mail) -> bool:
+        """Take a letter once; False for a repeat."""
+        if not self._is_new(mail.mail_id):
+            return False
+        self._letters.append(mail)
+        return True
+
+    def opening(self) -> Opening | None:
+        """The turn that should start now that none runs; None = nothing calls for one."""
+        if self._words:
+            return Opening(started_by="user", turn_id=self._words[0].input_id)
+        if self._resume is not None:
+            return Opening(started_by="resume", turn_id=self._resume)
+        if any(mail.trigger_turn for mail in self._letters):
+            return Opening(started_by="mail")
+        return None
+
+    def begin_turn(self) -> None:
+        """A turn starts: mail joins it, and a wish to go on is fulfilled."""
+        self._mail_joins, self._resume = True, None
+
+    def answer_shown(self) -> None:
+        """An answer was completed: mail waits for the next turn, unless words are pending."""
+        if not self._words:
+            self._mail_joins = False
+
+    def tool_called(self) -> None:
+        """The turn goes on: mail may join it again."""
+        self._mail_joins = True
+
+    @property
+    def mail_joins_now(self) -> bool:
+        """True if a letter waits that the running turn may read."""
+        return self._mail_joins and bool(self._letters)
+
+    @property
+    def pending(self) -> bool:
+        """True if the running turn has something to read before it may end."""
+        return bool(self._words) or self.mail_joins_now
+
+    def drain(self) -> list[UserInput | Mail]:
+        """Take what the next request should hold: words first, then letters if they may join."""
+        taken: list[UserInput | Mail] = [*self._words]
+        self._words.clear()
+        if self._mail_joins:
+            taken += self._letters
+            self._letters.clear()
+        return taken
+
+    def drain_words(self) -> list[UserInput]:
+        """Take a person's pending words alone (an interrupted turn keeps them, unread)."""
+        taken = [*self._words]
+        self._words.clear()
+        return taken
+
+    def _is_new(self, name: str) -> bool:
+        if name in self._seen:
+            return False
+        self._seen[name] = None
+        if len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return True

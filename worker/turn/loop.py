@@ -1,0 +1,169 @@
+"""A turn from its opening to its one terminal event: read what waits, sample, run calls, repeat.
+
+Rule guarded: exactly one of TurnCompleted, TurnFailed, TurnAborted ends a turn, after everything
+else of it was said; and between the decision to end and the end nothing is awaited.
+"""
+
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.events import (
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    Waiting,
+)
+from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed
+
+from ..context import fragments
+from ..context.prompt import instructions_for
+from ..sampler import Question, SampleTrouble
+from .inbox import Opening
+from .next import Finish, Heard, Sample, next_step
+from .retry import STREAM_MAX_RETRIES, plan_retry
+from .state import Turn
+from .stream import Attempt
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+Ending = TurnCompleted | TurnFailed | TurnAborted
+
+
+async def run_turn(session: "Session", opening: Opening) -> None:
+    """Run one turn to its terminal event. Interrupts come through `session.interrupt`."""
+    turn = Turn(opening.turn_id or session.new_id(), opening.started_by)
+    session.turn = turn
+    session.inbox.begin_turn()
+    ending: Ending | None = None
+    with turn.scope:
+        ending = await _pursue(session, turn)
+    if ending is None:
+        ending = _abort(session, turn)
+    session.turn = None
+    session.reporter.say(ending)
+
+
+async def _pursue(session: "Session", turn: Turn) -> Ending:
+    try:
+        turn.model = await session.sampler.wait_model()
+    except SampleTrouble as trouble:
+        return _fail(session, turn, trouble.failed)
+    _announce(session, turn, turn.model)
+    session.record_context(turn, turn.model)
+    while True:
+        heard = await _respond(session, turn, turn.model)
+        if isinstance(heard, SampleFailed):
+            return _fail(session, turn, heard)
+        if heard.called_tools:
+            turn.nudges = 0
+        step = next_step(heard, pending_input=session.inbox.pending, nudges=turn.nudges)
+        match step:
+            case Sample(nudge=nudge):
+                turn.nudges += nudge
+            case Finish(last_message=text):
+                return _complete(turn, text, heard)
+            case _:
+                assert_never(step)
+
+
+async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | SampleFailed:
+    """One response, over as many attempts as it takes. Each is built from the history anew."""
+    retries = 0
+    while True:
+        session.record_pending(turn)
+        attempt = Attempt(session, turn)
+        failed = await attempt.run(
+            Question(
+                turn_id=turn.turn_id,
+                instructions=instructions_for(session.spec, model),
+                tools=session.tool_specs(model),
+                effort=session.spec.effort,
+                output_schema=turn.output_schema,
+            )
+        )
+        if failed is None:
+            return attempt.heard
+        if failed.kind == "invalid_image" and session.take_back_image(turn):
+            continue
+        if failed.kind == "incomplete" and attempt.heard.remark is not None:
+            return msgspec.structs.replace(attempt.heard, truncated=True)
+        retries += 1
+        delay_s = plan_retry(failed, attempt=retries, noise=session.noise())
+        if delay_s is None:
+            return failed
+        session.reporter.pass_on(
+            Waiting(
+                reason=f"Reconnecting: {failed.message}",
+                delay_s=delay_s,
+                attempt=retries,
+                max_attempts=STREAM_MAX_RETRIES,
+            )
+        )
+        await trio.sleep(delay_s)
+
+
+def _announce(session: "Session", turn: Turn, model: ModelInfo) -> None:
+    turn.announced = True
+    effort = session.spec.effort or model.default_effort
+    session.reporter.say(
+        TurnStarted(turn_id=turn.turn_id, model=model, effort=effort, started_by=turn.started_by)
+    )
+
+
+def _complete(turn: Turn, text: str | None, heard: Heard) -> TurnCompleted:
+    turn.open = False
+    return TurnCompleted(
+        turn_id=turn.turn_id,
+        last_message=text,
+        duration_s=turn.elapsed_s,
+        usage=turn.usage,
+        truncated=heard.truncated,
+        refused=turn.declined and text is None,
+    )
+
+
+def _fail(session: "Session", turn: Turn, failed: SampleFailed) -> TurnFailed:
+    turn.open = False
+    _close_books(session, turn)
+    session.record_pending(turn)
+    return TurnFailed(
+        turn_id=turn.turn_id,
+        kind=failed.kind,
+        message=_explain(failed),
+        duration_s=turn.elapsed_s,
+        usage=turn.usage,
+    )
+
+
+def _abort(session: "Session", turn: Turn) -> TurnAborted:
+    """What 7.1 of the sheet asks for: outputs, unread words, the mark, the event. Never waits."""
+    _close_books(session, turn)
+    for words in turn.unread:
+        session.record_words(turn, words)
+    session.record(turn.turn_id, fragments.turn_aborted(), source="note")
+    return TurnAborted(
+        turn_id=turn.turn_id,
+        reason=turn.abort_reason,
+        duration_s=turn.elapsed_s,
+        usage=turn.usage,
+    )
+
+
+def _close_books(session: "Session", turn: Turn) -> None:
+    if not turn.announced:
+        unknown = ModelInfo(slug=session.spec.model or "", provider="", wire="chat", known=False)
+        _announce(session, turn, unknown)
+    session.record_outputs(turn)
+
+
+def _explain(failed: SampleFailed) -> str:
+    if failed.kind != "context_window_exceeded":
+        return failed.message
+    return (
+        f"the conversation no longer fits the model's context window ({failed.message}). Start a "
+        "new run with a shorter task, or use a model with a larger window"
+    )

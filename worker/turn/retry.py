@@ -1,0 +1,25 @@
+"""How long to wait before a failed sample is asked again. The gateway retries requests; this
+retries streams.
+
+Rule guarded: the number of attempts is bounded, and a server that names a delay is obeyed.
+"""
+
+from swarm.mailbox.protocol.sampling import SampleFailed
+
+STREAM_MAX_RETRIES = 5
+_BASE_DELAY_S = 0.2
+
+
+def plan_retry(failed: SampleFailed, *, attempt: int, noise: float) -> float | None:
+    """Seconds to wait before retry number `attempt` (from 1); None = give up.
+
+    Args:
+        failed: Why the attempt ended.
+        attempt: Which retry this would be.
+        noise: Uniform in [0, 1): the delay varies by a tenth each way.
+    """
+    if not failed.retryable or attempt > STREAM_MAX_RETRIES:
+        return None
+    if failed.retry_after_s is not None:
+        return max(0.0, failed.retry_after_s)
+    return _BASE_DELAY_S * 2.0 ** (attempt - 1) * (0.9 + 0.2 * noise)

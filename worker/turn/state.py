@@ -1,0 +1,52 @@
+"""What one turn knows of itself while it runs."""
+
+from typing import Literal
+
+import trio
+
+from swarm.mailbox.protocol.items import AnyCall, TokenUsage
+from swarm.mailbox.protocol.ops import UserInput
+from swarm.mailbox.protocol.sampling import ModelInfo
+
+from ..tools.spec import Outcome
+
+AbortReason = Literal["interrupted", "replaced", "budget", "deadline"]
+
+
+class Pending:
+    """A call whose output is not yet recorded."""
+
+    def __init__(self, call: AnyCall, *, aborted_text: str, started: float) -> None:
+        self.call = call
+        self.aborted_text = aborted_text  # with `{seconds}`: what the model reads if it is aborted
+        self.started = started
+        self.outcome: Outcome | None = None
+
+
+class Turn:
+    """One turn. `open` turns False in the same step in which its end is decided."""
+
+    def __init__(self, turn_id: str, started_by: Literal["user", "mail", "resume"]) -> None:
+        self.turn_id, self.started_by = turn_id, started_by
+        self.started = trio.current_time()
+        self.scope = trio.CancelScope()
+        self.open = True
+        self.announced = False
+        self.abort_reason: AbortReason = "interrupted"
+        self.model: ModelInfo | None = None
+        self.output_schema: bytes | None = None
+        self.usage = TokenUsage()
+        self.nudges = 0
+        self.declined = False  # some call was refused
+        self.pending: list[Pending] = []  # calls of the current response, in call order
+        self.unread: list[UserInput] = []  # words that came before it was aborted
+
+    def abort(self, reason: AbortReason, *, unread: list[UserInput]) -> None:
+        """End an open turn now. `unread` words join the history behind its outputs."""
+        self.open = False
+        self.abort_reason, self.unread = reason, unread
+        self.scope.cancel()
+
+    @property
+    def elapsed_s(self) -> float:
+        return trio.current_time() - self.started

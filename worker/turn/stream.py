@@ -1,0 +1,176 @@
+"""One attempt at one response: items join the history as they come, calls start at once.
+
+Rule guarded: history holds all items of the response in stream order, then all outputs in call
+order, and every call gets exactly one output whatever happens to the stream.
+"""
+
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.events import ReasoningArrived, TextArrived, TokenCount, Waiting
+from swarm.mailbox.protocol.items import (
+    AnyCall,
+    AnyItem,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    Reasoning,
+    text_of,
+)
+from swarm.mailbox.protocol.sampling import (
+    ReasoningDelta,
+    SampleCompleted,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleWaiting,
+    TextDelta,
+)
+
+from ..sampler import Question, SampleTrouble, Told
+from ..tools.parallel import Place, Turnstile
+from ..tools.spec import ABORTED_CALL
+from .next import Heard
+from .state import Pending, Turn
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+
+class Attempt:
+    """Samples once, runs the calls, records the outputs. For use once."""
+
+    def __init__(self, session: "Session", turn: Turn) -> None:
+        self._session, self._turn = session, turn
+        self._turnstile = Turnstile()
+        self._names: dict[str, str] = {}  # the gateway's item ids → ours
+        self._calls: trio.Nursery | None = None
+        self.heard = Heard()
+
+    async def run(self, question: Question) -> SampleFailed | None:
+        """Returns why the stream failed, None if it did not; its calls are done either way."""
+        failed: SampleFailed | None = None
+        async with trio.open_nursery() as self._calls:
+            try:
+                completed = await self._session.sampler.sample(question, self._hear)
+            except SampleTrouble as trouble:
+                failed = trouble.failed
+            else:
+                if completed is None:
+                    self.heard = msgspec.structs.replace(self.heard, cut_for_mail=True)
+                else:
+                    self._complete(completed)
+        self._session.record_outputs(self._turn)
+        return failed
+
+    def _complete(self, completed: SampleCompleted) -> None:
+        session, turn = self._session, self._turn
+        self.heard = msgspec.structs.replace(self.heard, end_turn=completed.end_turn)
+        session.meter.add_response(completed.usage)
+        if completed.usage is not None:
+            turn.usage = turn.usage.plus(completed.usage)
+        model = turn.model
+        window = (
+            0 if model is None else model.context_window * model.effective_context_percent // 100
+        )
+        session.reporter.say(
+            TokenCount(
+                turn_id=turn.turn_id,
+                last=session.meter.last,
+                total=session.meter.total,
+                context_tokens=session.meter.context_tokens,
+                context_window=window,
+            )
+        )
+
+    # --- what the gateway tells ---------------------------------------------------------------
+
+    def _hear(self, event: Told) -> bool:
+        """Apply one event; True ends the response early because mail waits."""
+        reporter, turn_id = self._session.reporter, self._turn.turn_id
+        match event:
+            case TextDelta(item_id=item_id, delta=delta):
+                reporter.arrived(TextArrived, turn_id, self._name(item_id), delta)
+            case ReasoningDelta(item_id=item_id, delta=delta):
+                reporter.arrived(ReasoningArrived, turn_id, self._name(item_id), delta)
+            case SampleItemStarted():
+                reporter.progress += 1
+            case SampleItemDone(item=item):
+                return self._take(item)
+            case SampleWaiting(reason=reason):
+                reporter.pass_on(
+                    Waiting(
+                        reason=reason,
+                        delay_s=event.delay_s,
+                        attempt=event.attempt,
+                        max_attempts=event.max_attempts,
+                    )
+                )
+            case _:
+                assert_never(event)
+        return False
+
+    def _name(self, item_id: str) -> str:
+        name = self._names.get(item_id)
+        if name is None:
+            name = self._names[item_id] = self._session.new_item_id()
+        return name
+
+    def _take(self, item: AnyItem) -> bool:
+        """Record a whole item; start it if it is a call."""
+        session, turn = self._session, self._turn
+        match item:
+            case FunctionCallOutput() | CustomToolCallOutput():
+                return False  # only we answer calls; one without its call would break the history
+            case _:
+                name = self._name(item.id) if item.id else session.new_item_id()
+        session.reporter.settle(TextArrived, name)
+        session.reporter.settle(ReasoningArrived, name)
+        session.record(turn.turn_id, item, source="model", item_id=name)
+        match item:
+            case FunctionCall() | CustomToolCall():
+                self._start(item)
+                return False
+            case Message():
+                return self._note_message(item)
+            case Reasoning():
+                return session.inbox.mail_joins_now
+
+    def _note_message(self, message: Message) -> bool:
+        text = text_of(message.content)
+        if text.strip():
+            commentary = message.phase == "commentary"
+            answer = self.heard.answer if commentary else text
+            self.heard = msgspec.structs.replace(self.heard, remark=text, answer=answer)
+            if not commentary:
+                self._session.inbox.answer_shown()
+        return message.phase == "commentary" and self._session.inbox.mail_joins_now
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def _start(self, call: AnyCall) -> None:
+        session = self._session
+        self.heard = msgspec.structs.replace(self.heard, called_tools=True)
+        session.inbox.tool_called()
+        tool = session.orchestrator.registry.find(call.name)
+        shared = tool is None or tool.parallel
+        pending = Pending(
+            call,
+            aborted_text=ABORTED_CALL if tool is None else tool.aborted_text,
+            started=trio.current_time(),
+        )
+        self._turn.pending.append(pending)
+        place = self._turnstile.take_place(shared=shared)
+        if self._calls is None:
+            raise RuntimeError("a call came while no attempt runs")
+        self._calls.start_soon(self._perform, pending, place)
+
+    async def _perform(self, pending: Pending, place: Place) -> None:
+        async with place:
+            pending.outcome = await self._session.orchestrator.perform(
+                pending.call, turn_id=self._turn.turn_id
+            )
