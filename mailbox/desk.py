@@ -32,7 +32,6 @@ _WHY = {
     "oversized": "a frame or a message over the size limit",
     "malformed": "a frame that is no envelope, or an impossible one",
     "stale": "an envelope of another epoch",
-    "disconnects": "a connection that ended before its peer was dismissed",
 }
 
 
@@ -175,16 +174,12 @@ class Desk:
             return self.refuse("malformed")
         return self._obey(peer, talk, reaction)
 
-    def refuse(self, cause: str, *, times: int = 1) -> None:
+    def refuse(self, cause: str) -> None:
         """Count something that was dropped; the log hears of each cause once."""
-        self._refused[cause] += times
+        self._refused[cause] += 1
         if cause in _WHY and cause not in self._told:
             self._told.add(cause)
             _log.warning("dropped %s; more of these are only counted", _WHY[cause])
-
-    def refused(self, cause: str) -> int:
-        """How often `refuse` has counted this cause."""
-        return self._refused[cause]
 
     def _obey(self, peer: bytes, talk: Talk, reaction: Reaction) -> None:
         verdict = reaction.verdict
@@ -201,7 +196,7 @@ class Desk:
             talk.lost = False
             self._owe(peer)
             self._send(peer, talk, talk.conversation.again(0))
-        elif reaction.send:
+        if reaction.send:
             self._send(peer, talk, reaction.send)
         if reaction.progress:
             self._wake(talk)

@@ -3,10 +3,12 @@
 Mail to an admitted peer that is not connected is kept, and goes out when its first frame arrives.
 """
 
-from collections.abc import AsyncIterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+import msgspec
 import trio
 import zmq
 
@@ -15,31 +17,55 @@ from .polled import PolledSocket, bind, open_socket
 from .post import PostStatistics
 
 _BATCH = 64  # frames taken before other tasks run
+_MOST_LEFT = 4096  # dismissed peers remembered, so that a straggling frame opens nothing
+
+Accept = Callable[[bytes], int | None]
+"""For a peer that is not admitted: the epoch to expect of it, or None to drop its frames."""
 
 
 class RouterOffice(Desk):
     """PostOffice over a ROUTER socket."""
 
-    def __init__(self, sock: PolledSocket, monitor: zmq.Socket[bytes], *, epoch: int) -> None:
+    def __init__(
+        self,
+        sock: PolledSocket,
+        monitor: zmq.Socket[bytes],
+        *,
+        epoch: int,
+        accept: Accept | None = None,
+    ) -> None:
         super().__init__(lambda peer, frame: sock.send(peer, frame), epoch=epoch)
-        self._monitor = monitor
+        self._monitor, self._accept = monitor, accept
         self._hung_up = self._farewells = 0
+        self._left = OrderedDict[bytes, None]()  # dismissed, so never accepted again
 
     def admit(self, peer: bytes, *, epoch: int) -> None:
         super().admit(peer, epoch=epoch)
         self._drain_monitor()
 
+    def arrive(self, peer: bytes, frame: bytes) -> None:
+        if self._accept is not None and peer not in self._talks and peer not in self._left:
+            epoch = self._accept(peer)
+            if epoch is not None:
+                self.admit(peer, epoch=epoch)
+        super().arrive(peer, frame)
+
     def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
         self._farewells += self.is_heard(peer)
+        if self._accept is not None:
+            self._left[peer] = None
+            if len(self._left) > _MOST_LEFT:
+                self._left.popitem(last=False)
         return super().dismiss(peer)
 
     def statistics(self) -> PostStatistics:
-        """As PostOffice.statistics; `disconnects` are those of connections of no dismissed peer."""
+        """As PostOffice.statistics; `disconnects` are connections that ended, less dismissals.
+
+        So it is exact when every peer that ended has been dismissed.
+        """
         self._drain_monitor()
-        unexpected = self._hung_up - self._farewells - self.refused("disconnects")
-        if unexpected > 0:
-            self.refuse("disconnects", times=unexpected)
-        return super().statistics()
+        unexpected = max(0, self._hung_up - self._farewells)
+        return msgspec.structs.replace(super().statistics(), disconnects=unexpected)
 
     def _drain_monitor(self) -> None:
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
@@ -48,12 +74,17 @@ class RouterOffice(Desk):
 
 
 @asynccontextmanager
-async def open_router(endpoint: str, *, epoch: int = 1) -> AsyncIterator[RouterOffice]:
-    """Listen at `endpoint` for peers, each admitted by name first.
+async def open_router(
+    endpoint: str, *, epoch: int = 1, accept: Accept | None = None
+) -> AsyncIterator[RouterOffice]:
+    """Listen at `endpoint` for peers, each admitted by name first, or by `accept`.
 
     Args:
         endpoint: As `ipc:///run/…/mail` in a folder of mode 0700; the path at most 107 bytes.
         epoch: The life of this process; children take the first one they hear.
+        accept: Asked about each peer that is not admitted when a frame of it arrives. Who it lets
+            in has proved nothing yet: that is for the first letter to do. One that was dismissed
+            is not asked about again: an identity has one life.
 
     Raises:
         NoEndpoint: It cannot be bound.
@@ -65,7 +96,7 @@ async def open_router(endpoint: str, *, epoch: int = 1) -> AsyncIterator[RouterO
         monitor.linger = monitor.rcvhwm = 0
         try:
             bind(sock, endpoint)
-            office = RouterOffice(sock, monitor, epoch=epoch)
+            office = RouterOffice(sock, monitor, epoch=epoch, accept=accept)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_pump, sock, office)
                 nursery.start_soon(office.tend_acknowledgements)

@@ -1,1 +1,1 @@
-"""Who an agent is and what it may do: role data, its loader, and the configuration."""
+"""Who an agent is and what it may do: roles, their bounds, and the configuration."""

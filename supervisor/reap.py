@@ -101,7 +101,7 @@ def _is_orphan(pid: int) -> bool:
     top = pid
     while (parent := _stat(top, _PARENT)) > 1 and _TITLE.match(_title(parent)):
         top = parent
-    return parent <= 1 or _stat(parent, _SESSION) != _stat(top, _SESSION)
+    return parent < 1 or _stat(parent, _SESSION) != _stat(top, _SESSION)
 
 
 def _end(leftover: Leftover, places: Places) -> bool:

@@ -18,6 +18,7 @@ class FanOut(Value):
     concurrency: int | None = None  # None: the free slots
     output_schema: dict[str, Any] | None = None
     retries: int = 0
+    texts: tuple[str, ...] = ()  # one an item, appended to its prompt; empty: none
 
 
 class RunRequest(Value):
@@ -46,6 +47,8 @@ class RunRequest(Value):
     fan_out: FanOut | None = None
     fan_role: RoleBrief = RoleBrief(name="explorer")
     fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None = the same
+    fan_model: str | None = None  # what the items' role pins; None = the run's
+    fan_effort: str | None = None
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     user_instructions: str = ""
     record: str | None = None

@@ -22,6 +22,7 @@ from swarm.mailbox.router import open_router
 
 from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
 from .agents import Bound
+from .blame import blame
 from .console.reduce import RunState
 from .control import Control
 from .dispatch import Dispatch
@@ -62,6 +63,10 @@ async def run_to_its_end(
     with hold_run(here):
         try:
             completed = await _run_held(request, view, ignition, places, here)
+        except BaseExceptionGroup as group:
+            if (fault := blame(group)) is not None:
+                raise fault from None
+            raise
         finally:
             shutil.rmtree(here.sockets, ignore_errors=True)
     if request.ephemeral:
@@ -121,8 +126,6 @@ async def _open_all(
     feed = await stack.enter_async_context(open_feed(here.feed))
     journal = await stack.enter_async_context(open_journal(here, last_seq=past.last_seq))
     household = await stack.enter_async_context(open_household(ignition))
-    state = RunState()
-    state.note_slots(request.max_agents)
     return Running(
         run_id=RunId(here.folder.name),
         run_key=secrets.token_bytes(32),
@@ -130,7 +133,7 @@ async def _open_all(
         places=here,
         office=office,
         journal=journal,
-        showing=Showing(state, view, feed),
+        showing=Showing(RunState(slots_max=request.max_agents), view, feed),
         household=household,
         registry=AgentRegistry(request.max_agents),
     )
@@ -213,6 +216,6 @@ def _with_totals(running: Running, completed: RunCompleted, seconds: float) -> R
         completed,
         usage=view.usage,
         usd=view.usd,
-        agents=len(view.agents),
+        agents=running.showing.state.agents_seen,
         duration_s=round(seconds, 3),
     )

@@ -4,8 +4,6 @@ Rule guarded: the agent lives exactly as long as its supervisor wants. It ends i
 at once when the life-line closes, and by a crash that says why on stderr; it leaves no command.
 """
 
-import os
-import signal
 import sys
 import traceback
 from functools import partial
@@ -13,12 +11,12 @@ from functools import partial
 import trio
 
 from swarm.mailbox.dealer import open_dealer
-from swarm.mailbox.lineage import kill_descendants
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .exec.launcher import LauncherLink, open_launcher
 from .exec.sessions import open_exec_sessions
 from .life import live
+from .lifeline import watch_lifeline
 from .tools.belt import Toolbelt
 
 
@@ -43,7 +41,7 @@ async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int |
     dial = partial(open_dealer, identity=spec.identity, epoch=spec.epoch)
     async with trio.open_nursery() as nursery:
         if lifeline_fd is not None:
-            nursery.start_soon(_die_with, lifeline_fd)
+            nursery.start_soon(watch_lifeline, lifeline_fd)
         async with (
             open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as post,
             open_launcher(link) as launcher,
@@ -51,10 +49,3 @@ async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int |
         ):
             await live(spec, post, dial, Toolbelt(spec, commands))
         nursery.cancel_scope.cancel()
-
-
-async def _die_with(lifeline_fd: int) -> None:
-    """The supervisor is gone: so are our descendants, then we. Nothing is flushed to nobody."""
-    await trio.lowlevel.wait_readable(lifeline_fd)
-    kill_descendants(os.getpid())
-    os.kill(os.getpid(), signal.SIGKILL)

@@ -53,6 +53,7 @@ async def live(
         nursery.start_soon(_beat, session, hands)
         nursery.start_soon(session.sampler.stay_connected)
         nursery.start_soon(session.drive)
+        nursery.start_soon(_warm, session, hands)
         shutdown = await serve(session, post)
         with trio.move_on_after(_END_COMMANDS_S):
             await session.close()
@@ -75,6 +76,13 @@ async def _beat(session: Session, hands: Hands) -> None:
                 live_commands=hands.live_commands,
             )
         )
+
+
+async def _warm(session: Session, hands: Hands) -> None:
+    """Prepare the tools beside the first request, if its model calls any."""
+    await session.begun.wait()
+    if session.has_tools:
+        await hands.warm()
 
 
 def _resident_bytes() -> int:

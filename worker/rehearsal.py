@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.pair import PairOffice, open_pair_office
-from swarm.mailbox.post import Letter, Mailbox
+from swarm.mailbox.post import Letter, Mailbox, PostOffice
 from swarm.mailbox.protocol.events import (
     AnyEvent,
     ItemCompleted,
@@ -63,7 +63,7 @@ TERMINAL = (TurnCompleted, TurnFailed, TurnAborted)
 class Prompter:
     """The gateway: answers each request with the next reply of its script, then with silence."""
 
-    def __init__(self, office: PairOffice, replies: Sequence[Reply], model: ModelInfo) -> None:
+    def __init__(self, office: PostOffice, replies: Sequence[Reply], model: ModelInfo) -> None:
         self._office, self._replies, self._model = office, list(replies), model
         self.opened: list[OpenConversation] = []
         self.requests: list[SampleRequest] = []  # as they came, repeats after NeedHistory included
@@ -89,6 +89,10 @@ class Prompter:
                         self.cancelled.append(number)
                         if number in self._playing:
                             self._playing[number].cancel()
+
+    def script(self, *replies: Reply) -> None:
+        """Add to what will be answered."""
+        self._replies += replies
 
     def forget(self) -> None:
         """Lose the conversation, as a new gateway has none."""
@@ -132,7 +136,7 @@ class Prompter:
 class Stage:
     """The supervisor: hears everything in order, and speaks when told to."""
 
-    def __init__(self, office: PairOffice, spec: AgentSpec) -> None:
+    def __init__(self, office: PostOffice, spec: AgentSpec) -> None:
         self._office, self._peer = office, spec.identity
         self.events: list[AnyEvent] = []
         self.journaling = True  # False: nothing is acknowledged until it is True again
@@ -198,7 +202,7 @@ class Props:
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = tuple(tools)
-        self.ended = False
+        self.warmed = self.ended = False
 
     def make_registry(self, reporter: Reporter) -> Registry:
         return Registry(self._tools)
@@ -206,6 +210,9 @@ class Props:
     @property
     def live_commands(self) -> int:
         return 0
+
+    async def warm(self) -> None:
+        self.warmed = True
 
     async def end_commands(self) -> None:
         self.ended = True

@@ -201,7 +201,8 @@ class Sampler:
     async def _next_event(self, mailbox: Mailbox) -> AnySampleEvent:
         letter = await mailbox.receive()
         try:
-            return decode_sample_event(letter.body)
+            event: AnySampleEvent = decode_sample_event(letter.body)
+            return event
         except ValueError as error:
             raise _trouble("bad_response", f"the gateway sent what is no event: {error}") from error
         finally:

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -71,6 +72,8 @@ class Session:
         self._items = 0
         self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
         self._timezone = local_timezone(spec.environment)
+        self.begun = trio.Event()  # the first turn is about to sample
+        self.has_tools = False
         self._wake = trio.Event()
         self._at_rest = trio.Event()
         self.history = self._restore()
@@ -95,6 +98,11 @@ class Session:
         if self._tools is None or self._tools[0] != model.slug:
             self._tools = model.slug, self.orchestrator.registry.specs(model)
         return self._tools[1]
+
+    def begin(self, model: ModelInfo) -> None:
+        """A turn is about to sample this model."""
+        self.has_tools = model.can_call_tools
+        self.begun.set()
 
     # --- turns --------------------------------------------------------------------------------
 
@@ -227,17 +235,12 @@ def local_timezone(environment: dict[str, str]) -> str:
     named = environment.get("TZ", "").lstrip(":")
     if named and "/" in named and not named.startswith("/"):
         return named
-    _, found, zone = _localtime_link().partition("zoneinfo/")
-    return zone if found else "Etc/UTC"
-
-
-def _localtime_link() -> str:
-    from os import readlink
-
     try:
-        return readlink("/etc/localtime")
+        link = str(Path("/etc/localtime").readlink())
     except OSError:
-        return ""
+        return "Etc/UTC"
+    _, found, zone = link.partition("zoneinfo/")
+    return zone if found else "Etc/UTC"
 
 
 def _output_of(pending: Pending, limit_tokens: int) -> AnyOutput:

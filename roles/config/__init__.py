@@ -1,1 +1,1 @@
-"""Configuration: layers, their schema, and how they merge."""
+"""Configuration: layers of TOML, merged into one typed value that knows where each part is from."""

@@ -69,8 +69,8 @@ def plan_columns(width: int, rows: tuple[Row, ...], *, model: str = "") -> Colum
     tier["name"] = max(min(tier["name"], needed), 6)
     activity = width - sum(size + 1 for size in tier.values())
     if activity < 4:
-        room = max(width - 1, 2)
-        return Columns(name=room - room // 3, state=room // 3, activity=0)
+        state = width // 3 if width >= 12 else 0
+        return Columns(name=max(width - state - bool(state), 1), state=state, activity=0)
     return Columns(**tier, activity=activity, every_role=every_role)
 
 
@@ -101,12 +101,16 @@ def render_row(row: Row, columns: Columns, *, now: float, glyphs: Glyphs) -> Lin
     if columns.model:
         line.append(Segment(" " + fill(clean_line(agent.model), columns.model, mark=mark), DIM))
     word, style = _state(agent)
-    line.append(Segment(" " + fill(word, columns.state, mark=mark), style))
+    if columns.state:
+        line.append(Segment(" " + fill(word, columns.state, mark=mark), style))
     if columns.activity:
         words, style = describe_activity(agent)
         line.append(Segment(" " + fill(words, columns.activity, mark=mark), style))
     line.extend(_figures(agent, columns, now))
-    return line
+    while line and line[-1].text.isspace():  # blanks at the end would wrap in a narrower window
+        line.pop()
+    last = line.pop()
+    return [*line, Segment(last.text.rstrip(), last.style)]
 
 
 def describe_activity(agent: AgentView) -> tuple[str, Style]:

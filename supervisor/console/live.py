@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 import trio
+from rich.console import ConsoleDimensions
 from rich.control import Control
 from rich.live import Live
 from rich.segment import ControlType
@@ -28,11 +29,12 @@ from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 from .answer import print_answer
 from .paint import WARN, glyphs_for
 from .safe_text import clean_line
-from .style import ColorChoice, make_console
+from .style import ColorChoice, make_console, page_width
 from .tree import Picture, TreeOptions, render_final, render_run
 
 FRAME_S = 0.1
 _TICK_S = 1.0
+_LAST_WRITE_S = 0.5  # a terminal that does not take the last frame by then goes without it
 _MAX_NOTICES = 20  # distinct warnings printed above the tree; the footer counts them all
 _AT_WORK = frozenset({"running", "waiting", "starting", "restarting"})
 
@@ -65,7 +67,9 @@ class LiveView:
             stderr, environment=environment, color=color, buffer=self._buffer
         )
         self.options = TreeOptions(glyphs=glyphs_for(stderr.encoding or "utf-8"))
+        self._fixed_width = page_width(environment)
         self._with_answer = with_answer
+        self._writing = threading.Lock()
         self._dirty = True
         self._changed = trio.Event()
         self._notices: list[str] = []  # to be printed above the tree
@@ -103,21 +107,20 @@ class LiveView:
             redirect_stderr=False,
             vertical_overflow="crop",
         )
-        hung = True  # a write is under way, or failed: the terminal takes no more
         live.start()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_size)
                 while True:
-                    hung = True
                     work_s = await self._draw_frame(live, current())
-                    hung = False
                     await self._wait_turn(current(), work_s)
         finally:
-            self._show(live, current(), final=True)
-            live.stop()
-            if not hung:
-                self._write(self._take())
+            try:
+                self._show(live, current(), final=True)
+            finally:
+                live.stop()
+                with trio.move_on_after(_LAST_WRITE_S, shield=True):
+                    await self._write(self._take())
 
     def finish(self, completed: RunCompleted) -> None:
         """The answer alone on stdout; why there is none on stderr."""
@@ -130,8 +133,7 @@ class LiveView:
         self._dirty, self._changed = False, trio.Event()
         self._show(live, view, final=False)
         work_s = time.perf_counter() - began
-        write = trio.to_thread.run_sync(self._write, self._take(), abandon_on_cancel=True)
-        if not await write:
+        if not await self._write(self._take()):
             await trio.sleep_forever()
         self.frames += 1
         return work_s
@@ -145,18 +147,27 @@ class LiveView:
                 await self._changed.wait()
 
     def _show(self, live: Live, view: RunView, *, final: bool) -> None:
-        size = self._console.size
-        height = max(size.height - 1, 1)
+        width, height = self._read_size()
         now = self._clock()
         render = render_final if final else render_run
-        picture = render(view, width=size.width, height=height, now=now, options=self.options)
-        if self._drawn is not None and size.width < self._width:
-            self._console.control(*_climb(self._drawn, size.width))
+        picture = render(view, width=width, height=height - 1, now=now, options=self.options)
+        if self._drawn is not None and width < self._width:
+            self._console.control(*_climb(self._drawn, width))
         for line in self._notices:
             self._console.print(Text(line, style=WARN), soft_wrap=True)
         self._notices.clear()
         live.update(picture, refresh=True)
-        self._drawn, self._width = picture, size.width
+        self._drawn, self._width = picture, width
+
+    def _read_size(self) -> tuple[int, int]:
+        """Columns and lines of this terminal now, also after a resize; never under 2."""
+        try:
+            width, height = os.get_terminal_size(self._stderr.fileno())
+        except (OSError, ValueError):
+            width, height = 0, 0
+        size = (max(self._fixed_width or width or 80, 2), max(height or 25, 2))
+        self._console.size = ConsoleDimensions(*size)
+        return size
 
     def _take(self) -> str:
         text = self._buffer.getvalue()
@@ -164,19 +175,25 @@ class LiveView:
         self._buffer.truncate()
         return text
 
-    def _write(self, text: str) -> bool:
-        """False if the terminal is gone. May block as long as the terminal does."""
+    async def _write(self, text: str) -> bool:
+        """False if the terminal is gone. Takes as long as the terminal does."""
         try:
             fd = self._stderr.fileno()
         except (OSError, ValueError):
             self._stderr.write(text)
             return True
-        rest = memoryview(text.encode(self._stderr.encoding or "utf-8", "replace"))
-        try:
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-        except OSError:
-            return False
+        data = text.encode(self._stderr.encoding or "utf-8", "replace")
+        return await trio.to_thread.run_sync(self._write_all, fd, data, abandon_on_cancel=True)
+
+    def _write_all(self, fd: int, data: bytes) -> bool:
+        """In a thread. The lock keeps the last frame behind one that still hangs."""
+        rest = memoryview(data)
+        with self._writing:
+            try:
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+            except OSError:
+                return False
         return True
 
     def _notice(self, words: str) -> None:

@@ -47,14 +47,20 @@ class RunState:
     Args:
         clock: Unix seconds; only for passing events, which carry no time of their own.
         keep_ended: Ended agents that keep their result, task and note whole.
+        slots_max: How many agent processes may live at once; 0 = not known.
     """
 
     def __init__(
-        self, *, clock: Callable[[], float] = time.time, keep_ended: int = KEEP_ENDED
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        keep_ended: int = KEEP_ENDED,
+        slots_max: int = 0,
     ) -> None:
         self._clock = clock
         self._keep_ended = keep_ended
-        self._run = RunView()
+        self._run = RunView(slots_max=slots_max)
+        self._seen = 0
         self._agents: dict[str, AgentView] = {}
         self._order: list[str] = []  # paths, sorted: a parent stands before its children
         self._paths: dict[str, str] = {}  # agent id → path
@@ -74,6 +80,7 @@ class RunState:
         state._order = sorted(state._agents)
         state._paths = {agent.agent_id: agent.path for agent in view.agents if agent.agent_id}
         state._live = {agent.path for agent in view.agents if agent.pid}
+        state._seen = sum(agent.started > 0 for agent in view.agents)
         ended = [agent for agent in view.agents if agent.state == "ended"]
         ended.sort(key=lambda agent: agent.last_progress)
         state._ended.extend(agent.path for agent in ended[-state._keep_ended :])
@@ -83,6 +90,11 @@ class RunState:
     def seq(self) -> int:
         """The last record that is in. A feed that goes on with more than `seq + 1` has a gap."""
         return self._run.seq
+
+    @property
+    def agents_seen(self) -> int:
+        """Agents that ever had a process."""
+        return self._seen
 
     def agent(self, path: str) -> AgentView | None:
         return self._agents.get(path)
@@ -107,16 +119,12 @@ class RunState:
 
     # --- what only the supervisor knows ------------------------------------------------------
 
-    def note_process(self, path: str, *, rss_bytes: int, progress_time: float = 0.0) -> None:
+    def note_process(self, path: str, rss_bytes: int, progress_time: float = 0.0) -> None:
         """Memory of an agent's process, and when it last got on (unix seconds)."""
         if view := self._agents.get(path):
             latest = max(view.last_progress, progress_time)
             if rss_bytes != view.rss_bytes or latest != view.last_progress:
                 self._put(replace(view, rss_bytes=rss_bytes, last_progress=latest))
-
-    def note_slots(self, slots_max: int) -> None:
-        """How many agent processes may live at once."""
-        self._change(replace(self._run, slots_max=slots_max))
 
     def note_state(self, path: str, state: AgentState, *, note: str = "") -> None:
         """A state no record tells: queued (the agent is made if missing), suspended, restarting."""
@@ -182,6 +190,7 @@ class RunState:
         """Ids, living processes and running calls: what an AgentView has no place for."""
         match record.body:
             case AgentSpawned(agent_id=agent_id):
+                self._seen += not self._agents[path].started
                 self._paths[agent_id] = path
                 self._live.add(path)
                 self._calls.pop(path, None)
@@ -270,6 +279,7 @@ class RunState:
         while len(self._ended) > self._keep_ended:
             old = self._agents.get(self._ended.popleft())
             if old is not None and old.state == "ended" and old.path != "/root":
+                self._paths.pop(old.agent_id, None)
                 self._put(shrink_ended(old))
 
     def _put(self, view: AgentView) -> None:

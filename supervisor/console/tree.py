@@ -129,23 +129,24 @@ def _fan_line(fan: FanProgress, width: int, glyphs: Glyphs) -> Line:
     head = f"{ended}/{fan.total} "
     size = min(max(width // 5, 8), 30)
     full = round(size * ended / fan.total)
-    tail = [f"{fan.done} done", f"{fan.running} running"]
+    tail = [(f"{fan.done} done", PLAIN), (f"{fan.running} running", PLAIN)]
     if fan.failed:
-        tail.append(f"{fan.failed} failed")
+        tail.append((f"{fan.failed} failed", BAD))
     if fan.left_s is not None and ended < fan.total:
-        tail.append(f"about {render_span(fan.left_s)} left")
+        tail.append((f"about {render_span(fan.left_s)} left", PLAIN))
     if fan.per_minute is not None:
-        tail.append(f"{fan.per_minute:.1f}/min")
+        tail.append((f"{fan.per_minute:.1f}/min", DIM))
     if fan.tokens_in_all:
         cost = "" if fan.usd_in_all is None else f", {render_usd(fan.usd_in_all)}"
-        tail.append(f"~{render_count(fan.tokens_in_all)} tokens{cost} in all")
+        tail.append((f"~{render_count(fan.tokens_in_all)} tokens{cost} in all", DIM))
     parts = [
         (head, HEAD),
         (glyphs.full * full, BAR),
-        (glyphs.empty * (size - full), DIM),
-        (" " + glyphs.dot.join(tail), BAD if fan.failed else PLAIN),
+        (glyphs.empty * (size - full) + " ", DIM),
     ]
-    return _fit(parts, width, glyphs)
+    room = width - len(head) - size - 1
+    bar = _fit(parts, width, glyphs)
+    return bar + _join(tail, room, glyphs) if room > 0 else bar
 
 
 def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
@@ -164,10 +165,19 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
         parts.append((f"{view.warnings} {noun}", WARN))
     if view.started:
         parts.append((render_span(now - view.started), DIM))
-    spaced: list[tuple[str, Style]] = []
-    for part in parts:
-        spaced += [(glyphs.dot, DIM), part] if spaced else [part]
-    return _fit(spaced, width, glyphs)
+    return _join(parts, width, glyphs)
+
+
+def _join(parts: list[tuple[str, Style]], width: int, glyphs: Glyphs) -> Line:
+    """Parts with dots between, as many as fit whole; only the first may be cropped."""
+    line = _fit(parts[:1], width, glyphs)
+    room = width - cell_len(parts[0][0])
+    for text, style in parts[1:]:
+        room -= cell_len(text) + len(glyphs.dot)
+        if room < 0:
+            break
+        line += [Segment(glyphs.dot, DIM), Segment(text, style)]
+    return line
 
 
 def _fit(parts: list[tuple[str, Style]], width: int, glyphs: Glyphs) -> Line:

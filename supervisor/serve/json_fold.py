@@ -215,7 +215,7 @@ def _spawned(body: AgentSpawned, state: JsonState) -> list[AnyLine]:
     known = body.agent_id in state.paths
     state.paths[body.agent_id] = body.path
     state.agent(body.path).ended = False
-    if known or body.epoch > 1:
+    if known:
         status = AgentStatusLine(state="starting", message=f"life {body.epoch}")
         status.agent = body.path
         return [status]
@@ -225,6 +225,7 @@ def _spawned(body: AgentSpawned, state: JsonState) -> list[AnyLine]:
         nickname=body.nickname,
         parent=body.parent,
         depth=body.depth,
+        epoch=body.epoch,
         model=body.model,
         agent_id=body.agent_id,
         pid=body.pid,

@@ -151,6 +151,7 @@ class AgentSpawnedLine(Line, tag="agent.spawned"):
     nickname: str
     parent: str | None
     depth: int
+    epoch: int  # over 1: a later life, of a run that was resumed
     model: str | None
     agent_id: str
     pid: int

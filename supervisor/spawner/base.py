@@ -48,6 +48,11 @@ class Child(Protocol):
         """Seconds from the request until the process existed."""
         ...
 
+    @property
+    def said(self) -> str:
+        """What it printed so far, the last 64 KiB."""
+        ...
+
     async def wait_ended(self) -> Ended:
         """Return once the process is gone and its last words are read. Any number may wait."""
         ...

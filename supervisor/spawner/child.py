@@ -8,12 +8,13 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
 import trio
 
 from swarm.mailbox.lineage import kill_descendants
 
 from .base import Ended, describe_end
-from .forkserver import ForkServerLink, reap
+from .forkserver import ExitReport, reap
 from .stderr import StderrTail
 
 _REPORT_LIMIT_S = 2.0
@@ -25,14 +26,12 @@ class ChildProcess:
     """A `Child`. Its pidfd is open exactly until its end is known."""
 
     def __init__(
-        self, *, pid: int, pidfd: int, stderr_fd: int, link: ForkServerLink | None, took_s: float
+        self, *, pid: int, pidfd: int, stderr_fd: int, report: ExitReport | None, took_s: float
     ) -> None:
         self._pid, self._pidfd, self._took_s = pid, pidfd, took_s
-        self._link = link  # None: we are its parent
-        self._warm = link is not None
+        self._report = report  # None: we are its parent
+        self._warm = report is not None
         self._stderr = StderrTail(stderr_fd)
-        self._status: int | None = None
-        self._reported = trio.Event()
         self._ended: Ended | None = None
         self._done = trio.Event()
 
@@ -57,9 +56,14 @@ class ChildProcess:
         return self._ended
 
     @property
+    def said(self) -> str:
+        """What it printed so far, the last 64 KiB."""
+        return self._stderr.text
+
+    @property
     def is_ours(self) -> bool:
         """True if we are its parent, from the beginning or by adoption."""
-        return self._link is None
+        return self._report is None or self._report.is_lost
 
     def was_forked_warm(self) -> None:
         """The entry process forked it from its own libraries."""
@@ -92,39 +96,28 @@ class ChildProcess:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    def take_report(self, status: int | None) -> None:
-        """Its fork-server reaped it (status), or is gone and we are the parent now (None)."""
-        if status is None:
-            self._link = None
-        self._status = status if self._status is None else self._status
-        self._reported.set()
-
     async def watch(self, on_end: Callable[["ChildProcess"], None]) -> None:
         """Run once, beside everything else: returns when the process ended and all is known."""
+        status: int | None = None
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stderr.read_all)
                 await trio.lowlevel.wait_readable(self._pidfd)
-                await self._learn_status()
+                status = await self._learn_status()
                 on_end(self)
                 await self._stderr.wait_end(limit_s=_LAST_WORDS_LIMIT_S)
                 nursery.cancel_scope.cancel()
         finally:  # also when cancelled: nobody waits for ever, no descriptor stays
-            self._finish(self._stderr.text)
+            end = describe_end(status)
+            self._ended = msgspec.structs.replace(end, stderr_tail=self._stderr.text)
+            os.close(self._pidfd)
+            self._done.set()
 
-    async def _learn_status(self) -> None:
-        if self._link is None:  # a zombie still: its group's number is nobody else's
-            self.signal_group(signal.SIGKILL)
-        else:
+    async def _learn_status(self) -> int | None:
+        if self._report is not None:
             with trio.move_on_after(_REPORT_LIMIT_S):
-                await self._reported.wait()
-        if self._status is None:
-            self._status = reap(self._pidfd)
-
-    def _finish(self, tail: str) -> None:
-        end = describe_end(self._status)
-        self._ended = Ended(
-            exit_code=end.exit_code, signal=end.signal, stderr_tail=tail, reason=end.reason
-        )
-        os.close(self._pidfd)
-        self._done.set()
+                await self._report.told.wait()
+            if not self._report.is_lost:
+                return self._report.status
+        self.signal_group(signal.SIGKILL)  # a zombie still: its group's number is nobody else's
+        return reap(self._pidfd)

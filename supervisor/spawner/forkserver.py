@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -32,11 +32,25 @@ _GONE_LIMIT_S = 1.5
 _ONE_FD = socket.CMSG_SPACE(array("i").itemsize)
 
 
+class ServerGone(SpawnError):
+    """It died; another way to start the process may work."""
+
+
+class ExitReport:
+    """What the server will say of one child's end; made before the child can end."""
+
+    def __init__(self) -> None:
+        self.told = trio.Event()
+        self.status: int | None = None  # of waitpid
+        self.is_lost = False  # the server is gone and reaped: we are the parent now
+
+
 class Born(NamedTuple):
     """A process the server forked; the pidfd is the receiver's to close."""
 
     pid: int
     pidfd: int
+    report: ExitReport
 
 
 class _Pending:
@@ -58,13 +72,14 @@ class ForkServerLink:
         self._socket = trio.socket.from_stdlib_socket(launched.channel)
         self._sending = trio.Lock()
         self._pending: dict[int, _Pending] = {}
+        self._reports: dict[int, ExitReport] = {}  # by pid, of those not reaped yet
         self._last_request = 0
 
     async def start(self, title: str, run: str, fds: Sequence[int], *, has_keys: bool) -> Born:
         """Let it fork once. The caller sets the deadline and closes `fds`.
 
         If the caller stops waiting, the child is killed as soon as it is reported.
-        Raises SpawnError when the server refuses or dies.
+        Raises SpawnError when the server refuses, ServerGone when it is dead.
         """
         self._last_request += 1
         number = self._last_request
@@ -84,27 +99,30 @@ class ForkServerLink:
             case StartFailed(reason=reason):
                 raise SpawnError(f"the fork-server could not start {title!r}: {reason}")
             case None:
-                raise SpawnError(f"the fork-server ended while it started {title!r}")
+                raise ServerGone(f"the fork-server ended while it started {title!r}")
 
     async def guard(self, pid: int, pidfd: int) -> None:
         """Let it end this process too when the life-line ends."""
         await self._send(encode_fork(GuardProcess(pid=pid)), (pidfd,))
 
-    async def run(self, on_exit: Callable[[int, int], None]) -> None:
-        """Read reports until the server is gone; `on_exit(pid, status)` for each end.
+    async def run(self) -> None:
+        """Read reports until the server is gone and reaped, or is cancelled.
 
-        On return every pending start has failed, and the process is reaped.
+        On return every pending start has failed, and no exit report is waited for in vain.
         """
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.stderr.read_all)
-                await self._read_reports(on_exit)
+                await self._read_reports()
                 self._hang_up_pending()
                 await self._bury()
                 await self.stderr.wait_end(limit_s=0.2)
                 nursery.cancel_scope.cancel()
         finally:
             self._hang_up_pending()
+            for lost in self._reports.values():
+                lost.is_lost = True
+                lost.told.set()
 
     def _hang_up_pending(self) -> None:
         self.ended.set()
@@ -134,7 +152,7 @@ class ForkServerLink:
         os.close(self.pidfd)
         self.gone.set()
 
-    async def _read_reports(self, on_exit: Callable[[int, int], None]) -> None:
+    async def _read_reports(self) -> None:
         while True:
             try:
                 packet, beside, _, _ = await self._socket.recvmsg(
@@ -151,11 +169,14 @@ class ForkServerLink:
                 return  # it speaks another protocol; as good as gone
             match report:
                 case ProcessStarted(request=request, pid=pid):
-                    self._settle(request, Born(pid, fds[0]))
+                    self._reports[pid] = exit_report = ExitReport()
+                    self._settle(request, Born(pid, fds[0], exit_report))
                 case StartFailed(request=request):
                     self._settle(request, report)
                 case ProcessExited(pid=pid, status=status):
-                    on_exit(pid, status)
+                    exit_report = self._reports.pop(pid)
+                    exit_report.status = status
+                    exit_report.told.set()
                 case ServerReady(preload_s=preload_s):
                     self.preload_s = preload_s
 
@@ -172,7 +193,7 @@ class ForkServerLink:
             async with self._sending:
                 await self._socket.sendmsg([packet], rights)
         except (OSError, trio.ClosedResourceError) as error:
-            raise SpawnError("the fork-server is gone") from error
+            raise ServerGone("the fork-server is gone") from error
 
 
 def _kill(pidfd: int) -> None:

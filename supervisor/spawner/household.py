@@ -21,7 +21,7 @@ from ..ignition import Ignition, Launched, kill_launched, launch_cold_server
 from .base import Child, SpawnError
 from .child import ChildProcess
 from .cold import spawn_cold
-from .forkserver import ForkServerLink
+from .forkserver import Born, ForkServerLink, ServerGone
 from .orphans import sweep_orphans
 from .parcel import Parcel, open_parcel
 from .restart import GiveUp, decide_restart
@@ -29,6 +29,7 @@ from .restart import GiveUp, decide_restart
 START_LIMIT_S = 3.0  # for a fork; then one cold start is tried
 _CLOSE_GRACE_S = 5.0
 _KILL_LIMIT_S = 2.0
+_LOOK_AGAIN_S = 0.005
 
 
 class Household:
@@ -39,7 +40,7 @@ class Household:
         self._children: dict[int, ChildProcess] = {}  # by pid, oldest first; living ones only
         self._server: ForkServerLink | None = None
         self._server_deaths: list[float] = []
-        self._adopted_any = False
+        self._lost_server = False
         self._closing = False
         self.last_trouble = ""  # the last words of a fork-server that died
 
@@ -49,9 +50,9 @@ class Household:
         return tuple(self._children.values())
 
     @property
-    def is_warm(self) -> bool:
-        """True while a fork-server takes orders."""
-        return self._server is not None
+    def server_pid(self) -> int | None:
+        """The fork-server that takes orders now; None: starts are cold."""
+        return self._server.pid if self._server and not self._server.ended.is_set() else None
 
     async def start(
         self, spec: AnySpec, *, title: str, keys: Mapping[str, str] | None = None
@@ -71,12 +72,12 @@ class Household:
         name = f"swarm: {title.removeprefix('swarm: ')} {run}"
         with open_parcel(spec, keys) as parcel:
             found = await self._fork(name, run, parcel)
-            pid, pidfd, link = found or self._spawn(name, parcel)
+            pid, pidfd, report = found or self._spawn(name, parcel)
             child = ChildProcess(
                 pid=pid,
                 pidfd=pidfd,
                 stderr_fd=parcel.take_stderr(),
-                link=link,
+                report=report,
                 took_s=trio.current_time() - began,
             )
         self._welcome(child)
@@ -102,7 +103,11 @@ class Household:
                 return await self.start(spec, title="gateway", keys=keys)
         waiting.channel.close()
         child = ChildProcess(
-            pid=waiting.pid, pidfd=waiting.pidfd, stderr_fd=waiting.stderr_fd, link=None, took_s=0.0
+            pid=waiting.pid,
+            pidfd=waiting.pidfd,
+            stderr_fd=waiting.stderr_fd,
+            report=None,
+            took_s=0.0,
         )
         child.was_forked_warm()
         self._welcome(child)
@@ -118,32 +123,37 @@ class Household:
 
     def _bury(self, child: ChildProcess) -> None:
         self._children.pop(child.pid, None)
-        if child.is_ours and self._adopted_any:
-            known = {*self._children, *([self._server.pid] if self._server else ())}
-            sweep_orphans(known)
+        if child.is_ours and (self._lost_server or not child.warm):
+            self._nursery.start_soon(self._sweep)
 
-    async def _fork(
-        self, title: str, run: str, parcel: Parcel
-    ) -> tuple[int, int, ForkServerLink | None] | None:
-        """None when there is no fork-server that answers; a silent one is ended and replaced."""
+    async def _sweep(self) -> None:
+        """Until nothing is left of adopted agents' commands, nor a zombie of them."""
+        with trio.move_on_after(_KILL_LIMIT_S):
+            while True:
+                if not sweep_orphans({*self._children, self.server_pid or 0}):
+                    return
+                await trio.sleep(_LOOK_AGAIN_S)
+
+    async def _fork(self, title: str, run: str, parcel: Parcel) -> Born | None:
+        """None when there is no fork-server that answers; a silent one is ended and replaced.
+
+        Raises SpawnError when it lives and says no: a cold start could not either.
+        """
         link = self._server
         if link is None:
             return None
         try:
             with trio.fail_after(START_LIMIT_S):
                 fds = parcel.for_server
-                pid, pidfd = await link.start(title, run, fds, has_keys=bool(parcel.keys))
+                return await link.start(title, run, fds, has_keys=bool(parcel.keys))
         except trio.TooSlowError:
             if link.preload_s is not None:  # else it is still importing
                 link.kill()
             return None
-        except SpawnError:
-            if not link.ended.is_set():
-                raise  # it lives and says no: so would a cold start
+        except ServerGone:
             return None
-        return pid, pidfd, link
 
-    def _spawn(self, title: str, parcel: Parcel) -> tuple[int, int, ForkServerLink | None]:
+    def _spawn(self, title: str, parcel: Parcel) -> tuple[int, int, None]:
         fds = (parcel.spec_fd, self._ignition.lifeline_reader, *parcel.keys)
         program = (*self._ignition.programs.cold_child, title)
         pid = spawn_cold(program, fds, stderr_fd=parcel.stderr_writer)
@@ -172,20 +182,11 @@ class Household:
             async with trio.open_nursery() as nursery:
                 for child in self._children.values():
                     nursery.start_soon(self._let_guard, child)
-                await link.run(self._on_exit)
+                await link.run()
         finally:
             self._server = None
             self.last_trouble = link.stderr.text
-        for child in self._children.values():  # we are the parent of what it forked
-            if not child.is_ours:
-                self._adopted_any = True
-                child.take_report(None)
-                self._nursery.start_soon(self._let_guard, child)
-
-    def _on_exit(self, pid: int, status: int) -> None:
-        child = self._children.get(pid)
-        if child is not None and not child.is_ours:
-            child.take_report(status)
+        self._lost_server = True  # and we are the parent of what it forked
 
     async def _let_guard(self, child: ChildProcess) -> None:
         """The server ends also what is not below it. If either dies there is nothing to do."""
@@ -215,6 +216,8 @@ class Household:
         kill_descendants(os.getpid())
         with trio.move_on_after(_KILL_LIMIT_S):
             await self._wait_all()
+        if self._lost_server:
+            await self._sweep()
 
     def dissolve(self) -> None:
         """Stop watching. After `close`, or with nobody left to watch."""

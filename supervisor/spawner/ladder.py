@@ -32,7 +32,7 @@ async def end_child(
         How it ended. `exit_code` and `signal` None with a reason if even SIGKILL did not end it.
     """
     with trio.move_on_after(grace_s) as grace:
-        if ask is not None:
+        if ask is not None and grace_s > 0:
             with trio.move_on_after(grace_s * _ASKING), suppress(SwarmError):
                 await ask()
                 return await child.wait_ended()

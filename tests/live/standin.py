@@ -1,7 +1,6 @@
-"""A whole small run for tests: a supervisor process, and children that do what their role says.
+"""Children of tests: they do what their role says, under the real fork-server, without a model.
 
-`python -P standin.py supervise STORY` ignites and prints facts as lines; children run `become`.
-Roles of children: see `become`. Real processes, our own fork-server, no model.
+`stories.py` is the supervisor beside it. Both are scripts, started with `-P`.
 """
 
 import os
@@ -199,6 +198,7 @@ def begin_gateway(channel_fd: int, lifeline_fd: int) -> int:
 
 
 PROGRAMS = Programs(
+    shared=("msgspec", "trio", "swarm.mailbox.protocol.spec"),
     gateway="standin:begin_gateway",
     forkserver="standin:begin_server",
     cold_forkserver=(HERE, "server"),

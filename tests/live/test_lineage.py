@@ -59,7 +59,7 @@ async def test_a_spared_child_and_what_is_below_it_live_on():
                 await trio.lowlevel.checkpoint()
             assert {spared.pid, other.pid, *below} <= set(descendants_of(os.getpid()))
             others = [pid for pid in children_of(os.getpid()) if pid != other.pid]
-            assert kill_descendants(os.getpid(), spare=others) == 1
+            assert kill_descendants(os.getpid(), spare=others) >= 1  # a round may find it dying
             assert await other.wait() == -signal.SIGKILL
             assert not any(is_zombie(pid) for pid in (spared.pid, *below))
         finally:

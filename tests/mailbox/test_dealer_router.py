@@ -199,3 +199,27 @@ async def test_mail_for_a_dead_process_comes_back_when_it_is_dismissed(endpoint)
             for number in range(10):
                 await office.post(b"scout", b"%d" % number)
             assert office.dismiss(b"scout") == tuple(b"%d" % number for number in range(10))
+
+
+async def test_a_router_may_accept_peers_by_their_names_but_none_after_its_dismissal(endpoint):
+    def accept(peer):
+        return 3 if peer.startswith(b"agent") else None
+
+    with trio.fail_after(10):
+        async with AsyncExitStack() as stack:
+            office = await stack.enter_async_context(open_router(endpoint, accept=accept))
+            stranger = await stack.enter_async_context(open_dealer(endpoint, b"other", epoch=3))
+            agent = await stack.enter_async_context(open_dealer(endpoint, b"agent", epoch=3))
+            await stranger.post(b"let me in")
+            await agent.post(b"hello")
+            letter = await office.receive()
+            assert letter == (b"agent", 1, b"hello")
+            office.handled(letter)
+            await agent.flush()
+            office.dismiss(b"agent")
+            before = office.statistics().unknown_peer
+            await agent.post(b"a straggler")
+            while office.statistics().unknown_peer == before:
+                await trio.lowlevel.checkpoint()
+            with pytest.raises(PeerGone):
+                await office.post(b"agent", b"x")

@@ -37,7 +37,7 @@ from swarm.mailbox.protocol.ops import (
 from swarm.worker.context.fragments import ABORTED_START, mail_message
 from swarm.worker.context.normalize import INTERRUPTED
 from swarm.worker.props import PROP_SPEC, Manner, PropTool
-from swarm.worker.rehearsal import END, done, failed, open_rehearsal
+from swarm.worker.rehearsal import END, done, open_rehearsal
 from swarm.worker.tools.spec import ABORTED_COMMAND
 
 ANSWER = text_message("assistant", "done")
@@ -110,9 +110,7 @@ async def test_an_interrupt_of_an_idle_agent_does_nothing(autojump_clock):
 
 async def test_words_that_steer_are_read_before_the_next_request_of_the_same_turn(autojump_clock):
     tool = PropTool("tool", Manner(seconds=3))
-    async with open_rehearsal(
-        PROP_SPEC, [(done(call("tool")), END), FINAL], tools=[tool]
-    ) as play:
+    async with open_rehearsal(PROP_SPEC, [(done(call("tool")), END), FINAL], tools=[tool]) as play:
         await play.stage.say("go")
         await play.stage.wait_for(CallBegan)
         await play.stage.say("also this", input_id="steer-1")

@@ -78,7 +78,8 @@ def one(*lines: str):
         ),
         (
             wrap("*** Update File: a", "@@", "bad"),
-            f"Invalid patch hunk on line 4: Unexpected line found in update hunk: 'bad'. {NOT_A_LINE}",
+            "Invalid patch hunk on line 4: Unexpected line found in update hunk: 'bad'. "
+            + NOT_A_LINE,
         ),
     ],
 )

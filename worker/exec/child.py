@@ -1,5 +1,7 @@
 """Between fork and exec: the forked child becomes the command, or reports why it could not.
 
+For commands with limits of their own and for `swarm sandbox`; all others are spawned (`spawn.py`).
+
 Guards: single-threaded, short, never returns, never raises; no file is open in the command but its
 three standard ones (and bwrap's filter), since all others close on exec.
 """
@@ -7,15 +9,13 @@ three standard ones (and bwrap's filter), since all others close on exec.
 import contextlib
 import fcntl
 import os
-import resource
 import signal
 import termios
+from typing import NoReturn
 
 from ..sandbox.bwrap import SECCOMP_FD
-from ..sandbox.landlock import apply_landlock, forbid_new_privileges
-from ..sandbox.launch import Confinement
-from ..sandbox.seccomp import install_filter
-from .orders import CommandLimits, LaunchOrder
+from .orders import LaunchOrder
+from .spawn import confine_self, limit_process
 
 _NEVER_INHERIT_IGNORED = (
     signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM,
@@ -24,22 +24,23 @@ _NEVER_INHERIT_IGNORED = (
 _OUT_OF_THE_WAY = 64
 
 
-def become_command(order: LaunchOrder, fds: list[int], report_fd: int) -> None:
+def become_command(order: LaunchOrder, fds: list[int], report_fd: int) -> NoReturn:
     """Does not return. A failure is written to `report_fd` as b"ERRNO STEP"."""
     step = "setup"
     try:
         _reset_signals()
-        os.setsid()
+        if not order.keep_session:
+            os.setsid()
         report_fd = _place_files(fds, report_fd)
         if order.take_terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         step = "limits"
-        _limit(order.limits)
+        limit_process(order.limits)
         step = "cwd"
         os.chdir(order.cwd)
         step = "sandbox"
         if order.confinement is not None:
-            _confine(order.confinement)
+            confine_self(order.confinement)
         step = "exec"
         os.execvpe(order.argv[0], order.argv, order.environment)
     except OSError as error:
@@ -70,30 +71,3 @@ def _place_files(fds: list[int], report_fd: int) -> int:
     for target, fd in zip((0, 1, 2, SECCOMP_FD), moved, strict=False):
         os.dup2(fd, target)
     return report_fd
-
-
-def _limit(limits: CommandLimits) -> None:
-    wanted = {
-        resource.RLIMIT_DATA: limits.memory_bytes,
-        resource.RLIMIT_NPROC: limits.processes,
-        resource.RLIMIT_CPU: limits.cpu_s,
-        resource.RLIMIT_FSIZE: limits.file_bytes,
-        resource.RLIMIT_CORE: 0,
-    }
-    for kind, value in wanted.items():
-        if value is not None:
-            hard = resource.getrlimit(kind)[1]
-            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(kind, (most, most))
-    if limits.open_files is not None:  # a soft one: programs that need more raise it themselves
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        most = limits.open_files if hard == resource.RLIM_INFINITY else min(limits.open_files, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _confine(confinement: Confinement) -> None:
-    forbid_new_privileges()
-    if confinement.landlock is not None:
-        apply_landlock(confinement.landlock)
-    if confinement.seccomp:
-        install_filter(confinement.seccomp)

@@ -65,7 +65,9 @@ def command_environment(
         chosen = {name: value for name, value in chosen.items() if keep.fullmatch(name)}
     chosen.update(extra)
     return {
-        name: value for name, value in chosen.items() if _SETTABLE.fullmatch(name) and "\0" not in value
+        name: value
+        for name, value in chosen.items()
+        if _SETTABLE.fullmatch(name) and "\0" not in value
     }
 
 

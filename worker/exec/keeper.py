@@ -22,6 +22,7 @@ from .child import become_command
 from .orders import (
     AnyOrder,
     AnyReply,
+    CommandLimits,
     Ended,
     KillOrder,
     Launched,
@@ -33,6 +34,7 @@ from .orders import (
     receive_order,
     send_reply,
 )
+from .spawn import SpawnFailed, limit_process, spawn_command
 
 MARK = "SWARM_COMMAND"  # in every command's environment: whose it is
 _SWEEP_AGAIN_MS = 2
@@ -59,6 +61,12 @@ class Keeper:
         for end in (awake, wake, self._sock):
             end.setblocking(False)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        try:
+            self._serve(awake)
+        finally:
+            signal.set_wakeup_fd(-1)
+
+    def _serve(self, awake: socket.socket) -> None:
         self._poll.register(awake, select.POLLIN)
         self._poll.register(self._sock, select.POLLIN)
         if self._lifeline is not None:
@@ -125,6 +133,22 @@ class Keeper:
             self._reply(NotLaunched(token=order.token, errno=1, step="pinned"))
             return
         order.environment[MARK] = f"{os.getpid()}-{order.token}"
+        if order.wrapped:
+            self._wrapped.add(order.token)
+        if order.limits != CommandLimits():
+            self._fork(order, fds)
+            return
+        try:
+            pid = spawn_command(order, fds)
+        except SpawnFailed as failure:
+            self._wrapped.discard(order.token)
+            self._reply(NotLaunched(token=order.token, errno=failure.number, step=failure.step))
+            return
+        self._tokens[pid], self._pids[order.token] = order.token, pid
+        self._reply(Launched(token=order.token, pid=pid))
+
+    def _fork(self, order: LaunchOrder, fds: list[int]) -> None:
+        """For limits of its own; says by a pipe that closes whether it has become its program."""
         report, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             pid = os.fork()
@@ -137,8 +161,6 @@ class Keeper:
             become_command(order, fds, written)
         os.close(written)
         self._tokens[pid], self._pids[order.token] = order.token, pid
-        if order.wrapped:
-            self._wrapped.add(order.token)
         self._starting[report] = (order.token, pid)
         self._poll.register(report, select.POLLIN)
 
@@ -284,6 +306,7 @@ def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:
     try:
         os.setpgid(0, 0)
         _close_all_but(sock.fileno(), lifeline_fd)
+        limit_process(CommandLimits())
         gc.disable()  # nothing cyclic is made; collecting would touch every shared page
         gc.freeze()
         with contextlib.suppress(OSError):
@@ -304,8 +327,7 @@ def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:
 
 
 def _close_all_but(*kept: int | None) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        fd = int(name)
+    for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if fd > 2 and fd not in kept:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -109,6 +109,8 @@ class _Command:
         self.begun = trio.Event()
         self.ended = trio.Event()
         self.gone = trio.Event()
+        self.is_dying = False
+        self.is_forgotten = False
         self.launch: Launched | NotLaunched | None = None
         self.status: ExitStatus | None = None
 
@@ -179,12 +181,18 @@ class Launcher:
         command = self._commands.get(token)
         if command is None or command.gone.is_set():
             return
+        command.is_dying = True
         await self._send(KillOrder(token=token), ())
         await command.gone.wait()
 
     def forget(self, token: int) -> None:
         """Drop what is known of an ended command."""
-        self._commands.pop(token, None)
+        command = self._commands.get(token)
+        if command is None:
+            return
+        command.is_forgotten = True
+        if command.gone.is_set() or not command.is_dying:
+            del self._commands[token]
 
     async def pin(self, order: PinOrder) -> None:
         """For locked roles: from now on only commands inside exactly this sandbox start."""
@@ -245,6 +253,8 @@ class Launcher:
                 command.ended.set()
             case TreeGone():
                 command.gone.set()
+                if command.is_forgotten:
+                    del self._commands[reply.token]
 
 
 @asynccontextmanager
@@ -270,7 +280,11 @@ async def _reaped(pid: int) -> None:
         return
     try:
         await trio.lowlevel.wait_readable(handle)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+        _reap(pid)
     finally:
         os.close(handle)
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

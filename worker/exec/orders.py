@@ -33,14 +33,14 @@ class CommandLimits(Value):
 
 
 class LaunchOrder(Tagged):
-    """Start a command. With it come the child's stdin, stdout, stderr and, if `filtered`, fd 3."""
+    """Start a command. With it come its stdin, stdout, stderr and perhaps bwrap's filter."""
 
     token: int
     argv: tuple[str, ...]
     cwd: str
     environment: dict[str, str]
     take_terminal: bool = False  # stdin is a PTY's slave that becomes the controlling terminal
-    filtered: bool = False
+    keep_session: bool = False  # stay in the caller's session: `swarm sandbox` on a terminal
     wrapped: bool = False  # the first process is bwrap
     limits: CommandLimits = CommandLimits()
     confinement: Confinement | None = None
@@ -132,15 +132,20 @@ def send_packed(sock: socket.socket, datagram: bytes, fds: Sequence[int]) -> Non
 
 def receive_order(sock: socket.socket) -> tuple[AnyOrder, list[int]] | None:
     """The next order and its fds (owned by the caller); None when the agent is gone."""
-    flags = socket.MSG_CMSG_CLOEXEC
-    body, fds, _, _ = socket.recv_fds(sock, _INLINE_LIMIT_BYTES + 4096, _MOST_FDS, flags)
+    # Not socket.recv_fds: up to 3.11 it forgets its flags, and the fds would reach every command.
+    fds = array.array("i")
+    room = socket.CMSG_LEN(_MOST_FDS * fds.itemsize)
+    body, extra, _, _ = sock.recvmsg(_INLINE_LIMIT_BYTES + 4096, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
     if not body:
         return None
     if body[:1] == _IN_MEMORY_FILE:
         with os.fdopen(fds.pop(), "rb") as file:
             file.seek(0)
-            return _decode_order(file.read()), fds
-    return _decode_order(memoryview(body)[1:]), fds
+            return _decode_order(file.read()), list(fds)
+    return _decode_order(memoryview(body)[1:]), list(fds)
 
 
 def send_reply(sock: socket.socket, reply: AnyReply) -> None:

@@ -147,7 +147,6 @@ async def _launch(
         cwd=request.cwd,
         environment=prepared.environment,
         take_terminal=request.tty and not prepared.wrapped,
-        filtered=prepared.filter_fd is not None,
         wrapped=prepared.wrapped,
         limits=request.limits,
         confinement=prepared.confinement,

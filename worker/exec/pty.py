@@ -31,5 +31,3 @@ def resize_terminal(fd: int, *, rows: int, columns: int) -> None:
     """The foreground group gets SIGWINCH. A terminal that is gone is ignored."""
     with contextlib.suppress(OSError):
         fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-

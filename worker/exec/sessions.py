@@ -171,9 +171,7 @@ class ExecSessions:
                 raise StdinFailed(STDIN_CLOSED) from error
             # It has just ended: its last words and exit code are the better answer.
 
-    def _outcome(
-        self, session: Session, started: float, *, timed_out: bool = False
-    ) -> ExecOutcome:
+    def _outcome(self, session: Session, started: float, *, timed_out: bool = False) -> ExecOutcome:
         text, kept = session.take_output()
         code = TIMED_OUT_CODE if timed_out else session.exit_code
         if session.finished.is_set():

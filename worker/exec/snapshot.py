@@ -34,7 +34,7 @@ async def take_snapshot(
     given = dict(environment)
     request = CommandRequest(
         argv=(find_shell(given), "-lc", _PRINT),
-        cwd=given.get("HOME", "/") if Path(given.get("HOME", "/")).is_dir() else "/",
+        cwd="/",
         environment=given,
         sandbox=SandboxPlan(),
     )

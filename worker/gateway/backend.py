@@ -1,4 +1,4 @@
-"""The doorway between the gateway's service and whatever answers: HTTP, a script, a cassette, llama.
+"""The doorway between the gateway's service and whatever answers: HTTP, a script, a tape, a llama.
 
 A backend turns one rendered request into response events, in order, and ends with `Finished` or
 raises `SampleError`. It knows nothing of mailboxes; closing its generator ends its work at once.
@@ -134,10 +134,13 @@ class Source(Protocol):
 class LocalModule(Protocol):
     """What `local.py` offers; it is imported only when the local model is chosen."""
 
-    async def prepare_local(self, models_dir: Path, slug: str) -> str | None:
+    async def prepare_local(
+        self, models_dir: Path, slug: str, tell: Callable[[str], None]
+    ) -> str | None:
         """Make sure the model can be loaded, fetching it if that is possible.
 
-        Returns None when it can, else one sentence that says why not and what to do.
+        `tell` hears of the progress. Returns None when it can be loaded, else one sentence that
+        says why not and what to do.
         """
         ...
 

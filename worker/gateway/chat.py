@@ -36,7 +36,7 @@ class _Part(msgspec.Struct):
 
 class _Called(msgspec.Struct):
     name: str | None = None
-    arguments: msgspec.Raw | None = None
+    arguments: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Slot(msgspec.Struct):
@@ -202,8 +202,7 @@ class ChatStream:
         if function.name and not call.name:
             call.name = function.name
             events.append(ItemStarted(item_id=call.id, kind="function_call"))
-        if function.arguments is not None:
-            call.arguments.append(_argument_piece(function.arguments))
+        call.arguments.append(_argument_piece(function.arguments))
 
     def _slot(self, slot: _Slot) -> _PendingCall:
         if slot.id and slot.id in self._by_id:

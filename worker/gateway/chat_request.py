@@ -55,7 +55,7 @@ class _Image(msgspec.Struct, tag_field="type", tag="image_url"):
 
 class _ChatMessage(msgspec.Struct, omit_defaults=True):
     role: str
-    content: str | tuple[_Text | _Image, ...] | None | msgspec.UnsetType = msgspec.UNSET
+    content: str | tuple[_Text | _Image, ...] | msgspec.UnsetType | None = msgspec.UNSET
     reasoning: str = ""
     tool_calls: tuple[_Call, ...] = ()
     tool_call_id: str = ""

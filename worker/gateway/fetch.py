@@ -120,20 +120,30 @@ def index_urls(environment: Mapping[str, str]) -> Iterator[str]:
     found += [environment.get("PIP_INDEX_URL", "")]
     found += _pip_settings()
     found += environment.get("PIP_EXTRA_INDEX_URL", "").split()
-    found.append("https://pypi.org/simple")
+    found.append(_pip_default())
     return iter(dict.fromkeys(one.rstrip("/") for one in found if one.startswith("http")))
 
 
-def _pip_settings() -> list[str]:
+def _ask_pip(*arguments: str) -> str:
+    command = [sys.executable, "-P", "-m", "pip", *arguments]
     try:
-        listing = subprocess.run(
-            [sys.executable, "-P", "-m", "pip", "config", "list"],
-            capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, check=False,
-        ).stdout  # fmt: skip
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.SubprocessError):
-        return []
+        return ""
+    return done.stdout
+
+
+def _pip_default() -> str:
+    """The index that pip uses when nothing is set: it says so in its own help."""
+    found = re.search(r"\(default:?\s+(https?://[^\s)]+)", _ask_pip("download", "--help"))
+    return found[1] if found else ""
+
+
+def _pip_settings() -> list[str]:
     urls: list[str] = []
-    for line in listing.splitlines():
+    for line in _ask_pip("config", "list").splitlines():
         key, _, value = line.partition("=")
         if key.endswith(("index-url", "extra-index-url")):
             urls += value.strip("'\"").split()

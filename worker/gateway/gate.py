@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.gateway import Throttled
 from .backend import Held
 from .limiter import Go, Limiter, WaitForPlace, WaitUntil
 
+TELL_AGAIN_S = 60.0  # who waits longer than that hears again that it is meant so
 Announce = Callable[[Throttled], None]
 Noise = Callable[[], float]  # random numbers in [0, 1)
 
@@ -36,25 +37,25 @@ class Gate:
         return self._noise()
 
     async def wait_turn(self) -> AsyncGenerator[Held, None]:
-        """Ends when this request may be sent; yields each time there is something to tell."""
+        """Ends when this request may be sent; yields what there is to tell, once a minute too."""
         ticket = self._limiter.join()
-        told: str | None = None
+        told, tell_again_at = "", 0.0
         try:
             while True:
                 now = trio.current_time()
                 match self._limiter.admit(ticket, now):
                     case Go():
                         return
-                    case WaitUntil(moment=moment, reason=reason):
-                        if told != f"{moment} {reason}":
-                            told = f"{moment} {reason}"
-                            yield Held(reason=reason, delay_s=moment - now)
-                        await self._wait_change(ticket, moment)
+                    case WaitUntil(moment=until, reason=reason):
+                        news, held = f"{until} {reason}", Held(reason=reason, delay_s=until - now)
                     case WaitForPlace(reason=reason):
-                        if told is None:
-                            told = reason
-                            yield Held(reason=reason or "other requests go first", delay_s=0.0)
-                        await self._wait_change(ticket, float("inf"))
+                        until = float("inf")
+                        reason = reason or "other requests go first"
+                        news, held = reason, Held(reason=reason, delay_s=0.0)
+                if news != told or now >= tell_again_at:
+                    told, tell_again_at = news, now + TELL_AGAIN_S
+                    yield held
+                await self._wait_change(ticket, min(until, tell_again_at))
         finally:
             self._limiter.leave(ticket)
             self._wake_head()

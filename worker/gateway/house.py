@@ -48,6 +48,10 @@ class Surroundings:
         self.keys, self.announce, self.warn = keys, announce, warn
         self.redactor = Redactor(keys.values())
 
+    def tell(self, text: str) -> None:
+        """Progress of the start, for people: shown where a wait for the provider is shown."""
+        self.announce(Throttled(reason=text, delay_s=0.0))
+
 
 class UnknownModel(Exception):
     """This provider does not have the model; the text is for the agent."""
@@ -106,7 +110,7 @@ async def open_house(spec: GatewaySpec, around: Surroundings) -> AsyncIterator[H
     if spec.replay is not None:
         yield _replaying(Path(spec.replay), catalogue, around)
         return
-    choice = await Selector(spec, around.keys, catalogue).choose()
+    choice = await Selector(spec, around.keys, catalogue, around.tell).choose()
     async with _open_backend(choice, spec, around) as backend:
         if spec.record is None:
             yield House(choice, backend, catalogue)

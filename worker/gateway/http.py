@@ -7,7 +7,7 @@ foreign error becomes one of ours here and nowhere else. Redirects are reported,
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -53,7 +53,7 @@ class Reply:
     def __init__(self, response: httpx.Response, idle_s: float) -> None:
         self.status = response.status_code
         self.headers = {name.lower(): value for name, value in response.headers.items()}
-        self._chunks = response.aiter_raw()
+        self._response, self._chunks = response, response.aiter_raw()
         self._idle_s = idle_s
 
     async def read_some(self) -> bytes:
@@ -89,6 +89,16 @@ class Reply:
                 return
 
 
+    async def close(self) -> None:
+        """End the answer at once; a connection whose answer was not read to its end is closed."""
+        await self._response.aclose()
+        # httpx reads through generators within generators, of which closing the outer one leaves
+        # the inner ones to the garbage collector. On a closed connection they run to their end.
+        with suppress(httpx.HTTPError, httpx.StreamError):
+            async for _ in self._chunks:
+                pass
+
+
 class HttpClient:
     """The connections to one server. Get one from `open_http`."""
 
@@ -106,24 +116,25 @@ class HttpClient:
             "POST", post.url, headers=post.headers, content=post.body
         )
         response = await self._begin(request, post.idle_s)
+        reply = Reply(response, post.idle_s)
         try:
-            yield Reply(response, post.idle_s)
+            yield reply
         finally:
-            await response.aclose()
+            await reply.close()
 
     async def get_text(self, url: str, headers: dict[str, str], *, limit_s: float) -> str | None:
         """A small body of a quick server; None if it does not answer 200 in time."""
         try:
             with trio.fail_after(limit_s):
                 request = self._client.build_request("GET", url, headers=headers)
-                response = await self._client.send(request, stream=True)
+                reply = Reply(await self._client.send(request, stream=True), limit_s)
                 try:
-                    body = await Reply(response, limit_s).read_bounded(4 * MAX_ERROR_BODY_BYTES)
+                    body = await reply.read_bounded(4 * MAX_ERROR_BODY_BYTES)
                 finally:
-                    await response.aclose()
+                    await reply.close()
         except (trio.TooSlowError, httpx.HTTPError, httpx.InvalidURL):
             return None
-        return body.decode("utf-8", "replace") if response.status_code == 200 else None
+        return body.decode("utf-8", "replace") if reply.status == 200 else None
 
     async def _begin(self, request: httpx.Request, idle_s: float) -> httpx.Response:
         try:

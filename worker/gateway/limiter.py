@@ -9,8 +9,6 @@ Waiting requests go in the order in which they came.
 Pure: the clock and the noise come in as arguments; gate.py does the waiting.
 """
 
-from typing import Literal
-
 import msgspec
 
 from .retry import PUSH_BACK_BASE_S, backoff_s, stretched
@@ -134,5 +132,3 @@ class Limiter:
         if until >= self._closed_until:
             self._closed_until, self._reason = until, reason
         return self._closed_until - now
-
-

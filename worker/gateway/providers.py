@@ -51,9 +51,7 @@ def built_in_providers(environment: Mapping[str, str] = os.environ) -> tuple[Pro
         _local_server("ollama", "Ollama", f"{ollama}/v1"),
         _local_server("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
         _local_server("llamacpp", "llama.cpp server", "http://127.0.0.1:8080/v1"),
-        ProviderSpec(
-            id="local", name="embedded model", wire_api="local", tolerant_tool_calls=True
-        ),
+        ProviderSpec(id="local", name="embedded model", wire_api="local", tolerant_tool_calls=True),
     )
 
 
@@ -100,10 +98,14 @@ def check_provider(provider: ProviderSpec) -> ProviderSpec:
             raise ProviderError(
                 f"{where}.base_url: {provider.base_url!r} is not an http or https address"
             )
-    for name in ("request_max_retries", "stream_max_retries", "stream_idle_timeout_ms"):
-        value: int = getattr(provider, name)
-        if value < (1 if name.endswith("_ms") else 0):
-            raise ProviderError(f"{where}.{name}: {value} is too small")
+    least = {
+        "request_max_retries": (provider.request_max_retries, 0),
+        "stream_max_retries": (provider.stream_max_retries, 0),
+        "stream_idle_timeout_ms": (provider.stream_idle_timeout_ms, 1),
+    }
+    for name, (number, smallest) in least.items():
+        if number < smallest:
+            raise ProviderError(f"{where}.{name}: {number} is too small")
     for name, value in provider.http_headers.items():
         if not is_header(name, value):
             raise ProviderError(f"{where}.http_headers.{name}: not a valid header")
@@ -139,4 +141,3 @@ def key_problem(provider: ProviderSpec, keys: Mapping[str, str]) -> str | None:
 def wire_of(provider: ProviderSpec) -> Wire:
     """The wire as the protocol names it."""
     return _WIRES[provider.wire_api]
-

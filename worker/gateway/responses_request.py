@@ -24,7 +24,6 @@ from .encoding import Head, HeadKey, Heads, Rendering, to_json
 from .images import show_images
 
 
-
 class _SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):
     text: str
 
@@ -164,6 +163,4 @@ class ResponsesStore:
 
     def _shown(self, content: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
         told = self._rendering
-        return show_images(
-            content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input
-        )
+        return show_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)

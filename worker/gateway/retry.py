@@ -1,4 +1,4 @@
-"""How long to wait: backoff, `Retry-After`, rate-limit headers, a delay named in prose. Only numbers.
+"""How long to wait: backoff, `Retry-After`, rate-limit headers, a delay in prose. Only numbers.
 
 A server's own word always wins over our guess, and jitter only ever lengthens what a server asked.
 """

@@ -63,6 +63,32 @@ def scripted_model(script: Script, provider: str, slug: str) -> ModelInfo:
     )
 
 
+class Filler:
+    """Replaces the known names in braces, once; every other brace stays as it is."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def text(self, text: str) -> str:
+        return _NAMED.sub(lambda found: self._names.get(found[0], found[0]), text)
+
+    def json_text(self, value: Any) -> str:
+        """`value` as JSON, its strings filled in; a string is itself the text."""
+        if isinstance(value, str):
+            return self.text(value)
+        return _compact(self._walk(value)).decode()
+
+    def _walk(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self._walk(part) for part in value]
+        if isinstance(value, dict):
+            pairs = cast("dict[str, Any]", value).items()
+            return {key: self._walk(part) for key, part in pairs}
+        return value
+
+
 class ScriptedSource:
     """One attempt takes one entry; an attempt that is cancelled gives its entry back.
 
@@ -114,9 +140,7 @@ class ScriptedSource:
         after = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
         raise SampleError(classify_status(fault.status or 500, after, body, origin=Origin(where)))
 
-    async def _say(
-        self, answer: Answer, path: str, ordinal: int, filler: Filler
-    ) -> ResponseEvents:
+    async def _say(self, answer: Answer, path: str, ordinal: int, filler: Filler) -> ResponseEvents:
         cut = None if answer.fault is None else answer.fault.disconnect_after
         for number, item in enumerate(answer.all_items()):
             if number == cut:
@@ -193,32 +217,6 @@ def _names(request: RenderedRequest, ordinal: int) -> dict[str, str]:
         "{last_output}": _last_output(request.items),
         "{last_user}": _last_user(request.items),
     }
-
-
-class Filler:
-    """Replaces the known names in braces, once; every other brace stays as it is."""
-
-    def __init__(self, names: dict[str, str]) -> None:
-        self._names = names
-
-    def text(self, text: str) -> str:
-        return _NAMED.sub(lambda found: self._names.get(found[0], found[0]), text)
-
-    def json_text(self, value: Any) -> str:
-        """`value` as JSON, its strings filled in; a string is itself the text."""
-        if isinstance(value, str):
-            return self.text(value)
-        return _compact(self._walk(value)).decode()
-
-    def _walk(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list):
-            return [self._walk(part) for part in cast("list[Any]", value)]
-        if isinstance(value, dict):
-            pairs = cast("dict[str, Any]", value).items()
-            return {key: self._walk(part) for key, part in pairs}
-        return value
 
 
 def _last_output(items: Sequence[AnyItem]) -> str:

@@ -5,7 +5,7 @@ then the embedded model. If nothing is left, the error names the three ways to g
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -46,6 +46,7 @@ class _Listing(msgspec.Struct):
     models: tuple[_Listed, ...] | None = None
 
 
+Tell = Callable[[str], None]  # progress of something that takes long, for people
 _decode_listing = msgspec.json.Decoder(_Listing).decode
 
 
@@ -57,8 +58,10 @@ def load_local() -> LocalModule:
 class Selector:
     """All that the choice depends on."""
 
-    def __init__(self, spec: GatewaySpec, keys: Mapping[str, str], catalogue: Catalogue) -> None:
-        self._spec, self._keys, self._catalogue = spec, keys, catalogue
+    def __init__(
+        self, spec: GatewaySpec, keys: Mapping[str, str], catalogue: Catalogue, tell: Tell
+    ) -> None:
+        self._spec, self._keys, self._catalogue, self._tell = spec, keys, catalogue, tell
         self._providers = all_providers(spec.providers)
 
     async def choose(self) -> Choice:
@@ -165,7 +168,8 @@ class Selector:
             local = load_local()
         except ImportError as error:
             return f"its library is not installed ({error.name or error})"
-        return await local.prepare_local(Path(self._spec.models_dir), self._local_model())
+        models_dir = Path(self._spec.models_dir)
+        return await local.prepare_local(models_dir, self._local_model(), self._tell)
 
 
 async def list_models(

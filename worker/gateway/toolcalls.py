@@ -1,4 +1,4 @@
-"""Tool calls that a small model wrote as text: JSON, fenced, in `<tool_call>` or `<function=…>` tags.
+"""Tool calls that a small model wrote as text: JSON, fenced, `<tool_call>` or `<function=…>`.
 
 Three rules keep it from inventing a call: only a tool that was offered counts; a bare JSON object
 counts only if it stands on lines of its own; and whatever does not read cleanly stays text.
@@ -80,9 +80,7 @@ def _take(body: str, whole: str, offered: frozenset[str], calls: list[ReadCall])
     return "" if found else whole
 
 
-def _take_function(
-    found: re.Match[str], offered: frozenset[str], calls: list[ReadCall]
-) -> str:
+def _take_function(found: re.Match[str], offered: frozenset[str], calls: list[ReadCall]) -> str:
     name, body = found["name"], found["body"].strip()
     if name not in offered:
         return found[0]
@@ -156,7 +154,7 @@ def _read(body: str, offered: frozenset[str]) -> list[ReadCall]:
             return []
         values: list[Any] = [_object(line) for line in lines]
     else:
-        values = cast("list[Any]", value) if isinstance(value, list) else [value]
+        values = value if isinstance(value, list) else [value]
     calls = [_call(value, offered) for value in values]
     return [call for call in calls if call is not None] if all(calls) else []
 

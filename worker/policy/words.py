@@ -38,7 +38,7 @@ MAX_SCRIPT_BYTES = 64 * 1024  # longer ones are unreadable; the time to parse st
 _WORDS = frozenset({"word", "number", "string", "raw_string", "concatenation"})
 _NAMED = _WORDS | {"program", "list", "pipeline", "command", "command_name", "string_content"}
 _ANONYMOUS = frozenset({"&&", "||", ";", "|", '"', "'"})
-_EXPANDS = re.compile(r"^~|[*?\[{\\]")  # a bare word the shell would change
+_NOT_LITERAL = re.compile(r"(?:^|[=:])~|[*?\[{\\ \t\n]")  # the shell changes it, or the parser joined two
 _BETWEEN_TOKENS = re.compile(rb"(?:[ \t\n]|\\\n)*")
 # `a\⏎b` is one word to a shell and two to the parser; `a \⏎⏎b` is two commands
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
@@ -122,7 +122,7 @@ def heredoc_call(script: str) -> HeredocCall | None:
     if statement.type != "redirected_statement" or len(statement.children) != 2:
         return None
     called_node, redirect = statement.children
-    body = _heredoc_body(redirect)
+    body = _heredoc_body(redirect, source)
     called = _called_in_folder(called_node, source)
     around = (
         source[: statement.start_byte],
@@ -201,16 +201,26 @@ def _literal(node: "Node") -> str | None:
     text = (node.text or b"").decode()
     match node.type:
         case "word" | "number":
-            return None if node.child_count or _EXPANDS.search(text) else text
+            return None if node.child_count or _NOT_LITERAL.search(text) else text
         case "raw_string":
             return text[1:-1]
         case "string":
             return _double_quoted(node, text)
         case "concatenation":
-            parts = [_literal(part) for part in node.children]
-            return None if None in parts else "".join(part or "" for part in parts)
+            return _joined(node)
         case _:
             return None
+
+
+def _joined(node: "Node") -> str | None:
+    """The parts of a concatenation, which must touch."""
+    text, end = "", node.start_byte
+    for part in node.children:
+        literal = _literal(part)
+        if literal is None or part.start_byte != end:
+            return None
+        text, end = text + literal, part.end_byte
+    return text
 
 
 def _double_quoted(node: "Node", text: str) -> str | None:
@@ -221,11 +231,14 @@ def _double_quoted(node: "Node", text: str) -> str | None:
     return text[1:-1]
 
 
-def _heredoc_body(redirect: "Node") -> str | None:
+def _heredoc_body(redirect: "Node", source: bytes) -> str | None:
+    """From the line after the tag to the line of the end; the grammar's own node lacks blanks."""
     parts = [part.type for part in redirect.children]
     if parts != ["<<", "heredoc_start", "heredoc_body", "heredoc_end"]:
         return None
-    return (redirect.children[2].text or b"").decode()
+    start = source.find(b"\n", redirect.children[1].end_byte) + 1
+    end = redirect.children[3].start_byte
+    return source[start:end].decode() if source[end - 1 : end] == b"\n" else None
 
 
 def _called_in_folder(node: "Node", source: bytes) -> tuple[str, str | None] | None:

@@ -44,7 +44,7 @@ def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
         found.append((0 if path == "/" else path.count("/"), strength, words))
 
     for path in plan.covered:
-        if path != "/tmp" or plan.tmp_dir is None:  # noqa: S108
+        if path != "/tmp" or plan.tmp_dir is None:
             add(path, 0, "--tmpfs", path)
         else:
             add(path, 0, "--bind" if plan.tmp_writable else "--ro-bind", plan.tmp_dir, path)

@@ -1,9 +1,9 @@
 """From a plan to Landlock grants, for machines without bubblewrap. Looks at folders only.
 
 Landlock can grant but not except. A tree with a hole is therefore granted child by child, and the
-folders on the way to the hole get nothing for themselves. Consequences, told by `swarm doctor`: where
-a root holds something protected, nothing new can be made directly in that root; names of hidden
-files can be listed, their contents not read; /tmp is not replaced, TMPDIR points to the private one.
+folders on the way to the hole get nothing for themselves. Consequences: where a root holds
+something protected, nothing new can be made directly in that root; names of hidden files can be
+listed, their contents not read; /tmp is not replaced, TMPDIR points to the private one.
 """
 
 import os

@@ -12,9 +12,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from .plan import SandboxPlan
+from .plan import PLACEHOLDER_MTIME_NS, SandboxPlan, is_placeholder
 
-_TELLTALE_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a bit: nobody's real time
 _MOST_TRIES = 16
 
 
@@ -52,14 +51,6 @@ class Guard:
         return tuple(name for name in moved if name)
 
 
-def is_placeholder(path: str) -> bool:
-    """True for an empty folder that a guard made and nothing has touched since."""
-    try:
-        return os.lstat(path).st_mtime_ns == _TELLTALE_NS and not os.listdir(path)
-    except OSError:
-        return False
-
-
 def _link(path: str) -> str | None:
     try:
         return str(Path(path).readlink())
@@ -72,7 +63,7 @@ def _hold(path: str) -> int:
     for _ in range(_MOST_TRIES):
         with suppress(FileExistsError):
             Path(path).mkdir(mode=0o755)
-            os.utime(path, ns=(_TELLTALE_NS, _TELLTALE_NS))
+            os.utime(path, ns=(PLACEHOLDER_MTIME_NS, PLACEHOLDER_MTIME_NS))
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:

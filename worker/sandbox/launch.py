@@ -54,7 +54,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 def prepare_command(
     plan: SandboxPlan, argv: tuple[str, ...], environment: dict[str, str], *, tty: bool
 ) -> Prepared:
-    """Raises SandboxUnavailable if the plan's stack is not there, OSError if it cannot be set up."""
+    """Raises SandboxUnavailable if the plan's stack is not there, OSError if setting up fails."""
     if plan.stack == "none":
         return Prepared(
             argv=argv, environment=environment, confinement=None, filter_fd=None,
@@ -86,7 +86,7 @@ def sandbox_environment(plan: SandboxPlan) -> dict[str, str]:
     """Variables that tell a command about its sandbox."""
     marks = {} if plan.network else {"SWARM_SANDBOX_NETWORK_DISABLED": "1"}
     if plan.stack == "bwrap":
-        return {**marks, "TMPDIR": "/tmp"}  # noqa: S108
+        return {**marks, "TMPDIR": "/tmp"}
     return {**marks, "TMPDIR": plan.tmp_dir} if plan.tmp_dir else marks
 
 

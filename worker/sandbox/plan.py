@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, Works
 Stack = Literal["bwrap", "landlock", "none"]
 
 PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".aws")
+PLACEHOLDER_MTIME_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a bit: no real time
 _COVERED = ("/tmp", "/run", "/var/run")  # replaced as a whole: sockets and other people's files
 # Parts of /run without which programs or names are not found.
 _NEEDED_IN_RUN = ("current-system", "booted-system", "opengl-driver", "wrappers")
@@ -120,8 +121,16 @@ def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         root
         for root in _canonical(wanted)
-        if root != "/tmp" and not any(is_below(root, mask) for mask in hidden)  # noqa: S108
+        if root != "/tmp" and not any(is_below(root, mask) for mask in hidden)
     )
+
+
+def is_placeholder(path: str) -> bool:
+    """True for an empty folder that a guard made (`guard.py`) and nothing has touched since."""
+    try:
+        return os.lstat(path).st_mtime_ns == PLACEHOLDER_MTIME_NS and not any(os.scandir(path))
+    except OSError:
+        return False
 
 
 class _Guarded(Value):
@@ -138,11 +147,12 @@ def _guard(roots: tuple[str, ...]) -> _Guarded:
     for root in (root for root in roots if Path(root).is_dir()):
         for name in PROTECTED_NAMES:
             path = f"{root.rstrip('/')}/{name}"
-            if os.path.islink(path):
+            is_link = Path(path).is_symlink()
+            if is_link:
                 links.append(path)
-            if Path(path).exists():
+            if Path(path).exists() and not is_placeholder(path):
                 protected.add(os.path.realpath(path))
-            elif not os.path.islink(path):
+            elif not is_link:
                 missing.append(path)
         protected.update(_git_folders(Path(root, ".git")))
     # Outside every root it is read-only anyway; named as a root itself it was granted.

@@ -1,7 +1,7 @@
 """What this machine can enforce, found by trying it. Once per process; a forked child inherits it.
 
-Guards: a weaker stack is never chosen silently; every lack has a reason and a fix that `swarm doctor`
-shows, and `require_sandbox` turns it into a failure.
+Guards: a weaker stack is never chosen silently; every lack has a reason and a fix that
+`swarm doctor` shows, and `require_sandbox` turns it into a failure.
 """
 
 import os
@@ -80,13 +80,11 @@ def probe_sandbox() -> SandboxFacts:
         else "use a kernel of 6.2 or later with `landlock` in its `lsm=` list",
     )
     findings = (found, _try_user_namespaces(), landlock, seccomp)
-    return SandboxFacts(
-        bwrap=bwrap, landlock_abi=abi, seccomp=seccomp.works, findings=findings
-    )
+    return SandboxFacts(bwrap=bwrap, landlock_abi=abi, seccomp=seccomp.works, findings=findings)
 
 
 def require_sandbox(wanted: Collection[str], facts: SandboxFacts) -> None:
-    """`--require-sandbox fs,net`. Raises SandboxUnavailable naming what lacks and how to mend it."""
+    """`--require-sandbox fs,net`. Raises SandboxUnavailable: what lacks and how to mend it."""
     unknown = sorted(set(wanted) - {"fs", "net"})
     if unknown:
         raise SandboxUnavailable(f"--require-sandbox knows fs and net, not {', '.join(unknown)}")
@@ -108,7 +106,7 @@ def _try_bwrap() -> tuple[str | None, Finding]:
         return path, Finding(name="bwrap", works=True, detail=path)
     fix = "allow unprivileged user namespaces, see `user namespaces` below"
     if "proc" in said:
-        fix = "run the container with an unmasked /proc (docker: `--security-opt systempaths=unconfined`)"
+        fix = "unmask the container's /proc (docker: `--security-opt systempaths=unconfined`)"
     return None, Finding(name="bwrap", works=False, detail=said or f"exit {code}", fix=fix)
 
 
@@ -138,7 +136,9 @@ def _namespace_fix() -> str:
             continue
         if value == bad:
             return f"sudo sysctl -w {switch.removeprefix('/proc/sys/').replace('/', '.')}={good}"
-    return "in a container, allow the calls clone, unshare and mount (a seccomp profile forbids them)"
+    return (
+        "in a container, allow the calls clone, unshare and mount (a seccomp profile forbids them)"
+    )
 
 
 def _try_seccomp() -> Finding:

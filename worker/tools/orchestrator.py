@@ -4,6 +4,8 @@ Rule guarded: law 3 (nothing runs before its begin is journaled) and law 5 (what
 cannot be asked is refused, as an output that the model reads; the run goes on).
 """
 
+from typing import Literal
+
 import trio
 
 from swarm.mailbox.protocol.events import (
@@ -23,6 +25,7 @@ from .registry import Registry
 from .router import route
 from .spec import Outcome, Prepared
 
+EndStatus = Literal["completed", "failed", "declined", "interrupted"]
 SHOWN_BYTES = 10_000  # of an output, to people and the journal
 _ARGUMENT_CHARS = 200
 
@@ -72,11 +75,8 @@ class Orchestrator:
     def _end(self, call: AnyCall, turn_id: str, started: float, outcome: Outcome | None) -> None:
         self._reporter.settle(OutputArrived, call.call_id)
         duration_s = trio.current_time() - started
-        if outcome is None:
-            outcome = Outcome(content="")
-            status = "interrupted"
-        else:
-            status = outcome.status
+        status: EndStatus = "interrupted" if outcome is None else outcome.status
+        outcome = outcome or Outcome(content="")
         shown = outcome.shown or text_of(outcome.content)
         self._reporter.say(
             CallEnded(

@@ -41,6 +41,10 @@ class Hands(Protocol):
         """Commands that run now."""
         ...
 
+    async def warm(self) -> None:
+        """Get ready for the first call; called once, beside the first request."""
+        ...
+
     async def end_commands(self) -> None:
         """End all commands; bounded."""
         ...

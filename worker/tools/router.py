@@ -31,10 +31,11 @@ def decode_arguments(call: AnyCall, kind: type[Arguments]) -> Arguments:
     """The call's arguments as the tool's struct. Raises ToolFailed, naming the wrong place.
 
     Empty arguments count as an empty object: models leave them out where nothing is required.
+    Small models write numbers as text or as 1000.0; both are read.
     """
     if not isinstance(call, FunctionCall):
         raise ToolFailed(f"tool {call.name} invoked with incompatible payload")
     try:
-        return msgspec.json.decode(call.arguments or "{}", type=kind)
+        return msgspec.json.decode(call.arguments or "{}", type=kind, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ToolFailed(f"failed to parse function arguments: {error}") from error

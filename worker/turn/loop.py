@@ -53,6 +53,7 @@ async def _pursue(session: "Session", turn: Turn) -> Ending:
     except SampleTrouble as trouble:
         return _fail(session, turn, trouble.failed)
     _announce(session, turn, turn.model)
+    session.begin(turn.model)
     session.record_context(turn, turn.model)
     while True:
         heard = await _respond(session, turn, turn.model)

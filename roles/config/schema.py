@@ -1,0 +1,130 @@
+"""The configuration's keys: which we obey, which are Codex's and mean nothing here. Values only.
+
+Rule: a key name that Codex has keeps Codex's meaning, so that a person can carry a file over.
+"""
+
+from typing import Literal
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import AskForApproval
+
+SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
+Toml = dict[str, object]
+
+
+class ProviderTable(Value):
+    """`[model_providers.ID]`. `chat` is spoken here, though Codex no longer does."""
+
+    name: str = ""
+    base_url: str = ""
+    env_key: str | None = None
+    env_key_instructions: str = ""
+    experimental_bearer_token: str | None = None
+    wire_api: Literal["responses", "chat"] = "responses"
+    query_params: dict[str, str] = {}
+    http_headers: dict[str, str] = {}
+    env_http_headers: dict[str, str] = {}
+    request_max_retries: int = 4
+    stream_max_retries: int = 5
+    stream_idle_timeout_ms: int = 300_000
+    requires_openai_auth: bool = False
+    tolerant_tool_calls: bool = False  # ours
+    auth: Toml | None = None  # a command that prints a token: not obeyed
+    aws: Toml | None = None  # not obeyed
+    websocket_connect_timeout_ms: int | None = None  # no websockets here
+    supports_websockets: bool = False
+
+
+class WorkspaceTable(Value):
+    """`[sandbox_workspace_write]`."""
+
+    writable_roots: tuple[str, ...] = ()
+    network_access: bool = False
+    exclude_tmpdir_env_var: bool = False
+    exclude_slash_tmp: bool = False
+
+
+class ShellTable(Value):
+    """`[shell_environment_policy]`; the default excludes are on, other than in Codex."""
+
+    inherit: Literal["all", "core", "none"] = "all"
+    ignore_default_excludes: bool = False
+    exclude: tuple[str, ...] = ()
+    set: dict[str, str] = {}
+    include_only: tuple[str, ...] = ()
+    experimental_use_profile: bool = False  # the shell's environment is always taken once
+
+
+class AgentsTable(Value):
+    """The fixed keys of `[agents]`; any other key there names a role."""
+
+    max_threads: int | None = None  # children: one less than `max_agents`
+    max_depth: int | None = None
+    job_max_runtime_seconds: int | None = None
+
+
+class RoleTable(Value):
+    """`[agents.NAME]`."""
+
+    description: str | None = None
+    config_file: str | None = None
+    nickname_candidates: tuple[str, ...] | None = None
+
+
+class BudgetTable(Value):
+    """`[budget]`, ours: bounds of a whole run."""
+
+    tokens: int | None = None
+    usd: float | None = None
+    requests: int | None = None
+
+
+class Config(Value):
+    """What is obeyed. Every field's default is the built-in layer."""
+
+    model: str | None = None
+    model_provider: str | None = None
+    model_providers: dict[str, ProviderTable] = {}
+    openai_base_url: str | None = None
+    model_reasoning_effort: str | None = None
+    developer_instructions: str = ""
+    model_instructions_file: str | None = None
+    approval_policy: AskForApproval = "on-request"
+    approvals_reviewer: Literal["user", "auto_review", "guardian_subagent"] | None = None
+    sandbox_mode: SandboxMode = "workspace-write"
+    sandbox_workspace_write: WorkspaceTable = WorkspaceTable()
+    shell_environment_policy: ShellTable = ShellTable()
+    project_doc_max_bytes: int = 32_768
+    project_doc_fallback_filenames: tuple[str, ...] = ()
+    project_root_markers: tuple[str, ...] = (".git",)
+    agents: Toml = {}
+    budget: BudgetTable = BudgetTable()  # ours
+    deadline: str | int | float | None = None  # ours
+
+
+# Codex's keys that are read elsewhere, later, or never: no warning, no effect.
+_CODEX = """
+    review_model model_context_window model_auto_compact_token_limit plan_mode_reasoning_effort
+    model_reasoning_summary model_verbosity model_supports_reasoning_summaries model_catalog_json
+    personality service_tier chatgpt_base_url oss_provider tool_output_token_limit instructions
+    compact_prompt experimental_compact_prompt_file include_permissions_instructions
+    include_apps_instructions include_environment_context commit_attribution
+    experimental_instructions_file allow_login_shell default_permissions permissions
+    background_terminal_max_timeout zsh_path web_search tools tool_suggest js_repl_node_path
+    js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id
+    forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
+    mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir notify analytics
+    feedback check_for_update_on_startup suppress_unstable_features_warning otel apps skills
+    plugins marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
+    disable_paste_burst tui experimental_use_unified_exec_tool
+    experimental_use_freeform_apply_patch profiles projects windows mcp_servers features hooks
+"""
+CODEX_KEYS = frozenset(_CODEX.split())
+# Within tables that we do obey.
+CODEX_INNER_KEYS = frozenset(
+    {
+        "agents.max_concurrent_threads_per_session", "agents.default_subagent_model",
+        "agents.default_subagent_reasoning_effort", "agents.interrupt_message",
+    }
+)  # fmt: skip
+RESERVED_PROVIDERS = ("openai", "ollama", "lmstudio", "llamacpp", "local")

@@ -1,0 +1,203 @@
+"""Roles from everywhere: built in, declared in a config file, found in an `agents/` folder.
+
+Rule: a bad role file stops nobody who does not ask for it; whoever asks gets the reason. A role
+that sets something we cannot honour is bad: it would promise what does not happen.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+
+from .config.load import absolute_paths
+from .config.merge import Layer, as_table
+from .config.schema import AgentsTable, RoleTable
+from .schema import Role, RoleFile, fill_from, role_from_file
+
+_HERE = Path(__file__).parent
+_FILE_BYTES = 256 << 10
+_MAX_FILES = 500
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}\Z")
+_NICKNAME = re.compile(r"[A-Za-z0-9 _-]+\Z")
+
+
+class Roles(Value):
+    """All roles by name; `broken` says why others cannot be used."""
+
+    known: dict[str, Role] = {}
+    broken: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
+
+
+class RoleUnusable(UsageError):
+    """A role file is wrong, or asks for what cannot be honoured."""
+
+
+def load_roles(layers: Sequence[Layer]) -> Roles:
+    """Built-in roles, then those of each layer, lowest first; a higher one of the same name wins.
+
+    A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it.
+    """
+    known = {role.name: role for role in _built_in()}
+    broken: dict[str, str] = {}
+    warnings: list[str] = []
+    for layer in layers:
+        if layer.ignored:
+            continue
+        seen: set[str] = set()
+        for name, role in _layer_roles(layer):
+            if name in seen:
+                warnings.append(f"duplicate agent role name `{name}` in {layer.source}")
+                continue
+            seen.add(name)
+            if isinstance(role, str):
+                broken[name] = role
+                continue
+            low = known.get(name)
+            role = fill_from(role, low) if low is not None else role
+            if not role.description:
+                broken[name] = f"{role.source}: agent role `{name}` must define a description"
+            else:
+                known[name] = role
+                broken.pop(name, None)
+    for name in broken:
+        known.pop(name, None)  # never a built-in one in place of the one that was meant
+    warnings += [f"ignoring malformed agent role definition: {why}" for why in broken.values()]
+    return Roles(known=known, broken=broken, warnings=tuple(warnings))
+
+
+def find_role(roles: Roles, name: str) -> Role:
+    """The role of this name. Raises UsageError: unknown (with the nearest), or why it is broken."""
+    if name in roles.known:
+        return roles.known[name]
+    if name in roles.broken:
+        raise RoleUnusable(f"role `{name}` cannot be used: {roles.broken[name]}")
+    near = get_close_matches(name, roles.known, n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else "."
+    known = ", ".join(sorted(roles.known))
+    raise UsageError(f"unknown role `{name}`{hint} Known roles: {known}")
+
+
+def built_in_role(name: str) -> Role:
+    """One of the roles that come with swarm."""
+    return _read_role(_HERE / "data" / f"{name}.toml", source="built-in")
+
+
+def _built_in() -> Iterator[Role]:
+    for path in sorted((_HERE / "data").glob("*.toml")):
+        yield _read_role(path, source="built-in")
+
+
+def _layer_roles(layer: Layer) -> Iterator[tuple[str, Role | str]]:
+    """(name, role or why not), declared ones first."""
+    declared: set[Path] = set()
+    for name, table in as_table(layer.values.get("agents")).items():
+        if name in AgentsTable.__struct_fields__ or not isinstance(table, dict):
+            continue
+        try:
+            role = _declared(layer, name, msgspec.convert(table, RoleTable), declared)
+        except UsageError as error:
+            yield name, str(error)
+        else:
+            yield role.name, role
+    if not layer.source:
+        return
+    folder = Path(layer.source).parent / "agents"
+    for path in sorted(folder.rglob("*.toml"))[:_MAX_FILES] if folder.is_dir() else ():
+        if path in declared:
+            continue
+        try:
+            role = _read_role(path, source=str(path))
+        except UsageError as error:
+            yield path.stem, str(error)
+        else:
+            yield role.name, role
+
+
+def _declared(layer: Layer, name: str, table: RoleTable, declared: set[Path]) -> Role:
+    if table.config_file is None:
+        role = Role(name=name, source=layer.source or layer.name)
+    else:
+        path = Path(table.config_file)
+        declared.add(path)
+        role = _read_role(path, source=str(path), name=name)
+    return _checked(
+        msgspec.structs.replace(
+            role,
+            description=role.description or (table.description or "").strip(),
+            nickname_candidates=role.nickname_candidates or table.nickname_candidates or (),
+        )
+    )
+
+
+def _read_role(path: Path, *, source: str, name: str | None = None) -> Role:
+    """One file. `name`: the declared one; without it the file must name itself."""
+    file = _decode(path)
+    if file.name is None and name is None:
+        raise RoleUnusable(f"{path}: a role file needs `name`")
+    if name is None and source != "built-in" and not (file.developer_instructions or "").strip():
+        raise RoleUnusable(f"{path}: a role file needs `developer_instructions`")
+    if file.developer_instructions is not None and not file.developer_instructions.strip():
+        raise RoleUnusable(f"{path}: developer_instructions must not be blank")
+    if file.description is not None and not file.description.strip():
+        raise RoleUnusable(f"{path}: description must not be blank")
+    if file.prompt is not None and source != "built-in":
+        raise RoleUnusable(f"{path}: `prompt` is for built-in roles; use developer_instructions")
+    role = role_from_file(file, name=file.name or name or "", source=source)
+    words = role.developer_instructions
+    if file.prompt is not None:
+        words = _text(_HERE / "prompts" / file.prompt)
+    base = _text(Path(file.model_instructions_file)) if file.model_instructions_file else ""
+    return _checked(
+        msgspec.structs.replace(role, developer_instructions=words, base_instructions=base)
+    )
+
+
+def _decode(path: Path) -> RoleFile:
+    try:
+        if path.stat().st_size > _FILE_BYTES:
+            raise RoleUnusable(f"{path}: over 256 KiB")
+        values = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        return msgspec.convert(absolute_paths(values, path.parent), RoleFile)
+    except OSError as error:
+        raise RoleUnusable(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RoleUnusable(f"{path}: not valid TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        text = str(error).replace("Object contains unknown field", "cannot honour the key")
+        raise RoleUnusable(f"{path}: {text}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RoleUnusable(f"failed to read model instructions file {path}: {error}") from error
+    if not text:
+        raise RoleUnusable(f"failed to read model instructions file {path}: it is empty")
+    return text
+
+
+def _checked(role: Role) -> Role:
+    if not _NAME.match(role.name):
+        raise RoleUnusable(
+            f"{role.source}: a role's name has letters, digits, blanks, - and _: {role.name!r}"
+        )
+    field = f"agents.{role.name}.nickname_candidates"
+    names = [name.strip() for name in role.nickname_candidates]
+    if not all(names):
+        raise RoleUnusable(f"{role.source}: {field} cannot contain blank names")
+    if len(set(names)) != len(names):
+        raise RoleUnusable(f"{role.source}: {field} cannot contain duplicates")
+    if not all(_NICKNAME.match(name) for name in names):
+        raise RoleUnusable(
+            f"{role.source}: {field} may only contain ASCII letters, digits, spaces, hyphens, "
+            "and underscores"
+        )
+    return msgspec.structs.replace(role, nickname_candidates=tuple(names))

@@ -1,0 +1,129 @@
+"""(parent's limits, role) → limits that are never wider than either. Pure.
+
+Rule (law 6): a role may take away, never give. What cannot be compared stays as the parent has it.
+"""
+
+from typing import TypeVar
+
+from swarm.mailbox.protocol.limits import (
+    AskForApproval,
+    Budget,
+    DangerFullAccess,
+    Limits,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+
+from .schema import Role
+
+_N = TypeVar("_N", int, float)
+_STRICTNESS: tuple[AskForApproval, ...] = ("untrusted", "on-failure", "on-request")
+
+
+def narrow(parent: Limits, role: Role) -> Limits:
+    """The limits of an agent of this role under this parent. The reviewer stays the parent's."""
+    return Limits(
+        sandbox=narrow_sandbox(parent.sandbox, role),
+        approval=narrow_approval(parent.approval, role.approval),
+        reviewer=parent.reviewer,
+        budget=parent.budget,
+        deadline_unix_s=parent.deadline_unix_s,
+        max_depth=parent.max_depth,
+    )
+
+
+def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:
+    """What both allow. A role that names no roots or network leaves those to the parent."""
+    match role.sandbox_mode:
+        case None | "danger-full-access":
+            return parent
+        case "read-only":
+            return intersect(parent, ReadOnly(network_access=_wants_network(role)))
+        case "workspace-write":
+            table = role.workspace
+            if table is None:
+                roots = parent.writable_roots if isinstance(parent, WorkspaceWrite) else ()
+                return intersect(
+                    parent, WorkspaceWrite(writable_roots=roots, network_access=_network(parent))
+                )
+            return intersect(
+                parent,
+                WorkspaceWrite(
+                    writable_roots=table.writable_roots,
+                    network_access=table.network_access,
+                    exclude_tmpdir_env_var=table.exclude_tmpdir_env_var,
+                    exclude_slash_tmp=table.exclude_slash_tmp,
+                ),
+            )
+
+
+def _wants_network(role: Role) -> bool:
+    return role.workspace is not None and role.workspace.network_access
+
+
+def _network(policy: SandboxPolicy) -> bool:
+    return isinstance(policy, DangerFullAccess) or policy.network_access
+
+
+def intersect(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
+    """The widest policy that allows nothing which either of the two forbids."""
+    if isinstance(one, DangerFullAccess):
+        return other
+    if isinstance(other, DangerFullAccess):
+        return one
+    network = one.network_access and other.network_access
+    if isinstance(one, ReadOnly) or isinstance(other, ReadOnly):
+        return ReadOnly(network_access=network)
+    return WorkspaceWrite(
+        writable_roots=_common_roots(one.writable_roots, other.writable_roots),
+        network_access=network,
+        exclude_tmpdir_env_var=one.exclude_tmpdir_env_var or other.exclude_tmpdir_env_var,
+        exclude_slash_tmp=one.exclude_slash_tmp or other.exclude_slash_tmp,
+    )
+
+
+def _common_roots(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """Roots that lie within a root of both sides."""
+    kept = [root for root in one if _is_below(root, other)]
+    kept += [root for root in other if _is_below(root, one)]
+    return tuple(dict.fromkeys(kept))
+
+
+def _is_below(path: str, roots: tuple[str, ...]) -> bool:
+    if not path.startswith("/") or ".." in path.split("/"):
+        return False
+    steps = _steps(path)
+    return any(steps[: len(_steps(root))] == _steps(root) for root in roots)
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in path.split("/") if step not in {"", "."}]
+
+
+def narrow_approval(parent: AskForApproval, role: AskForApproval | None) -> AskForApproval:
+    """The stricter of the two.
+
+    `never` asks nothing and so can be given nothing: a parent's `never` stays, and a role's
+    `never` counts, except under `untrusted`, where not asking would let more run.
+    """
+    if role is None or parent == "never":
+        return parent
+    if role == "never":
+        return parent if parent == "untrusted" else "never"
+    return min(parent, role, key=_STRICTNESS.index)
+
+
+def narrow_budget(parent: Budget, wanted: Budget) -> Budget:
+    """The smaller bound of each kind."""
+    return Budget(
+        tokens=_least(parent.tokens, wanted.tokens),
+        usd=_least(parent.usd, wanted.usd),
+        requests=_least(parent.requests, wanted.requests),
+    )
+
+
+def _least(one: _N | None, other: _N | None) -> _N | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

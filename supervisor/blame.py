@@ -1,0 +1,27 @@
+"""Out of a tangle of exception groups, the one error that a person can act upon."""
+
+from collections.abc import Iterator
+
+from swarm.mailbox.errors import SwarmError
+
+
+def leaves_of(error: BaseException) -> Iterator[BaseException]:
+    """All errors that are no groups, depth first."""
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from leaves_of(member)
+    else:
+        yield error
+
+
+def blame(error: BaseException) -> SwarmError | None:
+    """The first error that was raised on purpose, if there is nothing but such; else None.
+
+    A bug beside it must stay visible as what it is: then the whole group goes up.
+    """
+    leaves = list(leaves_of(error))
+    if leaves and all(isinstance(leaf, SwarmError) for leaf in leaves):
+        first = leaves[0]
+        assert isinstance(first, SwarmError)
+        return first
+    return None

@@ -1,0 +1,194 @@
+"""Fixtures for all rooms: `model_server`, a real HTTP server on loopback that says what it is told.
+
+It speaks HTTP/1.1 through h11 in a Trio task of the test, keeps connections alive, records every
+request, and can misbehave: statuses, raw bytes, silence, early ends. Sockets are real, so tests
+that use it run on the real clock and under `trio.fail_after`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import h11
+import msgspec
+import pytest
+import trio
+
+Piece = bytes | float | str  # bytes to send; seconds to wait; "hang" or "close"
+
+
+class Reply(NamedTuple):
+    """One answer. Without a `content-length` the body is chunked."""
+
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = (("content-type", "text/event-stream"),)
+    pieces: tuple[Piece, ...] = ()
+
+
+class Seen(NamedTuple):
+    """One request as it came."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+def sse(*payloads: Any) -> bytes:
+    """Server-sent events: text and bytes as they are, anything else as JSON."""
+    parts = []
+    for payload in payloads:
+        if isinstance(payload, str):
+            payload = payload.encode()
+        data = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
+        parts.append(b"data: " + data + b"\n\n")
+    return b"".join(parts)
+
+
+class ModelServer:
+    """What the test tells the server, and what the server saw."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.url = f"{origin}/v1"
+        self.replies: list[Reply] = []  # taken from the front
+        self.default: Reply | None = None  # when none is left; else status 500
+        self.requests: list[Seen] = []
+        self.connections = 0
+        self.hung_up = trio.Event()  # a client closed before its answer was complete
+
+    # --- telling it what to say ------------------------------------------------------------
+
+    def add(self, *pieces: Piece, status: int = 200, **headers: str) -> None:
+        """Queue an answer. Header names are written with underscores."""
+        named = {"content_type": "text/event-stream", **headers}
+        pairs = tuple((name.replace("_", "-"), value) for name, value in named.items())
+        self.replies.append(Reply(status, pairs, pieces))
+
+    def add_error(self, status: int, error: dict[str, Any] | None = None, **headers: str) -> None:
+        """Queue a refusal with a JSON body."""
+        body = msgspec.json.encode({"error": error or {"message": f"status {status}"}})
+        self.add(body, status=status, content_type="application/json", **headers)
+
+    def add_responses(self, *items: dict[str, Any], usage: dict[str, Any] | None = None) -> None:
+        """Queue a whole answer of the Responses wire."""
+        self.add(self.responses(*items, usage=usage))
+
+    def add_chat(self, *deltas: dict[str, Any], finish: str = "stop") -> None:
+        """Queue a whole answer of the Chat wire."""
+        self.add(self.chat(*deltas, finish=finish))
+
+    sse = staticmethod(sse)
+
+    @staticmethod
+    def message(text: str) -> dict[str, Any]:
+        """A message item of the Responses wire."""
+        content = [{"type": "output_text", "text": text}]
+        return {"type": "message", "id": "msg_1", "role": "assistant", "content": content}
+
+    @staticmethod
+    def function_call(name: str, arguments: dict[str, Any], call_id: str) -> dict[str, Any]:
+        """A call item of the Responses wire."""
+        text = msgspec.json.encode(arguments).decode()
+        return {"type": "function_call", "name": name, "arguments": text, "call_id": call_id}
+
+    @staticmethod
+    def responses(*items: dict[str, Any], usage: dict[str, Any] | None = None) -> bytes:
+        """The event stream of the Responses wire: each item added, streamed if text, and done."""
+        events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "r1"}}]
+        for item in items:
+            events.append({"type": "response.output_item.added", "item": item})
+            events += [
+                {"type": "response.output_text.delta", "delta": part["text"], "item_id": item["id"]}
+                for part in item.get("content", ())
+            ]
+            events.append({"type": "response.output_item.done", "item": item})
+        told = usage or {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+        events.append({"type": "response.completed", "response": {"id": "r1", "usage": told}})
+        return sse(*events)
+
+    @staticmethod
+    def chat(*deltas: dict[str, Any], finish: str = "stop") -> bytes:
+        """The event stream of the Chat wire, with usage at its end."""
+        chunks: list[Any] = [{"id": "c1", "choices": [{"delta": delta}]} for delta in deltas]
+        chunks.append({"id": "c1", "choices": [{"delta": {}, "finish_reason": finish}]})
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        return sse(*chunks, {"id": "c1", "choices": [], "usage": usage}, "[DONE]")
+
+    # --- serving ---------------------------------------------------------------------------
+
+    async def serve_connection(self, stream: trio.SocketStream) -> None:
+        """All requests of one connection."""
+        self.connections += 1
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with stream:
+                connection = h11.Connection(h11.SERVER)
+                while await self._serve_one(stream, connection):
+                    connection.start_next_cycle()
+
+    async def _serve_one(self, stream: trio.SocketStream, connection: h11.Connection) -> bool:
+        head: h11.Request | None = None
+        body = b""
+        while True:
+            event = connection.next_event()
+            if event is h11.NEED_DATA:
+                connection.receive_data(await stream.receive_some())
+            elif isinstance(event, h11.Request):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                break
+            else:
+                return False
+        assert head is not None
+        headers = {name.decode(): value.decode() for name, value in head.headers}
+        self.requests.append(Seen(head.method.decode(), head.target.decode(), headers, body))
+        reply = self.replies.pop(0) if self.replies else self.default or Reply(500)
+        return await self._answer(stream, connection, reply)
+
+    async def _answer(
+        self, stream: trio.SocketStream, connection: h11.Connection, reply: Reply
+    ) -> bool:
+        pairs = [(name, value) for name, value in reply.headers]
+        try:
+            head = h11.Response(status_code=reply.status, headers=pairs)
+            await stream.send_all(connection.send(head) or b"")
+            for piece in reply.pieces:
+                match piece:
+                    case "close":
+                        return False
+                    case "hang":
+                        await self._hang(stream)
+                        return False
+                    case float():
+                        await trio.sleep(piece)
+                    case _:
+                        data = piece.encode() if isinstance(piece, str) else piece
+                        await stream.send_all(connection.send(h11.Data(data=data)) or b"")
+            await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
+        except trio.BrokenResourceError:
+            self.hung_up.set()
+            raise
+        return connection.our_state is h11.DONE
+
+    async def _hang(self, stream: trio.SocketStream) -> None:
+        """Say nothing until the client goes away."""
+        with suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+        self.hung_up.set()
+
+
+@pytest.fixture
+async def model_server(nursery: trio.Nursery) -> AsyncIterator[ModelServer]:
+    """A model provider on loopback. Queue answers with `add…`, look at `requests`."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    server = ModelServer(f"http://127.0.0.1:{port}")
+    nursery.start_soon(trio.serve_listeners, server.serve_connection, [listener])
+    yield server

@@ -1,0 +1,244 @@
+"""Supervisors of tests: `python -P stories.py STORY [ARGUMENT …]` prints its facts as JSON.
+
+A process of its own, because a supervisor becomes a subreaper, may not be dumped, and kills all
+that descends from it.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import standin
+from standin import agent_spec, gateway_spec
+
+from swarm.mailbox.lineage import children_of
+from swarm.supervisor.ignition import Ignition, ignite, take_keys
+from swarm.supervisor.spawner.base import Child, SpawnError
+from swarm.supervisor.spawner.household import Household, open_household
+from swarm.supervisor.spawner.ladder import end_child
+
+COLD = msgspec.structs.replace(standin.PROGRAMS, cold_forkserver=("-c", "raise SystemExit(7)"))
+
+
+async def wait_until(holds: Callable[[], bool]) -> None:
+    """For what only the system knows; the test outside sets the limit."""
+    while not holds():  # noqa: ASYNC110 (there is no event for it)
+        await trio.sleep(0.005)
+
+
+async def server_pid(home: Household, *, but: int = 0) -> int:
+    """Wait for a fork-server that takes orders."""
+    await wait_until(lambda: home.server_pid not in (None, but))
+    return home.server_pid or 0
+
+
+async def wait_said(child: Child, words: str) -> None:
+    await wait_until(lambda: words in child.said)
+
+
+def living_daemons(token: str) -> list[int]:
+    return [pid for pid in standin.holders(token) if "sh -c" in standin.cmdline(pid)]
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def ends(ignition: Ignition, token: str) -> object:
+    """How five children end, and what they said."""
+    told = {}
+    async with open_household(ignition, grace_s=0.5) as home:
+        await server_pid(home)
+        for role in ("leave_with_three", "crash", "talk_much", "crash_with_daemon"):
+            child = await home.start(agent_spec(role, token=token), title=role)
+            told[role] = msgspec.to_builtins(await child.wait_ended()) | {"warm": child.warm}
+        told["left"] = living_daemons(token)
+    return told
+
+
+async def ladder(ignition: Ignition, token: str) -> object:
+    """A child that ignores SIGTERM, and one that obeys."""
+    async with open_household(ignition, grace_s=0.5) as home:
+        await server_pid(home)
+        stubborn = await home.start(agent_spec("ignore_term"), title="stubborn")
+        await wait_said(stubborn, "up")
+        obedient = await home.start(agent_spec("sleep_long"), title="obedient")
+        await wait_said(obedient, "up")
+        daemon = await home.start(agent_spec("with_daemon", token=token), title="daemon")
+        await wait_said(daemon, "up")
+        ends = [
+            await end_child(stubborn, None, grace_s=0.2),
+            await end_child(obedient, None, grace_s=5),
+            await end_child(daemon, trio.sleep_forever, grace_s=0),
+        ]
+        again = await end_child(stubborn, None, grace_s=5)
+        left = living_daemons(token)
+    return {"signals": [end.signal for end in ends], "again": again == ends[0], "left": left}
+
+
+async def adoption(ignition: Ignition, token: str) -> object:
+    """Kill the fork-server under three agents: they live on, ends are still learnt."""
+    async with open_household(ignition, grace_s=0.5) as home:
+        old = await server_pid(home)
+        daemon = await home.start(agent_spec("with_daemon", token=token), title="daemon")
+        await wait_said(daemon, "up")
+        sleeper = await home.start(agent_spec("sleep_long"), title="sleeper")
+        os.kill(old, signal.SIGKILL)
+        new = await server_pid(home, but=old)
+        adopted = sleeper.pid in children_of(os.getpid())
+        late = await home.start(agent_spec("leave_with_three"), title="late")
+        end = await late.wait_ended()
+        os.kill(sleeper.pid, signal.SIGTERM)
+        sleeper_end = await sleeper.wait_ended()
+        os.kill(daemon.pid, signal.SIGKILL)
+        daemon_end = await daemon.wait_ended()
+        await wait_until(lambda: not living_daemons(token))
+    return {
+        "adopted": adopted,
+        "new": new != old,
+        "late_warm": late.warm,
+        "late": end.exit_code,
+        "sleeper": sleeper_end.signal,
+        "daemon": daemon_end.signal,
+        "children": children_of(os.getpid()),
+    }
+
+
+async def no_server(ignition: Ignition, token: str) -> object:
+    """A fork-server that always dies: after a few, every start is cold and works."""
+    assert ignition.server is not None
+    os.kill(ignition.server.pid, signal.SIGKILL)
+    async with open_household(ignition, grace_s=0.5) as home:
+        child = await home.start(agent_spec("leave_with_three"), title="cold")
+        end = await child.wait_ended()
+        daemon = await home.start(agent_spec("with_daemon", token=token), title="daemon")
+        await wait_said(daemon, "up")
+    left = living_daemons(token)
+    return {"warm": child.warm, "code": end.exit_code, "left": left}
+
+
+async def fds(ignition: Ignition, token: str) -> object:
+    """Fifty children, one after the other."""
+    async with open_household(ignition, grace_s=0.5) as home:
+        await server_pid(home)
+        child = await home.start(agent_spec("leave_with_three"), title="warm-up")
+        await child.wait_ended()
+        before, server = open_fds(), await server_pid(home)
+        of_server = len(os.listdir(f"/proc/{server}/fd"))
+        for _ in range(50):
+            child = await home.start(agent_spec("leave_with_three"), title="one")
+            await child.wait_ended()
+        return {
+            "ours": open_fds() - before,
+            "servers": len(os.listdir(f"/proc/{server}/fd")) - of_server,
+        }
+
+
+async def cancelled(ignition: Ignition, token: str) -> object:
+    """A block that is cancelled from outside, with stubborn children."""
+    with trio.CancelScope() as scope:
+        async with open_household(ignition, grace_s=0.2) as home:
+            await server_pid(home)
+            child = await home.start(agent_spec("ignore_term"), title="stubborn")
+            await wait_said(child, "up")
+            scope.cancel()
+            await trio.sleep_forever()
+    end = await child.wait_ended()
+    refused = ""
+    try:
+        await home.start(agent_spec("leave_with_three"), title="late")
+    except SpawnError as error:
+        refused = str(error)
+    return {"signal": end.signal, "refused": refused, "children": children_of(os.getpid())}
+
+
+async def keys(ignition: Ignition, token: str) -> object:
+    """The keys reach the gateway and are nowhere else to be seen."""
+    async with open_household(ignition, grace_s=0.5) as home:
+        gateway = await home.first_gateway(gateway_spec(), {"STORY_API_KEY": token})
+        await wait_said(gateway, "got STORY_API_KEY")
+        await server_pid(home)
+        agent = await home.start(agent_spec("sleep_long"), title="agent")
+        await wait_said(agent, "up")
+        server = await server_pid(home)
+        others = {"agent": agent.pid, "server": server}
+        every = {"us": os.getpid(), "gateway": gateway.pid, **others}
+        return {
+            "shown": [name for name, pid in every.items() if shows(pid, token)],
+            "remembered": [name for name, pid in others.items() if remembers(pid, token)],
+            "gateway_knows": remembers(gateway.pid, token),
+        }
+
+
+def shows(pid: int, token: str) -> bool:
+    """True if /proc shows the token to whoever may read it."""
+    texts = (Path(f"/proc/{pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
+    return any(token.encode() in text for text in texts)
+
+
+def remembers(pid: int, token: str) -> bool:
+    """True if the token lies anywhere in the process's writable memory."""
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            span, rights = line.split()[:2]
+            if not rights.startswith("rw"):
+                continue
+            start, end = (int(part, 16) for part in span.split("-"))
+            memory.seek(start)
+            if token.encode() in memory.read(end - start):
+                return True
+    return False
+
+
+async def supervise(ignition: Ignition, token: str) -> object:
+    """A whole run that waits to be killed; says who is in it."""
+    how = sys.argv[3:]
+    async with open_household(ignition) as home:
+        gateway = await home.first_gateway(gateway_spec(), {})
+        await wait_said(gateway, "got")
+        await server_pid(home)
+        agents = []
+        for role in ("with_daemon", "sleep_long", "ignore_term", "busy"):
+            agents.append(await home.start(agent_spec(role, token=token), title=role))
+            await wait_said(agents[-1], "up")
+        if "no-server" in how:
+            old = await server_pid(home)
+            os.kill(old, signal.SIGKILL)
+            await wait_until(lambda: home.server_pid is None)
+        elif "new-server" in how:
+            old = await server_pid(home)
+            os.kill(old, signal.SIGKILL)
+            await server_pid(home, but=old)
+        pids = [agent.pid for agent in agents] + [gateway.pid]
+        pids += [home.server_pid] if home.server_pid else []
+        if "stopped" in how:
+            for pid in pids:
+                os.killpg(pid, signal.SIGSTOP)
+        print(msgspec.json.encode(pids).decode(), flush=True)
+        await trio.sleep_forever()
+
+
+STORIES = (ends, ladder, adoption, no_server, fds, cancelled, keys, supervise)
+
+
+def main() -> None:
+    story = {act.__name__: act for act in STORIES}[sys.argv[1]]
+    taken = take_keys(os.environ, ("STORY_API_KEY",))
+    token = taken.get("STORY_API_KEY") or sys.argv[2]
+    programs = COLD if story is no_server else standin.PROGRAMS
+    ignition = ignite(programs, secrets=taken.values())
+    facts = trio.run(story, ignition, token)
+    ignition.close()
+    print(msgspec.json.encode(facts).decode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The household with real processes: ends, the ladder, adoption, cold starts, descriptors, keys."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+STORIES = str(Path(__file__).parent / "stories.py")
+LIMIT_S = 30
+
+pytestmark = pytest.mark.live
+
+
+async def tell(story: str, *, environment: dict[str, str] | None = None):
+    token = f"token-{story}-{os.getpid()}"
+    command = [sys.executable, "-P", STORIES, story]
+    env = os.environ | (environment or {})
+    with trio.fail_after(LIMIT_S):
+        arguments = [] if environment else [token]
+        done = await trio.run_process([*command, *arguments], capture_stdout=True, env=env)
+    return msgspec.json.decode(done.stdout.splitlines()[-1])
+
+
+async def test_every_end_is_told_with_its_status_and_last_words():
+    told = await tell("ends")
+    three, crash, much = told["leave_with_three"], told["crash"], told["talk_much"]
+    assert (three["exit_code"], three["warm"]) == (3, True)
+    assert crash["exit_code"] == 1
+    assert "RuntimeError: the reason why" in crash["stderr_tail"]
+    assert much["exit_code"] == 0
+    assert len(much["stderr_tail"]) == 64 * 1024
+    assert much["stderr_tail"].endswith("x��last")
+
+
+async def test_what_a_crashed_agent_leaves_behind_is_killed():
+    told = await tell("ends")
+    assert told["crash_with_daemon"]["signal"] == signal.SIGKILL
+    assert told["left"] == []
+
+
+async def test_the_ladder_ends_with_sigkill_for_all_below():
+    told = await tell("ladder")
+    assert told == {"signals": [signal.SIGKILL, signal.SIGTERM, signal.SIGKILL], "again": True,
+                    "left": []}  # fmt: skip
+
+
+async def test_agents_outlive_their_fork_server_and_a_new_one_comes():
+    assert await tell("adoption") == {
+        "adopted": True,
+        "new": True,
+        "late_warm": True,
+        "late": 3,
+        "sleeper": signal.SIGTERM,
+        "daemon": signal.SIGKILL,
+        "children": [],
+    }
+
+
+async def test_without_any_fork_server_every_start_is_cold():
+    assert await tell("no_server") == {"warm": False, "code": 3, "left": []}
+
+
+async def test_fifty_spawns_leave_no_descriptor_behind():
+    assert await tell("fds") == {"ours": 0, "servers": 0}
+
+
+async def test_a_cancelled_household_still_ends_everybody():
+    told = await tell("cancelled")
+    assert told["signal"] == signal.SIGKILL
+    assert told["refused"] == "the run is ending; nothing new starts"
+    assert told["children"] == []
+
+
+async def test_keys_reach_the_gateway_and_no_other_memory():
+    told = await tell("keys", environment={"STORY_API_KEY": f"sk-story-{os.getpid()}-0123456789"})
+    assert told == {"shown": [], "remembered": [], "gateway_knows": True}

@@ -1,0 +1,342 @@
+"""Who is let in, what is remembered, what is cancelled: agents against the gateway, in memory."""
+
+import math
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+import trio
+
+from swarm.mailbox.pair import open_pair_office
+from swarm.mailbox.proof import make_proof
+from swarm.mailbox.protocol.gateway import Drew, decode_gateway_event
+from swarm.mailbox.protocol.items import TokenUsage, encode_item, text_message
+from swarm.mailbox.protocol.sampling import (
+    CancelSample,
+    ConversationOpened,
+    ConversationRefused,
+    ModelInfo,
+    NeedHistory,
+    OpenConversation,
+    SampleCompleted,
+    SampleFailed,
+    SampleItemDone,
+    SampleRequest,
+    SampleWaiting,
+    TextDelta,
+    chain_digest,
+    decode_sample_event,
+    encode_sample_op,
+)
+from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.worker.gateway.backend import (
+    Failure,
+    Finished,
+    Held,
+    ItemDone,
+    SampleError,
+    TextPiece,
+)
+from swarm.worker.gateway.catalogue import load_catalogue
+from swarm.worker.gateway.house import House
+from swarm.worker.gateway.reception import Reception
+from swarm.worker.gateway.redact import Redactor
+from swarm.worker.gateway.select import Choice
+
+RUN_KEY = b"k" * 32
+KEY = "sk-secret-0123456789abcdef"
+MODEL = ModelInfo(
+    slug="m", provider="p", wire="scripted", input_usd_per_million=2.0, output_usd_per_million=8.0
+)
+USAGE = TokenUsage(input_tokens=1000, output_tokens=500, total_tokens=1500)
+
+
+class Told:
+    """A backend that says the events it was given, and remembers what it was asked."""
+
+    def __init__(self):
+        self.requests = []
+        self.answers = []  # lists of events, seconds and exceptions
+        self.ended = []
+
+    async def sample(self, request):
+        self.requests.append(request)
+        try:
+            for step in self.answers.pop(0):
+                if isinstance(step, Exception):
+                    raise step
+                if isinstance(step, float):
+                    await trio.sleep(step)
+                else:
+                    yield step
+        finally:
+            self.ended.append(request.ordinal)
+
+
+class Agent:
+    """An agent's end, with its own idea of the history."""
+
+    def __init__(self, office, agent_id="a1", epoch=1):
+        self.identity = f"a/{agent_id}/{epoch}".encode()
+        office.admit(self.identity, epoch=epoch)
+        self.mailbox = office.connect(self.identity, epoch=epoch)
+        self.agent_id, self.numbers = agent_id, 0
+
+    async def send(self, op):
+        await self.mailbox.post(encode_sample_op(op))
+
+    async def open(self, *, token=None, model=None):
+        token = token or make_proof(RUN_KEY, self.identity, purpose="gateway")
+        path = f"/root/{self.agent_id}"
+        await self.send(
+            OpenConversation(token=token, agent_id=self.agent_id, agent_path=path, model=model)
+        )
+
+    async def ask(self, *texts, count=0, digest=b""):
+        self.numbers += 1
+        items = tuple(msgspec.Raw(encode_item(text_message("user", text))) for text in texts)
+        await self.send(
+            SampleRequest(
+                request_id=self.numbers,
+                turn_id="t",
+                instructions="i",
+                items=items,
+                base_count=count,
+                base_digest=digest,
+            )
+        )
+        for item in items:
+            digest = chain_digest(digest, bytes(item))
+        return digest
+
+    async def hear(self):
+        letter = await self.mailbox.receive()
+        self.mailbox.handled(letter)
+        return decode_sample_event(letter.body)
+
+    async def hear_answer(self):
+        events = []
+        while not events or not isinstance(events[-1], SampleCompleted | SampleFailed):
+            events.append(await self.hear())
+        return events
+
+
+class Floor:
+    """All that a test needs."""
+
+    def __init__(self, office, supervisor_office, reception, told):
+        self.office, self.supervisor = office, supervisor_office
+        self.reception, self.told = reception, told
+
+
+@asynccontextmanager
+async def open_floor(model=MODEL):
+    told = Told()
+    provider = ProviderSpec(id="p", name="P", wire_api=model.wire)
+    choice = Choice(provider=provider, model=model, why="")
+    house = House(choice, told, load_catalogue())
+    spec = GatewaySpec(
+        run_id="r",
+        epoch=1,
+        endpoint="",
+        identity=b"g/1",
+        secret=b"",
+        bind="",
+        run_key=RUN_KEY,
+        blobs_dir="/nowhere",
+        models_dir="/nowhere",
+        providers=(),
+    )
+    async with open_pair_office() as office, open_pair_office() as above:
+        above.admit(b"g/1", epoch=1)
+        mailbox = above.connect(b"g/1", epoch=1)
+        reception = Reception(house, spec, mailbox, Redactor([KEY]))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reception.serve, office)
+            yield Floor(office, above, reception, told)
+            nursery.cancel_scope.cancel()
+
+
+async def test_an_agent_opens_asks_and_hears_its_answer_in_order(autojump_clock):
+    async with open_floor() as floor:
+        item = text_message("assistant", "hello")
+        floor.told.answers = [
+            [TextPiece(item_id="x", text="hel"), ItemDone(item=item), Finished(usage=USAGE)]
+        ]
+        agent = Agent(floor.office)
+        await agent.open()
+        assert await agent.hear() == ConversationOpened(model=MODEL)
+        await agent.ask("hi")
+        assert await agent.hear_answer() == [
+            TextDelta(request_id=1, item_id="x", delta="hel"),
+            SampleItemDone(request_id=1, item=item),
+            SampleCompleted(request_id=1, usage=USAGE),
+        ]
+        letter = await floor.supervisor.receive()
+        assert decode_gateway_event(letter.body) == Drew(
+            agent_id="a1", provider="p", model="m", usage=USAGE, usd=0.006
+        )
+
+
+async def test_a_peer_without_the_right_token_is_dismissed_and_counted(autojump_clock):
+    async with open_floor() as floor:
+        agent = Agent(floor.office)
+        await agent.open(token=b"wrong")
+        await agent.ask("hi")
+        with trio.move_on_after(30):
+            await agent.hear()
+            pytest.fail("a stranger was answered")
+        assert floor.reception.refusals == 1
+        assert floor.told.requests == []
+        assert floor.reception.accept(agent.identity) is None
+
+
+async def test_a_token_of_another_agent_opens_nothing(autojump_clock):
+    async with open_floor() as floor:
+        agent = Agent(floor.office, "a1")
+        await agent.open(token=make_proof(RUN_KEY, b"a/a2/1", purpose="gateway"))
+        await trio.sleep(1)
+        assert floor.reception.refusals == 1
+
+
+@pytest.mark.parametrize(
+    ("peer", "epoch"),
+    [(b"a/x/1", 1), (b"a/x/12", 12), (b"a/x/0", None), (b"g/1", None), (b"a//1", None)],
+)
+async def test_only_names_of_agents_are_heard_at_all(autojump_clock, peer, epoch):
+    async with open_floor() as floor:
+        assert floor.reception.accept(peer) == epoch
+
+
+async def test_only_new_items_travel_and_the_gateway_joins_them(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[Finished()], [Finished()]]
+        agent = Agent(floor.office)
+        await agent.open()
+        digest = await agent.ask("one", "two")
+        assert (await agent.hear_answer())[-1] == SampleCompleted(request_id=1)
+        await agent.ask("three", count=2, digest=digest)
+        await agent.hear_answer()
+        texts = [item.content[0].text for item in floor.told.requests[1].items]
+        assert texts == ["one", "two", "three"]
+
+
+async def test_an_earlier_state_of_the_history_is_gone_back_to(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[Finished()], [Finished()]]
+        agent = Agent(floor.office)
+        await agent.open()
+        await agent.ask("one", "two")
+        await agent.hear_answer()
+        first = chain_digest(b"", encode_item(text_message("user", "one")))
+        await agent.ask("other", count=1, digest=first)
+        await agent.hear_answer()
+        texts = [item.content[0].text for item in floor.told.requests[1].items]
+        assert texts == ["one", "other"]
+
+
+@pytest.mark.parametrize(("count", "digest"), [(2, b"x" * 16), (7, b""), (-1, b"")])
+async def test_an_unknown_base_asks_for_the_whole_history(autojump_clock, count, digest):
+    async with open_floor() as floor:
+        agent = Agent(floor.office)
+        await agent.open()
+        assert isinstance(await agent.hear(), ConversationOpened)
+        await agent.ask("hi", count=count, digest=digest)
+        assert await agent.hear() == NeedHistory(request_id=1)
+        assert floor.told.requests == []
+
+
+async def test_a_failure_is_told_without_any_secret(autojump_clock):
+    async with open_floor() as floor:
+        failure = Failure(kind="bad_request", message=f"sent Bearer {KEY}", http_status=400)
+        item = text_message("assistant", "half")
+        floor.told.answers = [[ItemDone(item=item), SampleError(failure)]]
+        agent = Agent(floor.office)
+        await agent.open()
+        await agent.ask("hi")
+        failed = (await agent.hear_answer())[-1]
+        assert failed == SampleFailed(
+            request_id=1,
+            kind="bad_request",
+            message="sent Bearer [redacted]",
+            http_status=400,
+            items_done=1,
+        )
+
+
+async def test_cancelling_ends_the_request_and_says_nothing_more(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[Held(reason="busy", delay_s=9.0), math.inf], [Finished()]]
+        agent = Agent(floor.office)
+        await agent.open()
+        digest = await agent.ask("hi")
+        assert isinstance(await agent.hear(), ConversationOpened)
+        assert await agent.hear() == SampleWaiting(request_id=1, reason="busy", delay_s=9.0)
+        await agent.send(CancelSample(request_id=1))
+        await agent.ask(count=1, digest=digest)
+        assert await agent.hear() == SampleCompleted(request_id=2)
+        assert sorted(floor.told.ended) == [1, 2]
+
+
+async def test_a_new_life_of_an_agent_ends_what_the_old_one_asked(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[math.inf], [Finished()]]
+        old = Agent(floor.office, epoch=1)
+        await old.open()
+        await old.ask("hi")
+        await trio.sleep(1)
+        assert floor.reception.is_busy
+        new = Agent(floor.office, epoch=2)
+        await new.open()
+        assert isinstance(await new.hear(), ConversationOpened)
+        assert floor.told.ended == [1]
+        assert not floor.reception.is_busy
+        await new.ask("hi")
+        assert await new.hear() == SampleCompleted(request_id=1)
+
+
+async def test_an_old_life_cannot_come_back_beside_the_new_one(autojump_clock):
+    async with open_floor() as floor:
+        new = Agent(floor.office, epoch=2)
+        await new.open()
+        await new.hear()
+        old = Agent(floor.office, epoch=1)
+        await old.open()
+        await trio.sleep(1)
+        assert floor.reception.refusals == 1
+
+
+async def test_letters_that_make_no_sense_are_counted_and_dropped(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[Finished()]]
+        agent = Agent(floor.office)
+        await agent.open()
+        await agent.mailbox.post(b"\xc1 nonsense")
+        await agent.ask("hi")
+        assert isinstance(await agent.hear(), ConversationOpened)
+        assert await agent.hear() == SampleCompleted(request_id=1)
+        assert floor.reception.refusals == 1
+
+
+async def test_an_item_that_cannot_be_read_fails_the_request_alone(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[Finished()]]
+        agent = Agent(floor.office)
+        await agent.open()
+        await agent.hear()
+        bad = msgspec.Raw(msgspec.msgpack.encode({"type": "martian"}))
+        await agent.send(SampleRequest(request_id=9, turn_id="t", instructions="", items=(bad,)))
+        failed = await agent.hear()
+        assert (failed.request_id, failed.kind) == (9, "bad_request")
+        await agent.ask("hi")
+        assert await agent.hear() == SampleCompleted(request_id=1)
+
+
+async def test_an_unknown_local_model_is_refused_with_a_way_out(autojump_clock):
+    model = msgspec.structs.replace(MODEL, wire="local", slug="smollm2")
+    async with open_floor(model) as floor:
+        agent = Agent(floor.office)
+        await agent.open(model="other")
+        refused = await agent.hear()
+        assert isinstance(refused, ConversationRefused)
+        assert "-m other" in refused.message

@@ -1,0 +1,149 @@
+"""Starting a command from the launcher without forking Python: posix_spawn, four times as fast.
+
+Guards: a command whose sandbox is Landlock is spawned by a thread that has confined itself first
+and ends right after: such confinement belongs to a thread and passes to what it starts. The thread
+is joined before anything else happens, so the launcher is single-threaded whenever it could fork.
+"""
+
+import os
+import resource
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..sandbox.bwrap import SECCOMP_FD
+from ..sandbox.landlock import apply_landlock, forbid_new_privileges
+from ..sandbox.launch import Confinement
+from ..sandbox.seccomp import install_filter
+from .orders import CommandLimits, LaunchOrder
+
+_TO_DEFAULT = [
+    number
+    for number in range(1, signal.NSIG)
+    if number not in (signal.SIGKILL, signal.SIGSTOP) and number in set(signal.valid_signals())
+]
+_FileAction = tuple[int, int, int] | tuple[int, int, str, int, int]
+
+
+class SpawnFailed(Exception):
+    """The program never ran; `step` is cwd, sandbox or exec."""
+
+    def __init__(self, number: int, step: str) -> None:
+        super().__init__(number, step)
+        self.number, self.step = number, step
+
+
+def spawn_command(order: LaunchOrder, fds: Sequence[int]) -> int:
+    """Start it in a session of its own; returns its pid. Raises SpawnFailed.
+
+    Its resource limits are the launcher's, see `limit_process`.
+    """
+    try:
+        os.chdir(order.cwd)
+    except (OSError, ValueError) as error:
+        raise SpawnFailed(getattr(error, "errno", 0) or 22, "cwd") from error
+    try:
+        if order.confinement is None:
+            return _spawn(order, fds)
+        return _spawn_confined(order, fds, order.confinement)
+    finally:
+        os.chdir("/")  # keep no file system busy
+
+
+def limit_process(limits: CommandLimits) -> None:
+    """Bound this process and all it will start, for good. Raises OSError, ValueError."""
+    for kind, value in (
+        (resource.RLIMIT_DATA, limits.memory_bytes),
+        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_CPU, limits.cpu_s),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        if value is not None:
+            most = _at_most(value, resource.getrlimit(kind)[1])
+            resource.setrlimit(kind, (most, most))
+    if limits.open_files is not None:  # a soft one: programs that need more raise it themselves
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_at_most(limits.open_files, hard), hard))
+
+
+def _at_most(value: int, hard: int) -> int:
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def confine_self(confinement: Confinement) -> None:
+    """Confine the calling thread and all it will start, for good. Raises OSError."""
+    forbid_new_privileges()
+    if confinement.landlock is not None:
+        apply_landlock(confinement.landlock)
+    if confinement.seccomp:
+        install_filter(confinement.seccomp)
+
+
+def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confinement) -> int:
+    outcome: list[int | SpawnFailed] = []
+
+    def confine_and_spawn() -> None:
+        try:
+            confine_self(confinement)
+        except OSError as error:
+            outcome.append(SpawnFailed(error.errno or 0, "sandbox"))
+            return
+        try:
+            outcome.append(_spawn(order, fds))
+        except SpawnFailed as failure:
+            outcome.append(failure)
+
+    thread = threading.Thread(target=confine_and_spawn)
+    thread.start()
+    thread.join()
+    match outcome:
+        case [int() as pid]:
+            return pid
+        case [SpawnFailed() as failure]:
+            raise failure
+        case _:  # the thread broke: nothing was started
+            raise SpawnFailed(0, "sandbox")
+
+
+def _spawn(order: LaunchOrder, fds: Sequence[int]) -> int:
+    try:
+        return os.posix_spawn(
+            _find_program(order),
+            order.argv,
+            order.environment,
+            file_actions=_file_actions(order, fds),
+            setsid=True,
+            setsigdef=_TO_DEFAULT,
+            setsigmask=(),
+        )
+    except OSError as error:
+        raise SpawnFailed(error.errno or 0, "exec") from error
+    except ValueError as error:  # a NUL byte in a word
+        raise SpawnFailed(22, "exec") from error
+
+
+def _file_actions(order: LaunchOrder, fds: Sequence[int]) -> list[_FileAction]:
+    """Standard files (and the filter) in place. Targets go upwards, and no source is below 3, so
+    that none is overwritten before it is copied.
+    """
+    if order.take_terminal:
+        # The first terminal that a session's leader opens becomes its controlling one.
+        name = os.ttyname(fds[0])
+        actions: list[_FileAction] = [(os.POSIX_SPAWN_OPEN, 0, name, os.O_RDWR, 0)]
+        return [*actions, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+    targets = (0, 1, 2, SECCOMP_FD)
+    return [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in zip(fds, targets, strict=False)]
+
+
+def _find_program(order: LaunchOrder) -> str:
+    """As execvp does, by the command's own PATH. What is not found is left for exec to refuse."""
+    name = order.argv[0]
+    if "/" in name:
+        return name
+    for folder in order.environment.get("PATH", "/usr/bin:/bin").split(":"):
+        path = Path(order.cwd, folder, name)
+        if os.access(path, os.X_OK) and path.is_file():
+            return str(path)
+    raise FileNotFoundError(2, "not found", name)

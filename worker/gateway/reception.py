@@ -1,0 +1,311 @@
+"""The gateway's side of every agent: who is let in, what it asks, and the answer on its way back.
+
+Three rules: a peer that does not prove itself first is dismissed; a new life of an agent ends all
+that its earlier one asked for; and a delta costs one encode and one send, nothing more.
+"""
+
+import re
+from collections import OrderedDict
+from contextlib import aclosing
+from pathlib import Path
+from typing import assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import MalformedMessage, PeerGone
+from swarm.mailbox.post import Letter, Mailbox, PostOffice
+from swarm.mailbox.proof import is_proof
+from swarm.mailbox.protocol.gateway import Drew, encode_gateway_event
+from swarm.mailbox.protocol.sampling import (
+    AnySampleEvent,
+    CancelSample,
+    ConversationOpened,
+    ConversationRefused,
+    NeedHistory,
+    OpenConversation,
+    ReasoningDelta,
+    SampleCompleted,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleRequest,
+    SampleWaiting,
+    TextDelta,
+    decode_sample_op,
+    encode_sample_event,
+)
+from swarm.mailbox.protocol.spec import GatewaySpec
+
+from .backend import (
+    AnyResponseEvent,
+    Failure,
+    Finished,
+    Held,
+    ItemDone,
+    ItemStarted,
+    ReasoningPiece,
+    RenderedRequest,
+    SampleError,
+    TextPiece,
+)
+from .conversations import Caller, Conversation
+from .house import House, UnknownModel
+from .ledger import price_usd
+from .redact import Redactor
+
+_PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
+_REFUSED_KEPT = 1024
+
+
+class Session:
+    """One life of one agent."""
+
+    def __init__(self, peer: bytes, epoch: int, conversation: Conversation) -> None:
+        self.peer, self.epoch, self.conversation = peer, epoch, conversation
+        self.running: dict[int, trio.CancelScope] = {}  # by request id
+
+    def cancel_all(self) -> None:
+        for scope in self.running.values():
+            scope.cancel()
+
+
+class Reception:
+    """All agents of the run."""
+
+    def __init__(
+        self, house: House, spec: GatewaySpec, supervisor: Mailbox, redactor: Redactor
+    ) -> None:
+        self._house, self._supervisor, self._redactor = house, supervisor, redactor
+        self._run_key, self._blobs_dir = spec.run_key, Path(spec.blobs_dir)
+        self._sessions: dict[bytes, Session] = {}  # by peer
+        self._peer_of: dict[str, bytes] = {}  # agent id → the peer of its present life
+        self._ordinals: dict[str, int] = {}  # agent path → requests so far
+        self._refused: OrderedDict[bytes, None] = OrderedDict()
+        self.refusals = 0  # peers that did not prove themselves, and letters that made no sense
+        self.progress = 0  # grows with everything that is forwarded
+
+    @property
+    def is_busy(self) -> bool:
+        """True while any request runs."""
+        return any(session.running for session in self._sessions.values())
+
+    def accept(self, peer: bytes) -> int | None:
+        """The epoch to expect of a peer that is heard for the first time; None: drop its frames."""
+        found = _PEER.match(peer)
+        if found is None or peer in self._refused:
+            return None
+        return int(found["epoch"])
+
+    async def serve(self, office: PostOffice) -> None:
+        """Take letters for ever."""
+        async with trio.open_nursery() as nursery:
+            window = _Window(office, nursery)
+            while True:
+                letter = await office.receive()
+                await self._take(window, letter)
+                office.handled(letter)
+
+    async def _take(self, window: "_Window", letter: Letter) -> None:
+        session = self._sessions.get(letter.peer)
+        try:
+            op = decode_sample_op(letter.body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self.refusals += 1
+            if session is None:
+                self._turn_away(window, letter.peer)
+            return
+        match op:
+            case OpenConversation():
+                await self._open(window, letter.peer, op)
+            case _ if session is None:
+                self._turn_away(window, letter.peer)
+            case SampleRequest():
+                self._begin(window, session, op)
+            case CancelSample(request_id=request_id):
+                if (scope := session.running.get(request_id)) is not None:
+                    scope.cancel()
+            case _:
+                assert_never(op)
+
+    # --- who comes in ----------------------------------------------------------------------
+
+    async def _open(self, window: "_Window", peer: bytes, op: OpenConversation) -> None:
+        found = _PEER.match(peer)
+        is_known = is_proof(op.token, self._run_key, peer, purpose="gateway")
+        if (
+            found is None
+            or not is_known
+            or found["agent"].decode("utf-8", "replace") != op.agent_id
+        ):
+            self._turn_away(window, peer)
+            return
+        epoch = int(found["epoch"])
+        before = self._sessions.get(self._peer_of.get(op.agent_id, b""))
+        if before is not None and before.epoch > epoch:
+            self._turn_away(window, peer)  # a process that should be dead
+            return
+        if before is not None:
+            self._forget(window, before, dismiss=before.peer != peer)
+        try:
+            model = self._house.model_for(op.model, op.agent_path)
+        except UnknownModel as error:
+            await window.post(peer, ConversationRefused(message=str(error)))
+            return
+        self._house.note_model(op.agent_path, model)
+        store = self._house.new_store(model, self._blobs_dir)
+        caller = Caller(op.agent_id, op.agent_path, model)
+        self._sessions[peer] = Session(peer, epoch, Conversation(caller, store))
+        self._peer_of[op.agent_id] = peer
+        await window.post(peer, ConversationOpened(model=model))  # the first post never waits
+
+    def _turn_away(self, window: "_Window", peer: bytes) -> None:
+        """Hear no more of a peer that did not prove itself, or is of the past."""
+        self.refusals += 1
+        self._refused[peer] = None
+        if len(self._refused) > _REFUSED_KEPT:
+            self._refused.popitem(last=False)
+        if (session := self._sessions.get(peer)) is not None:
+            self._forget(window, session, dismiss=True)
+        else:
+            window.office.dismiss(peer)
+
+    def _forget(self, window: "_Window", session: Session, *, dismiss: bool) -> None:
+        """The end of a life: its requests are cancelled, its conversation is dropped."""
+        session.cancel_all()
+        self._sessions.pop(session.peer, None)
+        agent_id = session.conversation.caller.agent_id
+        if self._peer_of.get(agent_id) == session.peer:
+            del self._peer_of[agent_id]
+        if dismiss:
+            window.office.dismiss(session.peer)
+
+    # --- what it asks ----------------------------------------------------------------------
+
+    def _begin(self, window: "_Window", session: Session, op: SampleRequest) -> None:
+        """Bring the conversation up to date and start the answer; no waiting in between."""
+        reply: AnySampleEvent
+        try:
+            is_held = session.conversation.accept(op)
+        except MalformedMessage as error:
+            reply = SampleFailed(request_id=op.request_id, kind="bad_request", message=str(error))
+            window.nursery.start_soon(window.post, session.peer, reply)
+            return
+        if not is_held:
+            reply = NeedHistory(request_id=op.request_id)
+            window.nursery.start_soon(window.post, session.peer, reply)
+            return
+        path = session.conversation.caller.agent_path
+        ordinal = self._ordinals[path] = self._ordinals.get(path, 0) + 1
+        rendered = session.conversation.render(op, ordinal=ordinal)
+        scope = session.running[op.request_id] = trio.CancelScope()
+        answer = _Answer(window, session, op.request_id)
+        window.nursery.start_soon(self._answer, answer, rendered, scope)
+
+    async def _answer(
+        self, answer: "_Answer", request: RenderedRequest, scope: trio.CancelScope
+    ) -> None:
+        try:
+            with scope:
+                try:
+                    async with aclosing(self._house.backend.sample(request)) as events:
+                        async for event in events:
+                            self.progress += 1
+                            await self._forward(answer, request, event)
+                except SampleError as error:
+                    await answer.post(self._failed(answer, error.failure))
+        except PeerGone:
+            self._forget(answer.window, answer.session, dismiss=False)
+        finally:
+            answer.session.running.pop(answer.request_id, None)
+
+    async def _forward(
+        self, answer: "_Answer", request: RenderedRequest, event: AnyResponseEvent
+    ) -> None:
+        number = answer.request_id
+        match event:
+            case TextPiece(item_id=item_id, text=text):
+                answer.pass_on(TextDelta(request_id=number, item_id=item_id, delta=text))
+            case ReasoningPiece(item_id=item_id, text=text):
+                answer.pass_on(ReasoningDelta(request_id=number, item_id=item_id, delta=text))
+            case ItemStarted(item_id=item_id, kind=kind):
+                answer.pass_on(SampleItemStarted(request_id=number, item_id=item_id, kind=kind))
+            case ItemDone(item=item):
+                await answer.post(SampleItemDone(request_id=number, item=item))
+                answer.items_done += 1
+            case Held():
+                answer.pass_on(
+                    SampleWaiting(
+                        request_id=number,
+                        reason=self._redactor.clean(event.reason),
+                        delay_s=event.delay_s,
+                        attempt=event.attempt,
+                        max_attempts=event.max_attempts,
+                    )
+                )
+            case Finished():
+                await answer.post(
+                    SampleCompleted(
+                        request_id=number,
+                        response_id=event.response_id,
+                        usage=event.usage,
+                        end_turn=event.end_turn,
+                        first_byte_s=event.first_byte_s,
+                    )
+                )
+                await self._account(request, event)
+            case _:
+                assert_never(event)
+
+    async def _account(self, request: RenderedRequest, event: Finished) -> None:
+        """Tell the supervisor what was drawn."""
+        if event.usage is None:
+            return
+        drew = Drew(
+            agent_id=request.agent_id,
+            provider=request.model.provider,
+            model=request.model.slug,
+            usage=event.usage,
+            usd=price_usd(event.usage, request.model),
+        )
+        await self._supervisor.post(encode_gateway_event(drew))
+
+    def _failed(self, answer: "_Answer", failure: Failure) -> SampleFailed:
+        return SampleFailed(
+            request_id=answer.request_id,
+            kind=failure.kind,
+            message=self._redactor.clean(failure.message),
+            retryable=failure.retryable,
+            retry_after_s=failure.retry_after_s,
+            http_status=failure.http_status,
+            items_done=answer.items_done,
+        )
+
+
+class _Window:
+    """The way out to agents."""
+
+    def __init__(self, office: PostOffice, nursery: trio.Nursery) -> None:
+        self.office, self.nursery = office, nursery
+
+    async def post(self, peer: bytes, event: AnySampleEvent) -> None:
+        """Numbered. A peer that is gone by now does not matter."""
+        try:
+            await self.office.post(peer, encode_sample_event(event))
+        except PeerGone:
+            return
+
+
+class _Answer:
+    """One request on its way back."""
+
+    def __init__(self, window: _Window, session: Session, request_id: int) -> None:
+        self.window, self.session, self.request_id = window, session, request_id
+        self.items_done = 0
+
+    async def post(self, event: AnySampleEvent) -> None:
+        """Raises PeerGone."""
+        await self.window.office.post(self.session.peer, encode_sample_event(event))
+
+    def pass_on(self, event: AnySampleEvent) -> None:
+        self.window.office.pass_on(self.session.peer, encode_sample_event(event))

@@ -1,0 +1,175 @@
+"""The gateway process: the only one that holds keys and talks to model providers.
+
+Towards agents it is a post office, towards the supervisor a child with a mailbox. Each request runs
+as a task of its own under one nursery; what an agent asked for ends when the agent does.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import trio
+
+from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.post import Mailbox
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
+from swarm.mailbox.protocol.gateway import (
+    AnyGatewayEvent,
+    GatewayReady,
+    GatewayUnable,
+    decode_gateway_op,
+    encode_gateway_event,
+)
+from swarm.mailbox.protocol.spec import GatewaySpec
+from swarm.mailbox.router import open_router
+from swarm.worker.lifeline import watch_lifeline
+
+from .house import Surroundings, open_house
+from .reception import Reception
+
+HEARTBEAT_S = 2.0
+LAST_WORDS_S = 5.0
+EXIT_NO_PROVIDER = 5
+
+
+def run_gateway(spec: GatewaySpec, keys: dict[str, str], lifeline_fd: int | None) -> int:
+    """Be the gateway until the supervisor says otherwise; return the exit code.
+
+    Args:
+        keys: Values by variable name, as they came through the pipe. Never from `os.environ`.
+        lifeline_fd: The life-line's reading end; None where nothing needs to be outlived.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to answer
+    return trio.run(_live, spec, keys, lifeline_fd)
+
+
+async def _live(spec: GatewaySpec, keys: Mapping[str, str], lifeline_fd: int | None) -> int:
+    async with (
+        open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor,
+        trio.open_nursery() as nursery,
+    ):
+        if lifeline_fd is not None:
+            nursery.start_soon(watch_lifeline, lifeline_fd)
+        process = Process(spec, keys, supervisor)
+        exit_code = await process.run()
+        nursery.cancel_scope.cancel()
+    return exit_code
+
+
+class Process:
+    """The life of a gateway, between its Hello and its Goodbye.
+
+    Args:
+        keys: Values by variable name.
+        supervisor: The mailbox to the supervisor; others close it.
+    """
+
+    def __init__(self, spec: GatewaySpec, keys: Mapping[str, str], supervisor: Mailbox) -> None:
+        self._spec, self._supervisor = spec, supervisor
+        self._around = Surroundings(keys, announce=self._pass_on, warn=self._warn_soon)
+        self._work = trio.CancelScope()
+        self._grace_s = LAST_WORDS_S
+        self._reception: Reception | None = None
+        self._warnings: list[str] = []
+        self._has_warning = trio.Event()
+
+    async def run(self) -> int:
+        """Serve until a Shutdown; return the exit code."""
+        await self._post(
+            Hello(
+                secret=self._spec.secret,
+                pid=os.getpid(),
+                protocol_version=PROTOCOL_VERSION,
+                kind="gateway",
+            )
+        )
+        exit_code = 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._obey)
+            nursery.start_soon(self._beat)
+            nursery.start_soon(self._deliver_warnings)
+            with self._work:
+                exit_code = await self._serve()
+            nursery.cancel_scope.cancel()
+        with trio.move_on_after(self._grace_s):
+            await self._post(Goodbye())
+            await self._supervisor.flush()
+        return exit_code
+
+    async def _serve(self) -> int:
+        """Returns only if no provider can be used; else the work is cancelled from outside."""
+        try:
+            async with open_house(self._spec, self._around) as house:
+                reception = Reception(house, self._spec, self._supervisor, self._around.redactor)
+                async with open_router(
+                    self._spec.bind, epoch=self._spec.epoch, accept=reception.accept
+                ) as office:
+                    self._reception = reception
+                    choice = house.choice
+                    await self._post(
+                        GatewayReady(
+                            provider=choice.provider.id, model=choice.model, why=choice.why
+                        )
+                    )
+                    await reception.serve(office)
+        except* SwarmError as group:
+            text = "; ".join(str(error) for error in _leaves(group))
+            await self._post(GatewayUnable(message=self._around.redactor.clean(text)))
+        return EXIT_NO_PROVIDER
+
+    async def _obey(self) -> None:
+        while True:
+            letter = await self._supervisor.receive()
+            order = decode_gateway_op(letter.body)
+            self._supervisor.handled(letter)
+            self._grace_s = order.grace_s
+            self._work.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            reception = self._reception
+            beat = Heartbeat(
+                progress=0 if reception is None else reception.progress,
+                busy=reception is not None and reception.is_busy,
+                rss_bytes=_resident_bytes(),
+            )
+            self._pass_on(beat)
+            await trio.sleep(HEARTBEAT_S)
+
+    async def _deliver_warnings(self) -> None:
+        while True:
+            await self._has_warning.wait()
+            self._has_warning = trio.Event()
+            while self._warnings:
+                text = self._around.redactor.clean(self._warnings.pop(0))
+                await self._post(Warned(message=text))
+
+    def _warn_soon(self, text: str) -> None:
+        if len(self._warnings) < 100:
+            self._warnings.append(text)
+        self._has_warning.set()
+
+    async def _post(self, event: AnyGatewayEvent) -> None:
+        await self._supervisor.post(encode_gateway_event(event))
+
+    def _pass_on(self, event: AnyGatewayEvent) -> None:
+        self._supervisor.pass_on(encode_gateway_event(event))
+
+
+def _leaves(group: BaseExceptionGroup[SwarmError]) -> list[SwarmError]:
+    """The errors themselves, out of nested groups."""
+    found: list[SwarmError] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def _resident_bytes() -> int:
+    """Resident memory; 0 where /proc does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,191 @@
+"""`swarm sandbox`: run one command in the sandbox that agents get. No Trio, no supervisor.
+
+Usage: python -P -m swarm.worker.sandbox.standalone -s POLICY [--network] [-C DIR] [--hide DIR]…
+[--stack bwrap|landlock] -- CMD…
+Exit: the command's code (128 + n for signal n), 125 for failures of its own.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from types import FrameType
+from typing import NoReturn
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
+
+from ..exec.child import become_command
+from ..exec.environment import command_environment, without_proxies
+from ..exec.orders import CommandLimits, LaunchOrder
+from .launch import Prepared, prepare_command
+from .plan import SandboxUnavailable, Stack, plan_sandbox
+from .probe import probe_sandbox
+
+OWN_FAILURE = 125
+_USAGE = (
+    "usage: swarm sandbox [-s read-only|workspace-write|danger-full-access] [--network] [-C DIR] "
+    "-- CMD…\nexample: swarm sandbox -s read-only -- ls -la"
+)
+
+
+class SandboxCall(Value):
+    """The command line, read."""
+
+    argv: tuple[str, ...]
+    policy: SandboxPolicy
+    cwd: str
+    stack: Stack | None = None  # None: the strongest that works here
+    hidden: tuple[str, ...] = ()  # the runs' folders, given by whoever knows them
+
+
+def read_arguments(words: list[str]) -> SandboxCall:
+    """Raises UsageError."""
+    name, network, cwd, stack = "read-only", False, ".", None
+    hidden: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        match word:
+            case "--":
+                break
+            case "-s" | "--sandbox" | "-C" | "--cd" | "--stack" | "--hide":
+                if not rest:
+                    raise UsageError(f"{word} needs a value\n{_USAGE}")
+                value = rest.pop(0)
+                if word in ("-s", "--sandbox"):
+                    name = value
+                elif word == "--stack":
+                    stack = _stack(value)
+                elif word == "--hide":
+                    hidden.append(value)
+                else:
+                    cwd = value
+            case "--network":
+                network = True
+            case _ if word.startswith("-"):
+                raise UsageError(f"unknown option {word}\n{_USAGE}")
+            case _:
+                rest.insert(0, word)
+                break
+    if not rest:
+        raise UsageError(f"no command was given\n{_USAGE}")
+    cwd = os.path.abspath(cwd)  # noqa: PTH100
+    if not os.path.isdir(cwd):  # noqa: PTH112
+        raise UsageError(f"{cwd} is not a folder")
+    return SandboxCall(
+        argv=tuple(rest),
+        policy=_policy(name, network=network),
+        cwd=cwd,
+        stack=stack,
+        hidden=tuple(hidden),
+    )
+
+
+def _policy(name: str, *, network: bool) -> SandboxPolicy:
+    match name:
+        case "read-only":
+            return ReadOnly(network_access=network)
+        case "workspace-write":
+            return WorkspaceWrite(network_access=network)
+        case "danger-full-access":
+            return DangerFullAccess()
+        case _:
+            raise UsageError(f"unknown policy {name!r}\n{_USAGE}")
+
+
+def _stack(name: str) -> Stack:
+    match name:
+        case "bwrap":
+            return "bwrap"
+        case "landlock":
+            return "landlock"
+        case _:
+            raise UsageError(f"unknown stack {name!r}: bwrap or landlock")
+
+
+def run_call(call: SandboxCall) -> int:
+    """Run it to its end; returns its exit code. Raises SandboxUnavailable, OSError."""
+    tmp_dir = tempfile.mkdtemp(prefix="swarm-sandbox-")
+    try:
+        stack = call.stack or probe_sandbox().stack
+        plan = plan_sandbox(
+            call.policy, cwd=call.cwd, tmp_dir=tmp_dir, hidden_paths=call.hidden, stack=stack
+        )
+        base = os.environ if plan.network else without_proxies(os.environ)
+        environment = command_environment(base, ShellEnvironmentPolicy(), {})
+        if shutil.which(call.argv[0], path=environment.get("PATH")) is None:
+            raise UsageError(f"there is no program {call.argv[0]!r}")
+        prepared = prepare_command(plan, call.argv, environment, tty=False)
+        try:
+            return _run(prepared, call)
+        finally:
+            for path in prepared.close():
+                _say(f"put aside what the command made in a protected place: {path}")
+    finally:
+        shutil.rmtree(tmp_dir, ignore_errors=True)
+
+
+def _run(prepared: Prepared, call: SandboxCall) -> int:
+    report, written = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        _become(prepared, call.cwd, written)
+    os.close(written)
+    _hand_on_signals(pid)
+    _, status = os.waitpid(pid, 0)
+    with os.fdopen(report, "rb") as said:
+        failure = said.read().decode()
+    if failure:
+        number, _, step = failure.partition(" ")
+        _say(f"cannot start {call.argv[0]!r}: {os.strerror(int(number))} ({step})")
+        return OWN_FAILURE
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _become(prepared: Prepared, cwd: str, report: int) -> NoReturn:
+    order = LaunchOrder(
+        token=0,
+        argv=prepared.argv,
+        cwd=cwd,
+        environment=prepared.environment,
+        keep_session=True,  # Ctrl-C of the person's terminal must reach it
+        limits=CommandLimits(),
+        confinement=prepared.confinement,
+    )
+    extra = [] if prepared.filter_fd is None else [prepared.filter_fd]
+    become_command(order, [0, 1, 2, *extra], report)
+
+
+def _hand_on_signals(pid: int) -> None:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        os.kill(pid, number)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the command as well
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGHUP, pass_on)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"swarm sandbox: {text}\n")
+
+
+def main() -> int:
+    try:
+        return run_call(read_arguments(sys.argv[1:]))
+    except (SwarmError, SandboxUnavailable, OSError) as error:
+        _say(str(error))
+        return OWN_FAILURE
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,149 @@
+"""apply_patch: change files, after every change was worked out and judged.
+
+Rule guarded: nothing is written that the sandbox would not let a command write, and no file that
+is not as the agent last saw it.
+"""
+
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.events import AnyCallDetail, FileChange, PatchCall
+from swarm.mailbox.protocol.items import AnyCall, CustomToolCall
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+
+from ..patch.apply import PatchResult, apply_verified
+from ..patch.grammar import FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION, GRAMMAR
+from ..patch.replace import read_file
+from ..patch.verify import PatchRejected, VerifiedPatch, verify_patch
+from ..policy.decide import Run, Verdict, decide_patch
+from ..policy.facts import PatchFacts
+from .errors import ToolFailed
+from .router import decode_arguments
+from .site import Site
+from .spec import ABORTED_CALL, Listen, Outcome, Prepared, Schema, function_spec
+
+_SHOWN_DIFF_CHARS = 100_000  # of one file, to people and the journal
+_SHOWN_CHARS = 1_000_000  # of all files of a patch
+_PROPERTIES: dict[str, Schema] = {
+    "input": {"type": "string", "description": "The whole patch."},
+}
+
+
+class ApplyPatchArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The function form."""
+
+    input: str
+
+
+class ApplyPatch:
+    """The tool; freeform where the model knows such tools, else a function."""
+
+    name = "apply_patch"
+    parallel = False
+    aborted_text = ABORTED_CALL
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def describe(self, model: ModelInfo) -> ToolSpec | None:
+        if model.freeform_tools:
+            return ToolSpec(name=self.name, description=FREEFORM_DESCRIPTION, grammar=GRAMMAR)
+        return function_spec(self.name, FUNCTION_DESCRIPTION, _PROPERTIES, required=("input",))
+
+    def accepts(self, call: AnyCall) -> bool:
+        return True  # models mix the two forms up, and both are clear
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        if isinstance(call, CustomToolCall):
+            text = call.input
+        else:
+            text = decode_arguments(call, ApplyPatchArguments).input
+        return PatchDeed(self._site, text, self._site.spec.cwd)
+
+
+class PatchDeed:
+    """One patch, verified. `asked_through` names the tool when it came as a shell command.
+
+    Raises ToolFailed when it cannot be verified.
+    """
+
+    def __init__(self, site: Site, text: str, cwd: str, *, asked_through: str = "") -> None:
+        self._site, self._asked_through = site, asked_through
+        match verify_patch(text, site.cwd / cwd, self._read, expected=site.seen):
+            case PatchRejected(message=message):
+                raise ToolFailed(message)
+            case VerifiedPatch() as patch:
+                self._patch = patch
+
+    @property
+    def detail(self) -> AnyCallDetail:
+        return PatchCall(changes=_bounded(self._patch.changes))
+
+    def judge(self) -> Verdict:
+        plan = self._site.write_plan()
+        paths = self._patch.paths
+        outside = tuple(
+            path
+            for path in paths
+            if plan is None or not self._site.may_write(self._site.cwd / path, plan)
+        )
+        return decide_patch(
+            PatchFacts(
+                paths=paths,
+                outside=outside,
+                approval=self._site.limits.approval,
+                sandbox=self._site.limits.sandbox,
+                sandbox_available=plan is not None,
+            )
+        )
+
+    async def run(self, verdict: Run, listen: Listen) -> Outcome:
+        started = trio.current_time()
+        plan = self._site.write_plan()
+        result = apply_verified(
+            self._patch,
+            may_write=lambda path: plan is not None and self._site.may_write(path, plan),
+        )
+        self._site.seen.update(result.digests)
+        text = _render(result, trio.current_time() - started)
+        if self._asked_through:
+            text = (
+                f"Wall time: 0.0000 seconds\nOutput:\n{text}\nWarning: apply_patch was requested "
+                f"via {self._asked_through}. Use the apply_patch tool instead of exec_command."
+            )
+        return Outcome(
+            content=text,
+            status="failed" if result.exit_code else "completed",
+            exit_code=result.exit_code,
+            changes=_bounded(result.changes),
+            shown=result.stdout + result.stderr,
+        )
+
+    def _read(self, path: Path) -> bytes:
+        if not self._site.may_read(path):
+            raise PermissionError(13, "Permission denied")
+        return read_file(path)
+
+
+def _render(result: PatchResult, seconds: float) -> str:
+    """The freeform block of a one-shot command."""
+    wall = f"{seconds:.1f}".removesuffix(".0")
+    output = result.stdout + result.stderr
+    return f"Exit code: {result.exit_code}\nWall time: {wall} seconds\nOutput:\n{output}"
+
+
+def _bounded(changes: tuple[FileChange, ...]) -> tuple[FileChange, ...]:
+    """Diffs for people are cut, so that a message of a huge patch stays small."""
+    left = _SHOWN_CHARS
+    kept: list[FileChange] = []
+    for change in changes:
+        limit = min(_SHOWN_DIFF_CHARS, left)
+        diff = change.unified_diff
+        if len(diff) > limit:
+            diff = f"{diff[:limit]}\n… {len(diff) - limit} characters more\n"
+            change = msgspec.structs.replace(change, unified_diff=diff)
+        left = max(0, left - len(diff))
+        kept.append(change)
+    return tuple(kept)
