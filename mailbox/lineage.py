@@ -10,7 +10,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-_MOST_ROUNDS = 64  # a fork bomb inside a pid limit ends long before
+_MOST_ROUNDS = 256  # a fork bomb inside a pid limit ends long before
+_EMPTY_ROUNDS = 3  # a snapshot can miss a process that is just being adopted
 
 
 def children_of(pid: int) -> list[int]:
@@ -45,14 +46,15 @@ def is_zombie(pid: int) -> bool:
 def kill_descendants(pid: int, *, spare: Collection[int] = ()) -> int:
     """SIGKILL every descendant of `pid` but `spare` (and what is below those) until none lives.
 
-    Each round finds who was born or adopted since. Returns how many signals were sent. Zombies are
-    left to their parents.
+    Each round finds who was born or adopted since; it ends after several rounds that found nobody.
+    Returns how many signals were sent. Zombies are left to their parents.
     """
-    sent = 0
+    sent = empty = 0
     for _ in range(_MOST_ROUNDS):
         spared = set(spare).union(*(descendants_of(one) for one in spare)) if spare else set[int]()
         alive = [one for one in descendants_of(pid) if one not in spared and not is_zombie(one)]
-        if not alive:
+        empty = 0 if alive else empty + 1
+        if empty == _EMPTY_ROUNDS:
             break
         for one in alive:
             with suppress(ProcessLookupError):

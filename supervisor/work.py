@@ -126,6 +126,7 @@ class Work:
 
     async def _resume_root(self, plan: AgentPlan) -> LiveAgent:
         """The root lives again from its file; then the next prompt, if there is one."""
+        self._run.registry.adopt_path(plan.path, agent_id=plan.agent_id)
         memory = recall(self._run, plan)
         root = await self._control.spawn(plan, memory=memory)
         if (words := self._run.request.next_prompt) is not None:
@@ -146,7 +147,7 @@ class Work:
         return UserInput(
             input_id=new_uuid7(),
             parts=tuple(parts),
-            output_schema=msgspec.Raw(msgspec.json.encode(schema)) if schema else None,
+            output_schema=msgspec.json.encode(schema) if schema else None,
         )
 
     def _limits(self, *, for_fan_out: bool) -> Limits:

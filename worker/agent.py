@@ -17,6 +17,9 @@ from .exec.launcher import LauncherLink, open_launcher
 from .exec.sessions import open_exec_sessions
 from .life import live
 from .lifeline import watch_lifeline
+from .sandbox.grants import landlock_rules
+from .sandbox.landlock import apply_landlock, forbid_new_privileges, landlock_abi
+from .sandbox.plan import SandboxPlan
 from .tools.belt import Toolbelt
 
 
@@ -29,12 +32,26 @@ def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) 
         lifeline_fd: Reading end of the supervisor's life-line; None = nobody watches.
     """
     try:
+        if spec.role.locked:
+            lock_process(spec)
         trio.run(_open_and_live, spec, launcher, lifeline_fd)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
         return 1
     return 0
+
+
+def lock_process(spec: AgentSpec) -> None:
+    """Confine this very process, for good: it may read, but write nowhere and reach no network.
+
+    Its launcher was forked before and starts commands in their own sandbox. Call it while there is
+    one thread: Landlock binds the thread that asks, and those made later. Raises OSError.
+    """
+    forbid_new_privileges()
+    if landlock_abi():
+        plan = SandboxPlan(stack="landlock", hidden=spec.hidden_paths, network=False)
+        apply_landlock(landlock_rules(plan))
 
 
 async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | None) -> None:

@@ -62,6 +62,7 @@ PRELOADED = (
 def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
     """Preload and serve; the entry by name, for a child of the entry process. Never returns."""
     started = time.monotonic()
+    lifeline.hold_lifeline(lifeline_fd)  # before all else: it may be stopped while it imports
     for name in PRELOADED:
         with suppress(ImportError):  # an agent that needs it repeats the import and shows the error
             importlib.import_module(name)
@@ -83,7 +84,7 @@ def serve(
     boot.set_title("swarm: fork-server")  # its first call sets up what later ones share
     become_subreaper()
     server = _ForkServer(channel, lifeline_fd, entry)
-    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_guarded)
+    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_guarded)  # now the guarded ones too
     gc.collect()
     gc.freeze()  # children share these pages until somebody writes to them
     with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is gone

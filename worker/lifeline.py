@@ -14,8 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-import trio
-
 from swarm.mailbox.lineage import children_of, is_zombie, kill_descendants
 
 _SWEEP_LIMIT_S = 0.8
@@ -34,8 +32,11 @@ def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
     """End this process, its group's helpers and all below them at the life-line's end.
 
     The signal needs an open file description of this process's own; the one behind `fd` is shared
-    with every other process of the run. `at_end` runs first, once, and must not block.
+    with every other process of the run. `at_end` runs first and must not block. A second call
+    replaces the first.
     """
+    if _Held.pid == os.getpid():
+        os.close(_Held.fd)
     own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     _Held.fd, _Held.inode = own, os.fstat(own).st_ino
     _Held.pid, _Held.at_end = os.getpid(), at_end
@@ -64,6 +65,8 @@ def is_over(pidfd: int) -> bool:
 
 async def watch_lifeline(fd: int) -> None:
     """Wait for the life-line's end, then end everything. Run it beside the process's work."""
+    import trio  # late: who takes up the life-line must not spend its first 80 ms on this
+
     while not has_ended(fd):
         await trio.lowlevel.wait_readable(fd)
     end_everything()

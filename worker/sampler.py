@@ -76,6 +76,7 @@ class Sampler:
         self._moved = trio.Event()
         self._attempt: trio.CancelScope | None = None
         self._model: ModelInfo | None = None
+        self._refusal: SampleTrouble | None = None
         self._requests = 0
 
     async def stay_connected(self) -> None:
@@ -90,16 +91,16 @@ class Sampler:
             )
             async with self._dial(self._endpoint) as mailbox:
                 await mailbox.post(encode_sample_op(opening))
-                self._mailbox = mailbox
-                self._linked.set()
+                if not moved.is_set():
+                    self._mailbox = mailbox
+                    self._linked.set()
                 await moved.wait()
-                self._mailbox, self._linked = None, trio.Event()
 
     def move(self, endpoint: str, token: bytes) -> None:
         """The gateway was started anew: an open sample fails as retryable, the next goes there."""
         self._endpoint, self._token = endpoint, token
         self._history.forget_sent()
-        self._mailbox, self._linked = None, trio.Event()
+        self._mailbox, self._linked, self._refusal = None, trio.Event(), None
         moved, self._moved = self._moved, trio.Event()
         moved.set()
         if self._attempt is not None:
@@ -111,12 +112,14 @@ class Sampler:
         Raises SampleTrouble if it refuses the conversation or stays silent.
         """
         while self._model is None:
+            if self._refusal is not None:
+                raise self._refusal
             async with self._attempting(OPEN_LIMIT_S) as mailbox:
                 match await self._next_event(mailbox):
                     case ConversationOpened(model=model):
                         self._model = model
                     case ConversationRefused(message=message):
-                        raise _trouble("no_provider", message)
+                        self._refusal = _trouble("no_provider", message)
                     case _:
                         pass
         return self._model

@@ -5,6 +5,7 @@ from typing import TextIO
 
 from swarm.mailbox.protocol.records import RunCompleted
 
+from .amounts import render_count, render_span, render_usd
 from .safe_text import clean_block, clean_line
 
 
@@ -32,3 +33,13 @@ def print_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextIO) -> 
             encoding = stdout.encoding or "ascii"
             stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
         stdout.flush()
+
+
+def summarize(completed: RunCompleted) -> str:
+    """The run in one line: how it ended, after how long, with how many agents and at what cost."""
+    cost = "" if completed.usd is None else f", {render_usd(completed.usd)}"
+    agents = "1 agent" if completed.agents == 1 else f"{completed.agents} agents"
+    return (
+        f"run {completed.status} after {render_span(completed.duration_s)}: "
+        f"{agents}, {render_count(completed.usage.total_tokens)} tokens{cost}"
+    )

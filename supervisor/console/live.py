@@ -6,6 +6,7 @@ Frames are written beside the loop, so a terminal that was stopped (Ctrl-S) or t
 the drawing and never the run; one that goes away ends the drawing.
 """
 
+import contextlib
 import io
 import math
 import os
@@ -26,7 +27,7 @@ from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
-from .answer import print_answer
+from .answer import print_answer, summarize
 from .paint import WARN, glyphs_for
 from .safe_text import clean_line
 from .style import ColorChoice, make_console, page_width
@@ -123,7 +124,10 @@ class LiveView:
                     await self._write(self._take())
 
     def finish(self, completed: RunCompleted) -> None:
-        """The answer alone on stdout; why there is none on stderr."""
+        """What the run came to below the tree; then the answer alone on stdout."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stderr.write(summarize(completed) + "\n")
+            self._stderr.flush()
         if self._with_answer:
             print_answer(completed, stdout=self._stdout, stderr=self._stderr)
 

@@ -37,8 +37,8 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
 )
 
-from .amounts import render_count, render_span, render_time, render_usd
-from .answer import print_answer
+from .amounts import render_count, render_span, render_time
+from .answer import print_answer, summarize
 from .describe import describe_call, describe_end, describe_throttle, describe_waiting
 from .safe_text import clean_block, clean_line, first_line
 from .spool import LineSpool
@@ -229,7 +229,7 @@ class PlainView:
         """On one terminal the answer is printed once; a log on stderr has it as well."""
         if not (is_terminal(self._stderr) and is_terminal(self._stdout) and self._with_answer):
             self._put(self._state.answer)
-        self._put([_completed(completed)])
+        self._put([summarize(completed)])
         self._spool.flush()
         if self._with_answer:
             print_answer(completed, stdout=self._stdout, stderr=self._stderr)
@@ -241,11 +241,3 @@ class PlainView:
         encoding = self._stderr.encoding or "utf-8"
         for line in lines:
             self._spool.put((line + "\n").encode(encoding, "replace"))
-
-
-def _completed(completed: RunCompleted) -> str:
-    cost = "" if completed.usd is None else f", {render_usd(completed.usd)}"
-    return (
-        f"run {completed.status} after {render_span(completed.duration_s)}: "
-        f"{completed.agents} agents, {render_count(completed.usage.total_tokens)} tokens{cost}"
-    )

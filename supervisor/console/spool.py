@@ -48,15 +48,18 @@ class LineSpool:
         return self._waiting_bytes < self._max_waiting_bytes // 2
 
     async def drain(self) -> None:
-        """Write for as long as it is not cancelled. A cancellation loses nothing: see `flush`."""
-        while True:
-            if not self._lines:
-                self._something = trio.Event()
-                await self._something.wait()
-            else:
+        """Write for as long as it is not cancelled; then what the stream takes without waiting."""
+        try:
+            while True:
+                if not self._lines:
+                    self._something = trio.Event()
+                    await self._something.wait()
                 await trio.lowlevel.checkpoint()
-            while self._lines and not self.closed:
-                await self._wait_room()
+                while self._lines and not self.closed:
+                    await self._wait_room()
+                    self._write_some()
+        finally:
+            while self._lines and not self.closed and self._takes_more():
                 self._write_some()
 
     def flush(self) -> None:
@@ -65,8 +68,12 @@ class LineSpool:
             self._write_some()
 
     async def _wait_room(self) -> None:
-        if self._waits and self._fd is not None and not _has_room(self._fd):
+        if self._fd is not None and not self._takes_more():
             await trio.lowlevel.wait_writable(self._fd)
+
+    def _takes_more(self) -> bool:
+        """A write of a chunk would not wait. Plain files and objects in memory always have room."""
+        return self._fd is None or not self._waits or _has_room(self._fd)
 
     def _write_some(self) -> None:
         """One write of whole lines, or of the head of a line longer than a chunk."""

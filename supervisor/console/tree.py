@@ -91,9 +91,13 @@ def render_run(
 def render_final(
     view: RunView, *, width: int, height: int, now: float, options: TreeOptions | None = None
 ) -> Picture:
-    """What stays on the screen when the run is over: folded to `FINAL_ROWS` agents."""
+    """What stays on the screen when the run is over: at most `FINAL_ROWS` agents, no footer.
+
+    The run's last words (`answer.summarize`) take the footer's place.
+    """
     rows = min(height, FINAL_ROWS + 4)
-    return render_run(view, width=width, height=rows, now=now, options=options)
+    picture = render_run(view, width=width, height=rows, now=now, options=options)
+    return Picture(picture.lines[:-1]) if len(picture.lines) > 1 else picture
 
 
 def export_svg(view: RunView, *, now: float, title: str = "swarm run") -> str:

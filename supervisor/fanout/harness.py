@@ -21,6 +21,7 @@ from ..control import Control
 from ..request import FanOut
 from ..running import Running
 from ..spawner.base import SpawnError
+from .excerpts import share_out
 from .items import item_prompt
 
 _SEGMENT_CHARS = 40
@@ -145,10 +146,10 @@ class Harness:
         )
 
 
-def _schema(fan_out: FanOut) -> msgspec.Raw | None:
+def _schema(fan_out: FanOut) -> bytes | None:
     if fan_out.output_schema is None:
         return None
-    return msgspec.Raw(msgspec.json.encode(fan_out.output_schema))
+    return msgspec.json.encode(fan_out.output_schema)
 
 
 def _checked(outcome: AgentEnded, fan_out: FanOut) -> tuple[EndState, str]:
@@ -173,15 +174,3 @@ def joined_prompt(body: str, answers: list[Answered], *, limit_bytes: int) -> st
         head = f"## {one.item}" if one.state == "completed" else f"## {one.item} ({one.state})"
         blocks.append(f"{head}\n{text.strip() or '(no answer)'}")
     return f"{body.strip()}\n\nThe answers, one for each item:\n\n" + "\n\n".join(blocks)
-
-
-def share_out(sizes: list[int], total: int) -> list[int]:
-    """Split `total` among wants of these sizes: no more than wanted, the rest evenly."""
-    shares = [0] * len(sizes)
-    left = total
-    waiting = sorted(range(len(sizes)), key=lambda index: sizes[index])
-    for position, index in enumerate(waiting):
-        fair = left // (len(waiting) - position)
-        shares[index] = min(sizes[index], fair)
-        left -= shares[index]
-    return shares

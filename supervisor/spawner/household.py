@@ -17,7 +17,7 @@ from swarm.mailbox.lineage import kill_descendants
 from swarm.mailbox.protocol.forking import StartProcess, encode_fork
 from swarm.mailbox.protocol.spec import AnySpec
 
-from ..ignition import Ignition, Launched, kill_launched, launch_cold_server
+from ..ignition import Ignition, kill_launched, launch_cold_server
 from .base import Child, SpawnError
 from .child import ChildProcess
 from .cold import spawn_cold
@@ -38,7 +38,9 @@ class Household:
     def __init__(self, ignition: Ignition, nursery: trio.Nursery) -> None:
         self._ignition, self._nursery = ignition, nursery
         self._children: dict[int, ChildProcess] = {}  # by pid, oldest first; living ones only
-        self._server: ForkServerLink | None = None
+        self._server: ForkServerLink | None = None  # orders are kept until it is ready
+        if ignition.server is not None:
+            self._server, ignition.server = ForkServerLink(ignition.server), None
         self._server_deaths: list[float] = []
         self._lost_server = False
         self._closing = False
@@ -161,23 +163,21 @@ class Household:
 
     async def keep_server(self) -> None:
         """Have a fork-server while the run lasts; give up on it after too many deaths."""
-        launched, self._ignition.server = self._ignition.server, None
         while not self._closing:
             try:
-                launched = launched or launch_cold_server(self._ignition)
+                link = self._server or ForkServerLink(launch_cold_server(self._ignition))
             except SpawnError as error:
                 self.last_trouble = str(error)
                 return  # cold starts from here on
-            await self._live_with(launched)
-            launched = None
+            await self._live_with(link)
             self._server_deaths.append(trio.current_time())
             verdict = decide_restart(self._server_deaths, now=trio.current_time())
             if isinstance(verdict, GiveUp) or self._closing:
                 return
             await trio.sleep(verdict.after_s)
 
-    async def _live_with(self, launched: Launched) -> None:
-        link = self._server = ForkServerLink(launched)
+    async def _live_with(self, link: ForkServerLink) -> None:
+        self._server = link
         try:
             async with trio.open_nursery() as nursery:
                 for child in self._children.values():

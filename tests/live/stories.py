@@ -20,6 +20,7 @@ from standin import agent_spec, gateway_spec
 
 from swarm.mailbox.lineage import children_of
 from swarm.supervisor.ignition import Ignition, ignite, take_keys
+from swarm.supervisor.spawner import household
 from swarm.supervisor.spawner.base import Child, SpawnError
 from swarm.supervisor.spawner.household import Household, open_household
 from swarm.supervisor.spawner.ladder import end_child
@@ -124,6 +125,20 @@ async def no_server(ignition: Ignition, token: str) -> object:
     return {"warm": child.warm, "code": end.exit_code, "left": left}
 
 
+async def silent_server(ignition: Ignition, token: str) -> object:
+    """A stopped fork-server: the start is cold, the server is replaced, its agent lives on."""
+    household.START_LIMIT_S = 0.2
+    async with open_household(ignition, grace_s=0.5) as home:
+        old = await server_pid(home)
+        sleeper = await home.start(agent_spec("sleep_long"), title="sleeper")
+        os.kill(old, signal.SIGSTOP)
+        child = await home.start(agent_spec("leave_with_three"), title="cold")
+        end = await child.wait_ended()
+        new = await server_pid(home, but=old)
+        lives = sleeper in home.children
+    return {"warm": child.warm, "code": end.exit_code, "new": new != old, "lives": lives}
+
+
 async def fds(ignition: Ignition, token: str) -> object:
     """Fifty children, one after the other."""
     async with open_household(ignition, grace_s=0.5) as home:
@@ -217,6 +232,7 @@ async def supervise(ignition: Ignition, token: str) -> object:
             old = await server_pid(home)
             os.kill(old, signal.SIGKILL)
             await server_pid(home, but=old)
+            await home.start(agent_spec("leave_with_three"), title="now it is ready")
         pids = [agent.pid for agent in agents] + [gateway.pid]
         pids += [home.server_pid] if home.server_pid else []
         if "stopped" in how:
@@ -226,7 +242,7 @@ async def supervise(ignition: Ignition, token: str) -> object:
         await trio.sleep_forever()
 
 
-STORIES = (ends, ladder, adoption, no_server, fds, cancelled, keys, supervise)
+STORIES = (ends, ladder, adoption, no_server, silent_server, fds, cancelled, keys, supervise)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -37,10 +38,10 @@ from swarm.mailbox.protocol.items import (
     decode_item,
     text_message,
 )
-from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
+from swarm.mailbox.protocol.limits import Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.ops import Answer, Interrupt, Shutdown
 from swarm.mailbox.protocol.requests import BlobStored
-from swarm.mailbox.protocol.spec import encode_spec
+from swarm.mailbox.protocol.spec import RoleBrief, encode_spec
 from swarm.mailbox.router import open_router
 from swarm.worker.props import PROP_SPEC
 from swarm.worker.rehearsal import END, MODEL, Prompter, Stage, done
@@ -72,7 +73,7 @@ def command(script, call_id="c", **more):
 
 
 @asynccontextmanager
-async def living_agent(replies):
+async def living_agent(replies, *, locked=False):
     """A cold-started agent; killed with all below it if the test leaves it alive."""
     with TemporaryDirectory(prefix="al-") as folder, trio.fail_after(50):
         base = Path(folder)
@@ -84,7 +85,8 @@ async def living_agent(replies):
             cwd=str(work),
             tmp_dir=str(base / "tmp"),
             blobs_dir=str(base),
-            limits=Limits(sandbox=WorkspaceWrite()),
+            limits=Limits(sandbox=ReadOnly() if locked else WorkspaceWrite()),
+            role=RoleBrief(locked=locked),
             environment={"PATH": os.environ["PATH"], "HOME": folder},
             endpoint=f"ipc://{base}/s",
             gateway_endpoint=f"ipc://{base}/g",
@@ -254,6 +256,22 @@ async def test_the_end_of_the_life_line_ends_the_agent_and_its_commands():
     assert code == -signal.SIGKILL
 
 
+async def test_a_locked_agent_works_and_its_own_process_can_write_nothing():
+    call = command("echo read; echo no > made.txt")
+    listing = FunctionCall(call_id="d", name="list_dir", arguments='{"dir_path": "/"}')
+    async with living_agent([(done(call), done(listing), END), FINAL], locked=True) as agent:
+        await agent.stage.say("go")
+        assert isinstance(await agent.stage.wait_turns(), TurnCompleted)
+        status = (Path("/proc") / str(agent.process.pid) / "status").read_text()  # noqa: ASYNC240
+        agent.lifeline.close()
+        await trio.to_thread.run_sync(agent.process.wait)
+    assert "NoNewPrivs:\t1" in status
+    output, listed = (item.output for item in agent.stage.items("tool"))
+    assert "read\n" in output
+    assert "made.txt" in output  # bash says why it could not write
+    assert "\n  bin" in listed or "\nbin" in listed
+
+
 async def test_a_crash_says_why_on_stderr_and_exits_1():
     spec = msgspec.structs.replace(PROP_SPEC, endpoint="nonsense")
     reading, writing = os.pipe()
@@ -287,5 +305,5 @@ async def test_every_item_in_the_journal_is_what_the_model_was_sent():
     journaled = [decode_item(bytes(one.item)) for one in agent.stage.heard(ItemCompleted)]
     last = agent.gateway.inputs[-1]
     assert list(last) == journaled[: len(last)]
-    for before, after in zip(agent.gateway.inputs, agent.gateway.inputs[1:], strict=False):
+    for before, after in pairwise(agent.gateway.inputs):
         assert after[: len(before)] == before

@@ -64,6 +64,11 @@ async def test_without_any_fork_server_every_start_is_cold():
     assert await tell("no_server") == {"warm": False, "code": 3, "left": []}
 
 
+async def test_a_silent_fork_server_is_replaced_and_the_start_is_cold():
+    expected = {"warm": False, "code": 3, "new": True, "lives": True}
+    assert await tell("silent_server") == expected
+
+
 async def test_fifty_spawns_leave_no_descriptor_behind():
     assert await tell("fds") == {"ours": 0, "servers": 0}
 

@@ -93,14 +93,14 @@ async def test_frames_replace_each_other_and_the_folded_tree_and_the_answer_stay
             views.append(replace(WIDE, status="completed", slots_used=1))
             nursery.cancel_scope.cancel()
         view.finish(RunCompleted(status="completed", result="the answer"))
-        await screen.read_until("\x1b[?25h")
+        await screen.read_until("run completed")
     assert screen.lines == [
         "warning: /root mind the [red] gap",
         "swarm 1a2b3c4d  Survey of a rather long and winding house with many rooms",
         "choosing a provider",
         "/root    idle",
         "└─ scout idle       look at every single room there is",
-        "completed · slots 1 · 0 tokens",
+        "run completed after 0.0 s: 0 agents, 0 tokens",
         "",
     ]
     assert stdout.getvalue() == "the answer\n"

@@ -109,7 +109,7 @@ def test_a_run_reads_like_this():
         "[12 s] /root turn completed after 9.0 s, 1.2k tokens",
         "[11 s] /root message",
         "    the answer",
-        "run completed after 12 s: 1 agents, 0 tokens, $0.25",
+        "run completed after 12 s: 1 agent, 0 tokens, $0.25",
     ]
     assert told.stdout.getvalue() == "the answer\n"
 

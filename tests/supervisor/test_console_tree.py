@@ -131,7 +131,7 @@ def test_what_is_left_at_the_end_is_folded():
     run = RunView(agents=(AgentView(path="/root", state="idle"), *many), status="completed")
     picture = render_final(run, width=80, height=50, now=0.0)
     assert len(picture.lines) <= 20
-    assert "completed" in picture.text.split("\n")[-1]
+    assert picture.text.split("\n")[-1] == "└─ … 84 more: 84 completed"
 
 
 HOSTILE = "[red]x[/] \x1b[31mred\x1b]0;title\x07 a\nb\r\x9b2J\u202egnp.exe 漢字漢字 👩‍👩‍👧 \x00é́"

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.ids import check_segment
-from swarm.supervisor.fanout.harness import Answered, joined_prompt, name_items, share_out
+from swarm.supervisor.fanout.excerpts import share_out
+from swarm.supervisor.fanout.harness import Answered, joined_prompt, name_items
 
 
 def test_items_become_readable_unique_path_segments():

@@ -105,16 +105,24 @@ class Limiter:
         self._unanswered = max(0, self._unanswered - 1)
 
     def pushed_back(self, now: float, asked_s: float | None, *, noise: float, reason: str) -> float:
-        """The server says wait. Returns the seconds for which the door is closed from `now`."""
-        self._refusals += 1
-        if asked_s is None:
-            delay_s = backoff_s(self._refusals, noise, base_s=PUSH_BACK_BASE_S)
-        else:
+        """The server says wait. Returns the seconds for which the door is closed from `now`.
+
+        Requests that were under way together are refused together: while the door is closed
+        already, that is one refusal, and does not lengthen a delay of our own choice.
+        """
+        if asked_s is not None:
             delay_s = stretched(asked_s, noise)
+        elif now < self._closed_until:
+            delay_s = 0.0
+        else:
+            delay_s = backoff_s(self._refusals + 1, noise, base_s=PUSH_BACK_BASE_S)
+        self._refusals += now >= self._closed_until
         return self._close(now + delay_s, now, reason)
 
     def lost(self, now: float, *, noise: float, reason: str) -> float:
         """No connection. The pause grows with every loss in a row: 0.2 s … 60 s."""
+        if now < self._closed_until:
+            return self._close(now, now, reason)  # lost together with the one that closed it
         self._losses += 1
         return self._close(now + backoff_s(self._losses, noise), now, reason)
 

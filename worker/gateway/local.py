@@ -50,7 +50,7 @@ Chunk = Mapping[str, Any]
 Tell = Callable[[str], None]
 
 
-async def prepare_local(models_dir: Path, slug: str, tell: Tell) -> str | None:
+async def prepare_local(models_dir: Path, slug: str, tell: Tell = lambda _: None) -> str | None:
     """Make sure the model can be loaded, fetching its file if it is missing.
 
     Args:

@@ -107,6 +107,8 @@ class Reception:
                 office.handled(letter)
 
     async def _take(self, window: "_Window", letter: Letter) -> None:
+        if letter.peer in self._refused:
+            return  # it had come before the peer was turned away
         session = self._sessions.get(letter.peer)
         try:
             op = decode_sample_op(letter.body)

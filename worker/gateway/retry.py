@@ -85,7 +85,7 @@ def _number(text: str | None) -> float | None:
         value = float(text) if text is not None else None
     except ValueError:
         return None
-    return value if value is not None and 0.0 <= value < 1e12 else None
+    return value if value is not None and 0.0 <= value < 1e14 else None
 
 
 def _until_date(text: str, now_unix_s: float) -> float | None:

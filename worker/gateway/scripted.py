@@ -137,8 +137,8 @@ class ScriptedSource:
             text = f"{where}: the answer cannot be read"
             raise SampleError(Failure(kind="bad_response", message=text, retryable=True))
         body = _compact({"error": {"code": fault.code, "message": fault.message}})
-        after = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
-        raise SampleError(classify_status(fault.status or 500, after, body, origin=Origin(where)))
+        failure = classify_status(fault.status or 500, {}, body, origin=Origin(where))
+        raise SampleError(msgspec.structs.replace(failure, retry_after_s=fault.retry_after))
 
     async def _say(self, answer: Answer, path: str, ordinal: int, filler: Filler) -> ResponseEvents:
         cut = None if answer.fault is None else answer.fault.disconnect_after

@@ -24,6 +24,7 @@ __all__ = [
     "heredoc_call",
     "heredoc_command",
     "join_words",
+    "load_grammar",
     "plain_commands",
     "program_name",
     "shell_script",
@@ -34,11 +35,21 @@ Words = tuple[str, ...]
 SHELLS = frozenset({"bash", "zsh", "sh"})
 SCRIPT_FLAGS = frozenset({"-c", "-lc"})
 MAX_SCRIPT_BYTES = 64 * 1024  # longer ones are unreadable; the time to parse stays bounded
+MAX_FED_BYTES = 16 * 1024  # smaller, for here the parser may see anything
 
 _WORDS = frozenset({"word", "number", "string", "raw_string", "concatenation"})
 _NAMED = _WORDS | {"program", "list", "pipeline", "command", "command_name", "string_content"}
 _ANONYMOUS = frozenset({"&&", "||", ";", "|", '"', "'"})
-_NOT_LITERAL = re.compile(r"(?:^|[=:])~|[*?\[{\\ \t\n]")  # the shell changes it, or the parser joined two
+# No plain script has more than this, so most others are known at once, in linear time, and the
+# parser's reading is checked by a second, independent one
+_MAY_BE_PLAIN = re.compile(
+    r"""(?:'[^']*+'|"[^"$`\\]*+"|\\\n|[^'"\\$`<>(){*?\[]++)*+""",
+)
+_HEREDOC_LINE = re.compile(
+    r"""\s*(?P<call>[^\n]*?)<<[ \t]*(?P<quote>['"]?)(?P<tag>\w+)(?P=quote)[ \t]*\n"""
+)
+# What the shell would change, or a blank: the parser joins some words (`] ]`) into one
+_NOT_LITERAL = re.compile(r"(?:^|[=:])~|[*?\[{\\ \t\n]")
 _BETWEEN_TOKENS = re.compile(rb"(?:[ \t\n]|\\\n)*")
 # `a\⏎b` is one word to a shell and two to the parser; `a \⏎⏎b` is two commands
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
@@ -69,8 +80,8 @@ def plain_commands(script: str) -> tuple[Words, ...] | None:
 
     Never raises. An empty script is None.
     """
-    source = _encode(script)
-    if source is None:
+    source = _encode(script, MAX_SCRIPT_BYTES)
+    if source is None or not _MAY_BE_PLAIN.fullmatch(script):
         return None
     root = _parse(source)
     if root.has_error or not _only_plain_tokens(root, source):
@@ -90,7 +101,7 @@ def heredoc_command(script: str) -> Words | None:
 
     Such a command is *complex*: rules may match it, but it is never known safe.
     """
-    source = _encode(script)
+    source = _encode(script, MAX_FED_BYTES)
     if source is None or b"<<" not in source:
         return None
     root = _parse(source)
@@ -111,28 +122,28 @@ def heredoc_command(script: str) -> Words | None:
 
 
 def heredoc_call(script: str) -> HeredocCall | None:
-    """Recognise a script that is exactly one heredoc fed to one bare command name."""
-    source = _encode(script)
-    if source is None or b"<<" not in source:
+    """Recognise a script that is exactly one heredoc fed to one bare command name.
+
+    Only its first line is parsed; the body, of any length, is taken as it stands.
+    """
+    line = _HEREDOC_LINE.match(script)
+    if line is None:
+        return None
+    body, found, after = f"\n{script[line.end() :]}\n".partition(f"\n{line['tag']}\n")
+    source = _encode(line["call"], MAX_FED_BYTES)
+    if not found or after.strip() or source is None:
         return None
     root = _parse(source)
-    if root.has_error or len(root.children) != 1:
-        return None
-    statement = root.children[0]
-    if statement.type != "redirected_statement" or len(statement.children) != 2:
-        return None
-    called_node, redirect = statement.children
-    body = _heredoc_body(redirect, source)
-    called = _called_in_folder(called_node, source)
-    around = (
-        source[: statement.start_byte],
-        source[called_node.end_byte : redirect.start_byte],
-        source[statement.end_byte :],
-    )
-    if body is None or called is None or any(text.strip() for text in around):
+    called = _called_in_folder(root, source)
+    if called is None or root.has_error:
         return None
     name, folder = called
-    return HeredocCall(name=name, body=body.rstrip("\n"), folder=folder)
+    return HeredocCall(name=name, body=body[1:].rstrip("\n"), folder=folder)
+
+
+def load_grammar() -> None:
+    """Import the parser now (3–10 ms), in a process that will fork; no thread, no open file."""
+    _parser()
 
 
 @functools.cache
@@ -143,12 +154,12 @@ def _parser() -> "Parser":
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def _encode(script: str) -> bytes | None:
+def _encode(script: str, limit_bytes: int) -> bytes | None:
     try:
         source = script.encode()
     except UnicodeEncodeError:
         return None
-    return source if len(source) <= MAX_SCRIPT_BYTES and b"\0" not in source else None
+    return source if len(source) <= limit_bytes and b"\0" not in source else None
 
 
 def _parse(source: bytes) -> "Node":
@@ -231,18 +242,11 @@ def _double_quoted(node: "Node", text: str) -> str | None:
     return text[1:-1]
 
 
-def _heredoc_body(redirect: "Node", source: bytes) -> str | None:
-    """From the line after the tag to the line of the end; the grammar's own node lacks blanks."""
-    parts = [part.type for part in redirect.children]
-    if parts != ["<<", "heredoc_start", "heredoc_body", "heredoc_end"]:
-        return None
-    start = source.find(b"\n", redirect.children[1].end_byte) + 1
-    end = redirect.children[3].start_byte
-    return source[start:end].decode() if source[end - 1 : end] == b"\n" else None
-
-
-def _called_in_folder(node: "Node", source: bytes) -> tuple[str, str | None] | None:
+def _called_in_folder(root: "Node", source: bytes) -> tuple[str, str | None] | None:
     """`name` → (name, None); `cd FOLDER && name` → (name, FOLDER)."""
+    node = root.children[0] if root.child_count == 1 else root
+    if not _only_plain_tokens(root, source):
+        return None
     if node.type == "command":
         words = _literal_words(node, source)
         return None if words is None or len(words) != 1 else (words[0], None)

@@ -18,6 +18,7 @@ class Opening(Value):
 
     started_by: Literal["user", "mail", "resume"]
     turn_id: str | None = None
+    output_schema: bytes | None = None  # of a turn that goes on; words bring their own
 
 
 class Inbox:
@@ -26,7 +27,7 @@ class Inbox:
     def __init__(self) -> None:
         self._words: deque[UserInput] = deque()
         self._letters: deque[Mail] = deque()
-        self._resume: str | None = None
+        self._resume: UserInput | None = None
         self._seen: dict[str, None] = {}  # a dict keeps order, so the oldest can be dropped
         self._mail_joins = True  # phase current_turn; False = next_turn
 
@@ -41,7 +42,7 @@ class Inbox:
             self._words.append(words)
             self._mail_joins = True
         elif not running:
-            self._resume = words.input_id
+            self._resume = words
         return True
 
     def deliver(self, mail: Mail) -> bool:
@@ -56,7 +57,11 @@ class Inbox:
         if self._words:
             return Opening(started_by="user", turn_id=self._words[0].input_id)
         if self._resume is not None:
-            return Opening(started_by="resume", turn_id=self._resume)
+            return Opening(
+                started_by="resume",
+                turn_id=self._resume.input_id,
+                output_schema=self._resume.output_schema,
+            )
         if any(mail.trigger_turn for mail in self._letters):
             return Opening(started_by="mail")
         return None

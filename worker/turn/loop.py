@@ -36,6 +36,7 @@ Ending = TurnCompleted | TurnFailed | TurnAborted
 async def run_turn(session: "Session", opening: Opening) -> None:
     """Run one turn to its terminal event. Interrupts come through `session.interrupt`."""
     turn = Turn(opening.turn_id or session.new_id(), opening.started_by)
+    turn.output_schema = opening.output_schema
     session.turn = turn
     session.inbox.begin_turn()
     ending: Ending | None = None

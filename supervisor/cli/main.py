@@ -1,0 +1,133 @@
+"""`swarm`: the entry. One place where errors become words on stderr and an exit code.
+
+Rule: nothing heavy is imported here (a test names the allowed modules), and nothing but the
+commands' own output goes to stdout.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from swarm.mailbox.errors import SwarmError, UsageError
+
+from .doors import LazyGroup
+
+_LACKING = {
+    "darwin": "macOS has no bubblewrap, Landlock, seccomp or pidfd: no sandbox and no run here yet",
+    "win32": "Windows has no fork, no Unix sockets for ZeroMQ and no sandbox: no run here yet",
+}
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value and not ctx.resilient_parsing:
+        from ..version import read_version
+
+        click.echo(f"swarm {read_version()}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
+    help="Print the version and leave.",
+)  # fmt: skip
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="Colour on stderr and stdout; NO_COLOR is honoured.",
+)  # fmt: skip
+@click.pass_context
+def cli(ctx: click.Context, color: str) -> None:
+    """A supervised swarm of coding agents: every agent a process, every message numbered.
+
+    \b
+    Examples:
+      swarm run task.md
+      swarm run -p "What does this project do?"
+      swarm ps
+      swarm COMMAND --help
+    """
+    ctx.obj = color
+    if color != "auto":
+        ctx.color = color == "always"
+    elif os.environ.get("NO_COLOR"):
+        ctx.color = False
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+    elif sys.platform in _LACKING:
+        click.echo(f"swarm: {_LACKING[sys.platform]}", err=True)
+
+
+def main() -> None:
+    """The console script. Never returns."""
+    sys.exit(run_cli(sys.argv[1:]))
+
+
+def run_cli(arguments: list[str]) -> int:
+    """Run one command line; return its exit code (CLI.md)."""
+    try:
+        outcome: Any = cli.main(args=arguments, prog_name="swarm", standalone_mode=False)
+        sys.stdout.flush()
+    except SwarmError as error:
+        return _complain(str(error), error.exit_code)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        return _complain(_words_of(error), UsageError.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        _forget_stdout()
+        return 1
+    except ModuleNotFoundError as error:
+        if (words := explain_foreign_package(error)) is None:
+            raise
+        return _complain(words, 1)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _words_of(error: click.ClickException) -> str:
+    """click's sentence; it names the nearest option itself."""
+    context = getattr(error, "ctx", None)
+    words = error.format_message().rstrip(".")
+    if isinstance(error, click.UsageError) and context is not None:
+        return f"{words}; see `{context.command_path} --help`"
+    return words
+
+
+def _complain(words: str, code: int) -> int:
+    """One line on stderr; a terminal is not to be steered by what a file name holds."""
+    safe = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in words)
+    with suppress(OSError, ValueError):
+        click.echo(f"swarm: {safe}", err=True)
+    return code
+
+
+def _forget_stdout() -> None:
+    """The reader is gone: keep the interpreter from complaining when it flushes at the end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def explain_foreign_package(error: ModuleNotFoundError) -> str | None:
+    """Words for the one case where another package called `swarm` hides ours; else None."""
+    if not (error.name or "").startswith("swarm."):
+        return None
+    swarm = sys.modules.get("swarm")
+    culprit = getattr(swarm, "__file__", None)
+    if culprit is None:
+        return None
+    return (
+        f"another package called `swarm` ({culprit}) hides this one; uninstall it, or install "
+        "swarm-agents into an environment of its own"
+    )
+
+
+if __name__ == "__main__":
+    main()

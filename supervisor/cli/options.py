@@ -1,0 +1,113 @@
+"""What can be said on the command line of `run`, as one value. Names are those of the options."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from swarm.mailbox.protocol.base import Value
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+APPROVALS = ("untrusted", "on-failure", "on-request", "never")
+
+
+class RunOptions(Value):
+    """`swarm run`, parsed and not yet understood."""
+
+    task: str | None = None
+    prompt: str | None = None
+    cd: str | None = None
+    add_dir: tuple[str, ...] = ()
+    image: tuple[str, ...] = ()
+    role: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    effort: str | None = None
+    profile: str | None = None
+    config: tuple[str, ...] = ()
+    strict_config: bool = False
+    sandbox: str | None = None
+    approval: str | None = None
+    reviewer: str | None = None
+    max_agents: int | None = None
+    max_depth: int | None = None
+    budget_tokens: int | None = None
+    budget_usd: float | None = None
+    deadline: str | None = None
+    output_schema: str | None = None
+    require_sandbox: str | None = None
+    ephemeral: bool = False
+    record: str | None = None
+    replay: str | None = None
+
+
+class ShowOptions(Value):
+    """How a run is shown and what happens with its result; shared by `run` and `resume`."""
+
+    as_json: bool = False
+    plain: bool = False
+    color: str = "auto"
+    output_last_message: str | None = None
+    detach: bool = False
+    notify: str | None = None
+
+
+def _stack(options: list[Callable[[Any], Any]]) -> Callable[[_F], _F]:
+    def decorate(command: _F) -> _F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+who_options = _stack(
+    [
+        click.option("--role", metavar="NAME", help="Role of the root agent (default: default)."),
+        click.option("-m", "--model", help="Model; the provider's own default if not given."),
+        click.option("--provider", help="openai, ollama, lmstudio, local, scripted:FILE, or yours."),
+        click.option("--effort", help="Reasoning effort: none, minimal, low, medium, high, xhigh."),
+        click.option("--profile", metavar="NAME", help="Also read NAME.config.toml."),
+        click.option(
+            "-c", "--config", multiple=True, metavar="KEY=VALUE",
+            help="Override a key of config.toml; VALUE is TOML, else text.",
+        ),
+        click.option("--strict-config", is_flag=True, help="Unknown keys are errors."),
+    ]
+)  # fmt: skip
+
+bound_options = _stack(
+    [
+        click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="Default: workspace-write."),
+        click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Default: on-request."),
+        click.option("--reviewer", type=click.Choice(["person", "guardian"]), help="Who is asked."),
+        click.option("--max-agents", type=click.IntRange(min=1), help="Live agents, the root counts."),
+        click.option("--max-depth", type=click.IntRange(min=0), help="Levels below the root."),
+        click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens of the whole tree."),
+        click.option(
+            "--budget-usd", type=click.FloatRange(min=0, min_open=True),
+            help="Dollars of the whole tree.",
+        ),
+        click.option("--deadline", metavar="SPAN", help="End the run after 90s, 30m, 2h …"),
+        click.option(
+            "--require-sandbox", metavar="fs,net",
+            help="Fail with exit code 6 rather than run with a weaker sandbox.",
+        ),
+    ]
+)  # fmt: skip
+
+show_options = _stack(
+    [
+        click.option("--json", "as_json", is_flag=True, help="One event a line as JSON on stdout."),
+        click.option("--plain", is_flag=True, help="Appended lines instead of the live tree."),
+        click.option(
+            "-o", "--output-last-message", metavar="FILE", help="Write the final answer to FILE."
+        ),
+        click.option("--detach", is_flag=True, help="Start, print the run id, go on without us."),
+        click.option("--notify", metavar="COMMAND", help="Run at the end, with a JSON argument."),
+        click.option(
+            "--color", type=click.Choice(["auto", "always", "never"]), help="As `swarm --color`."
+        ),
+    ]
+)

@@ -1,0 +1,323 @@
+"""Settings → `RunRequest`: paths absolute, files read, items found, limits narrowed.
+
+Everything a person got wrong is told here, before anything is started.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import (
+    Budget,
+    DangerFullAccess,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
+from swarm.roles.config.schema import AgentsTable, Config
+from swarm.roles.config.spans import parse_span
+from swarm.roles.guidance import GuidanceRules, load_guidance
+from swarm.roles.loader import RoleUnusable, find_role
+from swarm.roles.narrow import narrow_approval, narrow_sandbox
+from swarm.roles.schema import Role
+
+from ..fanout.excerpts import read_excerpt, render_excerpts
+from ..fanout.globbing import find_paths
+from ..fanout.items import find_items, item_texts
+from ..request import FanOut, RunRequest
+from ..taskfile import FanOutTable
+from .options import RunOptions
+from .providers import build_providers, check_choice
+from .settings import Settings
+
+CONTEXT_BYTES = 512 << 10
+_MAX_SCHEMA_BYTES = 1 << 20
+_SYSTEM_MODELS = Path("/etc/swarm/models.toml")
+
+
+class Prepared(Value):
+    """A request without keys and environment, what to take out, and what to tell a person."""
+
+    request: RunRequest
+    literal_keys: dict[str, str] = {}  # bearer tokens written into the configuration
+    key_variables: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def build_request(
+    options: RunOptions,
+    settings: Settings,
+    *,
+    environment: Mapping[str, str],
+    run_lines: Callable[[str, Path], str],
+) -> Prepared:
+    """Resolve everything.
+
+    Args:
+        options: The command line.
+        settings: Task and merged configuration.
+        environment: Without any key; what agents and commands may see.
+        run_lines: Runs a fan-out's command in the read-only sandbox.
+
+    Raises:
+        UsageError: With the option, or the file and key, that is wrong.
+    """
+    config, cwd, role = settings.config, Path(settings.cwd), settings.role
+    warnings = [*settings.loaded.warnings, *settings.roles.warnings]
+    table = msgspec.convert(settings.config.agents, AgentsTable)
+    providers, literal = build_providers(config, warnings)
+    check_choice(config.model_provider, config, providers)
+    add_dirs = tuple(_folder(name, "--add-dir") for name in options.add_dir)
+    sandbox = narrow_sandbox(base_sandbox(config, add_dirs), role)
+    guidance = _guidance(config, cwd, settings, warnings)
+    request = RunRequest(
+        task=settings.task.name,
+        prompt=_prompt_with_context(settings, cwd, warnings),
+        images=tuple(_file(name, "--image") for name in options.image),
+        cwd=settings.cwd,
+        add_dirs=add_dirs,
+        role=_brief(role, config),
+        model=config.model,
+        provider=config.model_provider,
+        providers=providers,
+        catalogue=_catalogues(settings),
+        effort=config.model_reasoning_effort,
+        sandbox=sandbox,
+        approval=narrow_approval(config.approval_policy, role.approval),
+        reviewer="nobody",  # until there is a guardian and a prompt: what would ask is refused
+        require_sandbox=_required(options.require_sandbox),
+        max_agents=default_max_agents() if table.max_threads is None else table.max_threads + 1,
+        max_depth=3 if table.max_depth is None else table.max_depth,
+        budget=_budget(config),
+        deadline_s=None if config.deadline is None else parse_span(config.deadline),
+        output_schema=_schema(options, settings),
+        shell_environment=_shell_policy(config),
+        user_instructions=guidance,
+        record=_absolute(options.record),
+        replay=None if options.replay is None else _file(options.replay, "--replay"),
+        ephemeral=options.ephemeral,
+        environment=dict(environment),
+    )
+    if settings.task.front.fan_out is not None:
+        request = _with_fan_out(request, settings, run_lines)
+    return Prepared(
+        request=request,
+        literal_keys=literal,
+        key_variables=settings.key_variables,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def default_max_agents() -> int:
+    """max(8, 2 × cores) live agents, the root counts."""
+    return max(8, 2 * (os.cpu_count() or 1))
+
+
+def base_sandbox(config: Config, add_dirs: tuple[str, ...]) -> SandboxPolicy:
+    """The sandbox of the run before any role narrows it."""
+    table = config.sandbox_workspace_write
+    match config.sandbox_mode:
+        case "read-only":
+            return ReadOnly()
+        case "danger-full-access":
+            return DangerFullAccess()
+        case "workspace-write":
+            return WorkspaceWrite(
+                writable_roots=tuple(dict.fromkeys((*table.writable_roots, *add_dirs))),
+                network_access=table.network_access,
+                exclude_tmpdir_env_var=table.exclude_tmpdir_env_var,
+                exclude_slash_tmp=table.exclude_slash_tmp,
+            )
+
+
+def _brief(role: Role, config: Config) -> RoleBrief:
+    """The role's words; where it has none, the configuration's."""
+    brief = role.brief()
+    base = brief.base_instructions
+    if not base and config.model_instructions_file is not None:
+        base = _read_text(Path(config.model_instructions_file))
+    words = brief.developer_instructions or config.developer_instructions
+    return msgspec.structs.replace(brief, base_instructions=base, developer_instructions=words)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"failed to read model instructions file {path}: {error}") from error
+    if not text:
+        raise UsageError(f"failed to read model instructions file {path}: it is empty")
+    return text
+
+
+def _with_fan_out(
+    request: RunRequest, settings: Settings, run_lines: Callable[[str, Path], str]
+) -> RunRequest:
+    table, cwd = settings.task.front.fan_out, Path(settings.cwd)
+    assert table is not None
+    role = find_role(settings.roles, table.role)
+    if role.model_provider not in {None, request.provider}:
+        raise RoleUnusable(
+            f"role `{role.name}` wants provider {role.model_provider}; all agents of a run share one"
+        )
+    if narrow_approval(request.approval, role.approval) != request.approval:
+        raise RoleUnusable(
+            f"role `{role.name}` wants approval {role.approval}; set it for the whole run"
+        )
+    found = find_items(table.each, cwd=cwd, run_lines=run_lines)
+    return msgspec.structs.replace(
+        request,
+        fan_role=_brief(role, settings.config),
+        fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
+        fan_model=role.model,
+        fan_effort=role.effort,
+        fan_out=FanOut(
+            items=found.items,
+            prompt=table.prompt,
+            rows=found.rows,
+            role=role.name,
+            concurrency=table.concurrency,
+            output_schema=_fan_schema(table, settings),
+            retries=table.retries,
+            texts=item_texts(
+                found.items, cwd=cwd, patterns=table.context, limit_bytes=table.context_bytes
+            ),
+        ),
+    )
+
+
+def _prompt_with_context(settings: Settings, cwd: Path, warnings: list[str]) -> str:
+    """The task's body and the files that its `context` names."""
+    patterns = settings.task.front.context
+    if not patterns:
+        return settings.task.body
+    names = find_paths(cwd, patterns, kind="files")
+    if not names:
+        warnings.append(f"context: no file below {cwd} fits {', '.join(patterns)}")
+        return settings.task.body
+    read = [one for name in names if (one := read_excerpt(cwd / name, name)) is not None]
+    total = sum(len(one.text.encode()) for one in read)
+    if total > CONTEXT_BYTES:
+        warnings.append(
+            f"context: {len(read)} files hold {total:,} bytes; the longest are cut to fit "
+            f"{CONTEXT_BYTES:,}"
+        )
+    if skipped := len(names) - len(read):
+        warnings.append(f"context: {skipped} files left out (binary, empty or unreadable)")
+    return f"{settings.task.body}\n\n{render_excerpts(read, limit_bytes=CONTEXT_BYTES)}"
+
+
+def _guidance(config: Config, cwd: Path, settings: Settings, warnings: list[str]) -> str:
+    rules = GuidanceRules(
+        limit_bytes=config.project_doc_max_bytes,
+        fallback_names=config.project_doc_fallback_filenames,
+        root_markers=config.project_root_markers,
+    )
+    guidance = load_guidance(cwd, config_folder=Path(settings.config_folder), rules=rules)
+    warnings += guidance.warnings
+    return guidance.text
+
+
+def _catalogues(settings: Settings) -> tuple[str, ...]:
+    paths = (_SYSTEM_MODELS, Path(settings.config_folder) / "models.toml")
+    return tuple(str(path) for path in paths if path.is_file())
+
+
+def _required(wanted: str | None) -> tuple[Literal["fs", "net"], ...]:
+    parts: list[Literal["fs", "net"]] = []
+    for word in (wanted or "").replace(" ", "").split(","):
+        match word:
+            case "fs" | "net":
+                parts.append(word)
+            case "":
+                pass
+            case _:
+                raise UsageError(f"--require-sandbox knows fs and net, not {word!r}")
+    return tuple(dict.fromkeys(parts))
+
+
+def _budget(config: Config) -> Budget:
+    table = config.budget
+    for name in ("tokens", "usd", "requests"):
+        value = getattr(table, name)
+        if value is not None and value <= 0:
+            raise UsageError(f"budget.{name}: must be more than 0")
+    return Budget(tokens=table.tokens, usd=table.usd, requests=table.requests)
+
+
+def _shell_policy(config: Config) -> ShellEnvironmentPolicy:
+    table = config.shell_environment_policy
+    return ShellEnvironmentPolicy(
+        inherit=table.inherit,
+        ignore_default_excludes=table.ignore_default_excludes,
+        exclude=table.exclude,
+        set=table.set,
+        include_only=table.include_only,
+    )
+
+
+def _schema(options: RunOptions, settings: Settings) -> dict[str, Any] | None:
+    if options.output_schema is not None:
+        return read_schema(Path(options.output_schema), "--output-schema")
+    front = settings.task.front.output_schema
+    return _schema_of(front, settings, "output_schema")
+
+
+def _fan_schema(table: FanOutTable, settings: Settings) -> dict[str, Any] | None:
+    return _schema_of(table.output_schema, settings, "fan_out.output_schema")
+
+
+def _schema_of(
+    value: dict[str, Any] | str | None, settings: Settings, key: str
+) -> dict[str, Any] | None:
+    if isinstance(value, str):
+        return read_schema(Path(settings.task.folder or settings.cwd) / value, key)
+    return None if value is None else check_schema(value, key)
+
+
+def read_schema(path: Path, key: str) -> dict[str, Any]:
+    """A JSON schema from a file. Raises UsageError naming it."""
+    try:
+        if path.stat().st_size > _MAX_SCHEMA_BYTES:
+            raise UsageError(f"{key}: {path} is over 1 MiB")
+        schema = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise UsageError(f"{key}: {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{key}: {path} is not a JSON object: {error}") from error
+    return check_schema(schema, key)
+
+
+def check_schema(schema: dict[str, Any], key: str) -> dict[str, Any]:
+    """The schema itself if answers can be checked against it. Raises UsageError."""
+    from jsonschema_rs import validator_for  # 6 MB, seldom needed
+
+    try:
+        validator_for(schema)
+    except Exception as error:  # its several error classes share no useful root
+        raise UsageError(f"{key}: not a usable JSON schema: {error}") from error
+    return schema
+
+
+def _file(name: str, option: str) -> str:
+    path = Path(name).absolute()
+    if not path.is_file():
+        raise UsageError(f"{option}: there is no file {path}")
+    return str(path)
+
+
+def _folder(name: str, option: str) -> str:
+    path = Path(name).absolute()
+    if not path.is_dir():
+        raise UsageError(f"{option}: there is no folder {path}")
+    return os.path.normpath(path)
+
+
+def _absolute(name: str | None) -> str | None:
+    return None if name is None else str(Path(name).absolute())

@@ -1,0 +1,151 @@
+"""Layers of a run: files, the role, the task file, `-c`, flags → one typed configuration.
+
+Rule: built-in < system < user < profile < role < task file < `-c` < flags, for every key alike.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.roles.config.load import Loaded, absolute_paths, load_config, read_layers
+from swarm.roles.config.merge import Layer, merge_tables, parse_override
+from swarm.roles.config.schema import Config, Toml
+from swarm.roles.loader import Roles, find_role, load_roles
+from swarm.roles.schema import Role
+
+from ..places import find_places
+from ..taskfile import FrontMatter, Task
+from .options import RunOptions
+
+BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
+_REVIEWERS = {"person": "user", "guardian": "auto_review"}
+
+
+class Settings(Value):
+    """A task and all that was said about how to run it."""
+
+    task: Task
+    cwd: str
+    config_folder: str
+    loaded: Loaded
+    roles: Roles
+    role: Role
+    key_variables: tuple[str, ...]
+
+    @property
+    def config(self) -> Config:
+        return self.loaded.config
+
+
+def load_settings(options: RunOptions, task: Task, environment: Mapping[str, str]) -> Settings:
+    """Read the configuration for a run. Raises UsageError with file, line and key."""
+    cwd = find_cwd(options.cd)
+    folder = find_places(dict(environment)).config
+    files = read_layers(config_folder=folder, cwd=cwd, profile=options.profile)
+    override = override_layer(options.config, cwd)
+    roles = load_roles((*files, override))
+    role = find_role(roles, options.role or task.front.role or "default")
+    layers = (*files, role_layer(role), task_layer(task), override, flag_layer(options))
+    loaded = load_config(layers, strict=options.strict_config)
+    return Settings(
+        task=task,
+        cwd=str(cwd),
+        config_folder=str(folder),
+        loaded=loaded,
+        roles=roles,
+        role=role,
+        key_variables=key_variables(loaded.config),
+    )
+
+
+def find_cwd(wanted: str | None) -> Path:
+    """Where the agents work: absolute, existing. Raises UsageError."""
+    try:
+        folder = Path(wanted).absolute() if wanted else Path.cwd()
+    except OSError as error:
+        raise UsageError(f"the current folder is gone: {error.strerror}") from error
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    return Path(os.path.normpath(folder))
+
+
+def override_layer(overrides: tuple[str, ...], cwd: Path) -> Layer:
+    """All `-c key=value`, left to right, as one layer."""
+    values: Toml = {}
+    for raw in overrides:
+        values = merge_tables(values, parse_override(raw))
+    return Layer(name="-c", values=absolute_paths(values, cwd))
+
+
+def role_layer(role: Role) -> Layer:
+    """What the root's role sets. Its sandbox and approval are no layer: they only narrow."""
+    values = {
+        "model": role.model,
+        "model_provider": role.model_provider,
+        "model_reasoning_effort": role.effort,
+    }
+    return Layer(name=f"role {role.name}", values=_said(values))
+
+
+def task_layer(task: Task) -> Layer:
+    """The front matter in the words of the configuration."""
+    front = task.front
+    values = _common(front) | {
+        "model": front.model,
+        "model_provider": _scripted(front.provider, Path(task.folder or ".")),
+        "model_reasoning_effort": front.effort,
+        "sandbox_mode": front.sandbox,
+        "deadline": front.deadline,
+        "budget": _said(
+            {name: getattr(front.budget, name, None) for name in ("tokens", "usd", "requests")}
+        ),
+    }
+    return Layer(name=f"task file {task.name}", values=_said(values))
+
+
+def flag_layer(options: RunOptions) -> Layer:
+    """The flags in the words of the configuration."""
+    values = _common(options) | {
+        "model": options.model,
+        "model_provider": _scripted(options.provider, Path()),
+        "model_reasoning_effort": options.effort,
+        "sandbox_mode": options.sandbox,
+        "deadline": options.deadline,
+        "budget": _said({"tokens": options.budget_tokens, "usd": options.budget_usd}),
+    }
+    return Layer(name="flags", values=_said(values))
+
+
+def _common(said: FrontMatter | RunOptions) -> Toml:
+    threads = None if said.max_agents is None else said.max_agents - 1
+    return {
+        "approval_policy": said.approval,
+        "approvals_reviewer": _REVIEWERS.get(said.reviewer or ""),
+        "agents": _said({"max_threads": threads, "max_depth": said.max_depth}),
+    }
+
+
+def _said(values: Mapping[str, object]) -> Toml:
+    return {key: value for key, value in values.items() if value is not None and value != {}}
+
+
+def _scripted(provider: str | None, folder: Path) -> str | None:
+    """`scripted:FILE` with an absolute path, so that it means the same everywhere."""
+    head, colon, path = (provider or "").partition(":")
+    if head != "scripted" or not colon:
+        return provider
+    absolute = (folder / path).absolute()
+    if not absolute.is_file():
+        raise UsageError(f"provider {provider}: there is no file {absolute}")
+    return f"scripted:{absolute}"
+
+
+def key_variables(config: Config) -> tuple[str, ...]:
+    """Variables that hold keys: they leave the environment before anything is started."""
+    names = list(BUILT_IN_KEYS)
+    for provider in config.model_providers.values():
+        names += [provider.env_key] if provider.env_key else []
+        names += provider.env_http_headers.values()
+    return tuple(dict.fromkeys(names))

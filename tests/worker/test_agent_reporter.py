@@ -1,0 +1,85 @@
+"""The voice: durable events in order over a full window, deltas together, requests answered once."""
+
+import trio
+
+from swarm.mailbox.pair import open_pair_office
+from swarm.mailbox.protocol.events import OutputArrived, TextArrived, Warned, decode_event
+from swarm.mailbox.protocol.requests import BlobStored, StoreBlob
+from swarm.worker.reporter import COALESCE_CHARS, Reporter
+
+
+async def hear(office, events):
+    while True:
+        letter = await office.receive()
+        events.append(decode_event(letter.body))
+
+
+async def test_saying_never_waits_and_order_holds_beyond_the_window(autojump_clock):
+    async with open_pair_office() as office, trio.open_nursery() as nursery:
+        office.admit(b"a", epoch=1)
+        reporter = Reporter(office.connect(b"a", epoch=1))
+        nursery.start_soon(reporter.pump)
+        for number in range(200):
+            reporter.say(Warned(message=str(number)))
+        ticket = reporter.say_tracked(Warned(message="last"))
+        heard = []
+        with trio.move_on_after(5) as limit:
+            await reporter.wait_journaled(ticket)  # nobody acknowledges yet
+        assert limit.cancelled_caught
+        letters = 0
+        while letters < 201:
+            letter = await office.receive()
+            office.handled(letter)
+            heard.append(decode_event(letter.body).message)
+            letters += 1
+        await reporter.wait_journaled(ticket)
+        await reporter.flush()
+        nursery.cancel_scope.cancel()
+    assert heard == [*map(str, range(200)), "last"]
+
+
+async def test_deltas_of_one_stream_travel_together_and_streams_stay_apart(autojump_clock):
+    events = []
+    async with open_pair_office() as office, trio.open_nursery() as nursery:
+        office.admit(b"a", epoch=1)
+        reporter = Reporter(office.connect(b"a", epoch=1))
+        nursery.start_soon(reporter.pulse)
+        nursery.start_soon(hear, office, events)
+        for piece in ("a", "b"):
+            reporter.arrived(TextArrived, "t", "item", piece)
+            reporter.arrived(OutputArrived, "t", "call", piece.upper())
+        await trio.sleep(1)
+        assert events == [
+            TextArrived(turn_id="t", item_id="item", delta="ab"),
+            OutputArrived(turn_id="t", call_id="call", delta="AB"),
+        ]
+        reporter.arrived(TextArrived, "t", "item", "x" * COALESCE_CHARS)  # large: at once
+        reporter.arrived(TextArrived, "t", "item", "rest")
+        reporter.settle(TextArrived, "item")  # the whole item is here: the rest is not needed
+        await trio.sleep(1)
+        assert [event.delta for event in events[2:]] == ["x" * COALESCE_CHARS]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_reply_reaches_who_asked_and_a_stray_one_nobody(autojump_clock):
+    async with open_pair_office() as office, trio.open_nursery() as nursery:
+        office.admit(b"a", epoch=1)
+        reporter = Reporter(office.connect(b"a", epoch=1))
+        nursery.start_soon(reporter.pump)
+        replies = {}
+
+        async def ask(name):
+            replies[name] = await reporter.ask(StoreBlob(sha256=name, data=b""))
+
+        async with trio.open_nursery() as asking:
+            for name in ("one", "two"):
+                asking.start_soon(ask, name)
+            asked = []
+            while len(asked) < 2:
+                asked.append(decode_event((await office.receive()).body))
+            reporter.answered(99, BlobStored(path="/stray"))
+            for event in reversed(asked):
+                reporter.answered(event.request_id, BlobStored(path=event.request.sha256))
+                reporter.answered(event.request_id, BlobStored(path="/again"))
+        assert {name: reply.path for name, reply in replies.items()} == {"one": "one", "two": "two"}
+        nursery.cancel_scope.cancel()

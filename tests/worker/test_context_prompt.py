@@ -1,0 +1,118 @@
+"""What a model is told first, what again only when it changes, and that it never varies."""
+
+import msgspec
+import pytest
+
+from swarm.mailbox.protocol.items import InputImage, InputText, Message, OutputText, text_message
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.worker.context.fragments import (
+    Place,
+    base_instructions,
+    environment_text,
+    mail_message,
+    permissions_text,
+    turn_aborted,
+    user_message,
+)
+from swarm.worker.context.prompt import Told, context_items, instructions_for, told_by
+from swarm.worker.props import PROP_SPEC
+
+PLACE = Place(cwd="/w", date="2026-04-22")
+MODEL = ModelInfo(slug="m", provider="p", wire="responses")
+SMALL = ModelInfo(slug="s", provider="p", wire="local", short_prompt=True)
+ENVIRONMENT = (
+    "<environment_context>\n  <cwd>/w</cwd>\n  <shell>bash</shell>\n"
+    "  <current_date>2026-04-22</current_date>\n  <timezone>Etc/UTC</timezone>\n"
+    "</environment_context>"
+)
+SPEC = msgspec.structs.replace(
+    PROP_SPEC, role=RoleBrief(developer_instructions="DEV"), user_instructions="Be kind."
+)
+
+
+def test_a_conversation_begins_with_rights_role_guidance_and_place():
+    items, told = context_items(SPEC, place=PLACE, model=MODEL, told=Told())
+    permissions = permissions_text(SPEC.limits, cwd="/w")
+    guidance = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>"
+    assert items == (
+        text_message("developer", permissions, "DEV"),
+        text_message("user", guidance, ENVIRONMENT),
+    )
+    assert told_by(items) == told
+    assert context_items(SPEC, place=PLACE, model=MODEL, told=told)[0] == ()
+
+
+def test_later_only_what_changed_is_told_and_the_role_never_again():
+    items, told = context_items(SPEC, place=PLACE, model=MODEL, told=Told())
+    moved = msgspec.structs.replace(PLACE, date="2026-04-23")
+    changed, told = context_items(SPEC, place=moved, model=MODEL, told=told_by(items))
+    assert changed == (text_message("user", environment_text(moved)),)
+    free = msgspec.structs.replace(SPEC, limits=Limits(sandbox=DangerFullAccess()))
+    changed, _ = context_items(free, place=moved, model=MODEL, told=told)
+    assert changed == (text_message("developer", permissions_text(free.limits, cwd="/w")),)
+
+
+def test_a_small_model_is_told_its_role_alone():
+    items, told = context_items(SPEC, place=PLACE, model=SMALL, told=Told())
+    assert items == (text_message("developer", "DEV"),)
+    assert context_items(SPEC, place=PLACE, model=SMALL, told=told)[0] == ()
+
+
+def test_base_instructions_fit_their_models_and_a_role_may_bring_its_own():
+    assert len(base_instructions(short=False).encode()) <= 6 * 1024
+    assert len(base_instructions(short=True).encode()) <= 600
+    own = msgspec.structs.replace(PROP_SPEC, role=RoleBrief(base_instructions="OWN"))
+    assert instructions_for(own, MODEL) == "OWN"
+    assert instructions_for(PROP_SPEC, SMALL) == base_instructions(short=True)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(sandbox=ReadOnly()), ["`read-only`", "Network access is restricted"]),
+        (Limits(sandbox=ReadOnly(network_access=True)), ["Network access is enabled"]),
+        (
+            Limits(sandbox=WorkspaceWrite(writable_roots=("/x",))),
+            ["`workspace-write`", "The writable roots are `/w`, `/x`."],
+        ),
+        (Limits(sandbox=WorkspaceWrite()), ["The writable root is `/w`."]),
+        (Limits(sandbox=DangerFullAccess()), ["`danger-full-access`"]),
+        (Limits(approval="never"), ["`never`"]),
+        (Limits(), ["nobody can be asked"]),
+    ],
+)
+def test_permissions_name_the_sandbox_the_network_and_who_can_be_asked(limits, said):
+    text = permissions_text(limits, cwd="/w")
+    assert text.startswith("<permissions instructions>\n")
+    assert text.endswith("\n</permissions instructions>")
+    assert "{" not in text
+    for words in said:
+        assert words in text
+
+
+def test_a_letter_says_what_it_is_and_from_whom():
+    mail = Mail(mail_id="m", author="/root", recipient="/root/a", content="x\ny", kind="followup")
+    text = "Message Type: NEW_TASK\nTask name: /root/a\nSender: /root\nPayload:\nx\ny"
+    assert mail_message(mail) == Message(
+        role="assistant", content=(OutputText(text=text),), author="/root"
+    )
+
+
+def test_an_image_stands_between_tags_that_its_name_cannot_leave():
+    url = "blob:00;image/png"
+    parts = (ImageInput(image_url=url, name='a">\nb'), TextInput(text="see"))
+    assert user_message(parts).content == (
+        InputText(text='<image name="a\'  b">'),
+        InputImage(image_url=url),
+        InputText(text="</image>"),
+        InputText(text="see"),
+    )
+
+
+def test_the_mark_of_an_interrupted_turn_stands_on_its_own_lines():
+    text = turn_aborted().content[0].text
+    assert text.startswith("<turn_aborted>\n")
+    assert text.endswith("\n</turn_aborted>")
