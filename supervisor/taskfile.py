@@ -66,7 +66,7 @@ class FrontMatter(Value, forbid_unknown_fields=True):
 
 
 class Task(Value):
-    """`name`: the file's path as given, "-" or "prompt"; `folder`: what its own paths start from."""
+    """`name`: the file's path as given, "-" or "prompt"; `folder`: where its own paths start."""
 
     name: str
     body: str

@@ -6,6 +6,7 @@ each under a deadline; then nothing of the agent runs.
 
 import os
 from pathlib import Path
+from typing import Protocol
 
 import trio
 
@@ -19,12 +20,33 @@ from .sampler import Dial
 from .session import Chances, Session
 from .submission import serve
 from .tools.orchestrator import Orchestrator
-from .tools.registry import Hands
+from .tools.registry import Registry
 
 HEARTBEAT_S = 2.0
 _END_COMMANDS_S = 5.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STATM = Path("/proc/self/statm")
+
+
+class Hands(Protocol):
+    """What an agent acts with: its tools, and the commands that they started."""
+
+    def make_registry(self, reporter: Reporter) -> Registry:
+        """The tools, once a life; some say things of their own."""
+        ...
+
+    @property
+    def live_commands(self) -> int:
+        """Commands that run now."""
+        ...
+
+    async def warm(self) -> None:
+        """Get ready for the first call; called once, beside the first request."""
+        ...
+
+    async def end_commands(self) -> None:
+        """End all commands; bounded."""
+        ...
 
 
 async def live(

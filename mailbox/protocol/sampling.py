@@ -149,6 +149,7 @@ class SampleCompleted(Tagged):
     usage: TokenUsage | None = None
     end_turn: bool | None = None
     first_byte_s: float | None = None  # from sending the request to the first event
+    truncated: bool = False  # the model was stopped at an output limit
 
 
 SampleErrorKind = Literal[

@@ -91,7 +91,7 @@ class Server:
                 size = int(low[at + 15 : low.index(b"\r\n", at)]) if at >= 0 else 0
                 body = await reader.readexactly(size)
                 await self.answer(began, body, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
 
     async def answer(self, began: float, body: bytes, writer: asyncio.StreamWriter) -> None:

@@ -5,7 +5,7 @@ Rule: `swarm --help` and `--version` import click and this list, nothing more.
 
 import difflib
 import importlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -41,6 +41,29 @@ DOORS: dict[str, Door] = {
     "parse-command": Door("tools:parse_command", "Say what a command does, in the words of a log."),
     "completion": Door("tools:completion", "Print the completion script of a shell."),
 }
+
+
+class DoorCommand(click.Command):
+    """A command that also takes `--color`, so that it may stand on either side of the name."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(
+            click.Option(
+                ["--color"],
+                type=click.Choice(["auto", "always", "never"]),
+                expose_value=False,
+                is_eager=True,
+                callback=_set_color,
+                help="As `swarm --color`.",
+            )
+        )
+
+
+def _set_color(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.obj = value
+        ctx.color = None if value == "auto" else value == "always"
 
 
 class LazyGroup(click.Group):

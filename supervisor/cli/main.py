@@ -21,7 +21,7 @@ _LACKING = {
 }
 
 
-def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         from ..version import read_version
 

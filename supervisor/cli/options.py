@@ -66,7 +66,7 @@ who_options = _stack(
     [
         click.option("--role", metavar="NAME", help="Role of the root agent (default: default)."),
         click.option("-m", "--model", help="Model; the provider's own default if not given."),
-        click.option("--provider", help="openai, ollama, lmstudio, local, scripted:FILE, or yours."),
+        click.option("--provider", help="openai, ollama, lmstudio, local, scripted:FILE or yours."),
         click.option("--effort", help="Reasoning effort: none, minimal, low, medium, high, xhigh."),
         click.option("--profile", metavar="NAME", help="Also read NAME.config.toml."),
         click.option(
@@ -79,15 +79,17 @@ who_options = _stack(
 
 bound_options = _stack(
     [
-        click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="Default: workspace-write."),
+        click.option(
+            "-s", "--sandbox", type=click.Choice(SANDBOXES), help="Default: workspace-write."
+        ),
         click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Default: on-request."),
         click.option("--reviewer", type=click.Choice(["person", "guardian"]), help="Who is asked."),
-        click.option("--max-agents", type=click.IntRange(min=1), help="Live agents, the root counts."),
+        click.option("--max-agents", type=click.IntRange(min=1), help="Agents alive at once."),
         click.option("--max-depth", type=click.IntRange(min=0), help="Levels below the root."),
-        click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens of the whole tree."),
+        click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens of the run."),
         click.option(
             "--budget-usd", type=click.FloatRange(min=0, min_open=True),
-            help="Dollars of the whole tree.",
+            help="Dollars of the run.",
         ),
         click.option("--deadline", metavar="SPAN", help="End the run after 90s, 30m, 2h …"),
         click.option(
@@ -106,8 +108,5 @@ show_options = _stack(
         ),
         click.option("--detach", is_flag=True, help="Start, print the run id, go on without us."),
         click.option("--notify", metavar="COMMAND", help="Run at the end, with a JSON argument."),
-        click.option(
-            "--color", type=click.Choice(["auto", "always", "never"]), help="As `swarm --color`."
-        ),
     ]
 )

@@ -164,7 +164,7 @@ def _with_fan_out(
     role = find_role(settings.roles, table.role)
     if role.model_provider not in {None, request.provider}:
         raise RoleUnusable(
-            f"role `{role.name}` wants provider {role.model_provider}; all agents of a run share one"
+            f"role `{role.name}` wants provider {role.model_provider}, but a run has one"
         )
     if narrow_approval(request.approval, role.approval) != request.approval:
         raise RoleUnusable(

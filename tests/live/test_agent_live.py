@@ -262,7 +262,7 @@ async def test_a_locked_agent_works_and_its_own_process_can_write_nothing():
     async with living_agent([(done(call), done(listing), END), FINAL], locked=True) as agent:
         await agent.stage.say("go")
         assert isinstance(await agent.stage.wait_turns(), TurnCompleted)
-        status = (Path("/proc") / str(agent.process.pid) / "status").read_text()  # noqa: ASYNC240
+        status = (Path("/proc") / str(agent.process.pid) / "status").read_text()
         agent.lifeline.close()
         await trio.to_thread.run_sync(agent.process.wait)
     assert "NoNewPrivs:\t1" in status

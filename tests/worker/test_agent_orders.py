@@ -203,6 +203,27 @@ async def test_a_moved_gateway_gets_the_whole_history_and_the_answer_is_asked_ag
     assert play.gateway.inputs[-1] == play.gateway.inputs[-2]
 
 
+async def test_a_gateway_that_moves_twice_at_once_is_reached_at_its_last_address(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FOREVER, FINAL]) as play:
+        await play.stage.say("one")
+        await trio.sleep(1)
+        play.gateway.forget()
+        for token in (b"second", b"third"):
+            await play.stage.order(GatewayMoved(endpoint="ipc://new", token=token))
+        ending = await play.stage.wait_turns()
+    assert ending.last_message == "done"
+    assert ending.duration_s < 10
+    assert play.gateway.opened[-1].token == b"third"
+
+
+async def test_a_turn_goes_on_with_the_schema_it_is_given(autojump_clock):
+    spec = msgspec.structs.replace(PROP_SPEC, history=raw(text_message("user", "go")))
+    async with open_rehearsal(spec, [FINAL]) as play:
+        await play.stage.order(UserInput(input_id="r", parts=(), output_schema=b'{"x":1}'))
+        await play.stage.wait_turns()
+    assert play.gateway.requests[0].output_schema == b'{"x":1}'
+
+
 async def test_a_gateway_that_lost_the_conversation_asks_for_it_and_gets_it(autojump_clock):
     async with open_rehearsal(PROP_SPEC, [FINAL, FINAL]) as play:
         await play.stage.say("one")
@@ -227,6 +248,9 @@ async def test_a_refused_conversation_fails_the_turn(autojump_clock):
         play.gateway.refuse = "no model named x"
         await play.stage.say("go")
         ending = await play.stage.wait_turns()
+        await play.stage.say("again", input_id="turn-2")
+        await play.stage.wait_turns(2)
+        assert trio.current_time() < 5  # it does not wait for an answer that was given
     assert (ending.kind, ending.message) == ("no_provider", "no model named x")
     assert [type(event) for event in play.stage.events][:2] == [Hello, TurnStarted]
 

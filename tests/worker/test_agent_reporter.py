@@ -1,4 +1,4 @@
-"""The voice: durable events in order over a full window, deltas together, requests answered once."""
+"""Durable events keep their order over a full window; deltas travel together; replies arrive."""
 
 import trio
 

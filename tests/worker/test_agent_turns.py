@@ -195,8 +195,11 @@ async def test_an_overflow_fails_the_turn_and_says_what_to_do(autojump_clock):
     assert "larger window" in ending.message
 
 
-async def test_an_answer_cut_off_by_the_output_limit_is_a_truncated_turn(autojump_clock):
-    async with open_rehearsal(PROP_SPEC, [(done(ANSWER), failed("incomplete"))]) as play:
+@pytest.mark.parametrize(
+    "end", [failed("incomplete"), SampleCompleted(request_id=0, truncated=True)]
+)
+async def test_an_answer_cut_off_by_the_output_limit_is_a_truncated_turn(autojump_clock, end):
+    async with open_rehearsal(PROP_SPEC, [(done(ANSWER), end)]) as play:
         await play.stage.say("go")
         ending = await play.stage.wait_turns()
     assert (type(ending), ending.truncated, ending.last_message) == (TurnCompleted, True, "done")

@@ -102,7 +102,7 @@ def test_a_call_that_cannot_be_routed_gets_a_text(call, text):
 @pytest.mark.parametrize("arguments", ["", "{", "[]", '{"session_id": "x"}', "\ud800", "[" * 5000])
 def test_arguments_that_cannot_be_read_get_a_text(arguments):
     call = FunctionCall(call_id="c", name="write_stdin", arguments=arguments)
-    with pytest.raises(ToolFailed, match="^failed to parse function arguments: "):
+    with pytest.raises(ToolFailed, match=r"^failed to parse function arguments: "):
         decode_arguments(call, WriteStdinArguments)
 
 

@@ -16,9 +16,11 @@ import time
 from collections import deque
 from pathlib import Path
 
-from swarm.mailbox.lineage import children_of, descendants_of, is_zombie, kill_descendants
+from swarm.mailbox.lineage import children_of, descendants_of, kill_descendants
 
+from ..sandbox.guard import remove_placeholder
 from .child import become_command
+from .kin import MARK, mark_of, outside_group, tree_of
 from .orders import (
     AnyOrder,
     AnyReply,
@@ -34,9 +36,9 @@ from .orders import (
     receive_order,
     send_reply,
 )
+from .pin import Pin
 from .spawn import SpawnFailed, limit_process, spawn_command
 
-MARK = "SWARM_COMMAND"  # in every command's environment: whose it is
 _SWEEP_AGAIN_MS = 2
 _LAST_SWEEP_S = 2.0
 
@@ -52,7 +54,8 @@ class Keeper:
         self._starting: dict[int, tuple[int, int]] = {}  # report fd → token, pid
         self._dying: set[int] = set()  # tokens whose trees are being killed
         self._outbox: deque[AnyReply] = deque()
-        self._pin: PinOrder | None = None
+        self._pin: Pin | None = None
+        self._placeholders: set[str] = set()
         self._poll = select.poll()
 
     def run(self) -> None:
@@ -91,13 +94,11 @@ class Keeper:
     def end(self) -> None:
         """Kill everything below, until nothing is left (or it cannot die: a stuck disk)."""
         deadline = time.monotonic() + _LAST_SWEEP_S
-        while time.monotonic() < deadline:
+        while _has_children() and time.monotonic() < deadline:
             kill_descendants(os.getpid())
-            try:
-                if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                    time.sleep(0.001)
-            except ChildProcessError:
-                return
+            time.sleep(0.001)
+        for path in self._placeholders:
+            remove_placeholder(path)
 
     def _take_orders(self) -> bool:
         while True:
@@ -123,16 +124,17 @@ class Keeper:
             case KillOrder(token=token):
                 self._dying.add(token)
             case PinOrder():
-                self._pin = self._pin or order
+                self._pin = self._pin or Pin(order)
 
     def _launch(self, order: LaunchOrder, fds: list[int]) -> None:
-        pin = self._pin
-        if pin and (
-            order.argv[: len(pin.prefix)] != pin.prefix or order.confinement != pin.confinement
-        ):
-            self._reply(NotLaunched(token=order.token, errno=1, step="pinned"))
-            return
-        order.environment[MARK] = f"{os.getpid()}-{order.token}"
+        if self._pin is not None:
+            allowed = self._pin.applied(order, fds)
+            if allowed is None:
+                self._reply(NotLaunched(token=order.token, errno=1, step="pinned"))
+                return
+            order = allowed
+        order.environment[MARK] = mark_of(order.token)
+        self._placeholders.update(order.placeholders)
         if order.wrapped:
             self._wrapped.add(order.token)
         if order.limits != CommandLimits():
@@ -218,7 +220,7 @@ class Keeper:
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, number)
-            targets = [one for one in descendants_of(pid) if _group(one) != pid]
+            targets = outside_group(descendants_of(pid), pid)
         for one in targets:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(one, number)
@@ -227,32 +229,13 @@ class Keeper:
         """One round of killing for every dying token; those of whom nothing lives are done."""
         self._reap()
         for token in tuple(self._dying):
-            victims = self._tree_of(token)
+            victims = tree_of(token, self._tokens, {*self._pids, *self._dying})
             for pid in victims:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if not victims and token not in self._pids:
                 self._dying.discard(token)
                 self._reply(TreeGone(token=token))
-
-    def _tree_of(self, token: int) -> list[int]:
-        """The living processes of a command, and orphans that no living command owns."""
-        tops: list[int] = []
-        for child in children_of(os.getpid()):
-            owner = self._tokens.get(child)
-            if owner is None:
-                owner = self._owner_of_orphan(child)
-            if owner == token or owner is None:
-                tops.append(child)
-        below = [pid for top in tops for pid in descendants_of(top)]
-        return [pid for pid in (*tops, *below) if not is_zombie(pid)]
-
-    def _owner_of_orphan(self, pid: int) -> int | None:
-        """By session, else by the mark in its environment; only a living or dying command owns."""
-        owner = self._tokens.get(_session(pid))
-        if owner is None:
-            owner = _marked_token(pid)
-        return owner if owner in self._pids or owner in self._dying else None
 
     def _reply(self, reply: AnyReply) -> None:
         self._outbox.append(reply)
@@ -271,33 +254,20 @@ class Keeper:
         self._poll.modify(self._sock, events)
 
 
+def _has_children() -> bool:
+    """Reaps those that have ended on the way."""
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _drained(sock: socket.socket) -> bytes:
     with contextlib.suppress(BlockingIOError):
         return sock.recv(4096)
     return b""
-
-
-def _group(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return -1
-
-
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return -1
-
-
-def _marked_token(pid: int) -> int | None:
-    prefix = f"{MARK}={os.getpid()}-".encode()
-    try:
-        marks = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return next((int(mark[len(prefix) :]) for mark in marks if mark.startswith(prefix)), None)
-    except (OSError, ValueError):
-        return None
 
 
 def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:

@@ -42,6 +42,7 @@ class LaunchOrder(Tagged):
     take_terminal: bool = False  # stdin is a PTY's slave that becomes the controlling terminal
     keep_session: bool = False  # stay in the caller's session: `swarm sandbox` on a terminal
     wrapped: bool = False  # the first process is bwrap
+    placeholders: tuple[str, ...] = ()  # to be removed if the agent dies before it can
     limits: CommandLimits = CommandLimits()
     confinement: Confinement | None = None
 
@@ -62,8 +63,9 @@ class KillOrder(Tagged):
 class PinOrder(Tagged):
     """From now on start only what begins with these words and is confined so. Once, for good."""
 
-    prefix: tuple[str, ...]
+    prefix: tuple[str, ...]  # to the end of bwrap's own words
     confinement: Confinement | None = None
+    filter: bytes = b""  # what bwrap reads at fd 3
 
 
 AnyOrder = LaunchOrder | SignalOrder | KillOrder | PinOrder

@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.base import Value
 from ..sandbox.launch import Prepared, prepare_command
 from ..sandbox.plan import SandboxPlan
 from .launcher import CommandNotStarted, ExitStatus, Launcher
-from .orders import CommandLimits, Launched, LaunchOrder
+from .orders import CommandLimits, Launched, LaunchOrder, PinOrder
 from .pty import open_terminal, resize_terminal
 
 _CHUNK_BYTES = 64 * 1024
@@ -137,6 +137,24 @@ async def start_command(launcher: Launcher, request: CommandRequest) -> RunningC
     return RunningCommand(launcher, launched, prepared, fd, tty=request.tty)
 
 
+async def pin_sandbox(launcher: Launcher, plan: SandboxPlan) -> None:
+    """For a locked role, before the agent locks itself: only commands inside `plan` ever start.
+
+    Raises SandboxUnavailable, LauncherGone; ValueError for a plan with writable roots, whose
+    protected names would have to be looked at anew for each command.
+    """
+    if plan.writable or not plan.is_sandboxed:
+        raise ValueError("only a read-only sandbox can be pinned")
+    prepared = prepare_command(plan, (), {}, tty=False)
+    program = b""
+    if prepared.filter_fd is not None:
+        program = os.pread(prepared.filter_fd, 1 << 20, 0)
+    prepared.close()
+    await launcher.pin(
+        PinOrder(prefix=prepared.argv, confinement=prepared.confinement, filter=program)
+    )
+
+
 async def _launch(
     launcher: Launcher, request: CommandRequest, prepared: Prepared
 ) -> tuple[int, Launched]:
@@ -148,6 +166,7 @@ async def _launch(
         environment=prepared.environment,
         take_terminal=request.tty and not prepared.wrapped,
         wrapped=prepared.wrapped,
+        placeholders=prepared.guard.placeholders if prepared.guard else (),
         limits=request.limits,
         confinement=prepared.confinement,
     )

@@ -88,7 +88,6 @@ class Reply:
             except TransportFailed:
                 return
 
-
     async def close(self) -> None:
         """End the answer at once; a connection whose answer was not read to its end is closed."""
         await self._response.aclose()

@@ -27,7 +27,7 @@ _SHAPES = re.compile(
 )
 _NAMED = re.compile(
     r"(?i)(?P<name>\bbearer\s+|\b(?:api[-_]?key|access[-_]?token|client[-_]?secret|password|"
-    r"authorization)[\"']?\s*[:=]\s*[\"']?)(?P<value>[^\s\"'&,;}<]{6,})"
+    r"authorization)[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)(?P<value>[^\s\"'&,;}<]{6,})"
 )
 _IN_URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@")
 

@@ -36,7 +36,7 @@ class SseSplitter:
             return []
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
-        self._after_cr = chunk.endswith(b"\r") or (self._after_cr and not chunk)
+        self._after_cr = chunk.endswith(b"\r")
         if b"\r" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = chunk.split(b"\n")

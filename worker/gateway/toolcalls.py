@@ -72,6 +72,8 @@ def read_tool_calls(text: str, offered: frozenset[str]) -> Reading:
 
 def _take(body: str, whole: str, offered: frozenset[str], calls: list[ReadCall]) -> str:
     """The replacement of a marked place: nothing if it holds calls, else the place itself."""
+    if fenced := _FENCE.fullmatch(body.strip()):
+        body = fenced["body"]
     function = _FUNCTION.search(body)
     if function is not None:
         return "" if not _take_function(function, offered, calls) else whole

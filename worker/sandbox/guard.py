@@ -7,6 +7,7 @@ are no mounts (Landlock), and for links, which cannot be mounted on, what came t
 during the command is renamed to `NAME.moved-aside-N` and the link is put back: it is never used.
 """
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -28,12 +29,15 @@ class Guard:
         if plan.stack != "bwrap":
             self._absent = plan.missing if plan.stack == "landlock" else ()
             return
-        try:
-            for path in plan.missing:
+        for path in plan.missing:
+            # What we may not make, a command of ours may not make either.
+            with suppress(PermissionError):
                 self._locks[path] = _hold(path)
-        except OSError:
-            self.close()
-            raise
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """The missing names that exist now, for as long as this is held."""
+        return tuple(self._locks)
 
     def close(self) -> tuple[str, ...]:
         """Remove the placeholders nobody else needs; return what had to be moved aside."""
@@ -51,6 +55,14 @@ class Guard:
         return tuple(name for name in moved if name)
 
 
+def remove_placeholder(path: str) -> None:
+    """After a crash: remove it if it is one and nobody holds it."""
+    if not is_placeholder(path):
+        return
+    with suppress(OSError):
+        _let_go(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+
+
 def _link(path: str) -> str | None:
     try:
         return str(Path(path).readlink())
@@ -62,7 +74,7 @@ def _hold(path: str) -> int:
     """A shared lock on the placeholder at `path`, made if need be."""
     for _ in range(_MOST_TRIES):
         with suppress(FileExistsError):
-            Path(path).mkdir(mode=0o755)
+            _make_folder(path)
             os.utime(path, ns=(PLACEHOLDER_MTIME_NS, PLACEHOLDER_MTIME_NS))
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -73,6 +85,15 @@ def _hold(path: str) -> int:
             return lock
         os.close(lock)
     raise OSError(f"cannot hold a placeholder at {path}")
+
+
+def _make_folder(path: str) -> None:
+    try:
+        Path(path).mkdir(mode=0o755)
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise PermissionError(error.errno, "read-only file system", path) from error
+        raise
 
 
 def _is_same(path: str, lock: int) -> bool:

@@ -63,6 +63,8 @@ def prepare_command(
     environment = {**environment, **sandbox_environment(plan)}
     program = build_filter(FilterRequest(network=plan.network, connect=plan.stack == "bwrap"))
     guard = Guard(plan) if plan.missing or plan.links else None
+    if guard and plan.stack == "bwrap":
+        plan = msgspec.structs.replace(plan, missing=guard.placeholders)
     if plan.stack == "landlock":
         confinement = Confinement(landlock=landlock_rules(plan), seccomp=program)
         return Prepared(
@@ -90,6 +92,11 @@ def sandbox_environment(plan: SandboxPlan) -> dict[str, str]:
     return {**marks, "TMPDIR": plan.tmp_dir} if plan.tmp_dir else marks
 
 
+def is_loader_variable(name: str) -> bool:
+    """True for a variable by which a program's start can be made to load or write other files."""
+    return name.startswith("LD_") or name in ("GCONV_PATH", "LOCPATH", "MALLOC_TRACE")
+
+
 def _wrapped(
     plan: SandboxPlan, argv: tuple[str, ...], environment: dict[str, str], *, tty: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -100,7 +107,7 @@ def _wrapped(
     words = bwrap_arguments(plan, bwrap=bwrap, filtered=True)[:-1]
     outer: dict[str, str] = {}
     for name, value in environment.items():
-        if name.startswith("LD_") or name in ("GCONV_PATH", "LOCPATH", "MALLOC_TRACE"):
+        if is_loader_variable(name):
             words += ("--setenv", name, value)  # bwrap runs outside: only the command gets it
         else:
             outer[name] = value

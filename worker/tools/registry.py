@@ -3,11 +3,8 @@
 Rule guarded: order and bytes of the list never change over a conversation (prompt caches).
 """
 
-from typing import Protocol
-
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from ..reporter import Reporter
 from .spec import Tool
 
 
@@ -27,24 +24,3 @@ class Registry:
             return ()
         told = (tool.describe(model) for tool in self._tools.values())
         return tuple(spec for spec in told if spec is not None)
-
-
-class Hands(Protocol):
-    """What an agent acts with: its tools, and the commands that they started."""
-
-    def make_registry(self, reporter: Reporter) -> Registry:
-        """The tools, once a life; some say things of their own."""
-        ...
-
-    @property
-    def live_commands(self) -> int:
-        """Commands that run now."""
-        ...
-
-    async def warm(self) -> None:
-        """Get ready for the first call; called once, beside the first request."""
-        ...
-
-    async def end_commands(self) -> None:
-        """End all commands; bounded."""
-        ...

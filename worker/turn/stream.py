@@ -69,7 +69,9 @@ class Attempt:
 
     def _complete(self, completed: SampleCompleted) -> None:
         session, turn = self._session, self._turn
-        self.heard = msgspec.structs.replace(self.heard, end_turn=completed.end_turn)
+        self.heard = msgspec.structs.replace(
+            self.heard, end_turn=completed.end_turn, truncated=completed.truncated
+        )
         session.meter.add_response(completed.usage)
         if completed.usage is not None:
             turn.usage = turn.usage.plus(completed.usage)

@@ -1,0 +1,103 @@
+"""`swarm run`: parse, build one request, run it, map its status to an exit code."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from ..keys import take_keys
+from ..places import find_places
+from ..taskfile import MAX_TASK_BYTES, read_task
+from .doors import DoorCommand
+from .options import RunOptions, ShowOptions, bound_options, show_options, who_options
+from .request_building import Prepared, build_request
+from .settings import load_settings
+from .starting import split_words, start_run
+
+
+@click.command("run", cls=DoorCommand)
+@click.argument("task", required=False)
+@click.option("-p", "--prompt", help="The task as text; stdin is then never read.")
+@click.option("-C", "--cd", metavar="DIR", help="Where the agents work.")
+@click.option("--add-dir", multiple=True, metavar="DIR", help="One more folder they may write.")
+@click.option("-i", "--image", multiple=True, metavar="FILE", help="An image for the root agent.")
+@who_options
+@bound_options
+@click.option("--output-schema", metavar="FILE", help="JSON schema that the answer must fit.")
+@show_options
+@click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
+@click.option("--record", metavar="FILE", help="Save all model traffic of the tree.")
+@click.option("--replay", metavar="FILE", help="Run the whole tree from such a file.")
+@click.pass_obj
+def run(color: str, **said: Any) -> int:
+    """Run a task with a tree of agents.
+
+    TASK is a Markdown file, or - for stdin. See docs/tasks.md for its front matter.
+
+    \b
+    Examples:
+      swarm run task.md
+      swarm run -p "What does this project do?" --json
+      swarm run task.md --max-agents 8 --deadline 30m --detach
+    """
+    show = show_of(said, color)
+    options = msgspec.convert(
+        {key: value for key, value in said.items() if key in RunOptions.__struct_fields__},
+        RunOptions,
+    )
+    environment = dict(os.environ)
+    prepared = prepare(options, environment)
+    for warning in prepared.warnings:
+        click.echo(f"swarm: warning: {warning}", err=True)
+    return start_run(prepared.request, show, find_places(environment))
+
+
+def prepare(options: RunOptions, environment: dict[str, str]) -> Prepared:
+    """Read everything; take the keys out of `environment` and of this process.
+
+    Raises UsageError before anything is started.
+    """
+    from .sandboxed import run_lines
+
+    task = read_task(options.task, prompt=options.prompt, read_stdin=read_stdin)
+    settings = load_settings(options, task, environment)
+    keys = take_keys(environment, settings.key_variables)
+    prepared = build_request(options, settings, environment=environment, run_lines=run_lines)
+    move_openai(settings.config.openai_base_url)
+    request = msgspec.structs.replace(prepared.request, keys={**keys, **prepared.literal_keys})
+    return msgspec.structs.replace(prepared, request=request, literal_keys={})
+
+
+def move_openai(base_url: str | None) -> None:
+    """`openai_base_url`: the gateway, which is forked from us, reads it from the environment."""
+    if base_url:
+        os.environ["OPENAI_BASE_URL"] = base_url
+
+
+def show_of(said: dict[str, Any], color: str) -> ShowOptions:
+    """The options that `run` and `resume` share, checked as far as they can be now."""
+    show = ShowOptions(
+        as_json=said["as_json"],
+        plain=said["plain"],
+        color=color,
+        output_last_message=said["output_last_message"],
+        detach=said["detach"],
+        notify=said["notify"],
+    )
+    if show.notify is not None:
+        split_words(show.notify)
+    if show.output_last_message is not None:
+        folder = Path(show.output_last_message).absolute().parent
+        if not folder.is_dir():
+            raise click.BadParameter(f"there is no folder {folder}", param_hint="-o")
+    return show
+
+
+def read_stdin() -> bytes:
+    """All of stdin, at most a byte more than a task may have."""
+    if sys.stdin is None or sys.stdin.isatty():
+        click.echo("swarm: reading the task from the terminal; end it with Ctrl-D", err=True)
+    return sys.stdin.buffer.read(MAX_TASK_BYTES + 1)

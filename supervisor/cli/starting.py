@@ -1,0 +1,209 @@
+"""From a finished request to an exit code: ignite, run, show, write the result, tell the person.
+
+Rule: everything that can be wrong was told before; `ignite` comes before Trio, a thread or Rich.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.control import AnyFeed, RunView
+from swarm.mailbox.protocol.records import RunCompleted
+
+from ..console.style import ColorChoice, choose_view, is_terminal
+from ..ignition import ignite
+from ..places import Places
+from ..request import RunRequest
+from .options import ShowOptions
+
+if TYPE_CHECKING:
+    from ..view import View
+
+EXIT_CODES = {
+    "completed": 0,
+    "failed": 1,
+    "refused": 3,
+    "budget": 4,
+    "deadline": 4,
+    "provider": 5,
+    "sandbox": 6,
+    "interrupted": 130,
+    "terminated": 143,
+}
+_NOTIFY_LIMIT_S = 10.0
+
+
+def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
+    """Run to the end and return the exit code; with `--detach` only until it has begun."""
+    if request.run_id is None:
+        request = msgspec.structs.replace(request, run_id=new_uuid7())
+    if not show.detach:
+        return run_here(request, show, places)
+    from .detaching import detach
+
+    return detach(request, show, places)
+
+
+def run_here(
+    request: RunRequest,
+    show: ShowOptions,
+    places: Places,
+    on_started: Callable[[], None] | None = None,
+) -> int:
+    """Run in this process.
+
+    Args:
+        request: With its keys; the environment of this process no longer has them.
+        show: How it is shown, and what happens with the result.
+        places: The user's folders.
+        on_started: Called when the first record is written.
+
+    Raises:
+        SwarmError: The run could not begin, or its journal could not be written.
+    """
+    ignition = ignite(secrets=tuple(request.keys.values()))
+    try:
+        import trio  # imported already, by ignite
+
+        from ..supervisor import run_to_its_end
+
+        view = _Announcing(_open_view(show), on_started)
+        try:
+            completed = trio.run(run_to_its_end, request, view, ignition, places)
+        except BaseExceptionGroup as group:
+            error = purposeful(group)
+            if error is None:
+                raise
+            _end_lines(view, show, error)
+            raise error from group
+        except SwarmError as error:
+            _end_lines(view, show, error)
+            raise
+    finally:
+        ignition.close()
+    _write_answer(show, completed)
+    _notify(show, request, completed)
+    return EXIT_CODES[completed.status]
+
+
+def purposeful(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """The one error that a person must hear of, if the group holds nothing unforeseen."""
+    wanted = (SwarmError, KeyboardInterrupt)
+    _, rest = group.split(wanted)
+    if rest is not None:
+        return None
+    leaf: BaseException = group
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    return leaf
+
+
+def _end_lines(view: "_Announcing", show: ShowOptions, error: BaseException) -> None:
+    """The last of the JSON lines is always `run.completed`."""
+    if show.as_json and view.started and not view.finished:
+        view.finish(RunCompleted(status="failed", message=str(error)))
+
+
+def _open_view(show: ShowOptions) -> "View":
+    kind = choose_view(
+        as_json=show.as_json,
+        plain=show.plain,
+        stdout_is_tty=is_terminal(sys.stdout) and is_terminal(sys.stderr),
+        environment=os.environ,
+    )
+    if kind == "json":
+        from ..serve.exec_json import ExecJsonView
+
+        return ExecJsonView(sys.stdout)
+    if kind == "plain":
+        from ..console.plain import PlainView
+
+        return PlainView(sys.stderr, sys.stdout)
+    from ..console.live import LiveView
+
+    return LiveView(sys.stderr, sys.stdout, environment=os.environ, color=color_choice(show.color))
+
+
+def color_choice(color: str | None) -> ColorChoice:
+    """`--color` as the console knows it."""
+    match color:
+        case "always" | "never":
+            return color
+        case _:
+            return "auto"
+
+
+class _Announcing:
+    """A view that also says when the run has begun. Otherwise the view it wraps."""
+
+    def __init__(self, view: "View", on_started: Callable[[], None] | None) -> None:
+        self._view, self._on_started = view, on_started
+        self.started = self.finished = False
+
+    def on_feed(self, feed: AnyFeed) -> None:
+        if not self.started:
+            self.started = True
+            if self._on_started is not None:
+                self._on_started()
+        self._view.on_feed(feed)
+
+    async def draw(self, current: Callable[[], RunView]) -> None:
+        await self._view.draw(current)
+
+    def finish(self, completed: RunCompleted) -> None:
+        self.finished = True
+        self._view.finish(completed)
+
+
+def _write_answer(show: ShowOptions, completed: RunCompleted) -> None:
+    """`-o`: the whole answer, only after success; an empty one is said."""
+    if show.output_last_message is None or completed.status != "completed":
+        return
+    from pathlib import Path
+
+    from ..results import write_result
+
+    if not completed.result:
+        click.echo("swarm: warning: there is no final answer; the file is empty", err=True)
+    write_result(Path(show.output_last_message).absolute(), completed.result or "")
+
+
+def _notify(show: ShowOptions, request: RunRequest, completed: RunCompleted) -> None:
+    """`--notify`: the command with one JSON argument; its failure changes nothing."""
+    if show.notify is None:
+        return
+    about = {
+        "type": "run.completed",
+        "run": request.run_id,
+        "status": completed.status,
+        "message": completed.message,
+        "last_message": completed.result,
+    }
+    words = [*split_words(show.notify), msgspec.json.encode(about).decode()]
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            timeout=_NOTIFY_LIMIT_S, check=False, env=request.environment,
+        )  # fmt: skip
+
+
+def split_words(command: str) -> list[str]:
+    """Shell words of a command, without a shell. Raises UsageError for an open quote."""
+    from swarm.mailbox.errors import UsageError
+
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--notify: {error}: {command}") from error
+    if not words:
+        raise UsageError("--notify: the command is empty")
+    return words

@@ -1,0 +1,65 @@
+"""Which command a process belongs to, when its parents are gone.
+
+Guards: ownership is read from the kernel (session) and from a mark in the process's environment at
+its start. A process that shows neither hides where it comes from: nobody owns it.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from swarm.mailbox.lineage import children_of, descendants_of, is_zombie
+
+MARK = "SWARM_COMMAND"  # in every command's environment: LAUNCHER-TOKEN
+
+
+def mark_of(token: int) -> str:
+    """The mark's value for a command of this launcher."""
+    return f"{os.getpid()}-{token}"
+
+
+def tree_of(token: int, firsts: Mapping[int, int], alive: Collection[int]) -> list[int]:
+    """The living processes of a command, and orphans that no command in `alive` owns.
+
+    Args:
+        firsts: Each command's first process → its token.
+        alive: Tokens of commands that run or are being killed.
+    """
+    tops: list[int] = []
+    for child in children_of(os.getpid()):
+        owner = firsts.get(child)
+        if owner is None:
+            owner = firsts.get(_session(child)) or _marked_token(child)
+            owner = owner if owner in alive else None
+        if owner == token or owner is None:
+            tops.append(child)
+    below = [pid for top in tops for pid in descendants_of(top)]
+    return [pid for pid in (*tops, *below) if not is_zombie(pid)]
+
+
+def outside_group(pids: Collection[int], group: int) -> list[int]:
+    """Those of `pids` that a signal to `group` would not reach."""
+    return [pid for pid in pids if _group(pid) != group]
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _marked_token(pid: int) -> int | None:
+    prefix = f"{MARK}={os.getpid()}-".encode()
+    try:
+        marks = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return next((int(mark[len(prefix) :]) for mark in marks if mark.startswith(prefix)), None)
+    except (OSError, ValueError):
+        return None
