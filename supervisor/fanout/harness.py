@@ -163,7 +163,9 @@ def _checked(outcome: AgentEnded, fan_out: FanOut) -> tuple[EndState, str]:
 
 
 def joined_prompt(body: str, answers: list[Answered], *, limit_bytes: int) -> str:
-    """The root's prompt: the task's body, then every answer under its item, cut to fit.
+    """The root's prompt: every answer under its item, cut to fit, then the task's body.
+
+    The body stands last: with much to read before it, a model still has its task before its eyes.
 
     Each answer gets an equal share of `limit_bytes`; shorter ones leave theirs to the others.
     """
@@ -173,4 +175,4 @@ def joined_prompt(body: str, answers: list[Answered], *, limit_bytes: int) -> st
         text = one.result if len(one.result) <= share else one.result[:share] + " […]"
         head = f"## {one.item}" if one.state == "completed" else f"## {one.item} ({one.state})"
         blocks.append(f"{head}\n{text.strip() or '(no answer)'}")
-    return f"{body.strip()}\n\nThe answers, one for each item:\n\n" + "\n\n".join(blocks)
+    return "Answers, one for each item:\n\n" + "\n\n".join(blocks) + f"\n\n---\n\n{body.strip()}"

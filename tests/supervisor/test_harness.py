@@ -36,7 +36,7 @@ def test_the_root_reads_every_answer_under_its_item():
         Answered(item="b", state="failed", result="no"),
     ]
     text = joined_prompt("Join them.", answers, limit_bytes=1000)
-    assert text.startswith("Join them.")
+    assert text.endswith("Join them.")
     assert "## a\nAAAAAAAAAA" in text
     assert "## b (failed)\nno" in text
 

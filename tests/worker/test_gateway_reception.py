@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from swarm.mailbox.pair import open_pair_office
 from swarm.mailbox.proof import make_proof
@@ -340,3 +341,25 @@ async def test_an_unknown_local_model_is_refused_with_a_way_out(autojump_clock):
         refused = await agent.hear()
         assert isinstance(refused, ConversationRefused)
         assert "-m other" in refused.message
+
+
+async def test_a_conversation_that_rested_long_is_asked_for_again(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[Finished()]]
+        agent = Agent(floor.office)
+        await agent.open()
+        digest = await agent.ask("hi")
+        await agent.hear_answer()
+        await trio.sleep(800)
+        await agent.ask("more", count=1, digest=digest)
+        assert await agent.hear() == NeedHistory(request_id=2)
+
+
+async def test_peers_that_never_prove_themselves_push_each_other_out(autojump_clock):
+    async with open_floor() as floor:
+        await trio.testing.wait_all_tasks_blocked()
+        dismissed = []
+        floor.office.dismiss = dismissed.append
+        for number in range(300):
+            assert floor.reception.accept(f"a/x{number}/1".encode()) == 1
+        assert dismissed == [f"a/x{number}/1".encode() for number in range(300 - 256)]

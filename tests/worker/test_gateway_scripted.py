@@ -1,6 +1,8 @@
 """A script says what it is told to, to whom and when; its mistakes are named with file and line."""
 
+import re
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 import trio
@@ -251,3 +253,11 @@ def test_an_entry_that_repeats_for_ever_never_ends(tmp_path):
     script = load(tmp_path, "turns: [{text: a}, {text: b, repeat: forever}, {text: c}]")
     said = [choose_answer(script, "/root", ordinal).text for ordinal in range(1, 6)]
     assert said == ["a", "b", "b", "b", "b"]
+
+
+def test_every_example_of_the_documentation_is_a_valid_script(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "scripted.md"
+    examples = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) >= 4
+    for example in examples:
+        load(tmp_path, example)

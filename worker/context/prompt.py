@@ -54,10 +54,11 @@ def context_items(
 
     At the beginning: one developer message (permissions, the role's instructions) and one of the
     user (AGENTS.md, environment). Later only what changed. A model with the short prompt gets
-    the role's instructions alone: each line more costs it attention that it does not have.
+    the role's instructions alone, and not even those when it can call no tools: they speak of
+    tools, and each line more costs it attention that it does not have.
     """
     if model.short_prompt:
-        if told.begun or not spec.role.developer_instructions:
+        if told.begun or not (spec.role.developer_instructions and model.can_call_tools):
             return (), Told(begun=True)
         own = text_message("developer", spec.role.developer_instructions)
         return (own,), Told(begun=True)

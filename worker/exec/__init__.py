@@ -1,0 +1,1 @@
+"""Commands: started by the launcher, read in bounds, ended with everything below them."""

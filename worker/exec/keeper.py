@@ -16,6 +16,7 @@ import time
 from collections import deque
 from pathlib import Path
 
+from swarm.mailbox.forked import become_subreaper, close_all_but
 from swarm.mailbox.lineage import children_of, descendants_of, kill_descendants
 
 from ..sandbox.guard import remove_placeholder
@@ -275,7 +276,8 @@ def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:
     code = 1
     try:
         os.setpgid(0, 0)
-        _close_all_but(sock.fileno(), lifeline_fd)
+        become_subreaper()
+        close_all_but({0, 1, 2, sock.fileno(), *([] if lifeline_fd is None else [lifeline_fd])})
         limit_process(CommandLimits())
         gc.disable()  # nothing cyclic is made; collecting would touch every shared page
         gc.freeze()
@@ -294,10 +296,3 @@ def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:
             keeper.end()
     finally:
         os._exit(code)
-
-
-def _close_all_but(*kept: int | None) -> None:
-    for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
-        if fd > 2 and fd not in kept:
-            with contextlib.suppress(OSError):
-                os.close(fd)

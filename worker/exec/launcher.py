@@ -5,7 +5,6 @@ Nothing here forks later: a process with threads must not.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
 import signal
@@ -39,7 +38,6 @@ from .orders import (
     send_packed,
 )
 
-_SET_CHILD_SUBREAPER = 36
 _SOCKET_BUFFER_BYTES = 1 << 20
 
 
@@ -91,8 +89,6 @@ def fork_launcher(*, lifeline_fd: int | None) -> LauncherLink:
     pid = os.fork()
     if pid == 0:
         try:
-            if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-                raise OSError(ctypes.get_errno(), "cannot become a subreaper")
             become_launcher(theirs, lifeline_fd)
         except BaseException:
             traceback.print_exc()

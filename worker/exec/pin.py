@@ -13,7 +13,7 @@ from .orders import LaunchOrder, PinOrder
 
 
 class Pin:
-    """What every order must be."""
+    """What every order must be, or is made to be."""
 
     def __init__(self, order: PinOrder) -> None:
         self._prefix, self._confinement = order.prefix, order.confinement
@@ -27,7 +27,7 @@ class Pin:
         size = len(self._prefix)
         if order.argv[:size] != self._prefix or len(order.argv) <= size:
             return None
-        if order.confinement != self._confinement or order.keep_session:
+        if order.keep_session:
             return None
         for fd in fds[3:]:
             os.close(fd)
@@ -35,4 +35,4 @@ class Pin:
         if self._filter is not None:
             fds.append(os.open(f"/proc/self/fd/{self._filter}", os.O_RDONLY | os.O_CLOEXEC))
         safe = {n: v for n, v in order.environment.items() if not is_loader_variable(n)}
-        return msgspec.structs.replace(order, environment=safe)
+        return msgspec.structs.replace(order, environment=safe, confinement=self._confinement)

@@ -1,0 +1,1 @@
+"""The only holder of keys: providers, retries, one shared limit, the embedded model."""

@@ -64,9 +64,15 @@ class Conversation:
             self._shapes.append(_shape(self._shapes[-1], item))
         return True
 
+    def clear(self) -> None:
+        """Forget all items; the next request is asked for the whole history."""
+        self._store.clear()
+        del self._digests[1:]
+        del self._shapes[1:]
+
     def _rewind(self, count: int) -> bool:
         if count == 0:
-            self._store.clear()
+            self.clear()
         elif not self._store.rewind(count):
             return False
         del self._digests[count + 1 :]

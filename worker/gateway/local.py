@@ -43,7 +43,7 @@ from .weights import find_weights, known_weights
 
 DEFAULT_LOCAL = "smollm2"
 _SLOTS = 2  # requests decoded side by side
-_MOST_ANSWER_TOKENS = 512
+_MOST_ANSWER_TOKENS = 384
 _WORDS_PER_TOKEN_ROOM = 3  # bytes of prompt for one token of context, on the safe side
 
 Chunk = Mapping[str, Any]
@@ -197,7 +197,7 @@ def _body(request: RenderedRequest, model: ModelInfo) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
         "max_tokens": _MOST_ANSWER_TOKENS,
-        "temperature": 0.2,
+        "temperature": 0.1,
         "repeat_penalty": 1.1,
         "seed": 1,  # the same question gets the same answer
     }

@@ -56,6 +56,8 @@ from .redact import Redactor
 
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
 _REFUSED_KEPT = 1024
+_UNPROVED_KEPT = 256  # peers heard but not yet proved; more push out the oldest
+IDLE_S = 600.0  # a conversation that rests so long is dropped; `NeedHistory` brings it back
 
 
 class Session:
@@ -64,6 +66,7 @@ class Session:
     def __init__(self, peer: bytes, epoch: int, conversation: Conversation) -> None:
         self.peer, self.epoch, self.conversation = peer, epoch, conversation
         self.running: dict[int, trio.CancelScope] = {}  # by request id
+        self.used_at = trio.current_time()
 
     def cancel_all(self) -> None:
         for scope in self.running.values():
@@ -82,6 +85,8 @@ class Reception:
         self._peer_of: dict[str, bytes] = {}  # agent id → the peer of its present life
         self._ordinals: dict[str, int] = {}  # agent path → requests so far
         self._refused: OrderedDict[bytes, None] = OrderedDict()
+        self._unproved: OrderedDict[bytes, None] = OrderedDict()
+        self._window: _Window | None = None
         self.refusals = 0  # peers that did not prove themselves, and letters that made no sense
         self.progress = 0  # grows with everything that is forwarded
 
@@ -95,12 +100,17 @@ class Reception:
         found = _PEER.match(peer)
         if found is None or peer in self._refused:
             return None
+        self._unproved[peer] = None
+        if len(self._unproved) > _UNPROVED_KEPT and self._window is not None:
+            oldest, _ = self._unproved.popitem(last=False)
+            self._window.office.dismiss(oldest)
         return int(found["epoch"])
 
     async def serve(self, office: PostOffice) -> None:
         """Take letters for ever."""
         async with trio.open_nursery() as nursery:
-            window = _Window(office, nursery)
+            window = self._window = _Window(office, nursery)
+            nursery.start_soon(self._drop_idle)
             while True:
                 letter = await office.receive()
                 await self._take(window, letter)
@@ -154,6 +164,7 @@ class Reception:
         except UnknownModel as error:
             await window.post(peer, ConversationRefused(message=str(error)))
             return
+        self._unproved.pop(peer, None)
         self._house.note_model(op.agent_path, model)
         store = self._house.new_store(model, self._blobs_dir)
         caller = Caller(op.agent_id, op.agent_path, model)
@@ -164,6 +175,7 @@ class Reception:
     def _turn_away(self, window: "_Window", peer: bytes) -> None:
         """Hear no more of a peer that did not prove itself, or is of the past."""
         self.refusals += 1
+        self._unproved.pop(peer, None)
         self._refused[peer] = None
         if len(self._refused) > _REFUSED_KEPT:
             self._refused.popitem(last=False)
@@ -182,10 +194,20 @@ class Reception:
         if dismiss:
             window.office.dismiss(session.peer)
 
+    async def _drop_idle(self) -> None:
+        """Give back the memory of agents that rest, and of those that died without a word."""
+        while True:
+            await trio.sleep(IDLE_S / 10)
+            before = trio.current_time() - IDLE_S
+            for session in self._sessions.values():
+                if not session.running and session.used_at < before:
+                    session.conversation.clear()
+
     # --- what it asks ----------------------------------------------------------------------
 
     def _begin(self, window: "_Window", session: Session, op: SampleRequest) -> None:
         """Bring the conversation up to date and start the answer; no waiting in between."""
+        session.used_at = trio.current_time()
         reply: AnySampleEvent
         try:
             is_held = session.conversation.accept(op)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import trio
 
 from swarm.mailbox.dealer import open_dealer
@@ -123,8 +124,11 @@ class Process:
     async def _obey(self) -> None:
         while True:
             letter = await self._supervisor.receive()
-            order = decode_gateway_op(letter.body)
             self._supervisor.handled(letter)
+            try:
+                order = decode_gateway_op(letter.body)
+            except msgspec.DecodeError:
+                continue  # an order of a newer supervisor
             self._grace_s = order.grace_s
             self._work.cancel()
 

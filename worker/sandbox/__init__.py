@@ -1,0 +1,1 @@
+"""Walls around commands: bubblewrap, or Landlock and seccomp, and what holds here."""

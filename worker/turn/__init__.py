@@ -1,0 +1,1 @@
+"""One turn: sample, run the calls, decide what is next."""

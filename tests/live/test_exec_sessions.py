@@ -1,0 +1,290 @@
+"""Commands as an agent runs them: real launcher, real shells, both sandboxes and none."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from swarm.mailbox.lineage import is_zombie
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
+from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.worker.exec.launcher import LauncherLink, open_launcher
+from swarm.worker.exec.outcome import ExecFailed, ExecRequest, StdinFailed
+from swarm.worker.exec.sessions import open_exec_sessions
+from swarm.worker.sandbox.probe import probe_sandbox
+
+LAUNCHER = (
+    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
+    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
+)
+STACKS = ["none", "landlock", "bwrap"]
+
+
+@asynccontextmanager
+async def a_box(folder, *, stack="none", **environment):
+    """An agent's sessions over a launcher that is a fresh process."""
+    for name in ("work", "tmp"):
+        (folder / name).mkdir()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
+    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        spec = AgentSpec(
+            run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
+            limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
+            gateway_endpoint="", gateway_token=b"", blobs_dir="", tmp_dir=str(folder / "tmp"),
+            environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
+        )  # fmt: skip
+        with trio.fail_after(20):
+            async with (
+                open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher,
+                open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
+            ):
+                yield Box(sessions, spec.cwd, stack)
+
+
+class Box:
+    def __init__(self, sessions, cwd, stack):
+        self.sessions, self.cwd = sessions, cwd
+        self.policy = DangerFullAccess() if stack == "none" else WorkspaceWrite()
+
+    async def run(self, script, on_output=None, **more):
+        argv = ("/bin/bash", "-c", script)
+        more = {"yield_time_ms": 15_000, **more}
+        request = ExecRequest(argv=argv, cwd=self.cwd, policy=self.policy, **more)
+        return await self.sessions.exec(request, on_output)
+
+
+@pytest.fixture(params=STACKS)
+def stack(request, monkeypatch):
+    if request.param == "bwrap" and shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    facts = probe_sandbox()
+    wanted = type(facts).stack if request.param == "none" else property(lambda _: request.param)
+    monkeypatch.setattr(type(facts), "stack", wanted)
+    return request.param
+
+
+async def until_gone(pid):
+    while not is_zombie(pid):
+        await trio.sleep(0.002)
+
+
+async def test_a_command_ends_early_and_tells_its_code_and_output(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        done = await box.run("echo out; echo err >&2; pwd; exit 7")
+        assert done.output == f"out\nerr\n{box.cwd}\n"
+        assert (done.exit_code, done.session_id, done.denied) == (7, None, False)
+        assert done.original_token_count == -(-len(done.output) // 4)
+        assert len(done.chunk_id) == 6
+        assert done.wall_time_s < 10
+        assert box.sessions.live_count() == 0
+
+
+async def test_a_death_by_signal_is_128_and_its_number(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        assert (await box.run("kill -9 $$")).exit_code == 137
+
+
+async def test_fifty_megabytes_leave_both_ends_and_a_count(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        pieces = []
+        done = await box.run("echo begin; yes | head -c 50000000; echo end", pieces.append)
+        assert done.exit_code == 0
+        assert done.output.startswith("begin\ny\n")
+        assert done.output.endswith("y\nend\n")
+        assert len(done.output) == 1024 * 1024
+        assert done.omitted_bytes == 50_000_010 - 1024 * 1024
+        assert done.original_token_count == 12_500_003
+        assert len(pieces) <= 10_000
+        assert max(len(piece.encode()) for piece in pieces) <= 8192
+
+
+async def test_what_cannot_be_decoded_is_replaced(tmp_path):
+    async with a_box(tmp_path) as box:
+        assert (await box.run(r"printf 'a\xff\xe2\x82'")).output == "a\ufffd\ufffd"
+
+
+async def test_reading_standard_input_finds_its_end(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        assert (await box.run("cat; read line; echo $?")).output == "1\n"
+
+
+@pytest.mark.parametrize("hold", ["", ">/dev/null 2>&1"])
+@pytest.mark.parametrize("flee", ["", "setsid ", "setsid nohup ", "env -i setsid "])
+async def test_what_a_command_leaves_behind_does_not_outlive_it(tmp_path, stack, flee, hold):
+    async with a_box(tmp_path, stack=stack) as box:
+        script = f"{flee}sh -c 'echo $$ >pid; exec sleep 60' {hold} & until [ -s pid ]; do :; done"
+        done = await box.run(script)
+        assert done.exit_code == 0
+        pid = int(Path(box.cwd, "pid").read_text())
+        if stack != "bwrap":  # there the number means nothing out here, and the namespace is gone
+            assert is_zombie(pid)
+        assert not left_alive(box.cwd)
+
+
+def left_alive(cwd):
+    """Processes that still work in the command's folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if str((entry / "cwd").readlink()) == cwd and not is_zombie(int(entry.name)):
+                found.append((entry / "cmdline").read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+async def test_a_living_sessions_children_are_spared_when_another_command_ends(tmp_path):
+    async with a_box(tmp_path) as box:
+        server = "(setsid sh -c 'echo $$ >pid; exec sleep 60' &) ; sleep 60"
+        first = await box.run(server, yield_time_ms=300)
+        assert (await box.run("sleep 60 & echo done")).output == "done\n"
+        pid = int(Path(box.cwd, "pid").read_text())
+        assert not is_zombie(pid)
+        assert first.session_id is not None
+        assert await box.sessions.terminate_all() == 1
+        assert is_zombie(pid)
+
+
+async def test_a_stubborn_command_is_killed(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        running = await box.run(
+            "trap '' TERM INT HUP; while :; do sleep 1; done", yield_time_ms=250
+        )
+        assert running.exit_code is None
+        assert box.sessions.live_count() == 1
+        assert await box.sessions.terminate_all() == 1
+        assert box.sessions.live_count() == 0
+        assert not left_alive(box.cwd)
+
+
+async def test_at_the_end_of_the_block_nothing_lives(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        await box.run("setsid nohup sleep 60 & sleep 60", yield_time_ms=250)
+    assert not left_alive(box.cwd)
+
+
+async def test_a_timeout_kills_and_says_so(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        done = await box.run("echo before; sleep 60", timeout_ms=400)
+        assert (done.exit_code, done.timed_out, done.session_id) == (124, True, None)
+        assert done.output == "before\n"
+
+
+async def test_a_cancelled_command_is_killed(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        await box.sessions.warm()
+        with trio.move_on_after(0.5):
+            await box.run("touch began; sleep 60")
+        while left_alive(box.cwd):
+            await trio.sleep(0.002)
+        assert Path(box.cwd, "began").exists()
+        assert box.sessions.live_count() == 0
+
+
+async def test_each_answer_has_only_what_is_new(tmp_path):
+    async with a_box(tmp_path) as box:
+        first = await box.run("echo one; read x; echo got $x; exit 3", tty=True, yield_time_ms=300)
+        assert first.output == "one\r\n"
+        assert 1000 <= first.session_id <= 99_999
+        last = await box.sessions.write(first.session_id, "two\n", 10_000)
+        assert last.output == "two\r\ngot two\r\n"
+        assert (last.exit_code, last.session_id) == (3, None)
+        with pytest.raises(StdinFailed, match=f"Unknown process id {first.session_id}"):
+            await box.sessions.write(first.session_id, "", 250)
+
+
+async def test_half_a_character_waits_for_its_rest(tmp_path):
+    async with a_box(tmp_path) as box:
+        script = r"stty -echo raw; printf 'a\xe2\x82'; read -N1 x; printf '\xac.'"
+        first = await box.run(script, tty=True, yield_time_ms=500)
+        assert first.output == "a"
+        assert (await box.sessions.write(first.session_id, "x", 10_000)).output == "€."
+
+
+async def test_a_session_without_a_terminal_has_no_input(tmp_path):
+    async with a_box(tmp_path) as box:
+        running = await box.run("sleep 60", yield_time_ms=250)
+        with pytest.raises(StdinFailed, match="rerun exec_command with tty=true"):
+            await box.sessions.write(running.session_id, "x", 250)
+
+
+async def test_ctrl_c_reaches_the_command_and_not_the_sandbox(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        script = (
+            "trap 'echo caught; exit 5' INT; [ -t 0 ] && echo tty; while :; do sleep 0.05; done"
+        )
+        running = await box.run(script, tty=True, yield_time_ms=500)
+        assert running.output == "tty\r\n"
+        done = await box.sessions.write(running.session_id, "\x03", 10_000)
+        assert done.output == "^Ccaught\r\n"
+        assert done.exit_code == 5
+
+
+async def test_a_polite_signal_reaches_the_command_inside(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        script = "trap 'echo asked; exit 4' TERM; echo up; while :; do sleep 0.05; done"
+        running = await box.run(script, yield_time_ms=500)
+        box.sessions._sessions[running.session_id].command.signal(signal.SIGTERM)
+        done = await box.sessions.write(running.session_id, "", 10_000)
+        assert (done.output, done.exit_code) == ("asked\n", 4)
+
+
+@pytest.mark.parametrize("argv", [("/nowhere/at/all",), ("no-such-program", "x"), ("/etc/passwd",)])
+async def test_a_program_that_cannot_run_is_an_answer(tmp_path, argv):
+    async with a_box(tmp_path) as box:
+        request = ExecRequest(argv=argv, cwd=box.cwd, policy=DangerFullAccess())
+        with pytest.raises(ExecFailed, match=f"exec_command failed for `{argv[0]}"):
+            await box.sessions.exec(request)
+        with pytest.raises(ExecFailed, match="cwd"):
+            await box.sessions.exec(ExecRequest(argv=("true",), cwd="/nowhere", policy=box.policy))
+        assert (await box.run("echo still here")).output == "still here\n"
+
+
+async def test_the_sixty_fifth_session_ends_the_one_used_longest_ago(tmp_path):
+    async with a_box(tmp_path) as box:
+        ids = [(await box.run("sleep 60", yield_time_ms=0)).session_id for _ in range(0)]
+        started = [None] * 65
+
+        async def start(index):
+            started[index] = await box.run("sleep 60", yield_time_ms=250)
+
+        async with trio.open_nursery() as nursery:
+            for index in range(65):
+                nursery.start_soon(start, index)
+        assert ids == []
+        assert box.sessions.live_count() == 64
+        assert any("you currently have" in one.warning for one in started if one)
+
+
+async def test_the_login_shells_variables_reach_commands_that_run_without_it(tmp_path):
+    (tmp_path / ".profile").write_text("echo noise; export FROM_PROFILE=yes A_TOKEN=hush\n")
+    async with a_box(tmp_path, SHELL="/bin/bash") as box:
+        script = (
+            'echo "$FROM_PROFILE|$A_TOKEN|$TERM|$SWARM_THREAD_ID"; shopt -q login_shell || echo no'
+        )
+        done = await box.run(script)
+        assert done.output == "yes||dumb|agent-1\nno\n"
+
+
+async def test_a_profile_that_hangs_costs_its_limit_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr("swarm.worker.exec.snapshot.take_snapshot.__kwdefaults__", {"limit_s": 0.2})
+    (tmp_path / ".profile").write_text("sleep 60\n")
+    async with a_box(tmp_path, SHELL="/bin/bash") as box:
+        assert (await box.run("echo fine")).output == "fine\n"
+
+
+async def test_no_file_of_the_launcher_reaches_a_command(tmp_path, stack):
+    async with a_box(tmp_path, stack=stack) as box:
+        done = await box.run("ls /proc/self/fd | sort -n | tr '\\n' ' '")
+        assert done.output.split()[:3] == ["0", "1", "2"]
+        assert len(done.output.split()) == 4  # and the folder that ls reads

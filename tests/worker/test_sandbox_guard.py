@@ -1,0 +1,114 @@
+"""Missing protected names: held by placeholders, given back as they were, or moved aside."""
+
+import os
+
+import pytest
+
+from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.worker.sandbox.grants import landlock_rules
+from swarm.worker.sandbox.guard import Guard, remove_placeholder
+from swarm.worker.sandbox.landlock import WRITE
+from swarm.worker.sandbox.plan import PROTECTED_NAMES, is_placeholder, plan_sandbox
+
+
+def plan(folder, stack="bwrap", **more):
+    return plan_sandbox(WorkspaceWrite(), cwd=str(folder), tmp_dir=None, stack=stack, **more)
+
+
+def test_placeholders_exist_while_held_and_leave_no_trace(tmp_path):
+    guard = Guard(plan(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == sorted(PROTECTED_NAMES)
+    assert guard.close() == ()
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_last_of_several_holders_removes_them(tmp_path):
+    one, two = Guard(plan(tmp_path)), Guard(plan(tmp_path))
+    assert len(two.placeholders) == len(PROTECTED_NAMES)
+    one.close()
+    assert len(os.listdir(tmp_path)) == len(PROTECTED_NAMES)
+    two.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_a_person_makes_in_a_placeholder_stays(tmp_path):
+    guard = Guard(plan(tmp_path))
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main")
+    guard.close()
+    assert os.listdir(tmp_path) == [".git"]
+    assert str(tmp_path / ".git") in plan(tmp_path).protected
+
+
+def test_placeholders_of_a_crash_are_recognised_and_removed(tmp_path):
+    for lock in Guard(plan(tmp_path))._locks.values():  # its process died: nothing was removed
+        os.close(lock)
+    assert is_placeholder(str(tmp_path / ".git"))
+    assert len(plan(tmp_path).missing) == len(PROTECTED_NAMES)
+    Guard(plan(tmp_path)).close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_after_a_crash_a_placeholder_in_use_is_left(tmp_path):
+    guard = Guard(plan(tmp_path))
+    remove_placeholder(str(tmp_path / ".git"))
+    assert (tmp_path / ".git").exists()
+    guard.close()
+    (tmp_path / ".git").mkdir()  # a person's own empty folder is none
+    remove_placeholder(str(tmp_path / ".git"))
+    assert (tmp_path / ".git").exists()
+
+
+def test_without_mounts_what_appeared_is_moved_aside(tmp_path):
+    guard = Guard(plan(tmp_path, stack="landlock"))
+    assert os.listdir(tmp_path) == []
+    (tmp_path / ".git").mkdir()
+    assert guard.close() == (str(tmp_path / ".git.moved-aside-1"),)
+    assert os.listdir(tmp_path) == [".git.moved-aside-1"]
+
+
+def test_a_replaced_link_is_put_back(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / ".git").symlink_to("real")
+    guard = Guard(plan(tmp_path))
+    (tmp_path / ".git").unlink()
+    (tmp_path / ".git").mkdir()
+    assert guard.close() == (str(tmp_path / ".git.moved-aside-1"),)
+    assert (tmp_path / ".git").readlink().name == "real"
+
+
+def test_a_link_in_a_placeholders_place_is_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    root = tmp_path / "root"
+    outside.mkdir()
+    root.mkdir()
+    made = plan(root)
+    (root / ".git").symlink_to(outside)
+    with pytest.raises(OSError, match="\\.git"):
+        Guard(made)
+    assert os.listdir(outside) == []
+
+
+def writable(made):
+    return {grant.path for grant in landlock_rules(made).grants if grant.access == WRITE}
+
+
+def test_landlock_grants_a_root_whole_when_nothing_in_it_is_protected(tmp_path):
+    assert writable(plan(tmp_path, stack="landlock")) == {str(tmp_path)}
+
+
+def test_landlock_grants_only_the_neighbours_of_what_is_protected(tmp_path):
+    for name in (".git", "src", "docs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "way-out").symlink_to("/")
+    found = writable(plan(tmp_path, stack="landlock"))
+    assert found == {str(tmp_path / "src"), str(tmp_path / "docs")}
+
+
+def test_landlock_grants_no_contents_of_hidden_folders(tmp_path):
+    (tmp_path / "runs/one").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    made = plan(tmp_path / "other", stack="landlock", hidden_paths=(str(tmp_path / "runs"),))
+    whole = {grant.path for grant in landlock_rules(made).grants[1:]}
+    assert str(tmp_path / "other") in whole
+    assert not any(str(tmp_path / "runs").startswith(path + "/") for path in whole)
+    assert str(tmp_path / "runs") not in whole
