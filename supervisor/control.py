@@ -4,7 +4,7 @@ A slot is held by a process and by nothing else: `_watch` waits for the process 
 its end frees the slot. There is no `await` between a check of an agent's state and its change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -42,6 +42,7 @@ class Control:
         self.agents: dict[str, LiveAgent] = {}
         self._by_peer: dict[bytes, LiveAgent] = {}
         self.ended_count = 0
+        self.on_gone: Callable[[LiveAgent], None] = lambda agent: None
 
     def of_peer(self, identity: bytes) -> LiveAgent | None:
         """The agent whose present life has this socket identity."""
@@ -245,6 +246,7 @@ class Control:
         self.ended_count += 1
         self._run.journal.forget(agent.plan.agent_id)
         agent.gone.set()
+        self.on_gone(agent)
 
 
 def _words(agent: LiveAgent, ended: Ended) -> str:

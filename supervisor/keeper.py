@@ -14,8 +14,10 @@ from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.control import Passed
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.gateway import (
+    AgentGone,
     AnyGatewayEvent,
     Drew,
+    Fetching,
     GatewayReady,
     GatewayUnable,
     Throttled,
@@ -129,6 +131,16 @@ class Keeper:
                 except PeerGone:
                     continue
 
+    async def forget_agent(self, agent_id: str) -> None:
+        """Tell the gateway that nobody waits for this agent's answers any more."""
+        with trio.move_on_after(1):
+            try:
+                await self._run.office.post(
+                    self._identity, encode_gateway_op(AgentGone(agent_id=agent_id))
+                )
+            except PeerGone:
+                return
+
     def strike_if_silent(self) -> None:
         """SIGKILL a gateway whose loop has not beaten for 10 s; it is replaced."""
         if self._trusted and trio.current_time() - self.last_beat > _SILENT_S and self._child:
@@ -189,7 +201,7 @@ class Keeper:
                 self._journal(event, self.path_of(AgentId(event.agent_id)), letter)
             case Warned():
                 self._journal(event, "", letter)
-            case Throttled():
+            case Throttled() | Fetching():
                 self._run.showing.passing(Passed(agent="", event=event))
             case Hello() | Heartbeat() | Goodbye() | _:
                 return

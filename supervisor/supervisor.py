@@ -176,6 +176,7 @@ async def _live(running: Running, past: RunPast, models_dir: str, view: View) ->
     async with trio.open_nursery() as nursery:
         control = Control(running, nursery, bound)
         keeper.path_of = control.path_of
+        control.on_gone = lambda agent: nursery.start_soon(keeper.forget_agent, agent.plan.agent_id)
         ending = Ending(control, nursery)
         nursery.start_soon(Dispatch(running, control, keeper, nursery).run)
         nursery.start_soon(ending.obey_signals)

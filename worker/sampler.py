@@ -38,8 +38,8 @@ from swarm.mailbox.protocol.spec import AgentSpec
 
 from .context.history import History
 
-SILENCE_LIMIT_S = 330.0  # a provider's idle timeout (300 s by default) and a margin
-OPEN_LIMIT_S = 60.0  # for the gateway to know us and our model
+SILENCE_MARGIN_S = 30.0  # over the provider's idle timeout: the gateway cuts first
+OPEN_LIMIT_S = 1800.0  # for the gateway to know us and our model; it may have to fetch the model
 _CANCEL_LIMIT_S = 0.05
 
 Dial = Callable[[str], AbstractAsyncContextManager[Mailbox]]
@@ -132,7 +132,7 @@ class Sampler:
         Raises:
             SampleTrouble: The attempt failed; what `hear` got stays valid.
         """
-        async with self._attempting(SILENCE_LIMIT_S) as mailbox:
+        async with self._attempting(self._silence_s()) as mailbox:
             self._requests += 1
             number = self._requests
             ended = False
@@ -148,14 +148,18 @@ class Sampler:
                 if not ended and mailbox is self._mailbox:
                     await _cancel(mailbox, number)
 
+    def _silence_s(self) -> float:
+        idle_s = self._model.stream_idle_s if self._model is not None else 300.0
+        return idle_s + SILENCE_MARGIN_S
+
     async def _listen(
         self, mailbox: Mailbox, question: Question, number: int, hear: Hear
     ) -> SampleCompleted | None:
-        silence_s = SILENCE_LIMIT_S
+        silence_s = self._silence_s()
         while True:
             if self._attempt is not None:
                 self._attempt.deadline = trio.current_time() + silence_s
-            silence_s = SILENCE_LIMIT_S
+            silence_s = self._silence_s()
             event = await self._next_event(mailbox)
             match event:
                 case ConversationOpened(model=model):

@@ -6,7 +6,7 @@ import msgspec
 
 from .base import Tagged, Value
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
-from .gateway import Throttled
+from .gateway import Fetching, Throttled
 from .items import TokenUsage
 from .records import Record
 
@@ -66,6 +66,9 @@ class RunView(Value):
     fan_done: int = 0
     fan_failed: int = 0
     throttle: str = ""
+    fetching: str = ""  # a model file that arrives now
+    fetched_bytes: int = 0
+    fetch_total_bytes: int = 0
     warnings: int = 0
 
 
@@ -124,7 +127,7 @@ class Passed(Tagged):
     """On the feed: a passing event of an agent."""
 
     agent: str
-    event: TextArrived | ReasoningArrived | OutputArrived | Waiting | Throttled
+    event: TextArrived | ReasoningArrived | OutputArrived | Waiting | Throttled | Fetching
 
 
 AnyFeed = Recorded | Passed

@@ -41,10 +41,32 @@ class Throttled(Tagged):
     waiting: int = 0
 
 
+class Fetching(Tagged):
+    """Passing: a model file arrives, about once a percent; `total_bytes` 0 = not known."""
+
+    what: str
+    have_bytes: int
+    total_bytes: int = 0
+
+
+class AgentGone(Tagged):
+    """An agent's process ended: its running requests are to be cancelled."""
+
+    agent_id: str
+
+
 AnyGatewayEvent = (
-    Hello | Heartbeat | Goodbye | Warned | GatewayReady | GatewayUnable | Drew | Throttled
+    Hello
+    | Heartbeat
+    | Goodbye
+    | Warned
+    | GatewayReady
+    | GatewayUnable
+    | Drew
+    | Throttled
+    | Fetching
 )
-AnyGatewayOp = Shutdown
+AnyGatewayOp = Shutdown | AgentGone
 
 encode_gateway_event = msgspec.msgpack.Encoder().encode
 decode_gateway_event = msgspec.msgpack.Decoder(AnyGatewayEvent).decode

@@ -45,6 +45,8 @@ class ModelInfo(Value):
     input_usd_per_million: float | None = None
     cached_usd_per_million: float | None = None
     output_usd_per_million: float | None = None
+    stream_max_retries: int = 5  # of the provider: how often a broken stream is asked again
+    stream_idle_s: float = 300.0  # of the provider: silence that ends a stream
 
 
 # --- agent → gateway -------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.events import (
     StdinCall,
     Waiting,
 )
-from swarm.mailbox.protocol.gateway import Throttled
+from swarm.mailbox.protocol.gateway import Fetching, Throttled
 from swarm.mailbox.protocol.items import (
     AnyItem,
     CustomToolCall,
@@ -117,6 +117,13 @@ def describe_throttle(event: Throttled) -> str:
     words = clean_line(event.reason, limit=120) or "the provider asks for patience"
     words += f", next request in {render_span(event.delay_s)}"
     return f"{words}, {event.waiting} waiting" if event.waiting else words
+
+
+def describe_fetching(event: Fetching) -> str:
+    """`fetching the model smollm2: 23 of 93 MB`."""
+    have, total = event.have_bytes / 1e6, event.total_bytes / 1e6
+    words = f"fetching the model {clean_line(event.what, limit=60)}: {have:.0f}"
+    return f"{words} of {total:.0f} MB" if total else f"{words} MB"
 
 
 def describe_item(item: AnyItem, *, limit: int = 200) -> str:

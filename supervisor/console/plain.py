@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.events import (
     Waiting,
     Warned,
 )
-from swarm.mailbox.protocol.gateway import Throttled
+from swarm.mailbox.protocol.gateway import Fetching, Throttled
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -39,7 +39,13 @@ from swarm.mailbox.protocol.records import (
 
 from .amounts import render_count, render_span, render_time
 from .answer import print_answer, summarize
-from .describe import describe_call, describe_end, describe_throttle, describe_waiting
+from .describe import (
+    describe_call,
+    describe_end,
+    describe_fetching,
+    describe_throttle,
+    describe_waiting,
+)
 from .safe_text import clean_block, clean_line, first_line
 from .spool import LineSpool
 from .style import is_terminal
@@ -192,6 +198,10 @@ def _passing_lines(feed: Passed, state: PlainState) -> list[str]:
     if isinstance(event, Throttled):
         agent, reason = "", event.reason if event.delay_s is not None else ""
         words = clean_line(f"waiting: {describe_throttle(event)}")
+    elif isinstance(event, Fetching):
+        agent, words = "", describe_fetching(event)
+        quarter = event.have_bytes * 4 // event.total_bytes if event.total_bytes else 0
+        reason = f"fetching {event.what} {quarter}"
     elif isinstance(event, Waiting):
         agent, reason = clean_line(feed.agent), f"{event.reason} {event.attempt}"
         words = clean_line(f"waiting: {describe_waiting(event)}")

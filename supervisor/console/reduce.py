@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from swarm.mailbox.protocol.control import AgentState, AgentView, AnyFeed, Passed, RunView
 from swarm.mailbox.protocol.events import CallBegan, CallEnded
-from swarm.mailbox.protocol.gateway import Drew, Throttled
+from swarm.mailbox.protocol.gateway import Drew, Fetching, Throttled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -145,6 +145,15 @@ class RunState:
         event = feed.event
         if isinstance(event, Throttled):
             self._change(replace(self._run, throttle=describe_throttle(event)))
+        elif isinstance(event, Fetching):
+            self._change(
+                replace(
+                    self._run,
+                    fetching=clean_line(event.what, limit=60),
+                    fetched_bytes=event.have_bytes,
+                    fetch_total_bytes=event.total_bytes,
+                )
+            )
         elif view := self._agents.get(feed.agent):
             self._agents[feed.agent] = reduce_passing(view, event, self._clock())
             self._cached = None

@@ -37,7 +37,7 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             )
         case ProviderChosen(provider=provider, model=model, why=why):
             words = clean_line(provider), clean_line(model), clean_line(why)
-            return replace(run, provider=words[0], model=words[1], why=words[2])
+            return replace(run, provider=words[0], model=words[1], why=words[2], fetching="")
         case TokenCount(last=last):
             return replace(run, usage=run.usage.plus(last))
         case Drew(usd=usd) if usd is not None:

@@ -73,6 +73,8 @@ def render_run(
     head = _header(view, width, chosen.glyphs)
     fan = measure_fan(view, now=now)
     foot = [_fan_line(fan, width, chosen.glyphs)] if fan else []
+    if view.fetching:
+        foot.append(_fetch_line(view, width, chosen.glyphs))
     foot.append(_footer(view, width, now, chosen.glyphs))
     if height < len(head) + len(foot) + 2:
         head = head[:1]
@@ -151,6 +153,20 @@ def _fan_line(fan: FanProgress, width: int, glyphs: Glyphs) -> Line:
     room = width - len(head) - size - 1
     bar = _fit(parts, width, glyphs)
     return bar + _join(tail, room, glyphs) if room > 0 else bar
+
+
+def _fetch_line(view: RunView, width: int, glyphs: Glyphs) -> Line:
+    """The bar of a model file that arrives."""
+    have, total = view.fetched_bytes, max(view.fetch_total_bytes, view.fetched_bytes, 1)
+    size = min(max(width // 5, 8), 30)
+    full = round(size * have / total)
+    parts = [
+        (f"fetching {view.fetching} ", HEAD),
+        (glyphs.full * full, BAR),
+        (glyphs.empty * (size - full), DIM),
+        (f" {have / 1e6:.0f} of {total / 1e6:.0f} MB", PLAIN),
+    ]
+    return _fit(parts, width, glyphs)
 
 
 def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:

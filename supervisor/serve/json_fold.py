@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.events import (
     Waiting,
     Warned,
 )
-from swarm.mailbox.protocol.gateway import Drew, Throttled
+from swarm.mailbox.protocol.gateway import Drew, Fetching, Throttled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -35,7 +35,7 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
 )
 
-from ..console.describe import describe_sandbox
+from ..console.describe import describe_fetching, describe_sandbox
 from .json_items import message_item
 from .json_lines import (
     AgentSpawnedLine,
@@ -92,6 +92,10 @@ def notices_for(feed: Passed, state: JsonState) -> list[AnyLine]:
         if words and words != state.throttle:
             lines.append(WarningLine(message=words))
         state.throttle = words
+    elif isinstance(event, Fetching):
+        words = describe_fetching(event) if event.have_bytes == event.total_bytes else ""
+        if words:
+            lines.append(WarningLine(message=words))
     elif isinstance(event, Waiting):
         agent = state.agent(feed.agent)
         tries = f" ({event.attempt}/{event.max_attempts})" if event.attempt else ""

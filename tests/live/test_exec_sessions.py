@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,15 +28,21 @@ LAUNCHER = (
 STACKS = ["none", "landlock", "bwrap"]
 
 
+@contextmanager
+def start_launcher():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
+    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        yield process, ours
+
+
 @asynccontextmanager
 async def a_box(folder, *, stack="none", **environment):
     """An agent's sessions over a launcher that is a fresh process."""
     for name in ("work", "tmp"):
         (folder / name).mkdir()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
-        theirs.close()
+    with start_launcher() as (process, ours):
         spec = AgentSpec(
             run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
             limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
@@ -71,11 +77,6 @@ def stack(request, monkeypatch):
     wanted = type(facts).stack if request.param == "none" else property(lambda _: request.param)
     monkeypatch.setattr(type(facts), "stack", wanted)
     return request.param
-
-
-async def until_gone(pid):
-    while not is_zombie(pid):
-        await trio.sleep(0.002)
 
 
 async def test_a_command_ends_early_and_tells_its_code_and_output(tmp_path, stack):
@@ -125,10 +126,14 @@ async def test_what_a_command_leaves_behind_does_not_outlive_it(tmp_path, stack,
         script = f"{flee}sh -c 'echo $$ >pid; exec sleep 60' {hold} & until [ -s pid ]; do :; done"
         done = await box.run(script)
         assert done.exit_code == 0
-        pid = int(Path(box.cwd, "pid").read_text())
+        pid = pid_in(tmp_path)
         if stack != "bwrap":  # there the number means nothing out here, and the namespace is gone
             assert is_zombie(pid)
         assert not left_alive(box.cwd)
+
+
+def pid_in(folder):
+    return int((folder / "work/pid").read_text())
 
 
 def left_alive(cwd):
@@ -148,7 +153,7 @@ async def test_a_living_sessions_children_are_spared_when_another_command_ends(t
         server = "(setsid sh -c 'echo $$ >pid; exec sleep 60' &) ; sleep 60"
         first = await box.run(server, yield_time_ms=300)
         assert (await box.run("sleep 60 & echo done")).output == "done\n"
-        pid = int(Path(box.cwd, "pid").read_text())
+        pid = pid_in(tmp_path)
         assert not is_zombie(pid)
         assert first.session_id is not None
         assert await box.sessions.terminate_all() == 1
@@ -185,10 +190,9 @@ async def test_a_cancelled_command_is_killed(tmp_path, stack):
         await box.sessions.warm()
         with trio.move_on_after(0.5):
             await box.run("touch began; sleep 60")
-        while left_alive(box.cwd):
-            await trio.sleep(0.002)
-        assert Path(box.cwd, "began").exists()
         assert box.sessions.live_count() == 0
+    assert (tmp_path / "work/began").exists()
+    assert not left_alive(box.cwd)
 
 
 async def test_each_answer_has_only_what_is_new(tmp_path):
@@ -236,7 +240,8 @@ async def test_a_polite_signal_reaches_the_command_inside(tmp_path, stack):
         running = await box.run(script, yield_time_ms=500)
         box.sessions._sessions[running.session_id].command.signal(signal.SIGTERM)
         done = await box.sessions.write(running.session_id, "", 10_000)
-        assert (done.output, done.exit_code) == ("asked\n", 4)
+        assert done.output.endswith("asked\n")
+        assert done.exit_code == 4
 
 
 @pytest.mark.parametrize("argv", [("/nowhere/at/all",), ("no-such-program", "x"), ("/etc/passwd",)])
@@ -252,7 +257,6 @@ async def test_a_program_that_cannot_run_is_an_answer(tmp_path, argv):
 
 async def test_the_sixty_fifth_session_ends_the_one_used_longest_ago(tmp_path):
     async with a_box(tmp_path) as box:
-        ids = [(await box.run("sleep 60", yield_time_ms=0)).session_id for _ in range(0)]
         started = [None] * 65
 
         async def start(index):
@@ -261,7 +265,6 @@ async def test_the_sixty_fifth_session_ends_the_one_used_longest_ago(tmp_path):
         async with trio.open_nursery() as nursery:
             for index in range(65):
                 nursery.start_soon(start, index)
-        assert ids == []
         assert box.sessions.live_count() == 64
         assert any("you currently have" in one.warning for one in started if one)
 

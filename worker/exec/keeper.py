@@ -277,7 +277,10 @@ def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:
     try:
         os.setpgid(0, 0)
         become_subreaper()
-        close_all_but({0, 1, 2, sock.fileno(), *([] if lifeline_fd is None else [lifeline_fd])})
+        ours = {sock.fileno()} if lifeline_fd is None else {sock.fileno(), lifeline_fd}
+        close_all_but({0, 1, 2, *ours})
+        for fd in ours:
+            os.set_inheritable(fd, False)  # no command may ever speak for the agent
         limit_process(CommandLimits())
         gc.disable()  # nothing cyclic is made; collecting would touch every shared page
         gc.freeze()

@@ -61,7 +61,7 @@ class Session:
                 with trio.move_on_after(_TRAILING_OUTPUT_S):
                     await self._output_ended.wait()
                 nursery.cancel_scope.cancel()
-            if self.status.leftovers and not self.command.is_wrapped:
+            if self.status.leftovers:  # in bwrap they are dying; wait until that is so
                 await self.command.kill_tree()
             is_whole_tree_dead = True
             self._drain()

@@ -69,6 +69,7 @@ class ExecSessions:
             with session.heard_by(on_output), trio.move_on_after(wait_s):
                 await session.finished.wait()
         except trio.Cancelled:
+            self._sessions.pop(session.id, None)
             self._nursery.start_soon(self._terminate, session)
             raise
         timed_out = request.timeout_ms is not None and not session.finished.is_set()

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Tagged, Value
+from swarm.mailbox.protocol.gateway import Fetching
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleErrorKind, ToolSpec
 
@@ -135,7 +136,7 @@ class LocalModule(Protocol):
     """What `local.py` offers; it is imported only when the local model is chosen."""
 
     async def prepare_local(
-        self, models_dir: Path, slug: str, tell: Callable[[str], None]
+        self, models_dir: Path, slug: str, tell: Callable[[Fetching], None]
     ) -> str | None:
         """Make sure the model can be loaded, fetching it if that is possible.
 

@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import assert_never
 
-from swarm.mailbox.protocol.gateway import Throttled
+import msgspec
+
+from swarm.mailbox.protocol.gateway import Fetching, Throttled
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
 
@@ -42,15 +44,15 @@ class Surroundings:
         self,
         keys: Mapping[str, str],
         *,
-        announce: Callable[[Throttled], None],
+        announce: Callable[[Throttled | Fetching], None],
         warn: Callable[[str], None],
     ) -> None:
         self.keys, self.announce, self.warn = keys, announce, warn
         self.redactor = Redactor(keys.values())
 
-    def tell(self, text: str) -> None:
-        """Progress of the start, for people: shown where a wait for the provider is shown."""
-        self.announce(Throttled(reason=text, delay_s=0.0))
+    def tell(self, fetching: Fetching) -> None:
+        """Progress of the start, for people."""
+        self.announce(fetching)
 
 
 class UnknownModel(Exception):
@@ -69,7 +71,15 @@ class House:
         self.tape: TapeWriter | None = None
 
     def model_for(self, slug: str | None, agent_path: str) -> ModelInfo:
-        """The model an agent talks to. Raises UnknownModel."""
+        """The model an agent talks to, with its provider's patience. Raises UnknownModel."""
+        provider = self.choice.provider
+        return msgspec.structs.replace(
+            self._find_model(slug, agent_path),
+            stream_max_retries=provider.stream_max_retries,
+            stream_idle_s=provider.stream_idle_timeout_ms / 1000,
+        )
+
+    def _find_model(self, slug: str | None, agent_path: str) -> ModelInfo:
         default = self.choice.model
         if self.told_models:
             return self.told_models.get(agent_path, default)

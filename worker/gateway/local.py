@@ -17,6 +17,7 @@ from typing import Any
 
 import trio
 
+from swarm.mailbox.protocol.gateway import Fetching
 from swarm.mailbox.protocol.items import (
     AnyItem,
     CustomToolCallOutput,
@@ -47,16 +48,16 @@ _MOST_ANSWER_TOKENS = 384
 _WORDS_PER_TOKEN_ROOM = 3  # bytes of prompt for one token of context, on the safe side
 
 Chunk = Mapping[str, Any]
-Tell = Callable[[str], None]
+Tell = Callable[[Fetching], None]
 
 
-async def prepare_local(models_dir: Path, slug: str, tell: Tell = lambda _: None) -> str | None:
+async def prepare_local(models_dir: Path, slug: str, tell: Tell) -> str | None:
     """Make sure the model can be loaded, fetching its file if it is missing.
 
     Args:
         models_dir: Where model files lie.
         slug: A name of the weights catalogue.
-        tell: Called with a sentence about the progress, at most once a percent.
+        tell: Called with the progress, at most once a percent.
 
     Returns:
         None when it can be loaded, else one sentence: why not, and what to do.
@@ -73,8 +74,8 @@ async def prepare_local(models_dir: Path, slug: str, tell: Tell = lambda _: None
         percent = have * 100 // total if total else 0
         if percent != shown:
             shown = percent
-            megabytes = f"{have >> 20} of {total >> 20} MB" if total else f"{have >> 20} MB"
-            trio.from_thread.run_sync(tell, f"fetching the model {slug}: {megabytes}")
+            step = Fetching(what=slug, have_bytes=have, total_bytes=total)
+            trio.from_thread.run_sync(tell, step)
 
     try:
         await trio.to_thread.run_sync(partial(fetch_weights, slug, entry, models_dir, progress))

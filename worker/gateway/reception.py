@@ -172,6 +172,12 @@ class Reception:
         self._peer_of[op.agent_id] = peer
         await window.post(peer, ConversationOpened(model=model))  # the first post never waits
 
+    def forget_agent(self, agent_id: str) -> None:
+        """Its process has ended: nobody waits for its answers."""
+        session = self._sessions.get(self._peer_of.get(agent_id, b""))
+        if session is not None and self._window is not None:
+            self._forget(self._window, session, dismiss=True)
+
     def _turn_away(self, window: "_Window", peer: bytes) -> None:
         """Hear no more of a peer that did not prove itself, or is of the past."""
         self.refusals += 1
@@ -275,6 +281,7 @@ class Reception:
                         usage=event.usage,
                         end_turn=event.end_turn,
                         first_byte_s=event.first_byte_s,
+                        truncated=event.truncated,
                     )
                 )
                 await self._account(request, event)

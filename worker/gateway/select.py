@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.gateway import Fetching
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
 
@@ -46,7 +47,7 @@ class _Listing(msgspec.Struct):
     models: tuple[_Listed, ...] | None = None
 
 
-Tell = Callable[[str], None]  # progress of something that takes long, for people
+Tell = Callable[[Fetching], None]  # progress of something that takes long, for people
 _decode_listing = msgspec.json.Decoder(_Listing).decode
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import assert_never
 
 import msgspec
 import trio
@@ -18,12 +19,14 @@ from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.gateway import (
+    AgentGone,
     AnyGatewayEvent,
     GatewayReady,
     GatewayUnable,
     decode_gateway_op,
     encode_gateway_event,
 )
+from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.spec import GatewaySpec
 from swarm.mailbox.router import open_router
 from swarm.worker.lifeline import watch_lifeline
@@ -129,8 +132,15 @@ class Process:
                 order = decode_gateway_op(letter.body)
             except msgspec.DecodeError:
                 continue  # an order of a newer supervisor
-            self._grace_s = order.grace_s
-            self._work.cancel()
+            match order:
+                case Shutdown():
+                    self._grace_s = order.grace_s
+                    self._work.cancel()
+                case AgentGone():
+                    if self._reception is not None:
+                        self._reception.forget_agent(order.agent_id)
+                case _:
+                    assert_never(order)
 
     async def _beat(self) -> None:
         while True:

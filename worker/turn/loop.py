@@ -23,7 +23,7 @@ from ..context.prompt import instructions_for
 from ..sampler import Question, SampleTrouble
 from .inbox import Opening
 from .next import Finish, Heard, Sample, next_step
-from .retry import STREAM_MAX_RETRIES, plan_retry
+from .retry import plan_retry
 from .state import Turn
 from .stream import Attempt
 
@@ -94,7 +94,9 @@ async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | 
         if failed.kind == "incomplete" and attempt.heard.remark is not None:
             return msgspec.structs.replace(attempt.heard, truncated=True)
         retries += 1
-        delay_s = plan_retry(failed, attempt=retries, noise=session.noise())
+        delay_s = plan_retry(
+            failed, attempt=retries, most=model.stream_max_retries, noise=session.noise()
+        )
         if delay_s is None:
             return failed
         session.reporter.pass_on(
@@ -102,7 +104,7 @@ async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | 
                 reason=f"Reconnecting: {failed.message}",
                 delay_s=delay_s,
                 attempt=retries,
-                max_attempts=STREAM_MAX_RETRIES,
+                max_attempts=model.stream_max_retries,
             )
         )
         await trio.sleep(delay_s)

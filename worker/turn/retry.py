@@ -6,19 +6,19 @@ Rule guarded: the number of attempts is bounded, and a server that names a delay
 
 from swarm.mailbox.protocol.sampling import SampleFailed
 
-STREAM_MAX_RETRIES = 5
 _BASE_DELAY_S = 0.2
 
 
-def plan_retry(failed: SampleFailed, *, attempt: int, noise: float) -> float | None:
+def plan_retry(failed: SampleFailed, *, attempt: int, most: int, noise: float) -> float | None:
     """Seconds to wait before retry number `attempt` (from 1); None = give up.
 
     Args:
         failed: Why the attempt ended.
         attempt: Which retry this would be.
+        most: How many retries the provider's settings allow.
         noise: Uniform in [0, 1): the delay varies by a tenth each way.
     """
-    if not failed.retryable or attempt > STREAM_MAX_RETRIES:
+    if not failed.retryable or attempt > most:
         return None
     if failed.retry_after_s is not None:
         return max(0.0, failed.retry_after_s)

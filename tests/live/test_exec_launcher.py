@@ -1,0 +1,277 @@
+"""The launcher itself: it dies with its agent and its run, and nothing it started survives it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import trio
+
+from swarm.mailbox.lineage import descendants_of, is_zombie
+from swarm.mailbox.protocol.limits import ReadOnly
+from swarm.worker.exec.launcher import (
+    CommandNotStarted,
+    LauncherGone,
+    LauncherLink,
+    open_launcher,
+)
+from swarm.worker.exec.orders import CommandLimits
+from swarm.worker.exec.process import CommandRequest, pin_sandbox, start_command
+from swarm.worker.sandbox.plan import SandboxPlan, plan_sandbox
+from swarm.worker.sandbox.probe import find_program
+
+CODE = (
+    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
+    "become_launcher(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]) or None)"
+)
+BASE = {"PATH": "/usr/bin:/bin"}
+STUBBORN = (
+    "trap '' TERM HUP INT; (setsid nohup sh -c 'trap \"\" TERM; sleep 90' &);"
+    "(env -i setsid sleep 91 &); sleep 92 & kill -STOP $!; echo up; wait"
+)
+
+
+@pytest.fixture
+def launcher():
+    """A launcher process, its socket and the writing end of its life-line."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line, writer = os.pipe()
+    argv = [sys.executable, "-P", "-c", CODE, str(theirs.fileno()), str(line)]
+    with subprocess.Popen(argv, pass_fds=[theirs.fileno(), line]) as process:
+        theirs.close()
+        os.close(line)
+        yield LauncherLink(pid=process.pid, sock=ours), writer
+        ours.close()
+        try:
+            os.close(writer)
+        except OSError:
+            pass
+        process.kill()
+
+
+def request(*argv, **more):
+    return CommandRequest(argv=argv, cwd="/", environment=BASE, sandbox=SandboxPlan(), **more)
+
+
+async def output_of(command):
+    found = b""
+    while chunk := await command.receive():
+        found += chunk
+    return found
+
+
+def all_end(pids, limit_s=1.0):
+    """Within the second that the house allows."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if all(is_zombie(pid) for pid in pids):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("cause", ["socket", "lifeline", "SIGTERM"])
+async def test_nothing_survives_the_launcher(launcher, cause):
+    link, writer = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            command = await start_command(opened, request("sh", "-c", STUBBORN))
+            assert await command.receive() == b"up\n"
+            family = descendants_of(link.pid)
+            assert len(family) >= 4
+            if cause == "socket":
+                link.sock.shutdown(socket.SHUT_RDWR)
+            elif cause == "lifeline":
+                os.close(writer)
+            else:
+                os.kill(link.pid, signal.SIGTERM)
+            assert all_end([*family, link.pid])
+            with pytest.raises(LauncherGone):
+                await command.wait()
+            command.close()
+            with pytest.raises(LauncherGone):
+                await start_command(opened, request("true"))
+
+
+async def test_an_interrupt_from_a_terminal_does_nothing_to_the_launcher(launcher):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            os.kill(link.pid, signal.SIGINT)
+            os.kill(link.pid, signal.SIGHUP)
+            command = await start_command(opened, request("echo", "alive"))
+            assert await output_of(command) == b"alive\n"
+            assert (await command.wait()).exit_code == 0
+            command.close()
+
+
+@pytest.mark.parametrize(
+    ("argv", "number", "step"),
+    [(("/nowhere",), 2, "exec"), (("nowhere",), 2, "exec"), (("/etc/passwd",), 13, "exec"),
+     (("a\0b",), 22, "exec")],
+)  # fmt: skip
+@pytest.mark.parametrize("limits", [CommandLimits(), CommandLimits(cpu_s=5)])
+async def test_a_program_that_cannot_start_is_a_value_with_its_cause(
+    launcher, argv, number, step, limits
+):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            with pytest.raises(CommandNotStarted) as caught:
+                await start_command(opened, request(*argv, limits=limits))
+            assert (caught.value.number, caught.value.step) == (number, step)
+
+
+async def test_a_huge_order_travels_whole(launcher):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            big = {f"V{index}": "x" * 100_000 for index in range(10)}
+            asked = CommandRequest(
+                argv=("sh", "-c", "echo ${#V0} ${#V9}"), cwd="/", environment={**BASE, **big},
+                sandbox=SandboxPlan(),
+            )  # fmt: skip
+            command = await start_command(opened, asked)
+            assert await output_of(command) == b"100000 100000\n"
+            command.close()
+
+
+async def test_text_that_is_not_unicode_is_refused_before_anything_starts(launcher):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            with pytest.raises(CommandNotStarted, match="Unicode"):
+                await start_command(opened, request("echo", "\udcff"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "script", "code"),
+    [
+        (CommandLimits(file_bytes=4096), "head -c 9999 /dev/zero >f; ls -l f >&2", None),
+        (
+            CommandLimits(memory_bytes=64 << 20),
+            "x=$(head -c 200000000 /dev/zero | tr '\\0' x)",
+            None,
+        ),
+        (CommandLimits(cpu_s=1), "while :; do :; done", None),
+    ],
+)
+async def test_a_limit_of_its_own_ends_a_command(launcher, tmp_path, limits, script, code):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            asked = CommandRequest(
+                argv=("bash", "-c", f"cd {tmp_path}; {script}"), cwd="/", environment=BASE,
+                sandbox=SandboxPlan(), limits=limits,
+            )  # fmt: skip
+            command = await start_command(opened, asked)
+            said = await output_of(command)
+            status = await command.wait()
+            command.close()
+            ended = status.signal is not None or status.exit_code != 0 or b" 4096 " in said
+            assert ended, said
+            assert code is None
+
+
+async def test_a_hundred_commands_at_once_keep_their_answers_apart(launcher):
+    link, _ = launcher
+    found = {}
+
+    async def ask(opened, index):
+        command = await start_command(opened, request("sh", "-c", f"echo {index}; exit {index}"))
+        said = await output_of(command)
+        found[index] = (said, (await command.wait()).exit_code)
+        command.close()
+
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened, trio.open_nursery() as nursery:
+            for index in range(100):
+                nursery.start_soon(ask, opened, index)
+    assert found == {index: (f"{index}\n".encode(), index) for index in range(100)}
+
+
+@pytest.mark.parametrize("stack", ["landlock", "bwrap"])
+async def test_a_pinned_launcher_starts_nothing_outside_its_sandbox(launcher, tmp_path, stack):
+    if stack == "bwrap" and find_program("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    link, _ = launcher
+    plan = plan_sandbox(ReadOnly(), cwd="/usr", tmp_dir=str(tmp_path), stack=stack)
+    target = tmp_path.parent / f"{tmp_path.name}-outside"
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            await pin_sandbox(opened, plan)
+            script = f"touch {target}; echo tried; grep Seccomp: /proc/self/status"
+            inside = CommandRequest(
+                argv=("sh", "-c", script), cwd="/", sandbox=plan,
+                environment={**BASE, "LD_PRELOAD": "/nowhere.so"},
+            )  # fmt: skip
+            if stack == "landlock":
+                for sandbox in (plan, SandboxPlan()):
+                    command = await start_command(opened, request_in(inside, sandbox))
+                    assert b"tried\nSeccomp:\t2" in await output_of(command)
+                    command.close()
+            else:
+                with pytest.raises(CommandNotStarted, match="pinned"):
+                    await start_command(opened, inside)  # its bwrap would get the variable
+                with pytest.raises(CommandNotStarted, match="pinned"):
+                    await start_command(opened, request("touch", str(target)))
+                clean = CommandRequest(argv=inside.argv, cwd="/", sandbox=plan, environment=BASE)
+                command = await start_command(opened, clean)
+                assert b"tried\nSeccomp:\t2" in await output_of(command)
+                command.close()
+    assert not target.exists()
+
+
+def request_in(asked, sandbox):
+    return CommandRequest(
+        argv=asked.argv, cwd=asked.cwd, environment=asked.environment, sandbox=sandbox
+    )
+
+
+FORK_STORY = """
+import os, sys, threading, trio
+from swarm.worker.exec.launcher import fork_launcher, open_launcher
+from swarm.worker.exec.process import CommandRequest, start_command
+from swarm.worker.sandbox.plan import SandboxPlan
+
+line, writer = os.pipe()
+link = fork_launcher(lifeline_fd=line)
+
+async def main():
+    async with open_launcher(link) as launcher:
+        command = await start_command(launcher, CommandRequest(
+            argv=("sh", "-c", "echo $PPID; ls /proc/self/fd | wc -l"), cwd="/",
+            environment={"PATH": "/usr/bin:/bin"}, sandbox=SandboxPlan()))
+        said = b""
+        while chunk := await command.receive():
+            said += chunk
+        parent, files = said.split()
+        assert int(parent) == link.pid != os.getpid(), said
+        assert int(files) == 4, said
+        command.close()
+
+trio.run(main)
+try:
+    os.kill(link.pid, 0)
+except ProcessLookupError:
+    print("reaped")
+waiting = threading.Event()
+threading.Thread(target=waiting.wait).start()
+try:
+    fork_launcher(lifeline_fd=None)
+except RuntimeError as error:
+    print(error)
+waiting.set()
+"""
+
+
+def test_a_forked_launcher_serves_is_reaped_and_refuses_beside_threads():
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FORK_STORY], capture_output=True, text=True, timeout=20
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "reaped", "the launcher must be forked while there is one thread",
+    ]  # fmt: skip
