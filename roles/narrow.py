@@ -111,7 +111,7 @@ def narrow_approval(parent: AskForApproval, role: AskForApproval | None) -> AskF
         return parent
     if role == "never":
         return parent if parent == "untrusted" else "never"
-    return min(parent, role, key=_STRICTNESS.index)
+    return next(word for word in _STRICTNESS if word in {parent, role})
 
 
 def narrow_budget(parent: Budget, wanted: Budget) -> Budget:

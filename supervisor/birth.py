@@ -21,7 +21,7 @@ from .agents import Bound, LiveAgent
 from .journal.replay import AgentMemory
 from .places import make_private
 from .running import Running
-from .spawner.base import Ended, SpawnError
+from .spawner.base import Child, Ended, SpawnError
 
 HELLO_DEADLINE_S = 10.0
 
@@ -44,33 +44,36 @@ async def bear(
                 title = f"{plan.path} [{plan.role.name}]"
                 child = agent.child = await running.household.start(spec, title=title)
                 await _hear_hello(agent)
+            slot.commit(child.pid)
+            agent.last_beat = trio.current_time()
+            await running.commit(_spawned(agent, child, started), agent=plan.path)
         except BaseException as error:
             running.office.dismiss(identity)
             if child is not None:
                 child.kill_group()
+                running.registry.release(plan.path, child.pid)
             if isinstance(error, trio.TooSlowError):
                 raise SpawnError(f"{plan.path} did not answer in {HELLO_DEADLINE_S:g} s") from error
             raise
-        slot.commit(child.pid)
-    agent.last_beat = trio.current_time()
-    await running.commit(
-        AgentSpawned(
-            agent_id=plan.agent_id,
-            path=plan.path,
-            epoch=agent.epoch,
-            pid=child.pid,
-            role=plan.role.name,
-            nickname=plan.nickname,
-            parent=plan.parent,
-            depth=plan.depth,
-            model=plan.model,
-            effort=plan.effort,
-            limits=plan.limits,
-            cwd=plan.cwd,
-            warm=child.warm,
-            spawn_s=round(trio.current_time() - started, 4),
-        ),
-        agent=plan.path,
+
+
+def _spawned(agent: LiveAgent, child: Child, started: float) -> AgentSpawned:
+    plan = agent.plan
+    return AgentSpawned(
+        agent_id=plan.agent_id,
+        path=plan.path,
+        epoch=agent.epoch,
+        pid=child.pid,
+        role=plan.role.name,
+        nickname=plan.nickname,
+        parent=plan.parent,
+        depth=plan.depth,
+        model=plan.model,
+        effort=plan.effort,
+        limits=plan.limits,
+        cwd=plan.cwd,
+        warm=child.warm,
+        spawn_s=round(trio.current_time() - started, 4),
     )
 
 

@@ -58,9 +58,12 @@ class Control:
         self.agents[plan.path] = agent
         try:
             await self._begin_life(agent, memory)
-        except SpawnError:
+        except BaseException:  # also when cancelled: nobody may wait for what was never born
             self.agents.pop(plan.path, None)
+            agent.gone.set()
             raise
+        if memory is not None:
+            await self._catch_up(agent, memory)
         return agent
 
     def _next_epoch(self, plan: AgentPlan) -> int:
@@ -80,8 +83,8 @@ class Control:
             self._by_peer.pop(agent.identity, None)
             raise
         self._nursery.start_soon(self._watch, agent)
-        if memory is not None:
-            await self._catch_up(agent, memory)
+        if agent.wanted_end is not None and agent.child is not None:
+            agent.child.kill_group()  # its end was wanted while it was being born
 
     async def _catch_up(self, agent: LiveAgent, memory: AgentMemory) -> None:
         """Hand over what the life before did not take up, and let an open turn go on."""
@@ -103,8 +106,10 @@ class Control:
         await self._post(agent, posted)
 
     async def _post(self, agent: LiveAgent, posted: InputPosted) -> None:
-        agent.done = trio.Event()
-        agent.outcome = None
+        if agent.gone.is_set():
+            return  # a resumed run reads the journal
+        if agent.done.is_set():  # else somebody waits for this very event
+            agent.done, agent.outcome = trio.Event(), None
         agent.untaken.add(posted.input_id)
         words = UserInput(
             input_id=posted.input_id, parts=posted.parts, output_schema=posted.output_schema
@@ -144,8 +149,11 @@ class Control:
                 nursery.start_soon(self.end, agent)
 
     async def interrupt(self, agents: Sequence[LiveAgent], reason: str) -> None:
-        """Abort the turns of these agents; they stay."""
+        """Abort the turns of these agents; they stay. One between two lives gets no other."""
         for agent in agents:
+            if not agent.hello.is_set() or agent.identity not in self._by_peer:
+                agent.wanted_end = agent.wanted_end or "interrupted"
+                continue
             with trio.move_on_after(_END_GRACE_S):
                 try:
                     await self._run.send(agent, Interrupt(reason=reason))
@@ -227,7 +235,7 @@ class Control:
     async def _live_again(self, agent: LiveAgent, ended: Ended) -> None:
         await self._run.journal.settle()
         file = agent.plan.agent_id
-        memory = fold_agent(read_records(self._run.places, file=file))
+        memory = await trio.to_thread.run_sync(self._remember, file)
         for call in memory.open_calls.values():
             closed = CallEnded(
                 turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
@@ -238,6 +246,11 @@ class Control:
             await self._begin_life(agent, memory)
         except SpawnError as error:
             self._leave(agent, "crashed", f"{_words(agent, ended)}; restarting failed: {error}")
+        else:
+            await self._catch_up(agent, memory)
+
+    def _remember(self, file: str) -> AgentMemory:
+        return fold_agent(read_records(self._run.places, file=file))
 
     def _leave(self, agent: LiveAgent, state: EndState, message: str) -> None:
         """No process will follow: the agent's path stays known, its memory here goes."""

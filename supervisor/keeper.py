@@ -31,12 +31,13 @@ from swarm.mailbox.protocol.spec import GatewaySpec
 
 from .agents import Bound, LiveAgent
 from .running import Running
-from .spawner.base import Child
+from .spawner.base import Child, SpawnError
 from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
 
 _log = logging.getLogger("swarm.keeper")
 _SILENT_S = 10.0
+_BIRTH_S = 30.0
 
 
 class ProviderUnusable(SwarmError):
@@ -117,7 +118,11 @@ class Keeper:
                 self._fail(f"the gateway keeps ending: {ended.reason}\n{ended.stderr_tail[-2000:]}")
                 return
             await trio.sleep(verdict.after_s)
-            await self.start(first=False)
+            try:
+                await self.start(first=False)
+            except SpawnError as error:
+                self._fail(f"no gateway could be started: {error}")
+                return
             await self._tell(live_agents())
 
     async def _tell(self, agents: list[LiveAgent]) -> None:
@@ -142,8 +147,12 @@ class Keeper:
                 return
 
     def strike_if_silent(self) -> None:
-        """SIGKILL a gateway whose loop has not beaten for 10 s; it is replaced."""
-        if self._trusted and trio.current_time() - self.last_beat > _SILENT_S and self._child:
+        """SIGKILL a gateway whose loop has not beaten for 10 s; it is replaced.
+
+        Before its Hello it imports and may be slow: then it has 30 s.
+        """
+        limit_s = _SILENT_S if self._trusted else _BIRTH_S
+        if trio.current_time() - self.last_beat > limit_s and self._child:
             self.last_beat = trio.current_time()
             self._child.kill_group()
 

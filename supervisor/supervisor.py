@@ -29,6 +29,7 @@ from .dispatch import Dispatch
 from .doorman import Doorman
 from .ending import Ending
 from .ignition import Ignition
+from .journal.files import repair_tail
 from .journal.reading import read_records, run_records
 from .journal.replay import RunPast, fold_run
 from .journal.rollout import open_journal
@@ -109,6 +110,8 @@ def _prepare(request: RunRequest, here: RunPlaces) -> RunPast:
     if not request.resumes:
         save_request(here, request)
         return RunPast()
+    for file in here.journal.glob("*.jsonl"):
+        repair_tail(file)  # a line torn by a power loss would end up in the middle
     past = fold_run(run_records(here))
     past.last_seq = max((record.seq for record in read_records(here)), default=0)
     return past

@@ -157,13 +157,12 @@ def parse_front(text: str, *, name: str) -> FrontMatter:
     if len(text.encode()) > _MAX_FRONT_BYTES:
         raise UsageError(f"{name}: the front matter is over 64 KiB")
     try:
-        loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
+        node = yaml.compose(text, yaml.SafeLoader)
         if node is None:
             return FrontMatter()
         places: dict[str, int] = {}
         _note_places(node, "", places, name, set())
-        value: object = loader.construct_document(node)
+        value: object = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 2 if error.problem_mark else 2
         raise UsageError(f"{name}, line {line}: not valid YAML: {error.problem}") from error

@@ -51,6 +51,8 @@ class Work:
 
     async def run(self) -> RunCompleted:
         """Do the work; the totals of the result are filled in by the caller."""
+        for path, life in self._past.agents.items():
+            self._run.registry.adopt_path(path, agent_id=life.spawned.agent_id)
         found: list[RunCompleted] = []
         async with trio.open_nursery() as nursery:
 
@@ -85,8 +87,8 @@ class Work:
             root = await self._start_root(body)
         except SpawnError as error:
             return RunCompleted(status="failed", message=str(error))
-        await root.done.wait()
-        assert root.outcome is not None  # done is set with it
+        while root.outcome is None:  # a person's words may open it again before we wake
+            await root.done.wait()
         return self._judge(root, root.outcome)
 
     async def _prompt(self) -> str:
@@ -97,6 +99,7 @@ class Work:
         self._harness = Harness(
             self._run, self._control, request.fan_out, self._limits(for_fan_out=True)
         )
+        self._run.showing.state.note_state(ROOT_PATH, "queued", note="waits for the items")
         answers = await self._harness.run(self._past.fan_ended)
         return joined_prompt(request.prompt, answers, limit_bytes=self._room_for(answers))
 
@@ -126,7 +129,6 @@ class Work:
 
     async def _resume_root(self, plan: AgentPlan) -> LiveAgent:
         """The root lives again from its file; then the next prompt, if there is one."""
-        self._run.registry.adopt_path(plan.path, agent_id=plan.agent_id)
         memory = recall(self._run, plan)
         root = await self._control.spawn(plan, memory=memory)
         if (words := self._run.request.next_prompt) is not None:

@@ -47,22 +47,29 @@ def run(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
         lifeline_fd: The life-line's reading end; stays open. None: nothing to outlive.
     """
     os.umask(0o077)
-    become_subreaper()
     ignore_interrupts()
-    if lifeline_fd is not None:
-        hold_lifeline(lifeline_fd)
     spec: AnySpec = decode_spec(_read_all(spec_fd))
     match spec:
         case AgentSpec():
             launch = cast("_Launch", _named("swarm.worker.exec.launcher", "fork_launcher"))
             launcher = launch(lifeline_fd=lifeline_fd)  # before Trio, ZeroMQ and any lock
+            _stand_guard(lifeline_fd)
             agent = cast("_RunAgent", _named("swarm.worker.agent", "run_agent"))
             return agent(spec, launcher, lifeline_fd)
         case GatewaySpec():
+            _stand_guard(lifeline_fd)
             keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
             name = "swarm.worker.gateway.service"
             gateway = cast("_RunGateway", _named(name, "run_gateway"))
             return gateway(spec, keys, lifeline_fd)
+
+
+def _stand_guard(lifeline_fd: int | None) -> None:
+    """Own what is below, and end with the run. Not before the launcher's fork: what a process
+    touches before a fork, it copies twice."""
+    become_subreaper()
+    if lifeline_fd is not None:
+        hold_lifeline(lifeline_fd)
 
 
 def begin_gateway(channel_fd: int, lifeline_fd: int) -> int:

@@ -41,7 +41,7 @@ class Hands(Protocol):
         ...
 
     async def warm(self) -> None:
-        """Get ready for the first call; called once, beside the first request."""
+        """Get ready for the first call; called once, while it is being written."""
         ...
 
     async def end_commands(self) -> None:
@@ -101,10 +101,13 @@ async def _beat(session: Session, hands: Hands) -> None:
 
 
 async def _warm(session: Session, hands: Hands) -> None:
-    """Prepare the tools beside the first request, if its model calls any."""
-    await session.begun.wait()
-    if session.has_tools:
-        await hands.warm()
+    """Prepare the tools while the model still writes its first call.
+
+    Not before: a login shell for each agent, half of which never run a command, is what makes a
+    fan-out slow and large.
+    """
+    await session.sampler.call_announced.wait()
+    await hands.warm()
 
 
 def _resident_bytes() -> int:

@@ -78,6 +78,7 @@ class Sampler:
         self._model: ModelInfo | None = None
         self._refusal: SampleTrouble | None = None
         self._requests = 0
+        self.call_announced = trio.Event()  # the model has begun to write a call, for the first time
 
     async def stay_connected(self) -> None:
         """Hold a mailbox to the gateway, and a new one whenever it has moved; for ever."""
@@ -177,6 +178,8 @@ class Sampler:
                 case SampleFailed():
                     raise SampleTrouble(event)
                 case SampleItemStarted() | TextDelta() | ReasoningDelta() | SampleItemDone():
+                    if isinstance(event, SampleItemStarted) and event.kind.endswith("_call"):
+                        self.call_announced.set()
                     if hear(event):
                         return None
                 case SampleWaiting(delay_s=delay_s):

@@ -9,13 +9,14 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeGuard
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
-from .merge import Layer, Merged, as_table, merge_layers
+from .merge import Layer, Merged, as_table, is_table, merge_layers
 from .schema import (
     CODEX_INNER_KEYS,
     CODEX_KEYS,
@@ -97,7 +98,7 @@ def absolute_paths(values: Toml, folder: Path) -> Toml:
         if isinstance(path := fixed.get(key), str):
             fixed[key] = _absolute(path, folder)
     workspace = as_table(fixed.get("sandbox_workspace_write"))
-    if isinstance(roots := workspace.get("writable_roots"), list):
+    if is_list(roots := workspace.get("writable_roots")):
         resolved = [_absolute(r, folder) if isinstance(r, str) else r for r in roots]
         fixed["sandbox_workspace_write"] = {**workspace, "writable_roots": resolved}
     agents = as_table(fixed.get("agents"))
@@ -108,6 +109,11 @@ def absolute_paths(values: Toml, folder: Path) -> Toml:
     if agents:
         fixed["agents"] = agents
     return fixed
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """True for an array."""
+    return isinstance(value, list)
 
 
 def _absolute(path: str, folder: Path) -> str:
@@ -237,13 +243,13 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
                 yield from _unknown_in(layer, f"{key}.{name}", table, ProviderTable)
         elif key == "agents":
             for name, table in as_table(value).items():
-                if isinstance(table, dict):
+                if is_table(table):
                     yield from _unknown_in(layer, f"{key}.{name}", table, RoleTable)
                 elif name not in AgentsTable.__struct_fields__ and (
                     f"agents.{name}" not in CODEX_INNER_KEYS
                 ):
                     yield _unknown(layer, f"agents.{name}", AgentsTable.__struct_fields__)
-        elif isinstance(value, dict) and key in Config.__struct_fields__:
+        elif is_table(value) and key in Config.__struct_fields__:
             default = getattr(Config(), key)
             if isinstance(default, msgspec.Struct):
                 yield from _unknown_in(layer, key, value, type(default))

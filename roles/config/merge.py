@@ -6,6 +6,7 @@ concatenate.
 
 import tomllib
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
@@ -55,22 +56,27 @@ def merge_tables(low: Toml, high: Toml) -> Toml:
     merged = dict(low)
     for key, value in high.items():
         below = merged.get(key)
-        if isinstance(below, dict) and isinstance(value, dict):
+        if is_table(below) and is_table(value):
             merged[key] = merge_tables(as_table(below), as_table(value))
         else:
             merged[key] = value
     return merged
 
 
+def is_table(value: object) -> TypeGuard[dict[object, object]]:
+    """True for a table. (`isinstance` alone leaves its insides unknown to a type checker.)"""
+    return isinstance(value, dict)
+
+
 def as_table(value: object) -> Toml:
     """The value as a table; an empty one if it is none."""
-    return {str(key): entry for key, entry in value.items()} if isinstance(value, dict) else {}
+    return {str(key): entry for key, entry in value.items()} if is_table(value) else {}
 
 
 def dotted_leaves(table: Toml, prefix: str = "") -> Iterator[str]:
     """The dotted path of every value that is not a non-empty table."""
     for key, value in table.items():
-        if isinstance(value, dict) and value:
+        if is_table(value) and value:
             yield from dotted_leaves(as_table(value), f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}"
@@ -80,7 +86,7 @@ def look_up(table: Toml, dotted: str) -> object:
     """The value at a dotted key; None if there is none."""
     here: object = table
     for step in dotted.split("."):
-        if not isinstance(here, dict) or step not in here:
+        if not is_table(here) or step not in here:
             return None
         here = as_table(here)[step]
     return here

@@ -51,9 +51,9 @@ def detach(request: RunRequest, show: ShowOptions, places: Places) -> int:
     said = _wait_begin(reader)
     if said != _STARTED:
         code, _, words = said.decode("utf-8", "replace").partition(" ")
-        error = SwarmError(words or f"the run did not begin; see {folder / LOG_NAME}")
-        error.exit_code = int(code) if code.isdigit() else 1
-        raise error
+        failure = SwarmError(words or f"the run did not begin; see {folder / LOG_NAME}")
+        failure.exit_code = int(code) if code.isdigit() else 1
+        raise failure
     click.echo(request.run_id)
     click.echo(f"swarm: watch it with `swarm watch {short_id(request.run_id)}`", err=True)
     return 0

@@ -97,7 +97,8 @@ def _words_of(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     words = error.format_message().rstrip(".")
     if isinstance(error, click.UsageError) and context is not None:
-        return f"{words}; see `{context.command_path} --help`"
+        words = words if words.endswith("?") else f"{words}."
+        return f"{words} See `{context.command_path} --help`"
     return words
 
 

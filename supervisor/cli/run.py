@@ -32,7 +32,7 @@ from .starting import split_words, start_run
 @click.option("--record", metavar="FILE", help="Save all model traffic of the tree.")
 @click.option("--replay", metavar="FILE", help="Run the whole tree from such a file.")
 @click.pass_obj
-def run(color: str, **said: Any) -> int:
+def run(color: str, /, **said: Any) -> int:
     """Run a task with a tree of agents.
 
     TASK is a Markdown file, or - for stdin. See docs/tasks.md for its front matter.
@@ -98,6 +98,6 @@ def show_of(said: dict[str, Any], color: str) -> ShowOptions:
 
 def read_stdin() -> bytes:
     """All of stdin, at most a byte more than a task may have."""
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin.isatty():
         click.echo("swarm: reading the task from the terminal; end it with Ctrl-D", err=True)
     return sys.stdin.buffer.read(MAX_TASK_BYTES + 1)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
@@ -101,10 +101,11 @@ def purposeful(group: BaseExceptionGroup[BaseException]) -> BaseException | None
     _, rest = group.split(wanted)
     if rest is not None:
         return None
-    leaf: BaseException = group
-    while isinstance(leaf, BaseExceptionGroup):
-        leaf = leaf.exceptions[0]
-    return leaf
+    for inner in group.exceptions:
+        if isinstance(inner, BaseExceptionGroup):
+            return purposeful(cast("BaseExceptionGroup[BaseException]", inner))
+        return inner
+    return None
 
 
 def _end_lines(view: "_Announcing", show: ShowOptions, error: BaseException) -> None:

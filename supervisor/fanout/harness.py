@@ -117,15 +117,24 @@ class Harness:
                 parts=(TextInput(text=item_prompt(self._fan, index)),),
                 output_schema=_schema(self._fan),
             )
-            await self._control.say(agent, words, source="fan_out")
-            await agent.done.wait()
-            outcome = agent.outcome
-            await self._control.end(agent)
+            if self.stopping:  # Ctrl-C came while it was being born
+                agent.wanted_end = "interrupted"
+            else:
+                await self._control.say(agent, words, source="fan_out")
+            outcome = await self._outcome(agent)
         finally:
             self.live.pop(index, None)
-        if outcome is None:
-            return "crashed", "it ended without an outcome", plan.path
         return (*_checked(outcome, self._fan), plan.path)
+
+    async def _outcome(self, agent: LiveAgent) -> AgentEnded:
+        """What it came to; its process has ended then."""
+        if agent.wanted_end is None:
+            while agent.outcome is None:  # a person's words may open it again before we wake
+                await agent.done.wait()
+        outcome = agent.outcome
+        await self._control.end(agent)
+        assert (outcome := outcome or agent.outcome) is not None  # `end` concludes
+        return outcome
 
     def _plan(self, index: int, attempt: int) -> AgentPlan:
         request = self._run.request

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -284,6 +285,33 @@ async def test_a_profile_that_hangs_costs_its_limit_and_no_more(tmp_path, monkey
     (tmp_path / ".profile").write_text("sleep 60\n")
     async with a_box(tmp_path, SHELL="/bin/bash") as box:
         assert (await box.run("echo fine")).output == "fine\n"
+
+
+async def test_a_private_tmp_is_kept_from_one_command_to_the_next(tmp_path, stack):
+    if stack == "none":
+        return
+    async with a_box(tmp_path, stack=stack) as box:
+        await box.run('echo kept >"$TMPDIR/note"')
+        assert (await box.run('cat "$TMPDIR/note"')).output == "kept\n"
+        assert (tmp_path / "tmp/note").exists()
+        if stack == "bwrap":
+            assert (await box.run("cat /tmp/note")).output == "kept\n"
+
+
+async def test_another_programs_socket_cannot_be_connected_to(tmp_path, stack):
+    if stack == "none":
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="swarm-agent-", dir="/var/tmp") as folder,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
+        listener.bind(f"{folder}/S.agent")
+        listener.listen()
+        call = f"import socket; socket.socket(socket.AF_UNIX).connect('{folder}/S.agent')"
+        async with a_box(tmp_path, stack=stack) as box:
+            done = await box.run(f'{sys.executable} -I -S -c "{call}"')
+            assert done.exit_code == 1
+            assert "ConnectionRefusedError" in done.output or "PermissionError" in done.output
 
 
 async def test_no_file_of_the_launcher_reaches_a_command(tmp_path, stack):

@@ -276,26 +276,44 @@ def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:
     code = 1
     try:
         os.setpgid(0, 0)
-        become_subreaper()
         ours = {sock.fileno()} if lifeline_fd is None else {sock.fileno(), lifeline_fd}
         close_all_but({0, 1, 2, *ours})
-        for fd in ours:
-            os.set_inheritable(fd, False)  # no command may ever speak for the agent
-        limit_process(CommandLimits())
-        gc.disable()  # nothing cyclic is made; collecting would touch every shared page
-        gc.freeze()
-        with contextlib.suppress(OSError):
-            Path("/proc/self/comm").write_text("swarm-launcher", "ascii")
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGCHLD):
-            signal.signal(number, lambda *_: None)  # the wake-up socket tells
-        keeper = Keeper(sock, lifeline_fd)
-        try:
-            keeper.run()
-            code = 0
-        finally:
-            keeper.end()
+        code = 0 if not _is_called(sock, lifeline_fd) else _keep(sock, lifeline_fd)
     finally:
         os._exit(code)
+
+
+def _is_called(sock: socket.socket, lifeline_fd: int | None) -> bool:
+    """Sleep until the first order, in one system call; False when the agent or the run is gone.
+
+    Every page touched before is a copy of its own, and most agents never run a command.
+    """
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    if lifeline_fd is not None:
+        poll.register(lifeline_fd, select.POLLIN)
+    return all(events == select.POLLIN for _, events in poll.poll())
+
+
+def _keep(sock: socket.socket, lifeline_fd: int | None) -> int:
+    """Get ready for commands and serve; returns the exit code."""
+    become_subreaper()
+    os.set_inheritable(sock.fileno(), False)  # no command may ever speak for the agent
+    if lifeline_fd is not None:
+        os.set_inheritable(lifeline_fd, False)
+    limit_process(CommandLimits())
+    gc.disable()  # nothing cyclic is made; collecting would touch every shared page
+    gc.freeze()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text("swarm-launcher", "ascii")
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)  # the wake-up socket tells
+    keeper = Keeper(sock, lifeline_fd)
+    try:
+        keeper.run()
+    finally:
+        keeper.end()
+    return 0

@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager
 import trio
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy
+from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..sandbox.denial import is_sandbox_denial
 from ..sandbox.plan import SandboxPlan, plan_sandbox
 from ..sandbox.probe import probe_sandbox
+from ..sandbox.sockets import listening_sockets
 from .environment import FORCED, command_environment, without_proxies
 from .launcher import Launcher
 from .outcome import (
@@ -111,14 +112,21 @@ class ExecSessions:
         self, policy: SandboxPolicy, cwd: str, extra_roots: tuple[str, ...] = ()
     ) -> SandboxPlan:
         """What `exec` would enforce. Raises SandboxUnavailable."""
-        unconfined = isinstance(policy, DangerFullAccess)
+        if isinstance(policy, DangerFullAccess):
+            return SandboxPlan(reason="danger-full-access: no sandbox")
+        stack = probe_sandbox().stack
+        hidden = self._spec.hidden_paths
+        if stack == "bwrap":  # the other stack lets nothing connect
+            roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+            spare = ("/tmp", "/run", "/var/run", "/dev", cwd, *roots, *extra_roots)
+            hidden += listening_sockets(spare=spare)
         return plan_sandbox(
             policy,
             cwd=cwd,
             tmp_dir=self._spec.tmp_dir or None,
             extra_roots=extra_roots,
-            hidden_paths=self._spec.hidden_paths,
-            stack="none" if unconfined else probe_sandbox().stack,
+            hidden_paths=hidden,
+            stack=stack,
         )
 
     def live_count(self) -> int:

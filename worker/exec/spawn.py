@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..sandbox.bwrap import SECCOMP_FD
-from ..sandbox.landlock import apply_landlock, forbid_new_privileges
+from ..sandbox.landlock import apply_landlock, drop_capabilities, forbid_new_privileges
 from ..sandbox.launch import Confinement
 from ..sandbox.seccomp import install_filter
 from .orders import CommandLimits, LaunchOrder
@@ -75,6 +75,7 @@ def _at_most(value: int, hard: int) -> int:
 def confine_self(confinement: Confinement) -> None:
     """Confine the calling thread and all it will start, for good. Raises OSError."""
     forbid_new_privileges()
+    drop_capabilities()
     if confinement.landlock is not None:
         apply_landlock(confinement.landlock)
     if confinement.seccomp:

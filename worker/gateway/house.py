@@ -140,7 +140,7 @@ async def open_house(spec: GatewaySpec, around: Surroundings) -> AsyncIterator[H
 def _replaying(path: Path, catalogue: Catalogue, around: Surroundings) -> House:
     tape = load_tape(path)
     provider = ProviderSpec(id="replay", name="recording", wire_api="scripted")
-    why = f"the answers come from {path}, recorded with {tape.begins.provider}"
+    why = f"the answers come from {Path(path).name}, recorded with {tape.begins.provider}"
     choice = Choice(provider=provider, model=tape.begins.model, why=why)
     house = House(choice, ReplayBackend(tape, around.warn), catalogue)
     house.told_models = tape.models or {"": tape.begins.model}

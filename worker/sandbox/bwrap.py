@@ -55,6 +55,9 @@ def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
             add(path, 2, "--bind", path, path)
     for path in (*plan.protected, *plan.missing):
         add(path, 3, "--ro-bind", path, path)
+    for path in plan.hidden_files:
+        if not _is_covered(path, plan):
+            add(path, 4, "--ro-bind", "/dev/null", path)
     for path in masks:
         add(path, 4, "--perms", "0555", "--tmpfs", path)
     return found

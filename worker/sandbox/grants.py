@@ -17,7 +17,7 @@ _MOST_CHILDREN = 4096  # of one folder on the way to a hole; beyond that the res
 
 def landlock_rules(plan: SandboxPlan) -> LandlockRules:
     """Grants for `plan`. What appears later in a folder on the way to a hole stays closed."""
-    holes = (*plan.hidden, "/dev")
+    holes = (*plan.hidden, *plan.hidden_files, "/dev")
     closed = (*plan.protected, *plan.links)
     grants = [Grant(path="/", access=READ_DIR)]
     grants += [Grant(path=path, access=EXECUTE | READ_FILE) for path in _carve("/", holes)]

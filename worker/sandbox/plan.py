@@ -40,7 +40,8 @@ class SandboxPlan(Value):
     links: tuple[str, ...] = ()  # protected names that are links: what they point to is protected
     covered: tuple[str, ...] = ()  # trees replaced by private ones
     visible: tuple[str, ...] = ()  # read-only parts of a covered tree that show through
-    hidden: tuple[str, ...] = ()  # exist and are masked
+    hidden: tuple[str, ...] = ()  # folders that exist and are masked
+    hidden_files: tuple[str, ...] = ()  # files and sockets, likewise
     tmp_dir: str | None = None  # the agent's own /tmp; None: an empty one for this command
     tmp_writable: bool = True
     network: bool = True
@@ -99,7 +100,8 @@ def plan_sandbox(
         links=guarded.links,
         covered=covered,
         visible=_visible(cwd, roots, covered, network=policy.network_access),
-        hidden=hidden,
+        hidden=tuple(path for path in hidden if Path(path).is_dir()),
+        hidden_files=tuple(path for path in hidden if not Path(path).is_dir()),
         tmp_dir=os.path.realpath(tmp_dir) if tmp_dir else None,
         tmp_writable=not (isinstance(policy, WorkspaceWrite) and policy.exclude_slash_tmp),
         network=policy.network_access,

@@ -1,0 +1,81 @@
+"""`swarm doctor [--reap]`: what works here, and the exact fix for what does not."""
+
+import os
+
+import click
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.config.load import load_config, read_layers
+from swarm.roles.config.schema import Config
+
+from ..places import Places, find_places
+from ..reap import Leftovers, end_leftovers, find_leftovers
+from .checks import all_checks
+from .checks_providers import Check
+from .doors import DoorCommand
+from .printing import print_columns, print_json
+from .settings import find_cwd
+
+
+@click.command("doctor", cls=DoorCommand)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
+@click.option("--reap", is_flag=True, help="End leftovers of dead runs.")
+def doctor(*, as_json: bool, reap: bool) -> int:
+    """Check what works on this machine, and how to mend the rest.
+
+    Exit code 1 if something that every run needs does not work.
+
+    \b
+    Example:
+      swarm doctor --reap
+    """
+    places = find_places(dict(os.environ))
+    if reap:
+        checks = [check_reaped(places)]
+    else:
+        config, problem = _read_config(places)
+        checks = [*problem, *all_checks(places, config), check_leftovers(places)]
+    if as_json:
+        for check in checks:
+            print_json(check.as_dict())
+    else:
+        rows = [(check.state, check.name, check.words) for check in checks]
+        print_columns(("STATE", "WHAT", "DETAIL"), rows)
+    return int(any(check.state == "fail" for check in checks))
+
+
+def _read_config(places: Places) -> tuple[Config, list[Check]]:
+    try:
+        loaded = load_config(read_layers(config_folder=places.config, cwd=find_cwd(None)))
+    except UsageError as error:
+        return Config(), [Check(name="configuration", state="fail", detail=str(error))]
+    warnings = [
+        Check(name="configuration", state="warn", detail=words) for words in loaded.warnings
+    ]
+    return loaded.config, warnings or [Check(name="configuration", state="ok", detail="read")]
+
+
+def check_leftovers(places: Places) -> Check:
+    """Processes and socket folders of runs that nobody holds."""
+    found = find_leftovers(places)
+    if not found.processes and not found.folders:
+        return Check(name="leftovers", state="ok", detail="none")
+    return Check(name="leftovers", state="warn", detail=_counted(found), fix="swarm doctor --reap")
+
+
+def check_reaped(places: Places) -> Check:
+    """End them, and say what was ended."""
+    found = find_leftovers(places)
+    ended = end_leftovers(found, places)
+    names = ", ".join(f"{one.pid} {one.title}" for one in ended.processes[:10])
+    detail = f"ended {_counted(ended)}{f' ({names})' if names else ''}"
+    left = len(found.processes) - len(ended.processes)
+    state = "ok" if left == 0 else "warn"
+    return Check(
+        name="leftovers", state=state, detail=detail,
+        fix="" if left == 0 else f"{left} had gone or changed meanwhile; run it again",
+    )  # fmt: skip
+
+
+def _counted(found: Leftovers) -> str:
+    return f"{len(found.processes)} processes, {len(found.folders)} socket folders"

@@ -1,0 +1,106 @@
+"""`swarm ps`, `rm`, `prune`: which runs there are, and fewer of them."""
+
+import os
+import time
+
+import click
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import short_id
+from swarm.roles.config.spans import parse_span
+
+from ..console.amounts import render_age, render_bytes, render_count, render_usd
+from ..places import find_places, find_run
+from ..runs import RunSummary, choose_old, list_runs, remove_run
+from .doors import DoorCommand
+from .printing import print_columns, print_json
+
+
+@click.command("ps", cls=DoorCommand)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a run.")
+def ps(as_json: bool) -> None:
+    """List runs: id, state, agents, tokens, cost, age, size and task.
+
+    A run whose process died without a word is "stopped": `swarm resume` goes on with it.
+
+    \b
+    Example:
+      swarm ps
+    """
+    places = find_places(dict(os.environ))
+    runs = list_runs(places)
+    if any(run.state == "running" for run in runs):
+        from .asking import with_live_figures
+
+        runs = with_live_figures(places, runs)
+    if as_json:
+        for run in runs:
+            print_json(describe_run(run))
+        return
+    if not runs:
+        click.echo("swarm: there is no run yet; start one with `swarm run TASK.md`", err=True)
+    now = time.time()
+    rows = [_row(run, now) for run in runs]
+    head = ("RUN", "STATE", "AGENTS", "TOKENS", "COST", "AGE", "SIZE", "TASK")
+    print_columns(head, rows, right="AGENTS TOKENS COST AGE SIZE")
+
+
+def describe_run(run: RunSummary) -> dict[str, object]:
+    """All fields, also those with default values: a script reads them."""
+    fields: dict[str, object] = {name: getattr(run, name) for name in run.__struct_fields__}
+    return {**fields, "short_id": short_id(run.run_id)}
+
+
+def _row(run: RunSummary, now: float) -> tuple[str, ...]:
+    return (
+        short_id(run.run_id),
+        run.state,
+        str(run.agents or "-"),
+        render_count(run.total_tokens),
+        "-" if run.usd is None else render_usd(run.usd),
+        render_age(now - run.started) if run.started else "-",
+        render_bytes(run.size_bytes),
+        run.title or run.task or run.note,
+    )
+
+
+@click.command("rm", cls=DoorCommand)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+def rm(runs: tuple[str, ...]) -> None:
+    """Delete runs that have ended.
+
+    \b
+    Example:
+      swarm rm 4f21c0aa
+    """
+    places = find_places(dict(os.environ))
+    for run_id in [find_run(places, wanted) for wanted in runs]:
+        remove_run(places, run_id)
+        click.echo(f"deleted {short_id(run_id)}")
+
+
+@click.command("prune", cls=DoorCommand)
+@click.option("--older", metavar="SPAN", help="Only runs that ended longer ago, e.g. 30d.")
+@click.option("--keep", type=click.IntRange(min=0), default=20, show_default=True, metavar="N")
+@click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
+def prune(older: str | None, keep: int, dry_run: bool) -> None:
+    """Delete old runs and keep the newest.
+
+    \b
+    Example:
+      swarm prune --older 30d --keep 20
+    """
+    places = find_places(dict(os.environ))
+    older_s = None if older is None else parse_span(older)
+    chosen = choose_old(list_runs(places), older_s=older_s, keep=keep)
+    freed = 0
+    for run in chosen:
+        if not dry_run:
+            try:
+                remove_run(places, run.run_id)
+            except UsageError as error:  # it was resumed just now
+                click.echo(f"swarm: {error}", err=True)
+                continue
+        freed += run.size_bytes
+        click.echo(f"{'would delete' if dry_run else 'deleted'} {short_id(run.run_id)}")
+    click.echo(f"{len(chosen)} runs, {render_bytes(freed)}", err=True)

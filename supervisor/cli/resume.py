@@ -1,0 +1,100 @@
+"""`swarm resume`: the saved request, with today's keys and providers, and perhaps a next prompt."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.limits import Budget
+from swarm.roles.config.load import load_config, read_layers
+from swarm.roles.config.spans import parse_span
+
+from ..about import is_alive, load_request, read_about
+from ..keys import take_keys
+from ..places import RunPlaces, find_places, find_run, run_places
+from ..request import RunRequest
+from .doors import DoorCommand
+from .options import show_options
+from .providers import build_providers
+from .run import move_openai, show_of
+from .settings import key_variables, override_layer
+from .starting import start_run
+
+
+@click.command("resume", cls=DoorCommand)
+@click.argument("run", required=False)
+@click.option("--last", is_flag=True, help="The newest run.")
+@click.option("-p", "--prompt", help="The next words to the root agent.")
+@click.option("--budget-tokens", type=click.IntRange(min=1), help="A new bound for the run.")
+@click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Likewise.")
+@click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
+@click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
+@show_options
+@click.pass_obj
+def resume(color: str, /, run: str | None, *, last: bool, **said: Any) -> int:
+    """Go on with a run after a crash, a stop or its end.
+
+    What was unfinished is told to the model as interrupted; nothing runs twice.
+
+    \b
+    Examples:
+      swarm resume 4f21c0aa
+      swarm resume --last -p "Now write the tests."
+    """
+    if last and run is not None:
+        raise UsageError("give a run or --last, not both")
+    show = show_of(said, color)
+    environment = dict(os.environ)
+    places = find_places(environment)
+    here = run_places(places, find_run(places, run))
+    if run is None:
+        click.echo(f"swarm: resuming {short_id(here.folder.name)}", err=True)
+    request = rebuild(here, environment, said)
+    return start_run(request, show, places)
+
+
+def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) -> RunRequest:
+    """The saved request as it can run now. Takes the keys out of `environment`.
+
+    Raises UsageError: alive, of another version, its folder gone, or nothing to say.
+    """
+    short = short_id(here.folder.name)
+    if is_alive(here):
+        raise UsageError(
+            f"run {short} is alive; speak to it with `swarm send {short} root TEXT`, "
+            f"watch it with `swarm watch {short}`"
+        )
+    read_about(here)
+    request = load_request(here)
+    prompt = said["prompt"]
+    if prompt is not None and not prompt.strip():
+        raise UsageError("the prompt is empty")
+    cwd = Path(request.cwd)
+    if not cwd.is_dir():
+        raise UsageError(f"{cwd}, where this run worked, is gone")
+    layers = read_layers(config_folder=find_places(environment).config, cwd=cwd)
+    config = load_config((*layers, override_layer(said["config"], cwd))).config
+    keys = take_keys(environment, key_variables(config))
+    providers, literal = build_providers(config, [])
+    move_openai(config.openai_base_url)
+    budget = Budget(
+        tokens=said["budget_tokens"] or request.budget.tokens,
+        usd=said["budget_usd"] or request.budget.usd,
+        requests=request.budget.requests,
+    )
+    deadline = request.deadline_s if said["deadline"] is None else parse_span(said["deadline"])
+    return msgspec.structs.replace(
+        request,
+        providers=providers,
+        keys={**keys, **literal},
+        environment=environment,
+        budget=budget,
+        deadline_s=deadline,
+        run_id=here.folder.name,
+        resumes=True,
+        next_prompt=prompt,
+    )

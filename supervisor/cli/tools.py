@@ -1,0 +1,93 @@
+"""The worker's tools as commands of their own, and shell completion.
+
+Rule: this room may not import the worker's code; each tool is started by name in our place.
+"""
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from ..places import find_places
+from .doors import DoorCommand
+
+_REST = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def become(module: str, *arguments: str) -> NoReturn:
+    """Replace this process by a Python module, started away from the user's folder."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])
+
+
+@click.command("sandbox", cls=DoorCommand, context_settings=_REST)
+@click.option(
+    "-s", "--sandbox", "policy", default="read-only", show_default=True,
+    type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+)  # fmt: skip
+@click.option("--network", is_flag=True, help="Let it use the network.")
+@click.option("-C", "--cd", metavar="DIR", default=".", help="Where it runs.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+def sandbox(policy: str, *, network: bool, cd: str, command: tuple[str, ...]) -> NoReturn:
+    """Run a command in the sandbox that agents get.
+
+    The exit code is the command's; 125 says that the sandbox itself failed.
+
+    \b
+    Example:
+      swarm sandbox -s workspace-write -- make test
+    """
+    runtime = find_places(dict(os.environ)).runtime
+    hidden = ["--hide", str(runtime)] if runtime.is_dir() else []
+    flags = ["--network"] if network else []
+    words = command[1:] if command[:1] == ("--",) else command
+    become("swarm.worker.sandbox.standalone", "-s", policy, *flags, "-C", cd, *hidden, "--", *words)
+
+
+@click.command("apply-patch", cls=DoorCommand, context_settings=_REST)
+@click.argument("patch", nargs=-1, type=click.UNPROCESSED)
+def apply_patch(patch: tuple[str, ...]) -> NoReturn:
+    """Apply a patch in the apply_patch format.
+
+    PATCH is the text itself; without it, stdin. Exit codes: 0 done, 1 not applied, 2 wrong usage.
+
+    \b
+    Example:
+      swarm apply-patch < change.patch
+    """
+    become("swarm.worker.patch.standalone", *patch)
+
+
+@click.command("parse-command", cls=DoorCommand, context_settings=_REST)
+@click.option("--json", "as_json", is_flag=True, help="A JSON list of meanings.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+def parse_command(*, as_json: bool, command: tuple[str, ...]) -> NoReturn:
+    """Say what a command does, in the words of a log.
+
+    \b
+    Example:
+      swarm parse-command --json -- bash -lc "cat README.md | head"
+    """
+    words = command[1:] if command[:1] == ("--",) else command
+    flags = ["--json"] if as_json else []
+    become("swarm.worker.policy.standalone", "parse-command", *flags, "--", *words)
+
+
+@click.command("completion", cls=DoorCommand)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    Example:
+      swarm completion bash > ~/.local/share/bash-completion/completions/swarm
+    """
+    from click.shell_completion import get_completion_class
+
+    from .main import cli
+
+    chosen = get_completion_class(shell)
+    assert chosen is not None  # the three names are click's own
+    click.echo(chosen(cli, {}, "swarm", "_SWARM_COMPLETE").source())

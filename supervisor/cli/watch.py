@@ -1,0 +1,161 @@
+"""`swarm watch`: the live tree of a run in another terminal. Reads only; leaving harms nothing."""
+
+import os
+import sys
+import time
+
+import click
+import msgspec
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.feed import FeedReader, open_feed_reader
+from swarm.mailbox.protocol.control import Recorded, RunView, decode_feed
+from swarm.mailbox.protocol.records import RunCompleted
+
+from ..about import is_alive
+from ..console.reduce import RunState
+from ..console.style import choose_view, is_terminal, make_console
+from ..console.tree import render_final
+from ..journal.reading import read_records
+from ..places import RunPlaces
+from ..view import View
+from .asking import find_any, get_view
+from .doors import DoorCommand
+from .printing import print_json
+from .starting import color_choice
+
+_JOIN_LIMIT_S = 5.0
+_LOOK_S = 1.0
+
+
+@click.command("watch", cls=DoorCommand)
+@click.argument("run", required=False)
+@click.option("--plain", is_flag=True, help="Appended lines instead of the live tree.")
+@click.option("--json", "as_json", is_flag=True, help="Print one snapshot as JSON and leave.")
+@click.pass_obj
+def watch(color: str, run: str | None, plain: bool, as_json: bool) -> None:
+    """Watch a run: the live tree of its agents.
+
+    Without RUN the newest one. It is read-only; Ctrl-C ends the watching, not the run.
+
+    \b
+    Example:
+      swarm watch 4f21c0aa
+    """
+    here = find_any(run)
+    if not is_alive(here):
+        if as_json:
+            print_json(folded_view(here))
+        else:
+            print_tree(folded_view(here), color)
+        return
+    if as_json:
+        print_json(trio.run(get_view, here))
+        return
+    kind = choose_view(
+        as_json=False,
+        plain=plain,
+        stdout_is_tty=is_terminal(sys.stdout) and is_terminal(sys.stderr),
+        environment=os.environ,
+    )
+    try:
+        trio.run(_watch, here, open_watcher(color, live=kind == "live"))
+    except* KeyboardInterrupt:
+        pass
+
+
+def folded_view(here: RunPlaces) -> RunView:
+    """A run as its journal tells it. Raises SwarmError for one that cannot be read."""
+    state = RunState()
+    for record in read_records(here):
+        state.apply(Recorded(record=record))
+    view = state.view()
+    if not is_alive(here) and view.status == "running":
+        view = msgspec.structs.replace(view, status="stopped")
+    return view
+
+
+def print_tree(view: RunView, color: str) -> None:
+    """One picture of a run on stdout."""
+    console = make_console(sys.stdout, environment=os.environ, color=color_choice(color))
+    if not is_terminal(sys.stdout):
+        click.echo(render_final(view, width=console.width, height=10_000, now=time.time()).text)
+        return
+    console.print(
+        render_final(view, width=console.width, height=max(console.height - 2, 8), now=time.time())
+    )
+
+
+def open_watcher(color: str, *, live: bool) -> View:
+    """The view of somebody who only looks: it prints no answer at the end."""
+    if live:
+        from ..console.live import LiveView
+
+        return LiveView(
+            sys.stderr,
+            sys.stdout,
+            environment=os.environ,
+            color=color_choice(color),
+            with_answer=False,
+        )
+    from ..console.plain import PlainView
+
+    return PlainView(sys.stderr, sys.stdout, with_answer=False)
+
+
+class _Watched:
+    """The folded run; replaced whole when the feed has a gap."""
+
+    def __init__(self) -> None:
+        self.state = RunState()
+        self.completed: RunCompleted | None = None
+
+    def current(self) -> RunView:
+        return self.state.view()
+
+
+async def _watch(here: RunPlaces, view: View) -> None:
+    """Join the feed, take the snapshot, follow until the run is over."""
+    watched = _Watched()
+    async with open_feed_reader(here.feed) as reader, trio.open_nursery() as nursery:
+        number = -1
+        with trio.move_on_after(_JOIN_LIMIT_S):
+            number = await reader.wait_joined()
+        if number < 0:
+            raise SwarmError("the run does not publish what happens in it")
+        watched.state = RunState.from_view(await get_view(here))
+        nursery.start_soon(view.draw, watched.current)
+        nursery.start_soon(_end_when_dead, here, nursery.cancel_scope)
+        await _follow(here, reader, number, watched, view)
+        nursery.cancel_scope.cancel()
+    if watched.completed is not None:
+        view.finish(watched.completed)
+
+
+async def _follow(
+    here: RunPlaces, reader: FeedReader, number: int, watched: _Watched, view: View
+) -> None:
+    while True:
+        arrived, body = await reader.receive()
+        if arrived != number + 1:
+            watched.state = RunState.from_view(await get_view(here))
+        number = arrived
+        try:
+            feed = decode_feed(body)
+        except msgspec.DecodeError:
+            continue  # of a newer supervisor; the snapshot has its effect
+        watched.state.apply(feed)
+        view.on_feed(feed)
+        if isinstance(feed, Recorded) and isinstance(feed.record.body, RunCompleted):
+            watched.completed = feed.record.body
+            return
+
+
+async def _end_when_dead(here: RunPlaces, scope: trio.CancelScope) -> None:
+    """A supervisor that was killed says nothing: its lock is free then."""
+    was_alive = True
+    while was_alive:
+        was_alive = is_alive(here)
+        await trio.sleep(_LOOK_S)  # also at the end: its last words may still be on their way
+    scope.cancel()

@@ -1,0 +1,141 @@
+"""The runs on this machine: listing, judging and deleting them. Reads `run.json`, no journal.
+
+Rule: nothing outside the folder of runs is ever deleted, and never a run that is alive.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.base import Value
+
+from .about import About, is_alive, read_about
+from .places import Places, RunPlaces, run_places
+
+
+class RunSummary(Value):
+    """One row of `ps`. `state`: a status, "running", "stopped" (it died) or "unreadable"."""
+
+    run_id: str
+    state: str
+    task: str = ""
+    title: str = ""
+    cwd: str = ""
+    pid: int = 0
+    agents: int = 0
+    total_tokens: int = 0
+    usd: float | None = None
+    started: float = 0.0
+    ended: float | None = None
+    size_bytes: int = 0
+    note: str = ""
+
+
+def list_runs(places: Places, *, with_sizes: bool = True) -> tuple[RunSummary, ...]:
+    """All runs, newest first. A folder that cannot be read is a row that says why."""
+    try:
+        names = sorted(
+            (
+                entry.name
+                for entry in os.scandir(places.runs)
+                if entry.is_dir(follow_symlinks=False)
+            ),
+            reverse=True,
+        )
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise SwarmError(f"cannot read {places.runs}: {error.strerror}") from error
+    return tuple(summarize(run_places(places, name), with_size=with_sizes) for name in names)
+
+
+def summarize(here: RunPlaces, *, with_size: bool = False) -> RunSummary:
+    """One run. Never raises for what is wrong in its folder."""
+    run_id = here.folder.name
+    size = size_of(here.folder) if with_size else 0
+    try:
+        about = read_about(here)
+    except UsageError as error:
+        state = "running" if is_alive(here) else "unreadable"
+        return RunSummary(run_id=run_id, state=state, size_bytes=size, note=str(error))
+    return _row(about, state_of(about, here), size)
+
+
+def state_of(about: About, here: RunPlaces) -> str:
+    """The run's status; "running" only if its process is there, else "stopped"."""
+    if is_alive(here):
+        return "running"
+    return "stopped" if about.status == "running" else about.status
+
+
+def _row(about: About, state: str, size: int) -> RunSummary:
+    return RunSummary(
+        run_id=about.run_id,
+        state=state,
+        task=about.task,
+        title=about.title,
+        cwd=about.cwd,
+        pid=about.pid,
+        agents=about.agents,
+        total_tokens=about.usage.total_tokens,
+        usd=about.usd,
+        started=about.started,
+        ended=about.ended,
+        size_bytes=size,
+        note=about.message if state != "completed" else "",
+    )
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below, links not followed; what vanishes meanwhile counts nothing."""
+    total = 0
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            continue
+    return total
+
+
+def remove_run(places: Places, run_id: str) -> None:
+    """Delete a run's folder and what is left of its sockets.
+
+    Raises UsageError if it is alive, SwarmError if it cannot be deleted.
+    """
+    here = run_places(places, run_id)
+    if "/" in run_id or run_id in {"", ".", ".."} or here.folder.is_symlink():
+        raise UsageError(f"{run_id!r} is not a run")
+    if is_alive(here):
+        short = short_id(run_id)
+        raise UsageError(f"run {short} is alive; end it first: swarm kill {short}")
+    try:
+        shutil.rmtree(here.folder)
+    except OSError as error:
+        raise SwarmError(f"cannot delete {here.folder}: {error.strerror}") from error
+    shutil.rmtree(here.sockets, ignore_errors=True)
+
+
+def choose_old(
+    runs: Sequence[RunSummary], *, older_s: float | None, keep: int, now: float | None = None
+) -> tuple[RunSummary, ...]:
+    """Which runs `prune` deletes: not alive, beyond the newest `keep`, and older than `older_s`.
+
+    Pure. `runs` are newest first, as `list_runs` gives them; running ones do not count for `keep`.
+    """
+    moment = time.time() if now is None else now
+    ended = [run for run in runs if run.state != "running"]
+    return tuple(
+        run
+        for run in ended[keep:]
+        if older_s is None or moment - (run.ended or run.started) > older_s
+    )
