@@ -11,13 +11,42 @@ import signal
 import sys
 from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_FDS = 1 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
+_fork = ctypes.PyDLL(None, use_errno=True).fork  # keeps the interpreter's lock, as os.fork does
+
+
+def fork_bare() -> int:
+    """fork(2) between `before_fork` and `settle_parent`; the child has yet to call `settle_child`.
+
+    os.fork at once runs the child's hooks (locks, threading, random), which copies 170 pages. Until
+    it settles, a bare child may fork once more, move descriptors and wait in a system call: no
+    imports, no locks, no randomness. The caller has one thread. Raises OSError.
+    """
+    pid: int = _fork()
+    if pid < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return pid
+
+
+def before_fork() -> None:
+    """What Python does before a fork; `settle_parent` follows, also when the fork failed."""
+    ctypes.pythonapi.PyOS_BeforeFork()
+
+
+def settle_parent() -> None:
+    """What Python does after a fork in the parent."""
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+
+
+def settle_child() -> None:
+    """What Python does after a fork in the child: from here on it is like any other."""
+    ctypes.pythonapi.PyOS_AfterFork_Child()
 
 
 def become_subreaper() -> None:
@@ -52,7 +81,7 @@ def shed_inheritance(*, stderr_fd: int, keep: Collection[int]) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT, signal.SIGCONT):
         signal.signal(number, signal.SIG_DFL)
     ignore_interrupts()
-    here = str(Path.cwd())  # the user's project: a trio.py lying there must not be imported
+    here = os.getcwd()  # the user's project: a trio.py lying there must not be imported
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
 
 

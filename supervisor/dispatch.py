@@ -42,12 +42,20 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.items import decode_item
 from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.records import AnyRecordBody, ContextRecorded, ItemRecorded, Record
-from swarm.mailbox.protocol.requests import AnyReply, BlobStored, RequestRefused, StoreBlob
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    BlobStored,
+    EnvironmentIs,
+    GetEnvironment,
+    RequestRefused,
+    StoreBlob,
+)
 
 from .agents import LiveAgent
 from .control import Control
 from .keeper import Keeper
 from .running import Running
+from .snapshot import ShellSnapshot
 from .turns import on_turn_end
 
 _log = logging.getLogger("swarm.dispatch")
@@ -62,6 +70,11 @@ class Dispatch:
     ) -> None:
         self._run, self._control, self._keeper, self._nursery = running, control, keeper, nursery
         self.unreadable = 0
+        request = running.request
+        withheld = set(request.keys).union(
+            *({one.env_key or "", *one.env_http_headers.values()} for one in request.providers)
+        )
+        self._shell = ShellSnapshot(request.environment, withheld=withheld)
 
     async def run(self) -> None:
         """Receive until cancelled."""
@@ -193,6 +206,8 @@ class Dispatch:
         match asked.request:
             case StoreBlob() as blob:
                 reply = await trio.to_thread.run_sync(self._store, blob)
+            case GetEnvironment():
+                reply = EnvironmentIs(variables=await self._shell.get())
             case _:
                 assert_never(asked.request)
         self._run.office.handled(letter)

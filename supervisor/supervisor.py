@@ -18,6 +18,7 @@ from swarm.mailbox.feed import open_feed
 from swarm.mailbox.ids import RunId, new_uuid7
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
+from swarm.mailbox.redact import Redactor
 from swarm.mailbox.router import open_router
 
 from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
@@ -127,7 +128,9 @@ async def _open_all(
 ) -> Running:
     office = await stack.enter_async_context(open_router(here.post))
     feed = await stack.enter_async_context(open_feed(here.feed))
-    journal = await stack.enter_async_context(open_journal(here, last_seq=past.last_seq))
+    journal = await stack.enter_async_context(
+        open_journal(here, last_seq=past.last_seq, redactor=Redactor(request.keys.values()))
+    )
     household = await stack.enter_async_context(open_household(ignition))
     return Running(
         run_id=RunId(here.folder.name),
@@ -192,12 +195,12 @@ async def _live(running: Running, past: RunPast, models_dir: str, view: View) ->
             await keeper.start(first=True)
             nursery.start_soon(keeper.keep, lambda: list(control.agents.values()))
             completed = await Work(running, control, keeper, ending, past).run()
-            await _close(control, keeper, ending)
+            await _close(running, control, keeper, ending)
             nursery.cancel_scope.cancel()
     return completed
 
 
-async def _close(control: Control, keeper: Keeper, ending: Ending) -> None:
+async def _close(running: Running, control: Control, keeper: Keeper, ending: Ending) -> None:
     """End every agent, then the gateway: in order, unless somebody hurries."""
     async with trio.open_nursery() as nursery:
 
@@ -208,7 +211,8 @@ async def _close(control: Control, keeper: Keeper, ending: Ending) -> None:
 
         async def hurry() -> None:
             await ending.hurry.wait()
-            nursery.cancel_scope.cancel()  # the household kills what is left
+            await running.household.close(grace_s=0.0)  # kills what is left
+            nursery.cancel_scope.cancel()
 
         nursery.start_soon(in_order)
         nursery.start_soon(hurry)

@@ -92,7 +92,10 @@ class Work:
         return self._judge(root, root.outcome)
 
     async def _prompt(self) -> str:
-        """The root's words: the task's body, with the items' answers when there is a fan-out."""
+        """The root's words: the task's body, with the items' answers when there is a fan-out.
+
+        A root that lived before gets only the answers that are new; "" when none is.
+        """
         request = self._run.request
         if request.fan_out is None:
             return request.prompt
@@ -101,7 +104,12 @@ class Work:
         )
         self._run.showing.state.note_state(ROOT_PATH, "queued", note="waits for the items")
         answers = await self._harness.run(self._past.fan_ended)
-        return joined_prompt(request.prompt, answers, limit_bytes=self._room_for(answers))
+        if ROOT_PATH in self._past.agents:  # it has read the others
+            answers = [self._harness.fresh[index] for index in sorted(self._harness.fresh)]
+            if not answers:
+                return ""
+        body = request.next_prompt or request.prompt
+        return joined_prompt(body, answers, limit_bytes=self._room_for(answers))
 
     def _room_for(self, answers: list[Answered]) -> int:
         """How many bytes of answers the model can take beside the prompt: half its window."""
@@ -125,13 +133,14 @@ class Work:
             root = await self._control.spawn(plan)
             await self._control.say(root, await self._words(body))
             return root
-        return await self._resume_root(plan)
+        fresh = body if request.fan_out is not None else ""
+        return await self._resume_root(plan, request.next_prompt if not fresh else fresh)
 
-    async def _resume_root(self, plan: AgentPlan) -> LiveAgent:
-        """The root lives again from its file; then the next prompt, if there is one."""
+    async def _resume_root(self, plan: AgentPlan, words: str | None) -> LiveAgent:
+        """The root lives again from its file; then its next words, if there are any."""
         memory = recall(self._run, plan)
         root = await self._control.spawn(plan, memory=memory)
-        if (words := self._run.request.next_prompt) is not None:
+        if words is not None:
             part = TextInput(text=words)
             await self._control.say(root, UserInput(input_id=new_uuid7(), parts=(part,)))
         elif memory.open_turn is None and not memory.inputs:

@@ -17,13 +17,17 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
+from typing import NoReturn, Protocol, cast
 
 from swarm.mailbox.forked import (
     become_subreaper,
+    before_fork,
     forbid_dumps,
+    fork_bare,
     ignore_interrupts,
     leave,
+    settle_child,
+    settle_parent,
     shed_inheritance,
 )
 from swarm.mailbox.lineage import children_of, kill_descendants
@@ -44,6 +48,13 @@ from . import boot, lifeline
 
 Entry = Callable[[int, int | None, int | None], int]  # spec, keys, life-line → exit code
 
+
+class ForkEarly(Protocol):
+    """An agent's first act, before anything is written to; returns a descriptor to keep."""
+
+    def __call__(self, *, lifeline_fd: int | None, stderr_fd: int) -> int: ...
+
+
 _PACKET_BYTES = 64 * 1024
 _MOST_FDS = 4
 PRELOADED = (
@@ -59,6 +70,12 @@ PRELOADED = (
 )
 
 
+class Prepare(Protocol):
+    """Do once, here, what every agent would do for itself. Leaves no thread and no descriptor."""
+
+    def __call__(self, *, thoroughly: bool) -> None: ...
+
+
 def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
     """Preload and serve; the entry by name, for a child of the entry process. Never returns."""
     started = time.monotonic()
@@ -66,12 +83,26 @@ def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
     for name in PRELOADED:
         with suppress(ImportError):  # an agent that needs it repeats the import and shows the error
             importlib.import_module(name)
-    channel = socket.socket(fileno=channel_fd)
-    serve(channel, lifeline_fd, boot.run, preload_s=time.monotonic() - started)
+    launcher = importlib.import_module("swarm.worker.exec.launcher")
+    preparation = importlib.import_module("swarm.worker.preparation")
+    serve(
+        socket.socket(fileno=channel_fd),
+        lifeline_fd,
+        boot.run,
+        early=cast("ForkEarly", launcher.fork_early),
+        prepare=cast("Prepare", preparation.prepare),
+        preload_s=time.monotonic() - started,
+    )
 
 
 def serve(
-    channel: socket.socket, lifeline_fd: int, entry: Entry, *, preload_s: float = 0.0
+    channel: socket.socket,
+    lifeline_fd: int,
+    entry: Entry,
+    *,
+    early: ForkEarly | None = None,
+    prepare: Prepare | None = None,
+    preload_s: float = 0.0,
 ) -> NoReturn:
     """Obey orders until the channel or the life-line ends; then end everything below.
 
@@ -79,12 +110,16 @@ def serve(
         channel: A blocking SOCK_SEQPACKET whose other end the supervisor holds.
         lifeline_fd: The life-line's reading end; every child keeps it.
         entry: What a child becomes.
+        early: What a child without keys (an agent) does before it is touched.
+        prepare: Called before the first child, and thoroughly after it: the first need not wait.
         preload_s: What the imports took; reported once.
     """
     boot.set_title("swarm: fork-server")  # its first call sets up what later ones share
     become_subreaper()
-    server = _ForkServer(channel, lifeline_fd, entry)
+    server = _ForkServer(channel, lifeline_fd, entry, early, prepare)
     lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_guarded)  # now the guarded ones too
+    if prepare is not None:
+        prepare(thoroughly=False)
     gc.collect()
     gc.freeze()  # children share these pages until somebody writes to them
     with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is gone
@@ -97,8 +132,16 @@ def serve(
 
 
 class _ForkServer:
-    def __init__(self, channel: socket.socket, lifeline_fd: int, entry: Entry) -> None:
-        self._channel, self._lifeline_fd, self._entry = channel, lifeline_fd, entry
+    def __init__(
+        self,
+        channel: socket.socket,
+        lifeline_fd: int,
+        entry: Entry,
+        early: ForkEarly | None,
+        prepare: Prepare | None,
+    ) -> None:
+        self._channel, self._lifeline_fd = channel, lifeline_fd
+        self._entry, self._early, self._prepare = entry, early, prepare
         self._ours: set[int] = set()  # pids of agents not yet reaped
         self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not below us
         self._run = ""
@@ -107,7 +150,7 @@ class _ForkServer:
     def loop(self) -> None:
         """Return when the supervisor closed the channel or is gone."""
         signal.signal(signal.SIGCHLD, _wake)
-        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        self._listen()
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         poll.register(self._lifeline_fd, select.POLLIN)
@@ -121,6 +164,21 @@ class _ForkServer:
                 self._reap()
             if self._channel.fileno() in ready and not self._obey():
                 return
+
+    def _listen(self) -> None:
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+
+    def _prepare_thoroughly(self) -> None:
+        """Once, between two children; what ends meanwhile is reaped after it."""
+        if self._prepare is None:
+            return
+        signal.set_wakeup_fd(-1)
+        self._prepare(thoroughly=True)
+        self._prepare = None
+        gc.collect()
+        gc.freeze()
+        self._listen()
+        self._reap()
 
     def report(self, report: AnyForkReport, *fds: int) -> None:
         socket.send_fds(self._channel, [encode_fork(report)], fds)
@@ -142,6 +200,7 @@ class _ForkServer:
         match received:
             case StartProcess() as order:
                 self._start(order, fds)
+                self._prepare_thoroughly()
             case GuardProcess(pid=pid):
                 self._forget_dead()
                 self._guarded[pid] = fds[0]
@@ -152,12 +211,10 @@ class _ForkServer:
             self._run = order.run
             boot.set_title(f"swarm: fork-server {order.run}")
         try:
-            pid = os.fork()
+            pid = self._fork(order, fds)
         except OSError as error:
             self.report(StartFailed(request=order.request, reason=f"fork: {error.strerror}"))
         else:
-            if pid == 0:
-                self._become(order, fds)
             self._ours.add(pid)
             with suppress(OSError):  # the child does it too; whoever comes first
                 os.setpgid(pid, pid)
@@ -168,13 +225,27 @@ class _ForkServer:
             for fd in fds:
                 os.close(fd)
 
+    def _fork(self, order: StartProcess, fds: list[int]) -> int:
+        before_fork()
+        try:
+            pid = fork_bare()
+            if pid == 0:
+                self._become(order, fds)
+        finally:
+            settle_parent()
+        return pid
+
     def _become(self, order: StartProcess, fds: list[int]) -> NoReturn:
         """In the child: shed what is the server's, be what was ordered, never return."""
         code = 1
         try:
-            self._channel.close()
             spec_fd, stderr_fd, *rest = fds
-            shed_inheritance(stderr_fd=stderr_fd, keep={spec_fd, self._lifeline_fd, *rest})
+            kept = {spec_fd, self._lifeline_fd, *rest}
+            if self._early is not None and not order.has_keys:
+                kept.add(self._early(lifeline_fd=self._lifeline_fd, stderr_fd=stderr_fd))
+            settle_child()
+            self._channel.close()
+            shed_inheritance(stderr_fd=stderr_fd, keep=kept)
             boot.set_title(order.title)
             code = self._entry(spec_fd, rest[0] if order.has_keys else None, self._lifeline_fd)
         except SystemExit as leaving:

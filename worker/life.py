@@ -5,6 +5,8 @@ each under a deadline; then nothing of the agent runs.
 """
 
 import os
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,8 +15,10 @@ import trio
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello
+from swarm.mailbox.protocol.requests import EnvironmentIs, GetEnvironment
 from swarm.mailbox.protocol.spec import AgentSpec
 
+from .exec.sessions import EnvironmentSource
 from .reporter import Reporter
 from .sampler import Dial
 from .session import Chances, Session
@@ -24,6 +28,7 @@ from .tools.registry import Registry
 
 HEARTBEAT_S = 2.0
 _END_COMMANDS_S = 5.0
+_ENVIRONMENT_LIMIT_S = 10.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STATM = Path("/proc/self/statm")
 
@@ -38,6 +43,10 @@ class Hands(Protocol):
     @property
     def live_commands(self) -> int:
         """Commands that run now."""
+        ...
+
+    def take_environment_from(self, source: EnvironmentSource) -> None:
+        """Whom to ask for the environment of commands, before the first of them."""
         ...
 
     async def warm(self) -> None:
@@ -68,6 +77,7 @@ async def live(
     reporter = Reporter(post)
     reporter.say(Hello(secret=spec.secret, pid=os.getpid(), protocol_version=PROTOCOL_VERSION))
     session = Session(spec, reporter, dial, chances)
+    hands.take_environment_from(partial(_ask_environment, reporter, spec))
     session.use(Orchestrator(hands.make_registry(reporter), reporter))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.pump)
@@ -98,6 +108,15 @@ async def _beat(session: Session, hands: Hands) -> None:
                 live_commands=hands.live_commands,
             )
         )
+
+
+async def _ask_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[str, str]:
+    """The login shell's environment, which the supervisor takes once a run; else the spec's."""
+    with trio.move_on_after(_ENVIRONMENT_LIMIT_S):
+        reply = await reporter.ask(GetEnvironment())
+        if isinstance(reply, EnvironmentIs):
+            return reply.variables
+    return spec.environment
 
 
 async def _warm(session: Session, hands: Hands) -> None:

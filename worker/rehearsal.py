@@ -16,6 +16,7 @@ from swarm.mailbox.pair import PairOffice, open_pair_office
 from swarm.mailbox.post import Letter, Mailbox, PostOffice
 from swarm.mailbox.protocol.events import (
     AnyEvent,
+    Asked,
     ItemCompleted,
     TurnAborted,
     TurnCompleted,
@@ -23,7 +24,8 @@ from swarm.mailbox.protocol.events import (
     decode_event,
 )
 from swarm.mailbox.protocol.items import AnyItem, decode_item
-from swarm.mailbox.protocol.ops import AnyOp, TextInput, UserInput, encode_op
+from swarm.mailbox.protocol.ops import Answer, AnyOp, TextInput, UserInput, encode_op
+from swarm.mailbox.protocol.requests import EnvironmentIs, GetEnvironment
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,
     CancelSample,
@@ -46,6 +48,7 @@ from swarm.mailbox.protocol.sampling import (
 )
 from swarm.mailbox.protocol.spec import AgentSpec
 
+from .exec.sessions import EnvironmentSource
 from .life import live
 from .reporter import Reporter
 from .session import Chances
@@ -138,6 +141,7 @@ class Stage:
 
     def __init__(self, office: PostOffice, spec: AgentSpec) -> None:
         self._office, self._peer = office, spec.identity
+        self._environment = spec.environment
         self.events: list[AnyEvent] = []
         self.journaling = True  # False: nothing is acknowledged until it is True again
         self._unacknowledged: list[Letter] = []
@@ -151,7 +155,13 @@ class Stage:
             self._unacknowledged.append(letter)
             if self.journaling:
                 self.catch_up()
-            self.events.append(decode_event(letter.body))
+            event = decode_event(letter.body)
+            if isinstance(event, Asked) and isinstance(event.request, GetEnvironment):
+                reply = EnvironmentIs(variables=self._environment)
+                answer = Answer(request_id=event.request_id, reply=reply)
+                await self._office.post(self._peer, encode_op(answer))
+                continue  # every agent asks it, no test is about it
+            self.events.append(event)
             news, self._news = self._news, trio.Event()
             news.set()
 
@@ -210,6 +220,9 @@ class Props:
     @property
     def live_commands(self) -> int:
         return 0
+
+    def take_environment_from(self, source: EnvironmentSource) -> None:
+        self.environment_source = source
 
     async def warm(self) -> None:
         self.warmed = True

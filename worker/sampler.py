@@ -78,7 +78,9 @@ class Sampler:
         self._model: ModelInfo | None = None
         self._refusal: SampleTrouble | None = None
         self._requests = 0
-        self.call_announced = trio.Event()  # the model has begun to write a call, for the first time
+        self.call_announced = (
+            trio.Event()
+        )  # the model has begun to write a call, for the first time
 
     async def stay_connected(self) -> None:
         """Hold a mailbox to the gateway, and a new one whenever it has moved; for ever."""

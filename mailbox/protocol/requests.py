@@ -10,11 +10,21 @@ class StoreBlob(Tagged):
     data: bytes
 
 
-AnyRequest = StoreBlob
+class GetEnvironment(Tagged):
+    """What a login shell would give a command; taken once a run."""
+
+
+AnyRequest = StoreBlob | GetEnvironment
 
 
 class BlobStored(Tagged):
     path: str  # absolute
+
+
+class EnvironmentIs(Tagged):
+    """Without any provider's keys."""
+
+    variables: dict[str, str]
 
 
 class RequestRefused(Tagged):
@@ -23,4 +33,4 @@ class RequestRefused(Tagged):
     message: str
 
 
-AnyReply = BlobStored | RequestRefused
+AnyReply = BlobStored | EnvironmentIs | RequestRefused

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from .schema import (
 SYSTEM_FILE = Path("/etc/swarm/config.toml")
 _FILE_BYTES = 1 << 20
 _PATH_KEYS = ("model_instructions_file",)
+_T = TypeVar("_T", bound=msgspec.Struct)
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 
 
@@ -160,21 +161,29 @@ def check_layer(layer: Layer) -> None:
             f"{where(layer, 'approval_policy')}: granular approval is not supported; "
             "use untrusted, on-failure, on-request or never"
         )
-    try:
-        config = msgspec.convert(values, Config)
-        agents = as_table(values.get("agents"))
-        fixed = msgspec.convert(agents, AgentsTable)
-        for name, role in agents.items():
-            if name not in AgentsTable.__struct_fields__ and isinstance(role, dict):
-                msgspec.convert(role, RoleTable)
-    except msgspec.ValidationError as error:
-        raise UsageError(explain(layer, error)) from error
+    providers = as_table(values.get("model_providers"))
+    tables = {name: _typed(layer, f"model_providers.{name}", table, ProviderTable)
+              for name, table in providers.items()}  # fmt: skip
+    agents = as_table(values.get("agents"))
+    for name, role in agents.items():
+        if name not in AgentsTable.__struct_fields__ and is_table(role):
+            _typed(layer, f"agents.{name}", role, RoleTable)
+    fixed = _typed(layer, "agents", agents, AgentsTable)
+    _typed(layer, "", values, Config)
     for key in ("max_threads", "max_depth"):
         number = getattr(fixed, key)
         if number is not None and number < 0:
             raise UsageError(f"{where(layer, f'agents.{key}')}: must not be negative")
-    for name, provider in config.model_providers.items():
+    for name, provider in tables.items():
         _check_provider(layer, name, provider)
+
+
+def _typed(layer: Layer, prefix: str, table: object, kind: type[_T]) -> _T:
+    """The table as its struct. Raises UsageError with file, line and key."""
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(explain(layer, error, prefix)) from error
 
 
 def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
@@ -189,13 +198,12 @@ def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
             raise UsageError(f"{place}.{key}: must not be negative")
 
 
-def explain(layer: Layer, error: msgspec.ValidationError) -> str:
+def explain(layer: Layer, error: msgspec.ValidationError, prefix: str) -> str:
     """msgspec's sentence with file, line and key put first."""
     text = str(error)
     found = _AT.search(text)
-    return (
-        f"{where(layer, found[1])}: {text[: found.start()]}" if found else f"{layer.name}: {text}"
-    )
+    key = ".".join(part for part in (prefix, found[1] if found else "") if part)
+    return f"{where(layer, key)}: {text[: found.start()] if found else text}"
 
 
 def where(layer: Layer, key: str) -> str:

@@ -60,6 +60,7 @@ class Harness:
         self._run, self._control, self._fan, self._limits = running, control, fan_out, limits
         self._names = name_items(fan_out.items)
         self.live: dict[int, LiveAgent] = {}
+        self.fresh: dict[int, Answered] = {}  # what ended in this life of the run
         self.stopping = False
 
     async def run(self, ended_before: dict[int, FanOutItemEnded]) -> list[Answered]:
@@ -86,7 +87,8 @@ class Harness:
         for index in todo:
             if self.stopping:
                 return
-            keep(index, await self._one_item(index))
+            answer = self.fresh[index] = await self._one_item(index)
+            keep(index, answer)
 
     async def _one_item(self, index: int) -> Answered:
         item = self._fan.items[index]

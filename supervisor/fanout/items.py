@@ -111,7 +111,7 @@ def read_csv(path: Path) -> FoundItems:
     try:
         return _csv_rows(path, reader)
     except csv.Error as error:
-        raise UsageError(f"{path}, line {reader.line_num}: {error}") from error
+        raise UsageError(f"{path}, line {reader.reader.line_num}: {error}") from error
 
 
 def _csv_rows(path: Path, reader: "csv.DictReader[str]") -> FoundItems:

@@ -8,6 +8,7 @@ showing happen.
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -21,8 +22,10 @@ from swarm.mailbox.protocol.records import (
     Record,
     RunCompleted,
     RunStarted,
+    decode_record,
     encode_record,
 )
+from swarm.mailbox.redact import Redactor
 
 from ..places import RunPlaces
 from .files import JournalFiles
@@ -50,8 +53,10 @@ class _Entry(NamedTuple):
 class Journal:
     """The only way a record comes to be. Made by `open_journal`."""
 
-    def __init__(self, files: JournalFiles, index: Index, *, last_seq: int) -> None:
-        self._files, self._index = files, index
+    def __init__(
+        self, files: JournalFiles, index: Index, *, last_seq: int, redactor: Redactor
+    ) -> None:
+        self._files, self._index, self._redactor = files, index, redactor
         self._seq = last_seq
         self._queue: list[_Entry] = []
         self._unindexed: list[IndexRow] = []
@@ -114,53 +119,77 @@ class Journal:
         forget, self._forget = self._forget, []
         rows, self._unindexed = self._unindexed, []
         with trio.CancelScope(shield=True):  # bounded: local writes of one batch
-            fresh = await trio.to_thread.run_sync(self._write_in_thread, batch, forget, rows)
+            work = partial(self._write_in_thread, batch, forget, rows)
+            written, fresh = await trio.to_thread.run_sync(work)
         self._unindexed += fresh
-        for entry in batch:
-            if entry.then is not None:
-                entry.then(entry.record)
+        _call_back(written)
 
     def _write_in_thread(
         self, batch: list[_Entry], forget: list[str], rows: list[IndexRow]
-    ) -> list[IndexRow]:
-        by_file: dict[str, list[_Entry]] = {}
-        for entry in batch:
-            by_file.setdefault(entry.file, []).append(entry)
+    ) -> tuple[list[_Entry], list[IndexRow]]:
+        """Redact, write by file, index the batch before: nobody waits for the index."""
+        written: list[_Entry] = []
+        lines_of: dict[str, list[bytes]] = {}
+        records_of: dict[str, list[Record]] = {}
+        for queued in batch:
+            entry, line = self._redacted(queued)
+            written.append(entry)
+            lines_of.setdefault(entry.file, []).append(line)
+            records_of.setdefault(entry.file, []).append(entry.record)
         fresh: list[IndexRow] = []
-        for file, entries in by_file.items():
-            lines = [encode_record(entry.record) + b"\n" for entry in entries]
-            sync = any(isinstance(entry.record.body, _SYNCED) for entry in entries)
+        for file, lines in lines_of.items():
+            sync = any(isinstance(record.body, _SYNCED) for record in records_of[file])
             offset = self._files.append(file, lines, sync=sync)
-            for entry, line in zip(entries, lines, strict=True):
-                fresh.append(IndexRow.of(entry.record, file, offset))
+            for record, line in zip(records_of[file], lines, strict=True):
+                fresh.append(IndexRow.of(record, file, offset))
                 offset += len(line)
         for file in forget:
             self._files.forget(file)
-        self._index.add(rows)  # those of the batch before: nobody waits for the index
-        return fresh
+        self._index.add(rows)
+        return written, fresh
+
+    def _redacted(self, entry: _Entry) -> tuple[_Entry, bytes]:
+        """The one door to the journal: what is written, and then shown, holds no known secret."""
+        line = encode_record(entry.record)
+        clean = self._redactor.clean_line(line)
+        if clean is not line:
+            entry = entry._replace(record=decode_record(clean))
+        return entry, clean + b"\n"
 
     def finish(self) -> None:
         """Write what is still queued, index it, close. Blocks; for the very end of the run."""
         batch, self._queue = self._queue, []
-        rows = self._unindexed + self._write_in_thread(batch, [], [])
-        for entry in batch:
-            if entry.then is not None:
-                entry.then(entry.record)
-        self._index.add(rows)
+        written, fresh = self._write_in_thread(batch, [], [])
+        _call_back(written)
+        self._index.add(self._unindexed + fresh)
         self._index.close()
         self._files.close()
 
 
+def _call_back(entries: list[_Entry]) -> None:
+    for entry in entries:
+        if entry.then is not None:
+            entry.then(entry.record)
+
+
 @asynccontextmanager
-async def open_journal(places: RunPlaces, *, last_seq: int = 0) -> AsyncIterator[Journal]:
+async def open_journal(
+    places: RunPlaces, *, last_seq: int = 0, redactor: Redactor | None = None
+) -> AsyncIterator[Journal]:
     """Open the run's journal for writing; the caller holds the run's lock.
 
     Args:
         places: Its folder exists already.
         last_seq: The highest number in use, from a fold; 0 for a new run.
+        redactor: Knows the run's keys; without one only well-known shapes are hidden.
     """
     places.journal.mkdir(mode=0o700, exist_ok=True)
-    journal = Journal(JournalFiles(places.journal), Index(places.index), last_seq=last_seq)
+    journal = Journal(
+        JournalFiles(places.journal),
+        Index(places.index),
+        last_seq=last_seq,
+        redactor=redactor or Redactor(()),
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         try:

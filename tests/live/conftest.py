@@ -109,17 +109,25 @@ class Rig:
         """Go on with the run of this home."""
         return await self.start("resume", self.run_id, "--plain", *words)
 
+    def forget_run(self) -> None:
+        """Make room for another run in this home."""
+        rmtree(self._runs)
+
     # --- what is written --------------------------------------------------------------------
 
     @property
     def run_id(self) -> str:
-        (folder,) = (self.home / "state" / "runs").iterdir()
+        (folder,) = self._runs.iterdir()
         return folder.name
 
     @property
     def places(self) -> RunPlaces:
         sockets = self.runtime / "swarm" / short_id(self.run_id)
-        return RunPlaces(folder=self.home / "state" / "runs" / self.run_id, sockets=sockets)
+        return RunPlaces(folder=self._runs / self.run_id, sockets=sockets)
+
+    @property
+    def _runs(self) -> Path:
+        return self.home / "state" / "runs"
 
     def records(self) -> list[Record]:
         """All that is written by now, in order."""
@@ -135,7 +143,7 @@ class Rig:
 
     @property
     def has_run(self) -> bool:
-        runs = self.home / "state" / "runs"
+        runs = self._runs
         return runs.is_dir() and any(runs.iterdir())
 
     def outputs(self, agent: str = "/root") -> list[str]:
@@ -173,15 +181,18 @@ class Rig:
                 pid = int(entry.name)
                 title = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
                 is_of_run = title.startswith("swarm: ") and run in title
-                if is_of_run or self._seen.get(pid) == _started(pid):
-                    yield pid, title
-                elif mark in (entry / "environ").read_bytes():
+                if is_of_run or self._seen.get(pid) == _started(pid) or mark in (entry / "environ").read_bytes():
                     yield pid, title
 
-    def pid_of(self, title: str) -> int:
-        """The one process whose title begins so: `gateway`, `fork-server`, `/root `; else 0."""
-        found = [pid for pid, name in self.alive().items() if name.startswith(f"swarm: {title}")]
-        return found[0] if len(found) == 1 else 0
+    async def wait_pid(self, title: str, *, but: int = 0) -> int:
+        """Until one process has a title that begins so: `gateway`, `fork-server`, `/root `."""
+
+        def find() -> list[int]:
+            named = [pid for pid, name in self.alive().items() if name.startswith(title)]
+            return named if len(named) == 1 and named != [but] else []
+
+        title = f"swarm: {title}"
+        return (await self.wait(find))[0]
 
     # --- waiting ----------------------------------------------------------------------------
 

@@ -270,21 +270,21 @@ async def test_the_sixty_fifth_session_ends_the_one_used_longest_ago(tmp_path):
         assert any("you currently have" in one.warning for one in started if one)
 
 
-async def test_the_login_shells_variables_reach_commands_that_run_without_it(tmp_path):
-    (tmp_path / ".profile").write_text("echo noise; export FROM_PROFILE=yes A_TOKEN=hush\n")
+async def test_commands_get_the_environment_that_was_asked_for_once_and_run_without_login(tmp_path):
+    asked = []
+
+    async def source():
+        asked.append(1)
+        return {"PATH": "/usr/bin:/bin", "FROM_PROFILE": "yes", "A_TOKEN": "hush"}
+
     async with a_box(tmp_path, SHELL="/bin/bash") as box:
+        box.sessions.take_environment_from(source)
         script = (
             'echo "$FROM_PROFILE|$A_TOKEN|$TERM|$SWARM_THREAD_ID"; shopt -q login_shell || echo no'
         )
-        done = await box.run(script)
-        assert done.output == "yes||dumb|agent-1\nno\n"
-
-
-async def test_a_profile_that_hangs_costs_its_limit_and_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr("swarm.worker.exec.snapshot.take_snapshot.__kwdefaults__", {"limit_s": 0.2})
-    (tmp_path / ".profile").write_text("sleep 60\n")
-    async with a_box(tmp_path, SHELL="/bin/bash") as box:
+        assert (await box.run(script)).output == "yes||dumb|agent-1\nno\n"
         assert (await box.run("echo fine")).output == "fine\n"
+    assert asked == [1]
 
 
 async def test_a_private_tmp_is_kept_from_one_command_to_the_next(tmp_path, stack):

@@ -30,7 +30,9 @@ def stay_then(text: str) -> tuple[dict, dict]:
 
 
 def sleepers(rig) -> list[int]:
-    return [pid for pid, title in rig.alive().items() if title.startswith(("sleep 304", "sleep 305"))]
+    return [
+        pid for pid, title in rig.alive().items() if title.startswith(("sleep 304", "sleep 305"))
+    ]
 
 
 async def in_mid_call(rig) -> None:
@@ -61,7 +63,7 @@ async def test_an_agent_killed_while_it_waits_for_the_model_asks_again(rig):
         run = await rig.run(rig.script(slow))
         await rig.wait(lambda: rig.bodies(TurnStarted))
         rig.script({"text": "quick"})
-        os.kill(rig.pid_of("gateway"), signal.SIGKILL)
+        os.kill(await rig.wait_pid("gateway"), signal.SIGKILL)
         os.kill(rig.lives()[0].pid, signal.SIGKILL)
         ended = await run.wait_end()
     assert ended.code == 0, ended.err
@@ -96,13 +98,16 @@ async def test_a_stopped_agent_is_silent_so_it_is_killed_and_lives_again(rig):
 
 
 async def test_a_lost_fork_server_costs_no_agent_and_another_takes_its_place(rig):
-    turns = ({"calls": [command("until test -e go; do sleep 0.05; done; echo went")]}, {"text": "ok"})
+    turns = (
+        {"calls": [command("until test -e go; do sleep 0.05; done; echo went")]},
+        {"text": "ok"},
+    )
     with trio.fail_after(LIMIT_S):
         run = await rig.run(rig.script(*turns))
         await rig.wait_call()
-        first = rig.pid_of("fork-server")
+        first = await rig.wait_pid("fork-server")
         os.kill(first, signal.SIGKILL)
-        await rig.wait(lambda: first not in rig.alive() and rig.pid_of("fork-server"))
+        await rig.wait_pid("fork-server", but=first)
         assert len(rig.lives()) == 1
         os.kill(rig.lives()[0].pid, signal.SIGKILL)  # now a new one must be forked
         ended = await run.wait_end()
@@ -118,7 +123,7 @@ async def test_a_gateway_lost_in_mid_stream_is_replaced_and_the_answer_comes_who
         run = await rig.run(rig.script(slow))
         await rig.wait(lambda: rig.bodies(TurnStarted))
         await trio.sleep(0.3)
-        os.kill(rig.pid_of("gateway"), signal.SIGKILL)
+        os.kill(await rig.wait_pid("gateway"), signal.SIGKILL)
         ended = await run.wait_end()
     assert ended.code == 0, ended.err
     assert ended.out == f"{words}\n"

@@ -1,4 +1,4 @@
-"""Law 2 and what follows from it: written before called back, whole lines or none, folds that hold."""
+"""Law 2 and what follows: written before called back, whole lines or none, folds that hold."""
 
 import subprocess
 import sys
@@ -31,7 +31,8 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
 )
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.supervisor.journal.files import JournalFailed, JournalFiles, repair_tail
+from swarm.mailbox.redact import Redactor
+from swarm.supervisor.journal.files import JournalFailed, repair_tail
 from swarm.supervisor.journal.index import find_rows
 from swarm.supervisor.journal.reading import JournalUnreadable, read_file, read_records
 from swarm.supervisor.journal.replay import fold_agent, fold_run
@@ -238,3 +239,28 @@ def test_a_resume_forgets_the_completion_before_it():
     past = fold_run(records(started, RunCompleted(status="interrupted"), started))
     assert past.completed is None
     assert past.starts == 2
+
+
+async def test_a_secret_reaches_neither_the_journal_nor_those_who_are_shown_it(places):
+    shown: list[str] = []
+
+    def then(record: Record) -> None:
+        assert isinstance(record.body, Warned)
+        shown.append(record.body.message)
+
+    key = '-----BEGIN PRIVATE KEY-----\nMII "quoted" \\n-----END PRIVATE KEY-----'
+    async with open_journal(places, redactor=Redactor(["topsecretvalue"])) as journal:
+        journal.write(Warned(message="the key is topsecretvalue."), then=then)
+        journal.write(Warned(message="export T=ghp_abcdefghijklmnopqrstuvwxyz0123 # x"), then=then)
+        journal.write(Warned(message=f"cat id: {key}"), then=then)
+        journal.write(Warned(message="nothing here"), then=then)
+    text = (places.journal / "run.jsonl").read_text()
+    for secret in ("topsecretvalue", "ghp_", "MII"):
+        assert secret not in text
+    assert shown == [
+        "the key is [redacted].",
+        "export T=[redacted] # x",
+        "cat id: [redacted]",
+        "nothing here",
+    ]
+    assert len(list(read_records(places))) == 4

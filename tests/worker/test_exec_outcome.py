@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.roles.login_shell import find_shell, parse_snapshot
 from swarm.worker.exec.outcome import (
     ExecFailed,
     StdinFailed,
@@ -12,7 +13,6 @@ from swarm.worker.exec.outcome import (
     whole_characters,
     write_yield_s,
 )
-from swarm.worker.exec.snapshot import find_shell, parse_snapshot
 
 
 @pytest.mark.parametrize(("given_ms", "waits_s"), [(0, 0.25), (10_000, 10), (99_999, 30)])

@@ -7,6 +7,7 @@ import pytest
 from swarm.mailbox.protocol.items import TokenUsage, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.redact import Redactor
 from swarm.worker.gateway.backend import (
     Failure,
     Finished,
@@ -31,7 +32,6 @@ from swarm.worker.gateway.providers import (
     built_in_providers,
     key_problem,
 )
-from swarm.worker.gateway.redact import Redactor
 from swarm.worker.gateway.remote import auth_headers, make_address
 from swarm.worker.gateway.select import Selector
 

@@ -30,6 +30,7 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_op,
 )
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.redact import Redactor
 from swarm.worker.gateway.backend import (
     Failure,
     Finished,
@@ -41,7 +42,6 @@ from swarm.worker.gateway.backend import (
 from swarm.worker.gateway.catalogue import load_catalogue
 from swarm.worker.gateway.house import House
 from swarm.worker.gateway.reception import Reception
-from swarm.worker.gateway.redact import Redactor
 from swarm.worker.gateway.select import Choice
 
 RUN_KEY = b"k" * 32

@@ -13,10 +13,12 @@ import select
 import signal
 import socket
 import time
+import traceback
 from collections import deque
 from pathlib import Path
+from typing import NoReturn
 
-from swarm.mailbox.forked import become_subreaper, close_all_but
+from swarm.mailbox.forked import become_subreaper, close_all_but, settle_child
 from swarm.mailbox.lineage import children_of, descendants_of, kill_descendants
 
 from ..sandbox.guard import remove_placeholder
@@ -271,14 +273,32 @@ def _drained(sock: socket.socket) -> bytes:
     return b""
 
 
-def become_launcher(sock: socket.socket, lifeline_fd: int | None) -> None:
-    """The forked process's whole life; does not return."""
+def become_launcher(
+    sock: socket.socket, lifeline_fd: int | None, stderr_fd: int | None = None
+) -> NoReturn:
+    """The bare forked process's whole life; does not return.
+
+    Args:
+        sock: Orders and replies; its other end is the agent's.
+        lifeline_fd: The run's; None: nobody watches.
+        stderr_fd: Where it may complain; None: its standard files are right already.
+    """
     code = 1
     try:
         os.setpgid(0, 0)
-        ours = {sock.fileno()} if lifeline_fd is None else {sock.fileno(), lifeline_fd}
-        close_all_but({0, 1, 2, *ours})
-        code = 0 if not _is_called(sock, lifeline_fd) else _keep(sock, lifeline_fd)
+        if stderr_fd is not None:
+            signal.set_wakeup_fd(-1)  # the fork-server's
+            for number in (1, 2):
+                os.dup2(stderr_fd, number)
+        close_all_but(
+            {0, 1, 2, sock.fileno(), sock.fileno() if lifeline_fd is None else lifeline_fd}
+        )
+        if _is_called(sock, lifeline_fd):
+            settle_child()
+            _keep(sock, lifeline_fd)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
 
@@ -295,8 +315,8 @@ def _is_called(sock: socket.socket, lifeline_fd: int | None) -> bool:
     return all(events == select.POLLIN for _, events in poll.poll())
 
 
-def _keep(sock: socket.socket, lifeline_fd: int | None) -> int:
-    """Get ready for commands and serve; returns the exit code."""
+def _keep(sock: socket.socket, lifeline_fd: int | None) -> None:
+    """Get ready for commands and serve."""
     become_subreaper()
     os.set_inheritable(sock.fileno(), False)  # no command may ever speak for the agent
     if lifeline_fd is not None:
@@ -309,6 +329,7 @@ def _keep(sock: socket.socket, lifeline_fd: int | None) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGCONT, signal.SIG_DFL)  # the fork-server's handler, if any
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)  # the wake-up socket tells
     keeper = Keeper(sock, lifeline_fd)
@@ -316,4 +337,3 @@ def _keep(sock: socket.socket, lifeline_fd: int | None) -> int:
         keeper.run()
     finally:
         keeper.end()
-    return 0

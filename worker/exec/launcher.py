@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -20,6 +19,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.forked import before_fork, fork_bare, settle_parent
 from swarm.mailbox.protocol.base import Value
 
 from .keeper import become_launcher
@@ -69,8 +69,12 @@ class ExitStatus(Value):
     leftovers: bool = False  # processes it left behind may still live: kill_tree
 
 
+class _Early:
+    link: LauncherLink | None = None  # forked by `fork_early`, for `fork_launcher` to hand out
+
+
 def fork_launcher(*, lifeline_fd: int | None) -> LauncherLink:
-    """Fork the launcher: a process group and a subreaper of its own.
+    """Fork the launcher, or hand out the one that `fork_early` made.
 
     Args:
         lifeline_fd: Reading end of the run's life-line; at its end the launcher kills and exits.
@@ -79,21 +83,39 @@ def fork_launcher(*, lifeline_fd: int | None) -> LauncherLink:
         RuntimeError: this process has more than one thread.
         OSError: no process or socket could be made.
     """
+    early, _Early.link = _Early.link, None
+    if early is not None:
+        return early
     if threading.active_count() != 1:
         raise RuntimeError("the launcher must be forked while there is one thread")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before_fork()
+    try:
+        return _fork(lifeline_fd, None)
+    finally:
+        settle_parent()
+
+
+def fork_early(*, lifeline_fd: int | None, stderr_fd: int) -> int:
+    """As the first act of an agent that is a bare fork itself (`fork_bare`), before it settles.
+
+    Whatever a process writes to before it forks is there twice; this launcher shares nearly all of
+    its memory with the fork-server. It is then `fork_launcher`'s.
+
+    Returns the descriptor that must stay open until then. Raises OSError.
+    """
+    _Early.link = link = _fork(lifeline_fd, stderr_fd)
+    return link.sock.fileno()
+
+
+def _fork(lifeline_fd: int | None, stderr_fd: int | None) -> LauncherLink:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
+    pid = fork_bare()
     if pid == 0:
-        try:
-            become_launcher(theirs, lifeline_fd)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
+        become_launcher(theirs, lifeline_fd, stderr_fd)
     theirs.close()
     return LauncherLink(pid=pid, sock=ours)
 

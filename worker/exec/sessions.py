@@ -5,7 +5,7 @@ time or at its own end, whichever comes first, with no fixed pauses.
 """
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -13,6 +13,7 @@ import trio
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.roles.login_shell import find_shell
 
 from ..sandbox.denial import is_sandbox_denial
 from ..sandbox.plan import SandboxPlan, plan_sandbox
@@ -37,7 +38,8 @@ from .outcome import (
 )
 from .process import CommandRequest, InputClosed, start_command
 from .session import OnOutput, Session
-from .snapshot import find_shell, take_snapshot
+
+EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 class ExecSessions:
@@ -49,7 +51,8 @@ class ExecSessions:
         self._launcher, self._spec, self._nursery, self._chance = launcher, spec, nursery, chance
         self._sessions: dict[int, Session] = {}
         self._uses = 0
-        self._snapshot: dict[str, str] | None = None
+        self._source: EnvironmentSource | None = None
+        self._snapshot: Mapping[str, str] | None = None
         self._snapshotting = trio.Lock()
 
     async def exec(self, request: ExecRequest, on_output: OnOutput | None = None) -> ExecOutcome:
@@ -99,10 +102,15 @@ class ExecSessions:
         return self._outcome(session, started)
 
     async def warm(self) -> None:
-        """Take the login shell's environment if that has not been done; `exec` does it too."""
+        """Ask for the login shell's environment if that has not been done; `exec` does it too."""
         async with self._snapshotting:
             if self._snapshot is None:
-                self._snapshot = await take_snapshot(self._launcher, self._spec.environment)
+                given = self._spec.environment
+                self._snapshot = given if self._source is None else await self._source()
+
+    def take_environment_from(self, source: EnvironmentSource) -> None:
+        """Whom to ask for the environment, once; without a source it is the spec's."""
+        self._source = source
 
     def shell_argv(self, script: str, *, shell: str | None = None) -> tuple[str, ...]:
         """The words that run `script`: the person's shell, not as a login shell (`warm`)."""

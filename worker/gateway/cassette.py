@@ -16,6 +16,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Tagged
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.redact import Redactor
 
 from .backend import (
     AnyResponseEvent,
@@ -26,7 +27,6 @@ from .backend import (
     ResponseEvents,
     SampleError,
 )
-from .redact import Redactor
 
 TAPE_VERSION = 1
 

@@ -15,6 +15,7 @@ import msgspec
 from swarm.mailbox.protocol.gateway import Fetching, Throttled
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.redact import Redactor
 
 from . import chat_request, responses_request
 from .backend import Backend, Source
@@ -32,7 +33,6 @@ from .encoding import Heads, ItemStore, PlainStore, Rendering
 from .gate import Gate
 from .http import open_http
 from .patience import PatientBackend
-from .redact import Redactor
 from .remote import HttpSource
 from .select import Choice, Selector, load_local
 

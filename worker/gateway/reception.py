@@ -36,6 +36,7 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_event,
 )
 from swarm.mailbox.protocol.spec import GatewaySpec
+from swarm.mailbox.redact import Redactor
 
 from .backend import (
     AnyResponseEvent,
@@ -52,7 +53,6 @@ from .backend import (
 from .conversations import Caller, Conversation
 from .house import House, UnknownModel
 from .ledger import price_usd
-from .redact import Redactor
 
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
 _REFUSED_KEPT = 1024

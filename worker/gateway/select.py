@@ -155,7 +155,8 @@ class Selector:
         provider = ProviderSpec(id="scripted", name="script", base_url=path, wire_api="scripted")
         slug = self._spec.model or "scripted"
         model = scripted_model(load_script(Path(path)), "scripted", slug)
-        return Choice(provider=provider, model=model, why=f"the answers come from {Path(path).name}")
+        why = f"the answers come from {Path(path).name}"
+        return Choice(provider=provider, model=model, why=why)
 
     def _pick(self, provider: ProviderSpec, slug: str, why: str) -> Choice:
         model = self._catalogue.describe(slug, provider=provider.id, wire=wire_of(provider))

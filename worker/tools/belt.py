@@ -2,7 +2,7 @@
 
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from ..exec.sessions import ExecSessions
+from ..exec.sessions import EnvironmentSource, ExecSessions
 from ..policy.words import plain_commands
 from ..reporter import Reporter
 from .apply_patch import ApplyPatch
@@ -37,6 +37,10 @@ class Toolbelt:
     @property
     def live_commands(self) -> int:
         return self._commands.live_count()
+
+    def take_environment_from(self, source: EnvironmentSource) -> None:
+        """Whom the commands' environment comes from."""
+        self._commands.take_environment_from(source)
 
     async def warm(self) -> None:
         """Get ready for the first command while the model is still thinking."""

@@ -1,4 +1,4 @@
-"""No secret leaves the gateway in a text: known keys by value, unknown ones by their shape.
+"""No secret in an error, a tape or the journal: known keys by value, others by their shape.
 
 The patterns are anchored to well-known prefixes, so that hashes, ids and code stay readable.
 """
@@ -25,6 +25,22 @@ _SHAPES = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_SHAPES_IN_JSON = re.compile(
+    rb"""
+      \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}
+    | \bgh[pousr]_[A-Za-z0-9]{20,}
+    | \bgithub_pat_[A-Za-z0-9_]{20,}
+    | \bglpat-[A-Za-z0-9_-]{16,}
+    | \bxox[abeprs]-[A-Za-z0-9-]{10,}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+    | \bAIza[A-Za-z0-9_-]{30,}
+    | \bhf_[A-Za-z0-9]{20,}
+    | \b(?:gsk|xai|r8|pplx)[_-][A-Za-z0-9]{20,}
+    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+
+    | -----BEGIN[ A-Z]*PRIVATE[ ]KEY-----(?:[^"\\]|\\.)*   # to the end of its JSON string
+    """,
+    re.VERBOSE,
+)
 _NAMED = re.compile(
     r"(?i)(?P<name>\bbearer\s+|\b(?:api[-_]?key|access[-_]?token|client[-_]?secret|password|"
     r"authorization)[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)(?P<value>[^\s\"'&,;}<]{6,})"
@@ -40,6 +56,7 @@ class Redactor:
         longest_first = sorted((s for s in known if len(s) >= MIN_SECRET_CHARS), key=len)[::-1]
         pattern = "|".join(map(re.escape, longest_first))
         self._known = re.compile(pattern) if pattern else None
+        self._known_bytes = re.compile(pattern.encode()) if pattern else None
 
     def clean(self, text: str) -> str:
         """The text without anything that is, or looks like, a secret."""
@@ -48,6 +65,14 @@ class Redactor:
         text = _SHAPES.sub(REDACTED, text)
         text = _IN_URL.sub(lambda found: f"{found['scheme']}{REDACTED}@", text)
         return _NAMED.sub(_hide_value, text)
+
+    def clean_line(self, line: bytes) -> bytes:
+        """A line of JSON without secrets, still JSON; the very same object if there was none."""
+        if self._known_bytes is not None and self._known_bytes.search(line):
+            line = self._known_bytes.sub(REDACTED.encode(), line)
+        if _SHAPES_IN_JSON.search(line):
+            line = _SHAPES_IN_JSON.sub(REDACTED.encode(), line)
+        return line
 
     def clean_bytes(self, data: bytes) -> bytes:
         """Known keys only; for what is written to a file."""

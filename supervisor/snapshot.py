@@ -1,0 +1,86 @@
+"""The login shell's environment, taken once a run, when the first agent is about to need it.
+
+Guards: it never fails and never waits long: a profile that hangs, prints or breaks leaves the
+environment that was given. A shell that must go is asked to (SIGTERM, to all it started): start-up
+files take locks, and one that is killed leaves them behind for every later login.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+import trio
+
+from swarm.mailbox.lineage import descendants_of
+from swarm.roles.login_shell import PRINT_ENVIRONMENT, find_shell, parse_snapshot
+
+_LIMIT_S = 5.0
+_GRACE_S = 1.0
+_MOST_BYTES = 1024 * 1024
+
+
+class ShellSnapshot:
+    """One answer for all agents of the run.
+
+    Args:
+        environment: What is given when the shell cannot be asked; without any provider's keys.
+        withheld: Names that no agent may see, also if a start-up file exports them.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *, withheld: Collection[str]) -> None:
+        self._given, self._withheld = dict(environment), frozenset(withheld)
+        self._taking = trio.Lock()
+        self._taken: dict[str, str] | None = None
+
+    async def get(self) -> dict[str, str]:
+        """The variables a login shell ends up with; the first caller pays for it."""
+        async with self._taking:
+            if self._taken is None:
+                found = await _ask_shell(self._given) or self._given
+                self._taken = {
+                    name: value for name, value in found.items() if name not in self._withheld
+                }
+            return self._taken
+
+
+async def _ask_shell(environment: dict[str, str]) -> dict[str, str]:
+    command = [find_shell(environment), "-lc", PRINT_ENVIRONMENT]
+    printed = bytearray()
+    try:
+        shell = await trio.lowlevel.open_process(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd="/",
+        )
+    except OSError:
+        return {}
+    assert shell.stdout is not None  # it is a pipe
+    try:
+        async with shell.stdout as output:
+            with trio.move_on_after(_LIMIT_S):
+                while len(printed) < _MOST_BYTES and (chunk := await output.receive_some()):
+                    printed += chunk
+    finally:
+        await _let_go(shell)
+    return parse_snapshot(bytes(printed))
+
+
+async def _let_go(shell: trio.Process) -> None:
+    """It has ended, or is asked to; SIGKILL only for who does not listen."""
+    with trio.CancelScope(shield=True):
+        with trio.move_on_after(0.05):
+            await shell.wait()
+            return
+        for pid in [*reversed(descendants_of(shell.pid)), shell.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        with trio.move_on_after(_GRACE_S):
+            await shell.wait()
+            return
+        shell.kill()
+        await shell.wait()

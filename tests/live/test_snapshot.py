@@ -1,0 +1,53 @@
+"""One login shell a run: what it exports, what is withheld; it is asked to go, not shot."""
+
+import trio
+
+from swarm.mailbox.lineage import descendants_of
+from swarm.supervisor.snapshot import ShellSnapshot, _let_go
+
+
+def environment(home, **more):
+    return {"PATH": "/usr/bin:/bin", "HOME": str(home), "SHELL": "/bin/bash", **more}
+
+
+async def test_the_profile_is_read_once_for_all_who_ask(tmp_path):
+    (tmp_path / ".profile").write_text("echo noise; echo x >>~/count; export FROM_PROFILE=yes\n")
+    snapshot = ShellSnapshot(environment(tmp_path), withheld=())
+    found = []
+
+    async def ask():
+        found.append((await snapshot.get())["FROM_PROFILE"])
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(ask)
+    assert found == ["yes"] * 5
+    assert (tmp_path / "count").read_text() == "x\n"
+
+
+async def test_a_key_that_a_profile_exports_is_withheld(tmp_path):
+    (tmp_path / ".profile").write_text("export OPENAI_API_KEY=sk-secret OTHER=1\n")
+    with trio.fail_after(20):
+        found = await ShellSnapshot(environment(tmp_path), withheld={"OPENAI_API_KEY"}).get()
+    assert "OPENAI_API_KEY" not in found
+    assert found["OTHER"] == "1"
+
+
+async def test_a_profile_that_breaks_off_leaves_what_was_given(tmp_path):
+    (tmp_path / ".profile").write_text("exit 3\n")
+    with trio.fail_after(20):
+        found = await ShellSnapshot(environment(tmp_path, GIVEN="1"), withheld=()).get()
+    assert found["GIVEN"] == "1"
+
+
+async def test_a_shell_that_must_go_can_clean_up_with_all_it_started(tmp_path):
+    script = f"trap 'rm {tmp_path}/lock; exit' TERM; touch {tmp_path}/lock; sleep 60 & wait"
+    with trio.fail_after(20):
+        shell = await trio.lowlevel.open_process(["/bin/bash", "-c", script])
+        while not (tmp_path / "lock").exists():  # noqa: ASYNC110  a fact outside of Trio
+            await trio.sleep(0.01)
+        await _let_go(shell)
+    assert not (tmp_path / "lock").exists()
+    assert shell.returncode is not None
+    assert descendants_of(shell.pid) == []

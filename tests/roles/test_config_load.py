@@ -1,0 +1,116 @@
+"""Configuration files: errors name file, line and key; foreign keys of Codex are silent."""
+
+import pytest
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.config.load import load_config, read_layers
+from swarm.roles.config.schema import CODEX_KEYS, Config
+
+
+@pytest.fixture
+def home(tmp_path):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+def load(home, text="", *, strict=False, cwd=None, profile=None):
+    (home / "config.toml").write_text(text)
+    layers = read_layers(
+        config_folder=home, cwd=cwd or home, profile=profile, system_file=home / "system.toml"
+    )
+    return load_config(layers, strict=strict)
+
+
+def test_without_any_file_the_built_in_values_count(home):
+    layers = read_layers(config_folder=home / "none", cwd=home, system_file=home / "none.toml")
+    assert load_config(layers).config == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("model = 3", 1, "model: Expected `str"),
+        ("\nsandbox_mode = 'none'", 2, "sandbox_mode: Invalid enum value 'none'"),
+        ("[model_providers.x]\nname = 'x'\nrequest_max_retries = 'many'", 3,
+         "model_providers.*request_max_retries: Expected `int`"),
+        ("[agents]\nmax_threads = -1", 2, "agents.max_threads: must not be negative"),
+        ("[model_providers.openai]\nname = 'mine'", 1, "built-in providers cannot be redefined"),
+        ("profile = 'x'", 1, "use `--profile x`"),
+        ("approval_policy = {granular = {rules = true}}", 1, "granular approval is not supported"),
+    ],
+)  # fmt: skip
+def test_an_error_names_file_line_and_key(home, text, line, words):
+    with pytest.raises(UsageError, match=words) as caught:
+        load(home, text)
+    assert f"{home}/config.toml, line {line}, " in str(caught.value)
+
+
+def test_broken_toml_names_the_file(home):
+    with pytest.raises(UsageError, match=r"config\.toml: not valid TOML: "):
+        load(home, "model = ")
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"a = '\xc3'"])
+def test_a_file_that_is_no_text_is_refused(home, data):
+    (home / "config.toml").write_bytes(data)
+    with pytest.raises(UsageError, match="not UTF-8"):
+        read_layers(config_folder=home, cwd=home)
+
+
+def test_unknown_keys_warn_with_the_nearest_name(home):
+    loaded = load(home, "modle = 'x'\n[agents.scout]\ndescriptoin = 'y'")
+    assert [words.partition("line ")[2] for words in loaded.warnings] == [
+        "1, modle: unknown key; did you mean `model`?",
+        "3, agents.scout.descriptoin: unknown key; did you mean `description`?",
+    ]
+
+
+def test_unknown_keys_are_errors_when_strict(home):
+    with pytest.raises(UsageError, match="modle: unknown key"):
+        load(home, "modle = 'x'", strict=True)
+
+
+def test_every_key_of_codex_is_silent_even_when_strict(home):
+    text = "\n".join(f"{key} = 1" for key in sorted(CODEX_KEYS))
+    assert load(home, text, strict=True).warnings == ()
+
+
+def test_the_user_wins_over_the_system_and_a_profile_over_both(home):
+    (home / "system.toml").write_text("model = 'a'\nmodel_provider = 'ollama'")
+    (home / "fast.config.toml").write_text("model_reasoning_effort = 'low'\nmodel = 'c'")
+    loaded = load(home, "model = 'b'\nmodel_reasoning_effort = 'high'", profile="fast")
+    config = loaded.config
+    assert (config.model, config.model_provider, config.model_reasoning_effort) == (
+        "c", "ollama", "low",
+    )  # fmt: skip
+    assert loaded.merged.origins["model_provider"].startswith("system")
+
+
+@pytest.mark.parametrize("name", ["none", "../config", "a/b", ""])
+def test_a_profile_that_is_not_there_is_an_error(home, name):
+    with pytest.raises(UsageError, match="profile"):
+        load(home, profile=name)
+
+
+def test_a_project_file_counts_for_nothing_and_is_told_of(home, tmp_path):
+    project = tmp_path / "project"
+    (project / ".swarm").mkdir(parents=True)
+    (project / ".swarm" / "config.toml").write_text("sandbox_mode = 'danger-full-access'\nx = [")
+    loaded = load(home, cwd=project)
+    assert loaded.config.sandbox_mode == "workspace-write"
+    assert any("not obeyed yet" in words for words in loaded.warnings)
+
+
+def test_paths_are_relative_to_their_own_file(home):
+    config = load(
+        home,
+        "model_instructions_file = 'base.md'\n"
+        "[sandbox_workspace_write]\nwritable_roots = ['out', '/abs', '~/x']\n"
+        "[agents.scout]\nconfig_file = 'roles/scout.toml'",
+    ).config
+    assert config.model_instructions_file == f"{home}/base.md"
+    roots = config.sandbox_workspace_write.writable_roots
+    assert roots[:2] == (f"{home}/out", "/abs")
+    assert roots[2].startswith("/")
+    assert config.agents["scout"] == {"config_file": f"{home}/roles/scout.toml"}

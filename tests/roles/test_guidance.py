@@ -1,0 +1,63 @@
+"""AGENTS.md: from the project's root down to the working directory, within a budget."""
+
+import pytest
+
+from swarm.roles.guidance import GuidanceRules, find_project_root, load_guidance
+
+
+@pytest.fixture
+def tree(tmp_path):
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "src" / "deep").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "AGENTS.md").write_text("above the root: never read")
+    return project
+
+
+def load(tree, where="src/deep", **rules):
+    return load_guidance(
+        tree / where, config_folder=tree.parent / "home", rules=GuidanceRules(**rules)
+    )
+
+
+def test_files_join_from_the_root_down(tree):
+    (tree / "AGENTS.md").write_text("root")
+    (tree / "src" / "AGENTS.md").write_text("  \n")
+    (tree / "src" / "deep" / "AGENTS.md").write_text("deep")
+    (tree.parent / "home" / "AGENTS.md").write_text("\npersonal\n")
+    assert load(tree).text == "personal\n\n--- project-doc ---\n\nroot\n\ndeep"
+    assert len(load(tree).sources) == 3
+
+
+def test_an_override_stands_in_for_its_folders_file(tree):
+    (tree / "AGENTS.md").write_text("plain")
+    (tree / "AGENTS.override.md").write_text("override")
+    assert load(tree).text == "override"
+
+
+def test_a_fallback_name_is_only_tried_last(tree):
+    (tree / "CLAUDE.md").write_text("fallback")
+    assert load(tree).text == ""
+    assert load(tree, fallback_names=("../AGENTS.md", "CLAUDE.md")).text == "fallback"
+
+
+def test_a_cut_is_said_aloud(tree):
+    (tree / "AGENTS.md").write_text("x" * 100)
+    (tree / "src" / "AGENTS.md").write_text("later")
+    guidance = load(tree, limit_bytes=60)
+    assert guidance.text == "x" * 60
+    assert "cut after 60 bytes" in guidance.warnings[0]
+    assert "left out" in guidance.warnings[1]
+
+
+def test_a_budget_of_nothing_reads_no_project_file(tree):
+    (tree / "AGENTS.md").write_text("x")
+    assert load(tree, limit_bytes=0).text == ""
+
+
+def test_without_a_marker_only_the_working_directory_is_searched(tree):
+    (tree / "AGENTS.md").write_text("root")
+    (tree / "src" / "deep" / "AGENTS.md").write_text("deep")
+    assert load(tree, root_markers=()).text == "deep"
+    assert find_project_root(tree / "src", (".git",)) == tree
