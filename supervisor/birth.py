@@ -31,7 +31,8 @@ async def bear(
 ) -> None:
     """Start the present life of `agent`. On return it has a slot, a child and a record.
 
-    Raises SpawnError by the Hello deadline at the latest.
+    Raises SpawnError by the Hello deadline at the latest, counted from its turn: of a thousand
+    that are to be born at once, the last must not be late for the queue's sake.
     """
     started = trio.current_time()
     plan, identity = agent.plan, agent.identity
@@ -39,11 +40,12 @@ async def bear(
         running.office.admit(identity, epoch=agent.epoch)
         child = None
         try:
-            with trio.fail_after(HELLO_DEADLINE_S):
-                spec = write_spec(running, agent, memory, gateway)
-                title = f"{plan.path} [{plan.role.name}]"
-                child = agent.child = await running.household.start(spec, title=title)
-                await _hear_hello(agent)
+            async with running.household.births:
+                with trio.fail_after(HELLO_DEADLINE_S):
+                    spec = write_spec(running, agent, memory, gateway)
+                    title = f"{plan.path} [{plan.role.name}]"
+                    child = agent.child = await running.household.start(spec, title=title)
+                    await _hear_hello(agent)
             slot.commit(child.pid)
             agent.last_beat = trio.current_time()
             await running.commit(_spawned(agent, child, started), agent=plan.path)

@@ -5,6 +5,7 @@ its end frees the slot. There is no `await` between a check of an agent's state 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -13,12 +14,13 @@ from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.events import CallEnded
 from swarm.mailbox.protocol.items import TokenUsage
-from swarm.mailbox.protocol.ops import Interrupt, Shutdown, UserInput
+from swarm.mailbox.protocol.ops import Deliver, Interrupt, Mail, Shutdown, UserInput
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
     EndState,
     InputPosted,
+    MailPosted,
     ProcessEnded,
 )
 
@@ -88,10 +90,22 @@ class Control:
 
     async def _catch_up(self, agent: LiveAgent, memory: AgentMemory) -> None:
         """Hand over what the life before did not take up, and let an open turn go on."""
+        for mail in memory.mails.values():
+            await self._hand_over(agent, mail)
         for posted in memory.inputs.values():
             await self._post(agent, posted)
         if memory.open_turn is not None and not memory.inputs:
             await self.say(agent, UserInput(input_id=new_uuid7(), parts=()), source="task")
+
+    async def deliver(self, agent: LiveAgent, mail: Mail) -> None:
+        """Journal a letter and hand it over; its next life gets it if this one dies before."""
+        file = agent.plan.agent_id
+        await self._run.commit(MailPosted(mail=mail), agent=agent.path, file=file)
+        await self._hand_over(agent, mail)
+
+    async def _hand_over(self, agent: LiveAgent, mail: Mail) -> None:
+        with suppress(PeerGone):
+            await self._run.send(agent, Deliver(mail=mail))
 
     async def say(self, agent: LiveAgent, words: UserInput, *, source: str = "task") -> None:
         """Journal an input and post it. An agent that dies meanwhile gets it in its next life."""

@@ -6,6 +6,7 @@ door (ARCHITECTURE 6.8).
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import assert_never
 
@@ -28,7 +29,7 @@ from swarm.mailbox.protocol.control import (
     decode_control,
     encode_control,
 )
-from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.mailbox.protocol.ops import Mail, TextInput, UserInput
 
 from .agents import LiveAgent
 from .control import Control
@@ -87,9 +88,19 @@ class Doorman:
         found = self._find(wish.agent or ROOT_PATH)
         if isinstance(found, Refused):
             return found
-        words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=wish.text),))
-        await self._control.say(found, words, source="person")
-        return Done(message=f"sent to {found.path}")
+        if wish.wake:
+            words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=wish.text),))
+            await self._control.say(found, words, source="person")
+            return Done(message=f"sent to {found.path}")
+        mail = Mail(
+            mail_id=new_uuid7(),
+            author="person",
+            recipient=found.path,
+            content=wish.text,
+            sent_at=time.time(),
+        )
+        await self._control.deliver(found, mail)
+        return Done(message=f"left for {found.path}; it is read at its next turn")
 
     async def _interrupt(self, path: str) -> AnyControlReply:
         if not path:

@@ -6,6 +6,7 @@ at once when the life-line closes, and by a crash that says why on stderr; it le
 
 import sys
 import traceback
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -13,13 +14,14 @@ import trio
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from .exec.launcher import LauncherLink, open_launcher
-from .exec.sessions import open_exec_sessions
+from .exec.launcher import Launcher, LauncherLink, open_launcher
+from .exec.process import pin_sandbox
+from .exec.sessions import ExecSessions, open_exec_sessions
 from .life import live
 from .lifeline import watch_lifeline
 from .sandbox.grants import landlock_rules
 from .sandbox.landlock import apply_landlock, forbid_new_privileges, landlock_abi
-from .sandbox.plan import SandboxPlan
+from .sandbox.plan import SandboxPlan, SandboxUnavailable
 from .tools.belt import Toolbelt
 
 
@@ -54,6 +56,16 @@ def lock_process(spec: AgentSpec) -> None:
         apply_landlock(landlock_rules(plan))
 
 
+async def _pin_launcher(spec: AgentSpec, launcher: Launcher, commands: ExecSessions) -> None:
+    """A locked role's launcher is not locked itself: from now on it starts nothing outside.
+
+    Where no sandbox works nothing is pinned, and every command is refused one by one.
+    """
+    if spec.role.locked:
+        with suppress(SandboxUnavailable):
+            await pin_sandbox(launcher, commands.plan(spec.limits.sandbox, spec.cwd))
+
+
 async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | None) -> None:
     dial = partial(open_dealer, identity=spec.identity, epoch=spec.epoch)
     async with trio.open_nursery() as nursery:
@@ -64,5 +76,6 @@ async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int |
             open_launcher(link) as launcher,
             open_exec_sessions(launcher, spec) as commands,
         ):
+            await _pin_launcher(spec, launcher, commands)
             await live(spec, post, dial, Toolbelt(spec, commands))
         nursery.cancel_scope.cancel()

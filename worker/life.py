@@ -7,7 +7,6 @@ each under a deadline; then nothing of the agent runs.
 import os
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 import trio
@@ -30,7 +29,7 @@ HEARTBEAT_S = 2.0
 _END_COMMANDS_S = 5.0
 _ENVIRONMENT_LIMIT_S = 10.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_STATM = Path("/proc/self/statm")
+_STATM = "/proc/self/statm"
 
 
 class Hands(Protocol):
@@ -122,15 +121,19 @@ async def _ask_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[str, 
 async def _warm(session: Session, hands: Hands) -> None:
     """Prepare the tools while the model still writes its first call.
 
-    Not before: a login shell for each agent, half of which never run a command, is what makes a
-    fan-out slow and large.
+    Not before: half of all agents never make one, and each would wake its launcher or carry an
+    environment for nothing.
     """
     await session.sampler.call_announced.wait()
     await hands.warm()
 
 
 def _resident_bytes() -> int:
-    try:
-        return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
+    try:  # plain calls: a heartbeat must not cost what an agent's idleness is worth
+        fd = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(fd, 256).split()[1]) * _PAGE_BYTES
+        finally:
+            os.close(fd)
     except OSError:
         return 0

@@ -19,6 +19,7 @@ _LACKING = {
     "darwin": "macOS has no bubblewrap, Landlock, seccomp or pidfd: no sandbox and no run here yet",
     "win32": "Windows has no fork, no Unix sockets for ZeroMQ and no sandbox: no run here yet",
 }
+_LINUX_ONLY = ("run", "resume", "sandbox")
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -60,8 +61,18 @@ def cli(ctx: click.Context, color: str) -> None:
         ctx.color = False
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-    elif sys.platform in _LACKING:
-        click.echo(f"swarm: {_LACKING[sys.platform]}", err=True)
+    else:
+        _check_platform(ctx.invoked_subcommand)
+
+
+def _check_platform(command: str) -> None:
+    """Elsewhere than on Linux the first line says what does not work; what cannot is refused."""
+    lack = _LACKING.get(sys.platform)
+    if lack is None:
+        return
+    if sys.platform == "win32" or command in _LINUX_ONLY:
+        raise SwarmError(f"{lack}; use Linux, a virtual machine or a container")
+    click.echo(f"swarm: {lack}", err=True)
 
 
 def main() -> None:

@@ -34,10 +34,10 @@ from ..request import FanOut, RunRequest
 from ..taskfile import FanOutTable
 from .options import RunOptions
 from .providers import build_providers, check_choice
+from .schemas import check_schema, read_schema
 from .settings import Settings
 
 CONTEXT_BYTES = 512 << 10
-_MAX_SCHEMA_BYTES = 1 << 20
 _SYSTEM_MODELS = Path("/etc/swarm/models.toml")
 
 
@@ -279,30 +279,6 @@ def _schema_of(
     if isinstance(value, str):
         return read_schema(Path(settings.task.folder or settings.cwd) / value, key)
     return None if value is None else check_schema(value, key)
-
-
-def read_schema(path: Path, key: str) -> dict[str, Any]:
-    """A JSON schema from a file. Raises UsageError naming it."""
-    try:
-        if path.stat().st_size > _MAX_SCHEMA_BYTES:
-            raise UsageError(f"{key}: {path} is over 1 MiB")
-        schema = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise UsageError(f"{key}: {path}: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{key}: {path} is not a JSON object: {error}") from error
-    return check_schema(schema, key)
-
-
-def check_schema(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    """The schema itself if answers can be checked against it. Raises UsageError."""
-    from jsonschema_rs import validator_for  # 6 MB, seldom needed
-
-    try:
-        validator_for(schema)
-    except Exception as error:  # its several error classes share no useful root
-        raise UsageError(f"{key}: not a usable JSON schema: {error}") from error
-    return schema
 
 
 def _file(name: str, option: str) -> str:

@@ -24,6 +24,7 @@ from ..ignition import ignite
 from ..places import Places
 from ..request import RunRequest
 from .options import ShowOptions
+from .walls import check_walls
 
 if TYPE_CHECKING:
     from ..view import View
@@ -44,6 +45,7 @@ _NOTIFY_LIMIT_S = 10.0
 
 def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
     """Run to the end and return the exit code; with `--detach` only until it has begun."""
+    check_walls(request.require_sandbox)
     if request.run_id is None:
         request = msgspec.structs.replace(request, run_id=new_uuid7())
     if not show.detach:

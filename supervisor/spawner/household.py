@@ -27,6 +27,7 @@ from .parcel import Parcel, open_parcel
 from .restart import GiveUp, decide_restart
 
 START_LIMIT_S = 3.0  # for a fork; then one cold start is tried
+MOST_BIRTHS = 16  # at once: more are no sooner done, and each would seem slow
 _CLOSE_GRACE_S = 5.0
 _KILL_LIMIT_S = 2.0
 _LOOK_AGAIN_S = 0.005
@@ -41,6 +42,7 @@ class Household:
         self._server: ForkServerLink | None = None  # orders are kept until it is ready
         if ignition.server is not None:
             self._server, ignition.server = ForkServerLink(ignition.server), None
+        self.births = trio.CapacityLimiter(MOST_BIRTHS)  # held by whoever waits for a Hello
         self._server_deaths: list[float] = []
         self._lost_server = False
         self._closing = False

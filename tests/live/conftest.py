@@ -20,7 +20,7 @@ import pytest
 import trio
 
 from swarm.mailbox.ids import new_uuid7, short_id
-from swarm.mailbox.lineage import descendants_of, is_zombie
+from swarm.mailbox.lineage import children_of, descendants_of, is_zombie
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import AnyOutput, text_of
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, Record, RunCompleted
@@ -185,13 +185,16 @@ class Rig:
                     yield pid, title
 
     async def wait_pid(self, title: str, *, but: int = 0) -> int:
-        """Until one process has a title that begins so: `gateway`, `fork-server`, `/root `."""
+        """Until the command has a child so titled: `gateway` or `fork-server`."""
 
         def find() -> list[int]:
-            named = [pid for pid, name in self.alive().items() if name.startswith(title)]
-            return named if len(named) == 1 and named != [but] else []
+            ours = children_of(self._processes[-1].pid)
+            return [
+                pid
+                for pid, name in self.alive().items()
+                if name.startswith(f"swarm: {title}") and pid in ours and pid != but
+            ]
 
-        title = f"swarm: {title}"
         return (await self.wait(find))[0]
 
     # --- waiting ----------------------------------------------------------------------------

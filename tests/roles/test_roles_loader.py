@@ -43,7 +43,7 @@ def test_a_role_file_is_found_beside_the_configuration(layer):
     [
         ("description = 'x'\ndeveloper_instructions = 'y'", "needs `name`"),
         ("name = 'bad'\ndescription = 'x'", "needs `developer_instructions`"),
-        ("name = 'bad'\ndescription = 'x'\ndeveloper_instructions = ' '", "must not be"),
+        ("name = 'bad'\ndescription = 'x'\ndeveloper_instructions = ' '", "needs `dev"),
         ("name = 'bad'\ndeveloper_instructions = 'y'", "must define a description"),
         ("name = 'bad'\ndescription = ' '\ndeveloper_instructions = 'y'", "must not be blank"),
         (GOOD.replace("scout", "bad") + "[mcp_servers.x]\ncommand = 'y'",

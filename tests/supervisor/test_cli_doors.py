@@ -170,3 +170,18 @@ def test_colour_may_stand_on_either_side(tmp_path):
         ["config", "layers", "--color", "never"],
     ):
         assert swarm(*words, SWARM_HOME=str(tmp_path)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("platform", "words", "code"),
+    [("darwin", ["run", "-p", "x"], 1), ("win32", ["ps"], 1), ("darwin", ["config", "layers"], 0)],
+)
+def test_elsewhere_the_first_line_says_what_does_not_work(
+    platform, words, code, monkeypatch, capfd, tmp_path
+):
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path))
+    monkeypatch.setattr("swarm.supervisor.cli.main.sys.platform", platform)
+    assert run_cli(words) == code
+    first = capfd.readouterr().err.splitlines()[0]
+    assert "no sandbox" in first
+    assert "here yet" in first
