@@ -134,7 +134,7 @@ class Work:
             await self._control.say(root, await self._words(body))
             return root
         fresh = body if request.fan_out is not None else ""
-        return await self._resume_root(plan, request.next_prompt if not fresh else fresh)
+        return await self._resume_root(plan, fresh or request.next_prompt)
 
     async def _resume_root(self, plan: AgentPlan, words: str | None) -> LiveAgent:
         """The root lives again from its file; then its next words, if there are any."""

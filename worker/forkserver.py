@@ -28,6 +28,7 @@ from swarm.mailbox.forked import (
     leave,
     settle_child,
     settle_parent,
+    share_one_heap,
     shed_inheritance,
 )
 from swarm.mailbox.lineage import children_of, kill_descendants
@@ -116,6 +117,7 @@ def serve(
     """
     boot.set_title("swarm: fork-server")  # its first call sets up what later ones share
     become_subreaper()
+    share_one_heap()
     server = _ForkServer(channel, lifeline_fd, entry, early, prepare)
     lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_guarded)  # now the guarded ones too
     if prepare is not None:

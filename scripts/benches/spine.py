@@ -22,6 +22,7 @@ def measure(quick: bool) -> Iterator[Row]:
     yield from start_time(5 if quick else 15)
     yield from tool_turns(turns, FULL, "without sandbox", 12, "23 ms mini-swe-agent")
     yield from tool_turns(turns, [], "with sandbox", 18, "86 ms Codex")
+    yield from spawn_time(10 if quick else 50)
     yield from fan_figures(20 if quick else 200)
     yield from streaming(10 if quick else 50)
 
@@ -75,6 +76,31 @@ def tool_turns(turns: int, flags: list[str], name: str, limit: float, peer: str)
     yield Row(f"turn {turns} beside turn 20, {name}", late / early, 1.1, "x", "2.1 mini-swe-agent")
 
 
+def spawn_time(agents: int) -> Iterator[Row]:
+    """Agents one after another, each answered at once."""
+    with (
+        model_server("answer") as server,
+        swarm_home(server.url) as environment,
+        tempfile.TemporaryDirectory() as cwd,
+    ):
+        for number in range(agents):
+            (Path(cwd) / f"item{number:04}").mkdir()
+        task = fan_out_task(environment, concurrency=1)
+        run_swarm(environment, "run", str(task), "--plain", cwd=cwd)
+        spawn_ms = statistics.median(one["spawn_s"] for one in spawns(environment)) * 1000
+        yield Row("warm spawn, request to Hello", spawn_ms, 10, "ms")
+
+
+def fan_out_task(environment: dict[str, str], *, concurrency: int) -> Path:
+    """A task file with one agent a folder."""
+    task = Path(environment["SWARM_HOME"]) / "fan.md"
+    task.write_text(
+        f"---\nmax_agents: {concurrency + 1}\nfan_out:\n  each: {{dirs: '*'}}\n"
+        f"  prompt: Look at {{item}}.\n  concurrency: {concurrency}\n---\nJoin.\n"
+    )
+    return task
+
+
 def fan_figures(agents: int) -> Iterator[Row]:
     """Spawn many agents whose requests hang; look at them; kill the run."""
     with (
@@ -90,8 +116,6 @@ def fan_figures(agents: int) -> Iterator[Row]:
                 time.sleep(0.2)
             time.sleep(1.0)
             sizes = [pss_bytes(record["pid"]) / 2**20 for record in spawned]
-            spawn_ms = statistics.median(one["spawn_s"] for one in spawned) * 1000
-            yield Row("warm spawn, request to Hello", spawn_ms, 10, "ms")
             what = f"memory of one of {len(spawned)} live agents (PSS)"
             yield Row(what, statistics.median(sizes), 6, "MB")
 
@@ -123,11 +147,7 @@ class fan_out_run:
         self.environment, self.cwd, self.agents = environment, cwd, agents
 
     def __enter__(self) -> "subprocess.Popen[bytes]":
-        task = Path(self.environment["SWARM_HOME"]) / "fan.md"
-        task.write_text(
-            f"---\nmax_agents: {self.agents}\nfan_out:\n  each: {{dirs: '*'}}\n"
-            f"  prompt: Look at {{item}}.\n  concurrency: {self.agents}\n---\nJoin.\n"
-        )
+        task = fan_out_task(self.environment, concurrency=self.agents)
         self.run = subprocess.Popen(
             [*SWARM, "run", str(task), "--json"],
             env=self.environment, cwd=self.cwd, stdin=subprocess.DEVNULL,

@@ -135,7 +135,8 @@ class Harness:
                 await agent.done.wait()
         outcome = agent.outcome
         await self._control.end(agent)
-        assert (outcome := outcome or agent.outcome) is not None  # `end` concludes
+        outcome = outcome or agent.outcome
+        assert outcome is not None  # `end` concludes
         return outcome
 
     def _plan(self, index: int, attempt: int) -> AgentPlan:
@@ -152,8 +153,8 @@ class Harness:
             cwd=request.cwd,
             parent=ROOT_PATH,
             depth=1,
-            model=request.model,
-            effort=request.effort,
+            model=request.fan_model or request.model,
+            effort=request.fan_effort or request.effort,
         )
 
 

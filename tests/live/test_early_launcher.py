@@ -1,0 +1,75 @@
+"""A launcher forked as an agent's first act: it sleeps untouched, works when called, ends alone."""
+
+import subprocess
+import sys
+
+LIMIT_S = 60
+STORY = """
+import os, sys
+import trio
+from swarm.mailbox.forked import before_fork, fork_bare, leave, settle_child, settle_parent
+from swarm.mailbox.lineage import children_of
+from swarm.worker.exec.launcher import fork_early, fork_launcher, open_launcher
+from swarm.worker.exec.process import CommandRequest, start_command
+from swarm.worker.sandbox.plan import SandboxPlan
+
+line, writer = os.pipe2(os.O_CLOEXEC)
+
+def live():
+    kept = fork_early(lifeline_fd=line, stderr_fd=2)
+    settle_child()
+    os.close(writer)
+    link = fork_launcher(lifeline_fd=line)
+    assert link.sock.fileno() == kept
+    assert children_of(os.getpid()) == [link.pid]
+    {part}
+
+async def command(link):
+    async with open_launcher(link) as launcher:
+        command = await start_command(launcher, CommandRequest(
+            argv=("sh", "-c", "echo $PPID"), cwd="/",
+            environment={{"PATH": "/usr/bin:/bin"}}, sandbox=SandboxPlan()))
+        said = await command.receive()
+        assert int(said) == link.pid, said
+        assert len(os.listdir(f"/proc/{{link.pid}}/fd")) < 9  # its own few, not a fork-server's
+        command.close()
+    print("served", children_of(os.getpid()), flush=True)
+
+others = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+before_fork()
+pid = fork_bare()
+if pid == 0:
+    live()
+    leave(0)
+settle_parent()
+{parent}
+_, status = os.waitpid(pid, 0)
+assert status == 0, status
+"""
+WAIT_LAUNCHER = """
+    print("ended", os.waitpid(link.pid, 0)[1], flush=True)
+"""
+
+
+def tell(part: str, parent: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", STORY.format(part=part.strip(), parent=parent)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_it_is_the_agents_only_child_runs_commands_and_goes_with_the_agent():
+    assert tell("trio.run(command, link)") == "served []"
+
+
+def test_one_that_was_never_called_ends_with_the_life_line():
+    assert tell(WAIT_LAUNCHER, parent="os.close(writer)") == "ended 0"
+
+
+def test_one_that_was_never_called_ends_when_its_agent_lets_go():
+    assert tell("link.sock.close()\n" + WAIT_LAUNCHER) == "ended 0"
