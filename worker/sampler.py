@@ -117,15 +117,22 @@ class Sampler:
         while self._model is None:
             if self._refusal is not None:
                 raise self._refusal
-            async with self._attempting(OPEN_LIMIT_S) as mailbox:
-                match await self._next_event(mailbox):
-                    case ConversationOpened(model=model):
-                        self._model = model
-                    case ConversationRefused(message=message):
-                        self._refusal = _trouble("no_provider", message)
-                    case _:
-                        pass
+            try:
+                await self._hear_model()
+            except SampleTrouble as trouble:
+                if trouble.failed.kind != "connection_failed":
+                    raise  # else it was started anew before it knew us: we ask the new one
         return self._model
+
+    async def _hear_model(self) -> None:
+        async with self._attempting(OPEN_LIMIT_S) as mailbox:
+            match await self._next_event(mailbox):
+                case ConversationOpened(model=model):
+                    self._model = model
+                case ConversationRefused(message=message):
+                    self._refusal = _trouble("no_provider", message)
+                case _:
+                    pass
 
     async def sample(self, question: Question, hear: Hear) -> SampleCompleted | None:
         """Sample once; `hear` gets each event in order, and may return True to end it early.
