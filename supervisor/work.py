@@ -11,9 +11,10 @@ import trio
 
 from swarm.mailbox.ids import ROOT_PATH, new_uuid7
 from swarm.mailbox.protocol.events import CallEnded, TurnFailed, Warned
+from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
-from swarm.mailbox.protocol.records import AgentEnded, RunCompleted
+from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted
 
 from .agents import AgentPlan, LiveAgent
 from .blobs import store_image
@@ -94,22 +95,30 @@ class Work:
     async def _prompt(self) -> str:
         """The root's words: the task's body, with the items' answers when there is a fan-out.
 
-        A root that lived before gets only the answers that are new; "" when none is.
+        A root that was told before gets only the answers that are new; "" when none is.
         """
         request = self._run.request
+        body = "\n\n".join(filter(None, (request.prompt, request.next_prompt)))
         if request.fan_out is None:
-            return request.prompt
+            return body
         self._harness = Harness(
             self._run, self._control, request.fan_out, self._limits(for_fan_out=True)
         )
         self._run.showing.state.note_state(ROOT_PATH, "queued", note="waits for the items")
         answers = await self._harness.run(self._past.fan_ended)
-        if ROOT_PATH in self._past.agents:  # it has read the others
+        if self._was_told():  # it has read the others
+            body = request.next_prompt or request.prompt
             answers = [self._harness.fresh[index] for index in sorted(self._harness.fresh)]
             if not answers:
                 return ""
-        body = request.next_prompt or request.prompt
         return joined_prompt(body, answers, limit_bytes=self._room_for(answers))
+
+    def _was_told(self) -> bool:
+        """True if the root's file holds words for it: it may have died before it got any."""
+        if (life := self._past.agents.get(ROOT_PATH)) is None:
+            return False
+        records = read_records(self._run.places, file=life.spawned.agent_id)
+        return any(isinstance(record.body, InputPosted) for record in records)
 
     def _room_for(self, answers: list[Answered]) -> int:
         """How many bytes of answers the model can take beside the prompt: half its window."""
@@ -129,12 +138,15 @@ class Work:
             model=request.model,
             effort=request.effort,
         )
-        if life is None:
-            root = await self._control.spawn(plan)
+        if self._was_told():
+            fresh = body if request.fan_out is not None else ""
+            return await self._resume_root(plan, fresh or request.next_prompt)
+        root = await self._control.spawn(plan, memory=AgentMemory() if life else None)
+        if self._ending.interrupted:  # Ctrl-C came while it was being born
+            self._control.conclude(root, "interrupted", "it was interrupted", TokenUsage())
+        else:
             await self._control.say(root, await self._words(body))
-            return root
-        fresh = body if request.fan_out is not None else ""
-        return await self._resume_root(plan, fresh or request.next_prompt)
+        return root
 
     async def _resume_root(self, plan: AgentPlan, words: str | None) -> LiveAgent:
         """The root lives again from its file; then its next words, if there are any."""

@@ -309,7 +309,7 @@ async def test_another_programs_socket_cannot_be_connected_to(tmp_path, stack):
         listener.listen()
         call = f"import socket; socket.socket(socket.AF_UNIX).connect('{folder}/S.agent')"
         async with a_box(tmp_path, stack=stack) as box:
-            done = await box.run(f'{sys.executable} -I -S -c "{call}"')
+            done = await box.run(f'{Path(sys.executable).resolve()} -I -S -c "{call}"')
             assert done.exit_code == 1
             assert "ConnectionRefusedError" in done.output or "PermissionError" in done.output
 

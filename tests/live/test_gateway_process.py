@@ -195,7 +195,7 @@ async def test_a_recorded_run_can_be_replayed_without_a_provider(tmp_path):
     said_again, last_again, ready = await run(replay=str(tape))
     assert said_again == said
     assert last_again == last
-    assert ready.model.slug == "scripted" and str(tape) in ready.why
+    assert ready.model.slug == "scripted" and tape.name in ready.why
 
 
 async def test_an_error_in_a_script_names_file_line_and_key(tmp_path):

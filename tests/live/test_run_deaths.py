@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import trio
@@ -33,6 +34,13 @@ def sleepers(rig) -> list[int]:
     return [
         pid for pid, title in rig.alive().items() if title.startswith(("sleep 304", "sleep 305"))
     ]
+
+
+def cut_after(path: Path, mark: bytes) -> None:
+    """Keep the lines up to the first that holds `mark`."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    last = next(number for number, line in enumerate(lines) if mark in line)
+    path.write_bytes(b"".join(lines[: last + 1]))
 
 
 async def in_mid_call(rig) -> None:
@@ -129,6 +137,42 @@ async def test_a_gateway_lost_in_mid_stream_is_replaced_and_the_answer_comes_who
     assert ended.out == f"{words}\n"
     assert len(rig.bodies(GatewayEnded)) == 1
     assert len(rig.lives()) == 1
+
+
+async def test_a_gateway_that_dies_before_it_knew_anybody_costs_no_turn(rig):
+    with trio.fail_after(LIMIT_S):
+        run = await rig.run(rig.script({"text": "quick"}))
+        os.kill(await rig.wait_pid("gateway"), signal.SIGKILL)
+        ended = await run.wait_end()
+    assert ended.code == 0, ended.err
+    assert ended.out == "quick\n"
+    assert [end.state for end in rig.bodies(AgentEnded)] == ["completed"]
+
+
+async def test_a_root_that_died_before_it_was_told_its_task_is_told_by_resume(rig):
+    with trio.fail_after(LIMIT_S):
+        provider = rig.script({"text": "heard: {last_user}", "repeat": "forever"})
+        await (await rig.run(provider)).wait_end()
+        journal = rig.places.journal
+        (journal / f"{rig.lives()[0].agent_id}.jsonl").unlink()  # as if killed right after birth
+        cut_after(journal / "run.jsonl", b'"agent_spawned"')
+        ended = await (await rig.resume()).wait_end()
+        assert ended.code == 0, ended.err
+        assert ended.out == "heard: do it\n"
+    assert [life.epoch for life in rig.lives()] == [1, 2]
+
+
+async def test_a_line_torn_by_a_power_loss_is_cut_and_the_run_goes_on(rig):
+    with trio.fail_after(LIMIT_S):
+        provider = rig.script({"text": "heard: {last_user}", "repeat": "forever"})
+        await (await rig.run(provider)).wait_end()
+        for file in rig.places.journal.iterdir():
+            with file.open("ab") as end:
+                end.write(b'{"seq":99,"ts":1.0,"bo')
+        for words in ("one", "two"):
+            ended = await (await rig.resume("-p", words)).wait_end()
+            assert ended.code == 0, ended.err
+            assert ended.out == f"heard: {words}\n"
 
 
 async def test_when_the_supervisor_is_killed_all_is_gone_in_a_second_and_it_resumes(rig):

@@ -73,6 +73,7 @@ class Stage:
 
     def __init__(self, office, nursery: trio.Nursery, lives: list[Life]) -> None:
         self.office, self._nursery, self._lives = office, nursery, lives
+        self.births = trio.CapacityLimiter(4)
         self.puppets: list[Puppet] = []
 
     async def start(self, spec, *, title: str, keys=None) -> Puppet:

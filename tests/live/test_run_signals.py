@@ -59,6 +59,18 @@ async def test_sigterm_ends_in_order_and_resume_takes_up_the_open_turn(rig):
     assert (rig.work / "runs").read_text() == "once\n"
 
 
+async def test_a_reader_that_hangs_up_does_not_harm_the_run(rig):
+    provider = rig.script({"calls": [{"name": "exec_command", "arguments": {"cmd": "echo a"}}]},
+                          {"text": "done"})  # fmt: skip
+    closed = ("sh", "-c", '"$@" | true', "sh")
+    with trio.fail_after(LIMIT_S):
+        words = ("-p", "do it", "--provider", provider, "--json")
+        ended = await (await rig.start("run", *words, prefix=closed)).wait_end()
+        await rig.wait_gone()
+    assert "Traceback" not in ended.err
+    assert rig.completed.status == "completed"
+
+
 async def test_a_second_ctrl_c_ends_a_run_whose_turn_will_not_end(rig):
     with trio.fail_after(LIMIT_S):
         run = await rig.run(rig.script({"calls": [STAY]}, {"text": "never"}))

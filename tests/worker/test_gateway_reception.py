@@ -290,6 +290,7 @@ async def test_a_new_life_of_an_agent_ends_what_the_old_one_asked(autojump_clock
         new = Agent(floor.office, epoch=2)
         await new.open()
         assert isinstance(await new.hear(), ConversationOpened)
+        await trio.testing.wait_all_tasks_blocked()  # the cancelled request unwinds beside it
         assert floor.told.ended == [1]
         assert not floor.reception.is_busy
         await new.ask("hi")
