@@ -38,8 +38,11 @@ class Feed:
     def _send(self, body: bytes) -> None:
         self._sock.send(self._number.to_bytes(_NUMBER_BYTES, "big"), body)
 
-    async def _tend_watchers(self) -> None:
-        """Count joins and leaves; a join is answered by the last number and an empty body."""
+    async def tend_watchers(self) -> None:
+        """Count joins and leaves; a join is answered by the last number and an empty body.
+
+        Runs until cancelled; `open_feed` starts it.
+        """
         while True:
             first, *_ = await self._sock.receive()
             if first == b"\x01":
@@ -92,7 +95,7 @@ async def open_feed(endpoint: str) -> AsyncIterator[Feed]:
         bind(sock, endpoint)
         feed = Feed(sock)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(feed._tend_watchers)
+            nursery.start_soon(feed.tend_watchers)
             try:
                 yield feed
             finally:

@@ -1,6 +1,7 @@
 """Out of a tangle of exception groups, the one error that a person can act upon."""
 
 from collections.abc import Iterator
+from typing import cast
 
 from swarm.mailbox.errors import SwarmError
 
@@ -8,7 +9,8 @@ from swarm.mailbox.errors import SwarmError
 def leaves_of(error: BaseException) -> Iterator[BaseException]:
     """All errors that are no groups, depth first."""
     if isinstance(error, BaseExceptionGroup):
-        for member in error.exceptions:
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        for member in group.exceptions:
             yield from leaves_of(member)
     else:
         yield error

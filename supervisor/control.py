@@ -164,15 +164,19 @@ class Control:
 
     async def interrupt(self, agents: Sequence[LiveAgent], reason: str) -> None:
         """Abort the turns of these agents; they stay. One between two lives gets no other."""
-        for agent in agents:
-            if not agent.hello.is_set() or agent.identity not in self._by_peer:
-                agent.wanted_end = agent.wanted_end or "interrupted"
-                continue
-            with trio.move_on_after(_END_GRACE_S):
-                try:
-                    await self._run.send(agent, Interrupt(reason=reason))
-                except PeerGone:
+        async with trio.open_nursery() as nursery:
+            for agent in agents:
+                if not agent.hello.is_set() or agent.identity not in self._by_peer:
+                    agent.wanted_end = agent.wanted_end or "interrupted"
                     continue
+                nursery.start_soon(self._interrupt_one, agent, reason)
+
+    async def _interrupt_one(self, agent: LiveAgent, reason: str) -> None:
+        with trio.move_on_after(_END_GRACE_S):
+            try:
+                await self._run.send(agent, Interrupt(reason=reason))
+            except PeerGone:
+                return
 
     async def end(self, agent: LiveAgent, *, grace_s: float = _END_GRACE_S) -> None:
         """End the process for good: ask, wait, TERM, KILL. Returns once its slot is free."""

@@ -111,7 +111,7 @@ class Doorman:
                 return found
             agents = [found]
         await self._control.interrupt(agents, "a person interrupted it")
-        return Done(message=f"interrupted {len(agents)} agents")
+        return Done(message=f"interrupted {_counted(agents)}")
 
     async def _kill(self, path: str) -> AnyControlReply:
         if not path or path == ROOT_PATH:
@@ -126,7 +126,7 @@ class Doorman:
             if is_within(AgentPath(agent.path), AgentPath(found.path))
         ]
         await self._control.kill(below)
-        return Done(message=f"ended {len(below)} agents")
+        return Done(message=f"ended {_counted(below)}")
 
     def _find(self, path: str) -> LiveAgent | Refused:
         """By full path, or by the last step of one when only one agent has it."""
@@ -138,3 +138,7 @@ class Doorman:
             return fits[0]
         known = ", ".join(sorted(agents)[:8]) or "none"
         return Refused(message=f"no live agent {path!r}; live now: {known}")
+
+
+def _counted(agents: list[LiveAgent]) -> str:
+    return "1 agent" if len(agents) == 1 else f"{len(agents)} agents"

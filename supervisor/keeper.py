@@ -212,7 +212,7 @@ class Keeper:
                 self._journal(event, "", letter)
             case Throttled() | Fetching():
                 self._run.showing.passing(Passed(agent="", event=event))
-            case Hello() | Heartbeat() | Goodbye() | _:
+            case Hello() | Heartbeat() | Goodbye():
                 return
 
     def _journal(self, event: Drew | Warned, path: str, letter: Letter) -> None:

@@ -39,4 +39,6 @@ def on_turn_end(control: Control, agent: LiveAgent, end: TurnEnd) -> None:
         return
     agent.last_turn_end = end
     state, message = end_state_of(end)
+    if isinstance(end, TurnAborted) and agent.wanted_end == "killed":
+        state, message = "killed", "it was killed"
     control.conclude(agent, state, message, end.usage)

@@ -28,6 +28,9 @@ class _Held:
     at_end: Callable[[], None] | None = None
 
 
+_held = _Held()
+
+
 def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
     """End this process, its group's helpers and all below them at the life-line's end.
 
@@ -35,11 +38,11 @@ def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
     with every other process of the run. `at_end` runs first and must not block. A second call
     replaces the first.
     """
-    if _Held.pid == os.getpid():
-        os.close(_Held.fd)
+    if _held.pid == os.getpid():
+        os.close(_held.fd)
     own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    _Held.fd, _Held.inode = own, os.fstat(own).st_ino
-    _Held.pid, _Held.at_end = os.getpid(), at_end
+    _held.fd, _held.inode = own, os.fstat(own).st_ino
+    _held.pid, _held.at_end = os.getpid(), at_end
     signal.signal(signal.SIGCONT, _on_continue)
     leads_group = os.getpgrp() == os.getpid()
     fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp() if leads_group else os.getpid())
@@ -74,9 +77,9 @@ async def watch_lifeline(fd: int) -> None:
 
 def end_everything() -> NoReturn:
     """SIGKILL all below this process, and this process; a helper ends its parent's tree as well."""
-    if _Held.at_end is not None:
-        _Held.at_end()
-    me, holder = os.getpid(), _Held.pid
+    if _held.at_end is not None:
+        _held.at_end()
+    me, holder = os.getpid(), _held.pid
     if holder not in (0, me) and os.getppid() == holder:
         kill_descendants(holder, spare={me})
         sweep(me)
@@ -99,5 +102,5 @@ def sweep(pid: int) -> None:
 
 def _on_continue(number: int, frame: object) -> None:
     with suppress(OSError):  # the descriptor may be closed in a helper
-        if os.fstat(_Held.fd).st_ino == _Held.inode and has_ended(_Held.fd):
+        if os.fstat(_held.fd).st_ino == _held.inode and has_ended(_held.fd):
             end_everything()  # else somebody merely continued us

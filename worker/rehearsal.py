@@ -28,6 +28,7 @@ from swarm.mailbox.protocol.ops import Answer, AnyOp, TextInput, UserInput, enco
 from swarm.mailbox.protocol.requests import EnvironmentIs, GetEnvironment
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,
+    AnySampleOp,
     CancelSample,
     ConversationOpened,
     ConversationRefused,
@@ -82,7 +83,8 @@ class Prompter:
             while True:
                 letter = await self._office.receive()
                 self._office.handled(letter)
-                match decode_sample_op(letter.body):
+                op: AnySampleOp = decode_sample_op(letter.body)
+                match op:
                     case OpenConversation() as opening:
                         self.opened.append(opening)
                         await self._greet(letter.peer)
@@ -121,7 +123,7 @@ class Prompter:
         reply = self._replies.pop(0) if self._replies else ()
         with trio.CancelScope() as self._playing[number]:
             for step in reply:
-                if isinstance(step, float):
+                if isinstance(step, float | int):
                     await trio.sleep(step)
                 elif isinstance(step, ConversationOpened | ConversationRefused):
                     await self._post(peer, step)

@@ -31,7 +31,7 @@ def check_walls(required: Sequence[str]) -> None:
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_LIMIT_S
         )
         kept = msgspec.json.decode(done.stdout, type=_Report).guarantees
-    except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
+    except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SandboxMissing(f"the sandbox cannot be tried: {error}") from error
     missing = [one for one in required if one not in kept]
     if missing:

@@ -121,8 +121,8 @@ class Journal:
         with trio.CancelScope(shield=True):  # bounded: local writes of one batch
             work = partial(self._write_in_thread, batch, forget, rows)
             written, fresh = await trio.to_thread.run_sync(work)
-        self._unindexed += fresh
-        _call_back(written)
+            self._unindexed += fresh
+            _call_back(written)
 
     def _write_in_thread(
         self, batch: list[_Entry], forget: list[str], rows: list[IndexRow]

@@ -181,7 +181,11 @@ class Rig:
                 pid = int(entry.name)
                 title = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
                 is_of_run = title.startswith("swarm: ") and run in title
-                if is_of_run or self._seen.get(pid) == _started(pid) or mark in (entry / "environ").read_bytes():
+                if (
+                    is_of_run
+                    or self._seen.get(pid) == _started(pid)
+                    or mark in (entry / "environ").read_bytes()
+                ):
                     yield pid, title
 
     async def wait_pid(self, title: str, *, but: int = 0) -> int:

@@ -136,7 +136,6 @@ async def test_after_the_supervisor_was_killed_only_what_is_missing_runs(rig):
 
 async def test_ctrl_c_in_a_fan_out_ends_it_and_resume_does_the_rest(rig):
     words = begin(rig)
-    stay = {"agent": "/root/items_i0[4-9]", "calls": [STAY]}
     stay = tuple({"agent": f"/root/items_i{n:02}", "calls": [STAY]} for n in range(4, 12))
     with trio.fail_after(LIMIT_S):
         run = await rig.start(*words, rig.script(*entries(*stay)))
@@ -155,3 +154,21 @@ async def test_ctrl_c_in_a_fan_out_ends_it_and_resume_does_the_rest(rig):
     assert ended.code == 0, ended.err
     assert {end.state for end in results(rig).values()} == {"completed"}
     assert (rig.work / "runs").read_text() == "once\n" * 3
+
+
+async def test_an_item_that_a_person_kills_is_not_tried_again(rig):
+    words = begin(rig)
+    stay = {"agent": "/root/items_i02", "calls": [STAY], "repeat": "forever"}
+    (rig.work / "task.md").write_text(TASK.replace("concurrency: 3", "retries: 2"))
+    with trio.fail_after(LIMIT_S):
+        run = await rig.start(*words, rig.script(*entries(stay)))
+        await rig.wait((rig.work / "runs").exists)
+        killed = await (await rig.start("kill", rig.run_id, "items_i02")).wait_end()
+        assert killed.code == 0, killed.err
+        ended = await run.wait_end()
+    assert ended.code == 0, ended.err
+    assert results(rig)[2].state == "killed"
+    assert spawned(rig)["/root/items_i02"] == 1
+    assert Counter(end.state for end in results(rig).values()) == {"completed": 11, "killed": 1}
+    assert (rig.work / "runs").read_text() == "once\n"
+    assert rig.alive() == {}

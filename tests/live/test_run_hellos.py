@@ -33,9 +33,7 @@ from swarm.supervisor.running import Running
 from swarm.supervisor.showing import Showing
 from swarm.supervisor.spawner.base import Ended, SpawnError
 
-PLAN = AgentPlan(
-    path="/root", agent_id=new_uuid7(), role=RoleBrief(), limits=Limits(), cwd="/"
-)
+PLAN = AgentPlan(path="/root", agent_id=new_uuid7(), role=RoleBrief(), limits=Limits(), cwd="/")
 LIMIT_S = 10
 
 
@@ -152,6 +150,14 @@ async def twice(on: Stage, spec, puppet: Puppet) -> None:
     await on.say(spec, puppet, {}, {})
 
 
+async def until(fact: Callable[[], bool]) -> None:
+    """Let others run until the fact is true; the caller sets the deadline."""
+    while True:
+        if fact():
+            return
+        await trio.sleep(0.001)
+
+
 def bodies(on: Stage, kind: type) -> list:
     records = read_records(on.running.places)
     return [record.body for record in records if isinstance(record.body, kind)]
@@ -183,8 +189,7 @@ async def test_a_second_hello_ends_the_life_and_the_agent_gets_another(tmp_path)
     async with stage(tmp_path, twice, honest) as (on, control):
         with trio.fail_after(LIMIT_S):
             agent = await control.spawn(PLAN)
-            while agent.epoch == 1 or not agent.hello.is_set():
-                await trio.sleep(0.01)
+            await until(lambda: agent.epoch == 2 and agent.hello.is_set())
         assert [puppet.was_killed for puppet in on.puppets] == [True, False]
         assert control.agents == {"/root": agent}
         assert on.running.registry.used == 1
@@ -207,11 +212,10 @@ async def test_an_end_that_comes_during_a_rebirth_is_the_end(tmp_path):
         with trio.fail_after(LIMIT_S):
             agent = await control.spawn(PLAN)
             on.puppets[0].end("killed by SIGKILL", 9)
-            while len(on.puppets) < 2:
-                await trio.sleep(0.01)
+            await until(lambda: len(on.puppets) == 2)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(control.kill, [agent])
-                await trio.sleep(0.05)
+                await until(lambda: agent.wanted_end == "killed")
                 await on.say(SimpleNamespace(**identity_of(on, agent)), on.puppets[1], {})
         assert agent.gone.is_set()
         assert on.puppets[1].was_killed
@@ -226,8 +230,7 @@ async def test_ctrl_c_between_two_lives_is_not_lost(tmp_path):
             words = UserInput(input_id=new_uuid7(), parts=(TextInput(text="work"),))
             await control.say(agent, words)
             on.puppets[0].end("killed by SIGKILL", 9)
-            while on.running.registry.used:
-                await trio.sleep(0)
+            await until(lambda: not on.running.registry.used)
             await control.interrupt([agent], "Ctrl-C")
             await agent.done.wait()
         assert len(on.puppets) == 1

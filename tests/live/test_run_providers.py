@@ -71,7 +71,9 @@ async def test_a_server_that_talks_nonsense_ends_the_run(rig, model_server):
 
 
 async def test_a_hung_stream_is_cut_and_asked_again(rig, model_server):
-    model_server.add(model_server.sse({"type": "response.created", "response": {"id": "r"}}), "hang")
+    model_server.add(
+        model_server.sse({"type": "response.created", "response": {"id": "r"}}), "hang"
+    )
     model_server.add_responses(model_server.message("whole"))
     with trio.fail_after(LIMIT_S):
         run = await start(rig, model_server.url, stream_idle_timeout_ms=300)
@@ -83,7 +85,9 @@ async def test_a_hung_stream_is_cut_and_asked_again(rig, model_server):
 
 async def test_a_recording_replays_the_same_tree_twice_without_its_provider(rig):
     tape = rig.folder / "tape.jsonl"
-    calls = [{"name": "exec_command", "arguments": {"cmd": cmd}} for cmd in ("echo one", "echo two")]
+    calls = [
+        {"name": "exec_command", "arguments": {"cmd": cmd}} for cmd in ("echo one", "echo two")
+    ]
     (rig.work / "task.md").write_text(
         "---\nfan_out:\n  role: default\n  each: {lines: \"printf 'a\\\\nb\\\\n'\"}\n"
         "  prompt: 'Explain {item}.'\n---\nSum it up.\n"
@@ -96,7 +100,10 @@ async def test_a_recording_replays_the_same_tree_twice_without_its_provider(rig)
     run = ("run", "task.md", "-s", "danger-full-access", "--plain")
     trees = []
     with trio.fail_after(LIMIT_S):
-        for source in (("--provider", provider, "--record", str(tape)), *[("--replay", str(tape))] * 2):
+        for source in (
+            ("--provider", provider, "--record", str(tape)),
+            *[("--replay", str(tape))] * 2,
+        ):
             ended = await (await rig.start(*run, *source)).wait_end()
             assert ended.code == 0, ended.err
             assert "differs" not in ended.err

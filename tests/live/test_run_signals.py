@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, RunComplete
 
 pytestmark = pytest.mark.live
 LIMIT_S = 30
+TAKEN_S = 0.2  # signals of one number that come at once are one: no fact tells it was taken
 STAY = {"name": "exec_command", "arguments": {"cmd": "echo once >> runs; sleep 306"}}
 
 
@@ -78,7 +79,7 @@ async def test_a_second_ctrl_c_ends_a_run_whose_turn_will_not_end(rig):
         agent = rig.lives()[0].pid
         signal.pidfd_send_signal(pid_fd(agent), signal.SIGSTOP)
         run.process.send_signal(signal.SIGINT)
-        await trio.sleep(0.2)
+        await trio.sleep(TAKEN_S)
         assert run.process.returncode is None
         run.process.send_signal(signal.SIGINT)
         ended = await run.wait_end()
@@ -94,10 +95,19 @@ async def test_a_third_ctrl_c_kills_at_once(rig):
         signal.pidfd_send_signal(pid_fd(rig.lives()[0].pid), signal.SIGSTOP)
         for _ in range(3):
             run.process.send_signal(signal.SIGINT)
-            await trio.sleep(0.2)
+            await trio.sleep(TAKEN_S)
         with trio.fail_after(2.5):  # without the third, the ladder's grace is 5 s
             ended = await run.wait_end()
     assert ended.code == 130, ended.err
+    assert rig.alive() == {}
+
+
+async def test_a_deadline_ends_the_run_with_a_code_of_its_own(rig):
+    with trio.fail_after(LIMIT_S):
+        provider = rig.script({"calls": [STAY]}, {"text": "never"})
+        ended = await (await rig.run(provider, "--deadline", "1s")).wait_end()
+    assert ended.code == 4, ended.err
+    assert rig.completed.status == "deadline"
     assert rig.alive() == {}
 
 

@@ -1,4 +1,4 @@
-"""A whole run with real processes: what it writes, in which order, and that nothing stays behind."""
+"""A whole run with real processes: what it writes, in which order, and that nothing stays."""
 
 import pytest
 import trio

@@ -331,9 +331,13 @@ def _keep(sock: socket.socket, lifeline_fd: int | None) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGCONT, signal.SIG_DFL)  # the fork-server's handler, if any
     for number in (signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(number, lambda *_: None)  # the wake-up socket tells
+        signal.signal(number, _ignore)  # the wake-up socket tells
     keeper = Keeper(sock, lifeline_fd)
     try:
         keeper.run()
     finally:
         keeper.end()
+
+
+def _ignore(number: int, frame: object) -> None:
+    """A handler, since an ignored signal would not reach the wake-up socket."""

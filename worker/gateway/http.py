@@ -4,6 +4,7 @@ Every read stands under the idle timeout, since a stalled stream is the worst ha
 foreign error becomes one of ours here and nowhere else. Redirects are reported, never followed.
 """
 
+import importlib
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -19,8 +20,9 @@ from swarm.mailbox.errors import SwarmError
 # httpx imports its command line if it can: rich, click and pygments, 20 ms and 8 MB for nothing.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
-import httpcore  # noqa: E402, F401  # imported by httpx at the first request; here before the fork
 import httpx  # noqa: E402
+
+importlib.import_module("httpcore")  # httpx does so at the first request; here, before the fork
 
 CONNECT_TIMEOUT_S = 15.0
 WRITE_TIMEOUT_S = 60.0

@@ -5,16 +5,18 @@ request is one blocking call in a Trio thread whose callback hands each chunk ov
 return value ends the work when nobody listens any more.
 """
 
+import importlib
 import importlib.util
 import os
 import secrets
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol, cast
 
+import msgspec
 import trio
 
 from swarm.mailbox.protocol.gateway import Fetching
@@ -47,8 +49,68 @@ _SLOTS = 2  # requests decoded side by side
 _MOST_ANSWER_TOKENS = 384
 _WORDS_PER_TOKEN_ROOM = 3  # bytes of prompt for one token of context, on the safe side
 
-Chunk = Mapping[str, Any]
 Tell = Callable[[Fetching], None]
+Body = dict[str, object]  # a chat request; the library makes its JSON
+
+
+# --- what we use of the library, which has no types ----------------------------------------------
+
+
+class _Weights(Protocol):
+    path: str
+
+
+class _Threads(Protocol):
+    n_threads: int
+
+
+class _Params(Protocol):
+    model: _Weights
+    cpuparams: _Threads
+    n_parallel: int
+    n_ctx: int
+    api_keys: list[str]
+    hostnames: list[str]
+    warmup: bool
+
+
+class _Server(Protocol):
+    def handle_chat_completions(self, body: Body, on_chunk: Callable[[object], bool], /) -> object:
+        """Blocks until the answer's end, or until the callback returns True."""
+
+
+class _Library(Protocol):
+    def CommonParams(self) -> _Params: ...
+    def Server(self, params: _Params, /) -> _Server: ...
+
+
+# --- what it tells: one chunk of a chat answer, as far as we read it -----------------------------
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _CountDetails(msgspec.Struct):
+    cached_tokens: int = 0
+
+
+class _Counts(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    prompt_tokens_details: _CountDetails | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: tuple[_Choice, ...] = ()
+    usage: _Counts | None = None
+    error: object = None
 
 
 async def prepare_local(models_dir: Path, slug: str, tell: Tell) -> str | None:
@@ -94,14 +156,14 @@ class LocalBackend:
 
     def __init__(self, models_dir: Path, model: ModelInfo) -> None:
         self._models_dir, self._model = models_dir, model
-        self._server: Any = None
+        self._server: _Server | None = None
         self._loading = trio.Lock()
         self._turns = trio.CapacityLimiter(_SLOTS)
 
     async def sample(self, request: RenderedRequest) -> ResponseEvents:
         """Answer once. Closing the generator ends the decoding at the next token."""
         server = await self._loaded()
-        chunks_in, chunks_out = trio.open_memory_channel[Chunk](1024)
+        chunks_in, chunks_out = trio.open_memory_channel[object](1024)
         stopped = threading.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
@@ -114,7 +176,7 @@ class LocalBackend:
                 stopped.set()
                 chunks_out.close()
 
-    async def _loaded(self) -> Any:
+    async def _loaded(self) -> _Server:
         async with self._loading:
             if self._server is None:
                 path = find_weights(self._models_dir, self._model.slug)
@@ -131,12 +193,12 @@ class LocalBackend:
 
     async def _decode(
         self,
-        server: Any,
-        body: dict[str, Any],
-        chunks: trio.MemorySendChannel[Chunk],
+        server: _Server,
+        body: Body,
+        chunks: trio.MemorySendChannel[object],
         stopped: threading.Event,
     ) -> None:
-        def on_chunk(chunk: Chunk) -> bool:
+        def on_chunk(chunk: object) -> bool:
             if not stopped.is_set():
                 try:
                     trio.from_thread.run_sync(chunks.send_nowait, chunk)
@@ -150,11 +212,11 @@ class LocalBackend:
             )
 
 
-def _load(path: Path, model: ModelInfo) -> Any:
+def _load(path: Path, model: ModelInfo) -> _Server:
     """Load the weights. Quiet, on a private socket, no web page, no network."""
-    import xllamacpp  # 34 MB; only this process, only this provider
-
-    params = xllamacpp.CommonParams()
+    # 34 MB; only this process, only this provider
+    library = cast("_Library", importlib.import_module("xllamacpp"))
+    params = library.CommonParams()
     params.model.path = str(path)
     params.n_parallel = _SLOTS
     params.n_ctx = model.context_window * _SLOTS
@@ -163,7 +225,7 @@ def _load(path: Path, model: ModelInfo) -> Any:
     params.hostnames = [f"{tempfile.mkdtemp(prefix='swarm-')}/llm.sock"]
     params.warmup = False
     with _quiet():
-        return xllamacpp.Server(params)
+        return library.Server(params)
 
 
 class _quiet:
@@ -180,7 +242,7 @@ class _quiet:
         os.close(self._kept)
 
 
-def _body(request: RenderedRequest, model: ModelInfo) -> dict[str, Any]:
+def _body(request: RenderedRequest, model: ModelInfo) -> Body:
     """A chat request that fits the context: the newest words stay, long ones lose their middle."""
     room = (model.context_window - _MOST_ANSWER_TOKENS) * _WORDS_PER_TOKEN_ROOM
     system = [{"role": "system", "content": request.instructions}] if request.instructions else []
@@ -227,7 +289,7 @@ def _cut(text: str, room_bytes: int) -> str:
 
 
 async def _events(
-    request: RenderedRequest, chunks: trio.MemoryReceiveChannel[Chunk]
+    request: RenderedRequest, chunks: trio.MemoryReceiveChannel[object]
 ) -> ResponseEvents:
     item_id = f"msg_{request.agent_id[-8:]}_{request.ordinal}"
     started = trio.current_time()
@@ -235,13 +297,12 @@ async def _events(
     pieces: list[str] = []
     usage: TokenUsage | None = None
     reason = ""
-    async for chunk in chunks:
-        if "error" in chunk:
-            raise SampleError(Failure(kind="bad_request", message=str(chunk["error"])[:500]))
-        usage = _usage(chunk) or usage
-        for choice in chunk.get("choices", ()):
-            reason = choice.get("finish_reason") or reason
-            if not (text := (choice.get("delta") or {}).get("content")):
+    async for raw in chunks:
+        chunk = _read(raw)
+        usage = _usage(chunk.usage) or usage
+        for choice in chunk.choices:
+            reason = choice.finish_reason or reason
+            if choice.delta is None or not (text := choice.delta.content):
                 continue
             if first is None:
                 first = trio.current_time() - started
@@ -256,14 +317,25 @@ async def _events(
     )
 
 
-def _usage(chunk: Chunk) -> TokenUsage | None:
-    counts = chunk.get("usage")
-    if not counts:
+def _read(raw: object) -> _Chunk:
+    """One chunk; an error that it carries becomes ours."""
+    try:
+        chunk = msgspec.convert(raw, _Chunk)
+    except msgspec.ValidationError as error:
+        text = f"the embedded model's answer cannot be read: {error}"
+        raise SampleError(Failure(kind="bad_response", message=text)) from error
+    if chunk.error is not None:
+        raise SampleError(Failure(kind="bad_request", message=str(chunk.error)[:500]))
+    return chunk
+
+
+def _usage(counts: _Counts | None) -> TokenUsage | None:
+    if counts is None:
         return None
-    details = counts.get("prompt_tokens_details") or {}
+    details = counts.prompt_tokens_details
     return TokenUsage(
-        input_tokens=counts.get("prompt_tokens", 0),
-        cached_input_tokens=details.get("cached_tokens", 0),
-        output_tokens=counts.get("completion_tokens", 0),
-        total_tokens=counts.get("total_tokens", 0),
+        input_tokens=counts.prompt_tokens,
+        cached_input_tokens=details.cached_tokens if details else 0,
+        output_tokens=counts.completion_tokens,
+        total_tokens=counts.total_tokens,
     )

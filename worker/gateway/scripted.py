@@ -82,7 +82,7 @@ class Filler:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            return [self._walk(part) for part in value]
+            return [self._walk(part) for part in cast("list[object]", value)]
         if isinstance(value, dict):
             pairs = cast("dict[str, Any]", value).items()
             return {key: self._walk(part) for key, part in pairs}
@@ -238,8 +238,8 @@ def count_responses(items: Sequence[AnyItem]) -> int:
     count, inside = 0, False
     for item in items:
         made = isinstance(item, Reasoning | FunctionCall | CustomToolCall) or (
-            isinstance(item, Message) and item.role == "assistant"
-        )
+            isinstance(item, Message) and item.role == "assistant" and item.author is None
+        )  # one with an author is a letter
         count += made and not inside
         inside = made
     return count

@@ -154,9 +154,9 @@ def _read(body: str, offered: frozenset[str]) -> list[ReadCall]:
         lines = [line.strip() for line in body.splitlines() if line.strip()]
         if len(lines) < 2:
             return []
-        values: list[Any] = [_object(line) for line in lines]
+        values: list[object] = [*map(_object, lines)]
     else:
-        values = value if isinstance(value, list) else [value]
+        values = cast("list[object]", value) if isinstance(value, list) else [value]
     calls = [_call(value, offered) for value in values]
     return [call for call in calls if call is not None] if all(calls) else []
 
@@ -188,7 +188,7 @@ def _object(text: str) -> dict[str, Any] | None:
         value = _decode(text.strip())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _value(text: str) -> Any:

@@ -128,7 +128,7 @@ def _guard_wishes(facts: Facts) -> Refuse | None:
 def _judge(command: PolicyCommand, facts: Facts) -> _Judged:
     if not command.rules:
         return _judge_unmatched(command, facts)
-    decision = max((rule.decision for rule in command.rules), key=lambda one: _SEVERITY[one])
+    decision = max(command.rules, key=lambda rule: _SEVERITY[rule.decision]).decision
     speaking = [rule for rule in command.rules if rule.decision == decision]
     return _Judged(decision=decision, rule=max(speaking, key=lambda rule: len(rule.matched_prefix)))
 

@@ -6,7 +6,7 @@ import trio
 
 from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall, InputImage
-from swarm.mailbox.protocol.requests import BlobStored, RequestRefused, StoreBlob
+from swarm.mailbox.protocol.requests import RequestRefused, StoreBlob
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from ..policy.decide import Run, Verdict
@@ -71,15 +71,14 @@ class _ViewDeed:
 
         image = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
         digest = hashlib.sha256(image.data).hexdigest()
-        with trio.move_on_after(STORE_LIMIT_S) as limit:
-            reply = await self._reporter.ask(StoreBlob(sha256=digest, data=image.data))
-        if limit.cancelled_caught:
-            raise ToolFailed(f"unable to store the image: no answer within {STORE_LIMIT_S:.0f} s")
-        match reply:
-            case RequestRefused(message=message):
-                raise ToolFailed(f"unable to store the image: {message}")
-            case BlobStored():
-                pass
+        try:
+            with trio.fail_after(STORE_LIMIT_S):
+                reply = await self._reporter.ask(StoreBlob(sha256=digest, data=image.data))
+        except trio.TooSlowError as error:
+            text = f"unable to store the image: no answer within {STORE_LIMIT_S:.0f} s"
+            raise ToolFailed(text) from error
+        if isinstance(reply, RequestRefused):
+            raise ToolFailed(f"unable to store the image: {reply.message}")
         address = f"blob:{digest};{image.mime}"
         return Outcome(
             content=(InputImage(image_url=address, detail=image.detail),),

@@ -10,6 +10,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ..tools.spec import Outcome
 
+StartedBy = Literal["user", "mail", "resume"]
 AbortReason = Literal["interrupted", "replaced", "budget", "deadline"]
 
 
@@ -26,8 +27,9 @@ class Pending:
 class Turn:
     """One turn. `open` turns False in the same step in which its end is decided."""
 
-    def __init__(self, turn_id: str, started_by: Literal["user", "mail", "resume"]) -> None:
-        self.turn_id, self.started_by = turn_id, started_by
+    def __init__(self, turn_id: str, started_by: StartedBy) -> None:
+        self.turn_id = turn_id
+        self.started_by: StartedBy = started_by
         self.started = trio.current_time()
         self.scope = trio.CancelScope()
         self.open = True
