@@ -234,12 +234,15 @@ def _last_user(items: Sequence[AnyItem]) -> str:
 
 
 def count_responses(items: Sequence[AnyItem]) -> int:
-    """Responses in a history: runs of items that a model made, parted by items of others."""
+    """Responses in a history: runs of items that a model made, parted by items of others.
+
+    A letter stands there as an assistant's message with an author; no model here made it.
+    """
     count, inside = 0, False
     for item in items:
         made = isinstance(item, Reasoning | FunctionCall | CustomToolCall) or (
             isinstance(item, Message) and item.role == "assistant" and item.author is None
-        )  # one with an author is a letter
+        )
         count += made and not inside
         inside = made
     return count
