@@ -22,6 +22,7 @@ from swarm.worker.exec.outcome import ExecFailed, ExecRequest, StdinFailed
 from swarm.worker.exec.sessions import open_exec_sessions
 from swarm.worker.sandbox.probe import probe_sandbox
 
+PYTHON = Path(sys.executable).resolve()  # not a link in a checkout that a private /tmp may hide
 LAUNCHER = (
     "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
     "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
@@ -309,7 +310,7 @@ async def test_another_programs_socket_cannot_be_connected_to(tmp_path, stack):
         listener.listen()
         call = f"import socket; socket.socket(socket.AF_UNIX).connect('{folder}/S.agent')"
         async with a_box(tmp_path, stack=stack) as box:
-            done = await box.run(f'{Path(sys.executable).resolve()} -I -S -c "{call}"')
+            done = await box.run(f'{PYTHON} -I -S -c "{call}"')
             assert done.exit_code == 1
             assert "ConnectionRefusedError" in done.output or "PermissionError" in done.output
 
