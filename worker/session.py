@@ -39,6 +39,7 @@ from .context.truncate import truncate_output
 from .reporter import Reporter
 from .sampler import Dial, Sampler
 from .tools.orchestrator import Orchestrator
+from .tools.team import Team
 from .turn.inbox import Inbox
 from .turn.loop import run_turn
 from .turn.state import AbortReason, Pending, Turn
@@ -65,6 +66,7 @@ class Session:
         self._chances = chances or Chances()
         self.new_id, self.noise = self._chances.new_id, self._chances.noise
         self.inbox = Inbox()
+        self.team = Team(spec, reporter, self.inbox)
         self.meter = Meter(spec.total_usage)
         self.turn: Turn | None = None
         self._told = Told()

@@ -115,6 +115,12 @@ class RequestRefused(Tagged):
     message: str
 
 
+class InLine(Tagged):
+    """Not yet the reply: the request waits for a slot. May come any number of times before it."""
+
+    place: int  # 1 = next
+
+
 class Spawned(Tagged):
     path: str
     nickname: str
@@ -166,6 +172,7 @@ class ResultAccepted(Tagged):
 AnyReply = (
     BlobStored
     | RequestRefused
+    | InLine
     | Spawned
     | Sent
     | Waited

@@ -7,6 +7,8 @@ shown answer waits for the next turn, so that the answer is not extended.
 from collections import deque
 from typing import Literal
 
+import trio
+
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.ops import Mail, UserInput
 
@@ -22,9 +24,10 @@ class Opening(Value):
 
 
 class Inbox:
-    """Pending input of one agent. No task waits inside; its owner wakes whoever should look."""
+    """Pending input of one agent. Whoever waits for more waits for `news` and looks again."""
 
     def __init__(self) -> None:
+        self.news = trio.Event()  # set when something was admitted, and then replaced
         self._words: deque[UserInput] = deque()
         self._letters: deque[Mail] = deque()
         self._resume: UserInput | None = None
@@ -43,6 +46,7 @@ class Inbox:
             self._mail_joins = True
         elif not running:
             self._resume = words
+        self._tell_news()
         return True
 
     def deliver(self, mail: Mail) -> bool:
@@ -50,6 +54,7 @@ class Inbox:
         if not self._is_new(mail.mail_id):
             return False
         self._letters.append(mail)
+        self._tell_news()
         return True
 
     def opening(self) -> Opening | None:
@@ -85,6 +90,21 @@ class Inbox:
         return self._mail_joins and bool(self._letters)
 
     @property
+    def letters(self) -> int:
+        """How many letters wait to be read."""
+        return len(self._letters)
+
+    def wants_attention(self, *, ends_count: bool) -> bool:
+        """True if something waits that ends a wait: words, or a letter.
+
+        Args:
+            ends_count: Whether another agent's final answer is such a letter too.
+        """
+        return bool(self._words) or any(
+            ends_count or mail.kind != "final_answer" for mail in self._letters
+        )
+
+    @property
     def pending(self) -> bool:
         """True if the running turn has something to read before it may end."""
         return bool(self._words) or self.mail_joins_now
@@ -103,6 +123,10 @@ class Inbox:
         taken = [*self._words]
         self._words.clear()
         return taken
+
+    def _tell_news(self) -> None:
+        news, self.news = self.news, trio.Event()
+        news.set()
 
     def _is_new(self, name: str) -> bool:
         if name in self._seen:
