@@ -165,7 +165,10 @@ class Session:
         """Add what the model must know first, or what of it has changed."""
         today = datetime.fromtimestamp(self._chances.unix_s()).astimezone()
         place = fragments.Place(
-            cwd=self.spec.cwd, date=f"{today:%Y-%m-%d}", timezone=self._timezone
+            cwd=self.spec.cwd,
+            date=f"{today:%Y-%m-%d}",
+            timezone=self._timezone,
+            subagents=self.team.list_children(),
         )
         items, self._told = context_items(self.spec, place=place, model=model, told=self._told)
         for item in items:
@@ -178,7 +181,7 @@ class Session:
                 case UserInput():
                     self.record_words(turn, entry)
                 case Mail():
-                    letter = fragments.mail_message(entry)
+                    letter = fragments.mail_message(entry, known=self.team.was_given(entry))
                     self.record(turn.turn_id, letter, source="mail", item_id=entry.mail_id)
 
     def record_words(self, turn: Turn, words: UserInput) -> None:

@@ -82,6 +82,11 @@ class AgentSpec(Tagged):
     # `report_agent_job_result` offered.
     job: str = ""
 
+    @property
+    def may_spawn(self) -> bool:
+        """True if this agent may ever start another."""
+        return self.can_spawn and self.depth < self.limits.max_depth
+
 
 class ProviderSpec(Value):
     """One provider, as configured. Keys are not here: they come by pipe, by variable name."""

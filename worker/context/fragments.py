@@ -6,6 +6,7 @@ changes is appended as a new piece and never edited in place.
 
 from pathlib import Path
 
+from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText, Message, OutputText
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
@@ -17,6 +18,7 @@ _TEXTS = {  # read once, at import: a forked agent then opens no file for them
 }
 _MAIL_TYPES = {
     "new_task": "NEW_TASK",
+from swarm.mailbox.protocol.spec import AgentSpec
     "followup": "NEW_TASK",
     "message": "MESSAGE",
     "final_answer": "FINAL_ANSWER",
@@ -31,6 +33,10 @@ class Place(Value):
 
     cwd: str
     date: str  # YYYY-MM-DD, local
+GUIDANCE_START = "# AGENTS.md instructions for "
+TEAM_START, TEAM_END = "<team>", "</team>"
+SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
+RESULT_KNOWN = "(wait_agent has given you this answer already)"
     timezone: str = "Etc/UTC"
     shell: str = "bash"
 
@@ -40,6 +46,7 @@ def base_instructions(*, short: bool) -> str:
     return _TEXTS["base_short" if short else "base"]
 
 
+    subagents: tuple[tuple[str, str], ...] = ()  # the agent's children: name, nickname
 def permissions_text(limits: Limits, *, cwd: str) -> str:
     """The `<permissions instructions>` block: sandbox, approvals, writable roots."""
     parts = [_sandbox_text(limits), _approval_text(limits)]
@@ -81,11 +88,42 @@ def environment_text(place: Place) -> str:
 
 def guidance_text(instructions: str, *, cwd: str) -> str:
     """The AGENTS.md block; `instructions` is the whole chain, joined."""
-    head = f"# AGENTS.md instructions for {cwd}"
-    return f"{head}\n\n<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
+        *_subagents_lines(place.subagents),
+    return f"{GUIDANCE_START}{cwd}\n\n<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
+
+
+def team_text(spec: AgentSpec) -> str:
+    """What an agent is told of its team; "" for one that works alone.
+
+    A child's block names its path: so a history taken over from its parent cannot pass for its own.
+    """
+    may_grow = spec.may_spawn
+    is_child = spec.depth > 0
+    if not (may_grow or is_child):
+        return ""
+    parts: list[str] = []
+    if is_child:
+        parent = parent_path(AgentPath(spec.path)) or ROOT_PATH
+        parts.append(_TEXTS["team_child"].format(path=spec.path, parent=parent))
+    if may_grow:
+        parts += [_TEXTS["team_grow" if is_child else "team_root"], _TEXTS["team_rules"]]
+        if spec.max_agents:
+            parts.append(_TEXTS["team_places"].format(count=spec.max_agents))
+    parts.append(_TEXTS["team_letters"])
+    start, end = (SPAWNED_START, SPAWNED_END) if is_child else (TEAM_START, TEAM_END)
+    return "\n".join((start, *parts, end))
 
 
 def turn_aborted() -> Message:
+def _subagents_lines(children: tuple[tuple[str, str], ...]) -> list[str]:
+    if not children:
+        return []
+    lines = [
+        f"    - {name}: {nickname}" if nickname else f"    - {name}" for name, nickname in children
+    ]
+    return ["  <subagents>", *lines, "  </subagents>"]
+
+
     """The mark behind an interrupted turn."""
     text = f"{ABORTED_START}\n{_TEXTS['turn_aborted']}\n{ABORTED_END}"
     return Message(role="user", content=(InputText(text=text),))
@@ -95,7 +133,8 @@ def mail_message(mail: Mail) -> Message:
     """A letter of another agent, as its reader's model sees it."""
     text = (
         f"Message Type: {_MAIL_TYPES[mail.kind]}\n"
-        f"Task name: {mail.recipient}\nSender: {mail.author}\nPayload:\n{mail.content}"
+        f"Task name: {mail.recipient}\nSender: {mail.author}\n"
+        f"Payload:\n{RESULT_KNOWN if known else mail.content}"
     )
     return Message(role="assistant", content=(OutputText(text=text),), author=mail.author)
 

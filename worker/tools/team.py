@@ -15,6 +15,7 @@ import trio
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, resolve_path
 from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall, Waiting
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
+from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, InLine, RequestRefused
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.spec import AgentSpec
@@ -44,11 +45,12 @@ class Team:
         self.path = AgentPath(spec.path)
         # Those not closed, path → nickname: also a finished child can be asked again.
         self.children = {child.path: child.nickname for child in spec.children}
+        self._given: dict[str, int] = {}  # path → hash of the result that a wait has given
 
     @property
     def may_grow(self) -> bool:
         """True if this agent may ever start another; else it is told of no team tool."""
-        return self.spec.can_spawn and self.spec.depth < self.spec.limits.max_depth
+        return self.spec.may_spawn
 
     def check_may_grow(self) -> None:
         """Raises ToolFailed if it may not."""
@@ -56,6 +58,26 @@ class Team:
             raise ToolFailed(DEPTH_REACHED)
         if not self.spec.can_spawn:
             raise ToolFailed(NO_ROOM)
+
+    def list_children(self) -> tuple[tuple[str, str], ...]:
+        """(name, nickname) of each child, sorted by name."""
+        return tuple(
+            (path.rpartition("/")[2], nickname) for path, nickname in sorted(self.children.items())
+        )
+
+    def note_given(self, path: str, result: str) -> None:
+        """The model has this agent's result whole: its final answer need not repeat it."""
+        self._given[path] = hash(result.strip())
+
+    def forget_given(self, path: str) -> None:
+        """This agent works on another task: its next answer is a new one."""
+        self._given.pop(path, None)
+
+    def was_given(self, mail: Mail) -> bool:
+        """True, once, for the final answer whose words a wait has given already."""
+        if mail.kind != "final_answer" or mail.author not in self._given:
+            return False
+        return self._given.pop(mail.author) == hash(mail.content.strip())
 
     def resolve(self, reference: str) -> AgentPath:
         """The path that the model means. Raises ToolFailed with the rule it broke."""

@@ -78,4 +78,5 @@ class FollowupTask(TeamTool):
         await self._team.ask(
             task, Sent, limit_s=FOLLOW_UP_LIMIT_S, waiting=f"gives {task.target} a further task"
         )
+        self._team.forget_given(task.target)
         return Outcome(content="", shown=f"given to {task.target}")

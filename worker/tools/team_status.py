@@ -2,7 +2,6 @@
 
 from swarm.mailbox.protocol.requests import TeamMember
 
-RESULT_BYTES = 36_000  # of all results in one output; the cut of outputs (10,000 tokens) is above
 _HEAD_CHARS = 2_000  # of a result in a list
 CUT = "… [cut: ask this agent for the part you need]"
 _LIVE = {"queued": "queued", "starting": "pending_init", "running": "running"}
@@ -23,9 +22,7 @@ def status_of(member: TeamMember) -> str | dict[str, str | None]:
     return _LIVE.get(state) or _PLAIN.get(state) or state
 
 
-def ends_of(
-    members: tuple[TeamMember, ...], *, limit_bytes: int = RESULT_BYTES
-) -> list[dict[str, str | None]]:
+def ends_of(members: tuple[TeamMember, ...], *, limit_bytes: int) -> list[dict[str, str | None]]:
     """Finished agents with their typed end states and results; over the limit long ones are cut.
 
     What short results leave over goes to the long ones, so nobody is cut for another's chatter.

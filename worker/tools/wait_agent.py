@@ -14,17 +14,19 @@ import trio
 from swarm.mailbox.ids import is_within
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import TeamMember, Waited, WaitFor
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from .errors import ToolFailed
 from .router import decode_arguments
 from .spec import Outcome, Prepared, Schema
 from .team import SHORT_LIMIT_S, TeamDeed, TeamTool, as_json
-from .team_status import ends_of
+from .team_status import CUT, ends_of
 
 DEFAULT_TIMEOUT_MS = 30_000
 MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 10_000, 3_600_000
 ANSWER_MARGIN_S = 15.0
 MOST_TARGETS = 256
+_RESULT_BYTES_A_TOKEN = 3  # of an output's four: JSON needs some, and escapes
 
 
 class WaitArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +41,11 @@ class WaitAgent(TeamTool):
     """The tool."""
 
     name = "wait_agent"
+    _output_tokens = 10_000  # what the model may read of one output
+
+    def describe(self, model: ModelInfo) -> ToolSpec | None:
+        self._output_tokens = model.output_limit_tokens
+        return super().describe(model)
 
     def properties(self) -> Mapping[str, Schema]:
         return {
@@ -75,7 +82,12 @@ class WaitAgent(TeamTool):
     async def _wait(self, request: WaitFor) -> Outcome:
         waited = await self._first_news(request)
         unread = max(waited.mail, self._team.inbox.letters)
-        return Outcome(content=as_json(wait_answer(waited, unread=unread)))
+        room = self._output_tokens * _RESULT_BYTES_A_TOKEN
+        text = as_json(wait_answer(waited, unread=unread, limit_bytes=room))
+        for member in waited.finished if len(text.encode()) <= self._output_tokens * 4 else ():
+            if member.result is not None and CUT not in text:
+                self._team.note_given(member.path, member.result)
+        return Outcome(content=text)
 
     async def _first_news(self, request: WaitFor) -> Waited:
         """The supervisor's reply; when our own inbox has news first, how things stand then.
@@ -147,14 +159,20 @@ def wait_words(request: WaitFor) -> str:
     return f"{request.mode} of {', '.join(request.targets)}"
 
 
-def wait_answer(waited: Waited, *, unread: int) -> dict[str, object]:
-    """What the model reads: the sheet's two keys, then what there is of news."""
+def wait_answer(waited: Waited, *, unread: int, limit_bytes: int) -> dict[str, object]:
+    """What the model reads: the sheet's two keys, then what there is of news.
+
+    Args:
+        waited: The supervisor's reply.
+        unread: Letters that the model will read with its next request.
+        limit_bytes: Of all results together; longer ones are cut.
+    """
     answer: dict[str, object] = {
         "message": "Wait timed out." if waited.timed_out else "Wait completed.",
         "timed_out": waited.timed_out,
     }
     if waited.finished:
-        answer["finished"] = ends_of(waited.finished)
+        answer["finished"] = ends_of(waited.finished, limit_bytes=limit_bytes)
     if waited.still_running:
         answer["still_running"] = waited.still_running
     if unread:
