@@ -145,7 +145,7 @@ def outputs(play):
         (
             call("wait_agent"),
             WaitFor(timeout_s=30.0),
-            Waited(timed_out=False, finished=(ENDED,), mail=1),
+            Waited(timed_out=False, finished=(ENDED,), mail=2),
             {
                 "message": "Wait completed.", "timed_out": False,
                 "finished": [

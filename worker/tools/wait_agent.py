@@ -81,7 +81,8 @@ class WaitAgent(TeamTool):
 
     async def _wait(self, request: WaitFor) -> Outcome:
         waited = await self._first_news(request)
-        unread = max(waited.mail, self._team.inbox.letters)
+        known = {member.path for member in waited.finished}
+        unread = max(waited.mail - len(known), self._team.inbox.letters_beside(known))
         room = self._output_tokens * _RESULT_BYTES_A_TOKEN
         text = as_json(wait_answer(waited, unread=unread, limit_bytes=room))
         for member in waited.finished if len(text.encode()) <= self._output_tokens * 4 else ():

@@ -5,6 +5,7 @@ shown answer waits for the next turn, so that the answer is not extended.
 """
 
 from collections import deque
+from collections.abc import Collection
 from typing import Literal
 
 import trio
@@ -89,10 +90,11 @@ class Inbox:
         """True if a letter waits that the running turn may read."""
         return self._mail_joins and bool(self._letters)
 
-    @property
-    def letters(self) -> int:
-        """How many letters wait to be read."""
-        return len(self._letters)
+    def letters_beside(self, answers_of: Collection[str]) -> int:
+        """How many letters wait to be read, the final answers of these authors left out."""
+        return sum(
+            mail.kind != "final_answer" or mail.author not in answers_of for mail in self._letters
+        )
 
     def wants_attention(self, *, ends_count: bool) -> bool:
         """True if something waits that ends a wait: words, or a letter.
