@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.items import (
     InputImage,
     InputText,
     decode_item,
+    text_message,
 )
 from swarm.mailbox.protocol.ops import Mail, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
@@ -176,6 +177,8 @@ class Session:
 
     def record_pending(self, turn: Turn) -> None:
         """Add what waits in the inbox and may be read now."""
+        for notice in self.inbox.drain_notices():
+            self.record(turn.turn_id, text_message("developer", notice.text), source="note")
         for entry in self.inbox.drain():
             match entry:
                 case UserInput():

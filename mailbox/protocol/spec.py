@@ -124,6 +124,7 @@ class GatewaySpec(Tagged):
     catalogue: tuple[str, ...] = ()  # more models.toml files, last wins
     record: str | None = None
     replay: str | None = None
+    asks_first: bool = False  # a bound holds: no request goes out before it was granted
 
 
 AnySpec = AgentSpec | GatewaySpec

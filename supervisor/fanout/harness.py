@@ -95,6 +95,7 @@ class Harness:
         attempt = 0
         for attempt in range(1, self._fan.retries + 2):
             state, result, path = await self._attempt(index, attempt)
+            self.stopping |= state == "budget"  # a new agent would not get a single request
             if state in {"completed", "interrupted", "killed"} or self.stopping:
                 break
         self._run.note(
@@ -143,6 +144,7 @@ class Harness:
             depth=1,
             model=request.model,
             effort=request.effort,
+            reports=False,
         )
 
 

@@ -8,9 +8,17 @@ from pathlib import Path
 
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText, Message, OutputText
+from swarm.mailbox.protocol.items import (
+    ContentPart,
+    InputImage,
+    InputText,
+    Message,
+    OutputText,
+    text_message,
+)
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput, UserInputPart
+from swarm.mailbox.protocol.spec import AgentSpec
 
 _HERE = Path(__file__).parent
 _TEXTS = {  # read once, at import: a forked agent then opens no file for them
@@ -18,7 +26,6 @@ _TEXTS = {  # read once, at import: a forked agent then opens no file for them
 }
 _MAIL_TYPES = {
     "new_task": "NEW_TASK",
-from swarm.mailbox.protocol.spec import AgentSpec
     "followup": "NEW_TASK",
     "message": "MESSAGE",
     "final_answer": "FINAL_ANSWER",
@@ -26,6 +33,10 @@ from swarm.mailbox.protocol.spec import AgentSpec
 PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
 ENVIRONMENT_START, ENVIRONMENT_END = "<environment_context>", "</environment_context>"
 ABORTED_START, ABORTED_END = "<turn_aborted>", "</turn_aborted>"
+GUIDANCE_START = "# AGENTS.md instructions for "
+TEAM_START, TEAM_END = "<team>", "</team>"
+SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
+RESULT_KNOWN = "(wait_agent has given you this answer already)"
 
 
 class Place(Value):
@@ -33,12 +44,9 @@ class Place(Value):
 
     cwd: str
     date: str  # YYYY-MM-DD, local
-GUIDANCE_START = "# AGENTS.md instructions for "
-TEAM_START, TEAM_END = "<team>", "</team>"
-SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
-RESULT_KNOWN = "(wait_agent has given you this answer already)"
     timezone: str = "Etc/UTC"
     shell: str = "bash"
+    subagents: tuple[tuple[str, str], ...] = ()  # the agent's children: name, nickname
 
 
 def base_instructions(*, short: bool) -> str:
@@ -46,7 +54,6 @@ def base_instructions(*, short: bool) -> str:
     return _TEXTS["base_short" if short else "base"]
 
 
-    subagents: tuple[tuple[str, str], ...] = ()  # the agent's children: name, nickname
 def permissions_text(limits: Limits, *, cwd: str) -> str:
     """The `<permissions instructions>` block: sandbox, approvals, writable roots."""
     parts = [_sandbox_text(limits), _approval_text(limits)]
@@ -81,14 +88,23 @@ def environment_text(place: Place) -> str:
         f"  <shell>{place.shell}</shell>",
         f"  <current_date>{place.date}</current_date>",
         f"  <timezone>{place.timezone}</timezone>",
+        *_subagents_lines(place.subagents),
         ENVIRONMENT_END,
     )
     return "\n".join(lines)
 
 
+def _subagents_lines(children: tuple[tuple[str, str], ...]) -> list[str]:
+    if not children:
+        return []
+    lines = [
+        f"    - {name}: {nickname}" if nickname else f"    - {name}" for name, nickname in children
+    ]
+    return ["  <subagents>", *lines, "  </subagents>"]
+
+
 def guidance_text(instructions: str, *, cwd: str) -> str:
     """The AGENTS.md block; `instructions` is the whole chain, joined."""
-        *_subagents_lines(place.subagents),
     return f"{GUIDANCE_START}{cwd}\n\n<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
 
 
@@ -115,22 +131,23 @@ def team_text(spec: AgentSpec) -> str:
 
 
 def turn_aborted() -> Message:
-def _subagents_lines(children: tuple[tuple[str, str], ...]) -> list[str]:
-    if not children:
-        return []
-    lines = [
-        f"    - {name}: {nickname}" if nickname else f"    - {name}" for name, nickname in children
-    ]
-    return ["  <subagents>", *lines, "  </subagents>"]
-
-
     """The mark behind an interrupted turn."""
     text = f"{ABORTED_START}\n{_TEXTS['turn_aborted']}\n{ABORTED_END}"
     return Message(role="user", content=(InputText(text=text),))
 
 
-def mail_message(mail: Mail) -> Message:
-    """A letter of another agent, as its reader's model sees it."""
+def last_call() -> Message:
+    """The budget is used up: one more request, for the best answer there is."""
+    return text_message("developer", _TEXTS["last_call"])
+
+
+def mail_message(mail: Mail, *, known: bool = False) -> Message:
+    """A letter of another agent, as its reader's model sees it.
+
+    Args:
+        mail: The letter.
+        known: Its reader was given the same words as the result of a wait: they are not repeated.
+    """
     text = (
         f"Message Type: {_MAIL_TYPES[mail.kind]}\n"
         f"Task name: {mail.recipient}\nSender: {mail.author}\n"

@@ -11,7 +11,7 @@ from typing import Literal
 import trio
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.ops import Mail, UserInput
+from swarm.mailbox.protocol.ops import Mail, Notice, UserInput
 
 _REMEMBERED = 1024  # ids of admitted inputs and letters kept against repeats
 
@@ -31,6 +31,7 @@ class Inbox:
         self.news = trio.Event()  # set when something was admitted, and then replaced
         self._words: deque[UserInput] = deque()
         self._letters: deque[Mail] = deque()
+        self._notices: deque[Notice] = deque()
         self._resume: UserInput | None = None
         self._seen: dict[str, None] = {}  # a dict keeps order, so the oldest can be dropped
         self._mail_joins = True  # phase current_turn; False = next_turn
@@ -57,6 +58,19 @@ class Inbox:
         self._letters.append(mail)
         self._tell_news()
         return True
+
+    def notify(self, notice: Notice) -> bool:
+        """Take a word of the supervisor once; it opens no turn and keeps none open."""
+        if not self._is_new(notice.notice_id):
+            return False
+        self._notices.append(notice)
+        return True
+
+    def drain_notices(self) -> list[Notice]:
+        """Take the words of the supervisor that wait for the next request."""
+        taken = [*self._notices]
+        self._notices.clear()
+        return taken
 
     def opening(self) -> Opening | None:
         """The turn that should start now that none runs; None = nothing calls for one."""
