@@ -1,5 +1,7 @@
 """What a role is: an agent's words, model and bounds, as data."""
 
+from typing import Annotated
+
 import msgspec
 
 from swarm.mailbox.protocol.base import Value
@@ -11,6 +13,10 @@ from .config.schema import BudgetTable, SandboxMode, WorkspaceTable
 
 class RoleBudget(BudgetTable, forbid_unknown_fields=True):
     """`[budget]` of a role, ours: bounds of each agent of this role and all below it."""
+
+    tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    requests: Annotated[int, msgspec.Meta(gt=0)] | None = None
 
 
 class RoleFile(Value, forbid_unknown_fields=True):

@@ -210,9 +210,8 @@ class Keeper:
                 self._treasury.on_reserve(event, self.path_of(AgentId(event.agent_id)), done)
             case Drew() | Lapsed():
                 path = self.path_of(AgentId(event.agent_id))
-                if self._treasury.on_bill(event, path):
-                    self._journal(event, path, letter)
-                else:
+                journal = partial(self._journal, event, path, letter)
+                if not self._treasury.on_bill(event, path, journal):
                     self._run.office.handled(letter)
             case Warned():
                 self._journal(event, "", letter)

@@ -95,6 +95,7 @@ class _Node:
 
     def __init__(self, path: str, bound: Budget) -> None:
         self.path, self.bound = path, bound
+        self.had: set[Budget] = set()  # every bound it has or had: what was handed down
         self.spent = self.held = Amount()
 
     def shares(self, more: Amount, *, with_held: bool) -> Iterator[Share]:
@@ -116,7 +117,6 @@ class Ledger:
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {"/root": _Node("/root", _FREE)}
         self._held: dict[str, Reservation] = {}
-        self._passed_on: set[Budget] = set()  # bounds that a subtree has or had
         self._called: set[str] = set()  # agents that may have their last grant
         self._lasted: set[str] = set()  # agents that had it
 
@@ -147,13 +147,15 @@ class Ledger:
         draws on that one and gets no account of its own. False if so, or if it bounds nothing.
         """
         node = self._nodes.get(path)
-        if node is None and (budget == _FREE or budget in self._passed_on):
+        if node is None and (
+            budget == _FREE or any(budget in above.had for above in self._chain(path))
+        ):
             return False
         if node is None:
             node = self._nodes[path] = _Node(path, budget)
         node.bound = budget
         if budget != _FREE:
-            self._passed_on.add(budget)
+            node.had.add(budget)
         return budget != _FREE
 
     def reserve(self, wanted: Reservation, name: str) -> Verdict:

@@ -134,15 +134,20 @@ class Treasury:
             self._line.append(asked)
             done()
 
-    def on_bill(self, bill: Drew | Lapsed, path: str) -> bool:
-        """A request ended. True if this is news, to be journaled."""
+    def on_bill(self, bill: Drew | Lapsed, path: str, journal: Callable[[], None]) -> bool:
+        """A request ended. `journal` is called if this is news, before anybody gains by it.
+
+        Returns False if it is none.
+        """
         waiting = next((n for n in self._line if n.event.reservation == bill.reservation), None)
         if waiting is not None and bill.reservation:
             self._line.remove(waiting)
             return False
         changed = self._ledger.settle(bill.reservation, path or ROOT_PATH, cost_of(bill))
-        self._serve_line()
-        self._tell_tight(path or ROOT_PATH)
+        if changed:
+            journal()
+            self._serve_line()
+            self._tell_tight(path or ROOT_PATH)
         return changed
 
     def _decide(self, asked: _Asked, done: Callable[[], None]) -> bool:

@@ -12,7 +12,7 @@ import trio
 
 from swarm.mailbox.ids import ROOT_PATH, child_path, new_uuid7
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, EndState, FanOutItemEnded, FanOutPlanned
 
@@ -95,7 +95,8 @@ class Harness:
         attempt = 0
         for attempt in range(1, self._fan.retries + 2):
             state, result, path = await self._attempt(index, attempt)
-            self.stopping |= state == "budget"  # a new agent would not get a single request
+            if state == "budget" and self._limits.budget == Budget():
+                self.stopping = True  # it is the run's: another item would get no request
             if state in {"completed", "interrupted", "killed"} or self.stopping:
                 break
         self._run.note(

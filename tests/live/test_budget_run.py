@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.gateway import Drew, Lapsed
 from swarm.mailbox.protocol.items import text_of
 from swarm.mailbox.protocol.records import (
     AgentEnded,
+    FanOutItemEnded,
     GatewayEnded,
     ItemRecorded,
     Reserved,
@@ -227,7 +228,7 @@ async def test_a_raised_bound_goes_on_and_what_was_spent_stays_spent(tmp_path):
 
 
 async def test_what_a_killed_gateway_had_under_way_counts_as_spent(tmp_path):
-    turns = [works(), works(delay_s=30), {"agent": "/root", "text": "done", "usage": USAGE}]
+    turns = [works(), works(delay_s=2), {"agent": "/root", "text": "done", "usage": USAGE}]
     async with told(tmp_path, turns, "--budget-tokens", "50000") as story:
         await story.until(lambda: len(story.of(Reserved)) == 2)
         os.kill(process_of(story.pid, "gateway"), signal.SIGKILL)
@@ -240,7 +241,7 @@ async def test_what_a_killed_gateway_had_under_way_counts_as_spent(tmp_path):
 
 
 async def test_what_a_killed_supervisor_had_under_way_counts_as_spent(tmp_path):
-    turns = [works(), works(delay_s=30), {"agent": "/root", "text": "done", "usage": USAGE}]
+    turns = [works(), works(delay_s=2), {"agent": "/root", "text": "done", "usage": USAGE}]
     async with told(tmp_path, turns, "--budget-tokens", "50000") as story:
         await story.until(lambda: len(story.of(Reserved)) == 2)
         os.kill(story.pid, signal.SIGKILL)
@@ -284,6 +285,24 @@ async def test_a_role_with_a_budget_bounds_its_agents_and_nobody_else(tmp_path):
     assert [one.state for one in story.of(AgentEnded, "/root/a")] == ["budget"]
     assert len(story.of(Drew, "/root/a")) == 3
     assert story.of(Reserved, "/root") == []
+
+
+async def test_a_spent_budget_ends_a_fan_out_and_starts_no_item_more(tmp_path):
+    task = tmp_path / "task.md"
+    task.write_text(
+        "---\nfan_out:\n  each: {lines: 'seq 50'}\n  prompt: 'say {item}'\n  role: default\n"
+        "  concurrency: 3\nbudget: {requests: 7}\n---\njoin them\n"
+    )
+    turns = [{"agent": "**", "text": "told", "usage": USAGE, "repeat": "forever"}]
+    story = Story(tmp_path)
+    argv = [str(task) if word == "go" else word for word in story.argv(turns) if word != "-p"]
+    with trio.fail_after(60):
+        await story.start(argv)
+    assert story.code == 4, (tmp_path / "err").read_text()
+    assert len(story.of(Drew)) == 7
+    ends = [one.state for one in story.of(FanOutItemEnded)]
+    assert ends.count("completed") == 7
+    assert 1 <= ends.count("budget") <= 3, "only those that ran side by side"
 
 
 async def test_two_agents_that_wake_each_other_for_ever_end_by_the_budget(tmp_path):

@@ -128,6 +128,16 @@ def test_a_budget_that_is_handed_down_is_the_ancestors_own():
     assert ledger.reserve(ask("/root/a", tokens=250), "1") == Grant()
 
 
+def test_two_siblings_of_equal_bounds_have_an_account_each():
+    ledger = books(root=Budget(tokens=1000))
+    assert ledger.bind("/root/a", Budget(requests=1))
+    assert ledger.bind("/root/b", Budget(requests=1))
+    assert not ledger.bind("/root/a/x", Budget(requests=1))
+    assert ledger.reserve(ask("/root/a/x"), "1") == Grant()
+    assert ledger.reserve(ask("/root/b"), "2") == Grant()
+    assert ledger.reserve(ask("/root/a"), "3") == Wait()
+
+
 def test_a_bill_is_counted_once():
     ledger = books(root=Budget(tokens=1000))
     ledger.reserve(ask(), "1")
