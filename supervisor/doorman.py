@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.control import ControlCall, ControlServer
-from swarm.mailbox.ids import ROOT_PATH, AgentPath, is_within, new_uuid7
+from swarm.mailbox.ids import ROOT_PATH, new_uuid7
 from swarm.mailbox.lineage import descendants_of
 from swarm.mailbox.protocol.control import (
     AnyControl,
@@ -30,7 +30,8 @@ from swarm.mailbox.protocol.control import (
 )
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 
-from .agents import LiveAgent
+from .agency.agency import Agency
+from .agency.team import Member
 from .control import Control
 from .running import Running
 
@@ -44,10 +45,12 @@ class Doorman:
         self,
         running: Running,
         control: Control,
+        agency: Agency,
         server: ControlServer,
         stop_run: Callable[[], None],
     ) -> None:
         self._run, self._control, self._server = running, control, server
+        self._agency = agency
         self._stop_run = stop_run
 
     async def serve(self) -> None:
@@ -84,21 +87,26 @@ class Doorman:
                 assert_never(wish)
 
     async def _send(self, wish: SendText) -> AnyControlReply:
-        found = self._find(wish.agent or ROOT_PATH)
+        found = self._member(wish.agent or ROOT_PATH)
         if isinstance(found, Refused):
             return found
+        if found.closed:
+            return Refused(message=f"{found.path} was ended for good; nothing reaches it")
         words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=wish.text),))
-        await self._control.say(found, words, source="person")
+        await self._agency.say(found, words)
         return Done(message=f"sent to {found.path}")
 
     async def _interrupt(self, path: str) -> AnyControlReply:
         if not path:
             agents = list(self._control.agents.values())
+            self._agency.interrupt_waiting()
         else:
-            found = self._find(path)
+            found = self._member(path)
             if isinstance(found, Refused):
                 return found
-            agents = [found]
+            if self._agency.interrupt_suspended(found):
+                return Done(message="interrupted 1 agents")
+            agents = [found.life] if found.life is not None else []
         await self._control.interrupt(agents, "a person interrupted it")
         return Done(message=f"interrupted {len(agents)} agents")
 
@@ -106,24 +114,21 @@ class Doorman:
         if not path or path == ROOT_PATH:
             self._stop_run()
             return Done(message="the run is being ended")
-        found = self._find(path)
-        if isinstance(found, Refused):
-            return found
-        below = [
-            agent
-            for agent in self._control.agents.values()
-            if is_within(AgentPath(agent.path), AgentPath(found.path))
-        ]
-        await self._control.kill(below)
+        member = self._member(path)
+        if isinstance(member, Refused):
+            return member
+        below = self._agency.team.subtree(member.path)
+        await self._agency.kill(below)
         return Done(message=f"ended {len(below)} agents")
 
-    def _find(self, path: str) -> LiveAgent | Refused:
+    def _member(self, path: str) -> Member | Refused:
         """By full path, or by the last step of one when only one agent has it."""
-        agents = self._control.agents
-        if (exact := agents.get(path)) is not None:
+        members = self._agency.team.members
+        if (exact := members.get(path)) is not None:
             return exact
-        fits = [agent for agent in agents.values() if agent.path.endswith(f"/{path.strip('/')}")]
+        fits = [one for one in members.values() if one.path.endswith(f"/{path.strip('/')}")]
         if len(fits) == 1:
             return fits[0]
+        agents = self._control.agents
         known = ", ".join(sorted(agents)[:8]) or "none"
         return Refused(message=f"no live agent {path!r}; live now: {known}")

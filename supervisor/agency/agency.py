@@ -11,8 +11,8 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.protocol.ops import Answer, Mail
-from swarm.mailbox.protocol.records import AgentEnded
+from swarm.mailbox.protocol.ops import Answer, Mail, UserInput
+from swarm.mailbox.protocol.records import AgentEnded, InputPosted
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     AnyRequest,
@@ -31,8 +31,9 @@ from swarm.mailbox.protocol.requests import (
 )
 from swarm.roles.loader import Roles, load_roles
 
-from ..agents import LiveAgent
+from ..agents import AgentPlan, LiveAgent
 from ..control import Control
+from ..journal.replay import RunPast
 from ..running import Running
 from .births import Births
 from .inherit import NotPossible
@@ -40,11 +41,13 @@ from .jobs import Jobs
 from .letters import Post, report_of, write_letter
 from .line import LineWarden
 from .lives import Lives
+from .restore import restore_team
 from .team import RESTING, Member, Team
 from .verbs import Verbs
 from .waiting_calls import WaitingCalls
 
 MOST_OPEN = 64  # requests of one process at a time
+_WAITING_TOOLS = frozenset({"spawn_agent", "wait_agent", "spawn_agents_on_csv"})
 _GOOD_ENDS = frozenset({"completed", "truncated"})
 _CRASH_STATES = frozenset({"crashed", "killed"})
 
@@ -70,7 +73,7 @@ class Agency:
         self._births.provider = lambda: running.request.provider
         self.verbs = Verbs(running, control, self.team, self.post, self.lives)
         self._waits = WaitingCalls(self.team, self.post, self.lives)
-        self._jobs = Jobs(running, control, self.team, self._births, self.verbs)
+        self._jobs = Jobs(running, control, self.team, self._births, nursery)
         control.watcher = self
         nursery.start_soon(self._warden.mind)
 
@@ -89,6 +92,29 @@ class Agency:
                 return outcome
             await self.team.wait_change()
 
+    def restore(self, past: RunPast, root: AgentPlan) -> None:
+        """A resumed run: its team is there again, and those who had not finished go on."""
+        for one in restore_team(past, self._births.roles, root):
+            ended = one.past.ended
+            member = self.team.enlist(one.plan, state=one.state)
+            member.epoch, member.outcome = one.past.spawned.epoch, ended
+            member.closed = one.state == "killed"
+            self._run.registry.adopt_path(member.path, agent_id=one.plan.agent_id)
+            if ended is None:
+                self._wake(member)
+
+    async def say(self, member: Member, words: UserInput) -> None:
+        """A person speaks to an agent, whether it has a process now or not."""
+        if member.life is not None:
+            await self._control.say(member.life, words, source="person")
+            return
+        self._run.note(
+            InputPosted(input_id=words.input_id, parts=words.parts, source="person"),
+            agent=member.path,
+            file=member.plan.agent_id,
+        )
+        self._wake(member)
+
     def close(self) -> None:
         """The run ends: no wish is granted any more, nobody waits."""
         for asked in tuple(self._open.values()):
@@ -97,7 +123,7 @@ class Agency:
         self._run.room.dissolve("the run is ending; nothing new starts")
 
     async def kill(self, members: Sequence[Member]) -> None:
-        """A person's `swarm kill` of a subtree: at once, for good; the parent of its top is told."""
+        """A person's `swarm kill` of a subtree: at once, for good; its parent is told."""
         top = members[0]
         was_active, parent = top.is_active, self.team.members.get(top.plan.parent or "")
         await self.verbs.end_members(members, grace_s=1.0)
@@ -212,11 +238,12 @@ class Agency:
             return False
         if life.turn is None:
             return life.path == ROOT_PATH and self.lives.is_idle(life)
-        waiting = sum(
-            isinstance(request, Spawn | WaitFor)
+        has_asked = any(
+            isinstance(request, Spawn | WaitFor | SpawnOnCsv)
             for request, _ in self._open.get(life.path, {}).values()
         )
-        return 0 < len(life.open_calls) <= waiting and not life.responding and not life.untaken
+        only_waits = all(tool in _WAITING_TOOLS for tool in life.open_calls.values())
+        return has_asked and only_waits and not life.responding and not life.untaken
 
     async def _relieve(self, live: list[LiveAgent]) -> bool:
         """The one nearest to the root that can do without a process gives its slot up."""

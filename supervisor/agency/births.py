@@ -75,7 +75,7 @@ class Births:
             self.withdraw(member, "the one who asked for it is gone")
             raise
         finally:
-            member.beginning = False
+            member.beginning, member.birth = False, None
         return Spawned(
             path=plan.path,
             nickname=plan.nickname,
@@ -115,23 +115,28 @@ class Births:
     async def bring_forth(
         self,
         member: Member,
-        memory: AgentMemory,
-        patience_s: float,
-        on_place: Callable[[int], None],
-    ) -> None:
+        memory: AgentMemory | None,
+        patience_s: float = float("inf"),
+        on_place: Callable[[int], None] | None = None,
+    ) -> LiveAgent:
         """Start the first life of a member. Raises SpawnError."""
         plan = member.plan
         life = LiveAgent(plan, epoch=1)
         life.letters, life.deaths = member.letters, member.deaths
         life.children = member.children
         with self._warden.in_line() as wish:
+            member.birth = wish.scope
             line = Line(patience_s=patience_s, on_place=on_place)
             await self._control.enliven(life, memory, line)
-        if wish.reason:
+        member.birth = None
+        is_born = self._control.agents.get(plan.path) is life
+        if wish.reason and not is_born:
             raise SpawnError(wish.reason)
         if member.closed:
-            await self._control.end(life)
-            raise SpawnError(f"{plan.path} was closed while it started")
+            if is_born:
+                await self._control.end(life)
+            raise SpawnError(f"{plan.path} was closed before it began")
+        return life
 
     def withdraw(self, member: Member, why: str) -> None:
         """It never lived: its name is free again, its letters are dead."""

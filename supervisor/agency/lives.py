@@ -86,7 +86,10 @@ class Lives:
                 return
             life.begin_again(member.epoch + 1)
             place = partial(self.show_place, path)
+            has_more = memory.open_turn or memory.inputs or self._team.is_woken(member)
             await self._control.enliven(life, memory, Line(on_place=place))
+            if not has_more:  # its last life had ended its turn, and only the word of it was lost
+                self._control.conclude_again(life, memory.last_message)
         except SpawnError as error:
             self.on_failed(member, f"it could not be started anew: {error}")
         finally:
@@ -134,7 +137,7 @@ class Lives:
 
     def resume(self, member: Member, output: str) -> None:
         """The wait of a suspended turn is over: it goes on with this output."""
-        if member.suspended is not None:
+        if member.suspended is not None and member.suspended.output is None:
             member.suspended.output = output
             self.wake(member)
 

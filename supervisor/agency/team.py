@@ -47,6 +47,7 @@ class Member:
         self.heard: dict[str, int] = {}  # child → which of its ends this agent was told
         self.closed = False  # for good: killed or closed
         self.beginning = False  # a life of it is being started
+        self.birth: trio.CancelScope | None = None  # of its first life, while it is begun
         self.deaths: list[float] = []
         self.suspended: Suspended | None = None
 

@@ -160,6 +160,8 @@ class Verbs:
         """It is finished, suspended, or in line; a first life in line is withdrawn by its wish."""
         if not member.is_active:
             return
+        if member.birth is not None:
+            member.birth.cancel()
         member.suspended, member.life = None, None
         outcome = AgentEnded(
             agent_id=member.plan.agent_id, state="killed", message="it was ended for good"

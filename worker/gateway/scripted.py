@@ -238,7 +238,7 @@ def count_responses(items: Sequence[AnyItem]) -> int:
     count, inside = 0, False
     for item in items:
         made = isinstance(item, Reasoning | FunctionCall | CustomToolCall) or (
-            isinstance(item, Message) and item.role == "assistant"
+            isinstance(item, Message) and item.role == "assistant" and item.author is None
         )
         count += made and not inside
         inside = made
