@@ -66,3 +66,23 @@ def parent_path(path: AgentPath) -> AgentPath | None:
 def is_within(path: AgentPath, ancestor: AgentPath) -> bool:
     """True if `path` is `ancestor` or below it, step by step (`/root/ab` is not in `/root/a`)."""
     return path == ancestor or path.startswith(f"{ancestor}/")
+
+
+def resolve_path(reference: str, *, base: AgentPath) -> AgentPath:
+    """The agent that `base` means by `reference`: an absolute path, or steps below itself.
+
+    There is no way up: a sibling is reached by its absolute path. Raises ValueError with the rule.
+
+    Source: Codex `agent_path.rs`; differs in that `/morpheus` is nobody here.
+    """
+    if not reference:
+        raise ValueError("agent path must not be empty")
+    if reference.endswith("/"):
+        kind = "absolute" if reference.startswith("/") else "relative"
+        raise ValueError(f"{kind} agent path must not end with `/`")
+    steps = reference.split("/")
+    if not reference.startswith("/"):
+        return AgentPath("/".join((base, *map(check_segment, steps))))
+    if steps[1] != "root":
+        raise ValueError("absolute agent paths must start with `/root`")
+    return AgentPath("/".join((ROOT_PATH, *map(check_segment, steps[2:]))))

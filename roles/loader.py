@@ -14,6 +14,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.spec import RoleCard
 
 from .config.load import absolute_paths
 from .config.merge import Layer, as_table
@@ -33,6 +34,19 @@ class Roles(Value):
     known: dict[str, Role] = {}
     broken: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
+
+    @property
+    def cards(self) -> tuple[RoleCard, ...]:
+        """As agents that may start others are told of them: a person's roles, then ours."""
+        mine = [role for role in self.known.values() if role.source != "built-in"]
+        ours = [role for role in self.known.values() if role.source == "built-in"]
+        return tuple(
+            RoleCard(
+                name=role.name, description=role.description, model=role.model, effort=role.effort
+            )
+            for role in (*mine, *ours)
+            if role.name != "guardian"
+        )
 
 
 class RoleUnusable(UsageError):

@@ -27,7 +27,7 @@ def narrow(parent: Limits, role: Role) -> Limits:
         sandbox=narrow_sandbox(parent.sandbox, role),
         approval=narrow_approval(parent.approval, role.approval),
         reviewer=parent.reviewer,
-        budget=parent.budget,
+        budget=narrow_budget(parent.budget, role.budget),
         deadline_unix_s=parent.deadline_unix_s,
         max_depth=parent.max_depth,
     )

@@ -1,12 +1,22 @@
 """What a role is: an agent's words, model and bounds, as data."""
 
+from typing import Annotated
+
 import msgspec
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval
+from swarm.mailbox.protocol.limits import AskForApproval, Budget
 from swarm.mailbox.protocol.spec import RoleBrief
 
-from .config.schema import SandboxMode, WorkspaceTable
+from .config.schema import BudgetTable, SandboxMode, WorkspaceTable
+
+
+class RoleBudget(BudgetTable, forbid_unknown_fields=True):
+    """`[budget]` of a role, ours: bounds of each agent of this role and all below it."""
+
+    tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    requests: Annotated[int, msgspec.Meta(gt=0)] | None = None
 
 
 class RoleFile(Value, forbid_unknown_fields=True):
@@ -27,6 +37,7 @@ class RoleFile(Value, forbid_unknown_fields=True):
     approval_policy: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
     sandbox_workspace_write: WorkspaceTable | None = None
+    budget: RoleBudget = RoleBudget()
 
 
 class Role(Value):
@@ -43,6 +54,7 @@ class Role(Value):
     approval: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
     workspace: WorkspaceTable | None = None
+    budget: Budget = Budget()  # its own; what is above it in the tree bounds it as well
     source: str = "built-in"
 
     def brief(self) -> RoleBrief:
@@ -70,6 +82,9 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         approval=file.approval_policy,
         sandbox_mode=file.sandbox_mode,
         workspace=file.sandbox_workspace_write,
+        budget=Budget(
+            tokens=file.budget.tokens, usd=file.budget.usd, requests=file.budget.requests
+        ),
         source=source,
     )
 

@@ -6,10 +6,13 @@ import trio
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
 from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded, EndState
 from swarm.mailbox.protocol.spec import RoleBrief
 
 from .spawner.base import Child
+
+TurnEnd = TurnCompleted | TurnFailed | TurnAborted
 
 
 class AgentPlan(Value):
@@ -26,6 +29,10 @@ class AgentPlan(Value):
     effort: str | None = None
     nickname: str = ""
     add_dirs: tuple[str, ...] = ()
+    job: str = ""  # the batch job whose item it works on
+    reports: bool = (
+        True  # to its parent, by mail; False: to who started it, for example the harness
+    )
 
 
 class LiveAgent:
@@ -50,7 +57,14 @@ class LiveAgent:
         self.wanted_end: EndState | None = None  # we are ending it, for this reason
         self.death_reason = ""  # why we killed it, for the journal
         self.deaths: list[float] = []
-        self.last_turn_end: TurnCompleted | TurnFailed | TurnAborted | None = None
+        self.last_turn_end: TurnEnd | None = None
+        self.letters: dict[str, Mail] = {}  # posted, and not yet in its history
+        self.children: dict[str, str] = {}  # path → nickname, as its next life is told
+        self.open_calls: dict[str, str] = {}  # call id → tool, of the running turn
+        self.responding = False  # a response of its model is not wholly here yet
+        self.live_commands = 0
+        self.left_command = False  # in this life a call ended whose command lives on
+        self.suspending = False  # we end this life alone: its work goes on in another one
 
     @property
     def path(self) -> str:
@@ -69,6 +83,15 @@ class LiveAgent:
         self.last_beat = self.progress_at = trio.current_time()
         self.orderly, self.busy, self.reported_stuck = False, False, False
         self.turn, self.death_reason = None, ""
+        self.open_calls.clear()
+        self.responding, self.left_command, self.suspending = False, False, False
+        self.live_commands = 0
+
+    def begin_again(self, epoch: int) -> None:
+        """As `begin_life`, after an end that was meant: nothing of that end holds any more."""
+        self.begin_life(epoch)
+        self.gone = trio.Event()
+        self.wanted_end = None
 
 
 def agent_identity(agent_id: str, epoch: int) -> bytes:

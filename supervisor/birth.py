@@ -3,6 +3,10 @@
 Any failure before the commit frees the slot and kills the child; the caller's state is as before.
 """
 
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
 import msgspec
 import trio
 
@@ -15,28 +19,46 @@ from swarm.mailbox.protocol.items import (
     encode_item,
 )
 from swarm.mailbox.protocol.records import AgentSpawned
-from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.protocol.spec import AgentSpec, ChildCard
 
 from .agents import Bound, LiveAgent
 from .journal.replay import AgentMemory
 from .places import make_private
+from .registry import Slot
 from .running import Running
-from .spawner.base import Child, Ended, SpawnError
+from .spawner.base import Ended, SpawnError
 
 HELLO_DEADLINE_S = 10.0
+_KILL_LIMIT_S = 2.0
+_COMMIT_LIMIT_S = 10.0
+
+
+class Line(NamedTuple):
+    """How a birth waits for its slot."""
+
+    patience_s: float = float("inf")  # then a SpawnError
+    on_place: Callable[[int], None] | None = None  # told its place in line
+
+
+AT_ANY_TIME = Line()
 
 
 async def bear(
-    running: Running, agent: LiveAgent, memory: AgentMemory | None, gateway: Bound
+    running: Running,
+    agent: LiveAgent,
+    memory: AgentMemory | None,
+    gateway: Bound,
+    line: Line = AT_ANY_TIME,
 ) -> None:
     """Start the present life of `agent`. On return it has a slot, a child and a record.
 
-    Raises SpawnError by the Hello deadline at the latest, counted from its turn: of a thousand
-    that are to be born at once, the last must not be late for the queue's sake.
+    Raises SpawnError by the line's patience and the Hello deadline at the latest, counted from
+    its turn: of a thousand born at once, the last must not be late for the queue's sake.
     """
-    started = trio.current_time()
     plan, identity = agent.plan, agent.identity
-    with running.registry.reserve(plan.path, agent_id=plan.agent_id) as slot:
+    async with AsyncExitStack() as stack:
+        slot = await _wait_for_slot(stack, running, agent, line)
+        started = trio.current_time()
         running.office.admit(identity, epoch=agent.epoch)
         child = None
         try:
@@ -46,22 +68,20 @@ async def bear(
                     title = f"{plan.path} [{plan.role.name}]"
                     child = agent.child = await running.household.start(spec, title=title)
                     await _hear_hello(agent)
-            slot.commit(child.pid)
-            agent.last_beat = trio.current_time()
-            await running.commit(_spawned(agent, child, started), agent=plan.path)
+            if agent.wanted_end is not None:
+                raise SpawnError(f"{plan.path} was ended while it started")
         except BaseException as error:
             running.office.dismiss(identity)
             if child is not None:
                 child.kill_group()
-                running.registry.release(plan.path, child.pid)
+                with trio.move_on_after(_KILL_LIMIT_S, shield=True):
+                    await child.wait_ended()  # the slot is its process's until then
             if isinstance(error, trio.TooSlowError):
                 raise SpawnError(f"{plan.path} did not answer in {HELLO_DEADLINE_S:g} s") from error
             raise
-
-
-def _spawned(agent: LiveAgent, child: Child, started: float) -> AgentSpawned:
-    plan = agent.plan
-    return AgentSpawned(
+        slot.commit(child.pid)
+    agent.last_beat = trio.current_time()
+    spawned = AgentSpawned(
         agent_id=plan.agent_id,
         path=plan.path,
         epoch=agent.epoch,
@@ -76,6 +96,23 @@ def _spawned(agent: LiveAgent, child: Child, started: float) -> AgentSpawned:
         cwd=plan.cwd,
         warm=child.warm,
         spawn_s=round(trio.current_time() - started, 4),
+    )
+    with trio.move_on_after(_COMMIT_LIMIT_S, shield=True):  # from now on its watcher must start
+        await running.commit(spawned, agent=plan.path)
+
+
+async def _wait_for_slot(
+    stack: AsyncExitStack, running: Running, agent: LiveAgent, line: Line
+) -> Slot:
+    plan = agent.plan
+    place = running.room.wait_for_slot(
+        plan.path, parent=plan.parent or "", agent_id=plan.agent_id, on_place=line.on_place
+    )
+    with trio.move_on_after(line.patience_s):
+        return await stack.enter_async_context(place)
+    raise SpawnError(
+        f"no agent slot came free within {line.patience_s:g} s: all "
+        f"{running.registry.max_agents} are in use; wait for an agent to finish, or close one"
     )
 
 
@@ -133,6 +170,13 @@ def write_spec(
         hello_deadline_s=HELLO_DEADLINE_S,
         linger_s=request.linger_s,
         user_instructions=request.user_instructions,
+        can_spawn=request.max_agents > 1,
+        max_agents=request.max_agents,
+        roles=request.roles.cards,
+        children=tuple(
+            ChildCard(path=path, nickname=name) for path, name in agent.children.items()
+        ),
+        job=plan.job,
     )
 
 

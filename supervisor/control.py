@@ -4,9 +4,9 @@ A slot is held by a process and by nothing else: `_watch` waits for the process 
 its end frees the slot. There is no `await` between a check of an agent's state and its change.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -14,18 +14,18 @@ from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.events import CallEnded
 from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.ops import Deliver, Interrupt, Mail, Shutdown, UserInput
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
     EndState,
     InputPosted,
-    MailPosted,
     ProcessEnded,
 )
 
 from .agents import AgentPlan, Bound, LiveAgent
-from .birth import bear
+from .birth import AT_ANY_TIME, Line, bear
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent
 from .running import Running
@@ -34,6 +34,48 @@ from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
 
 _END_GRACE_S = 5.0
+_HAND_OVER_S = 30.0
+
+
+class Watcher(Protocol):
+    """Who is told what becomes of agents: the team. Every call is quick and raises nothing."""
+
+    def born(self, agent: LiveAgent) -> None:
+        """A life has begun; what waits for it is handed over next."""
+
+    def turned(self, agent: LiveAgent) -> None:
+        """A turn has started."""
+
+    def spoken_to(self, agent: LiveAgent) -> None:
+        """A person's input for it came."""
+
+    def read(self, agent: LiveAgent, mail: Mail) -> None:
+        """A letter stands in its history now."""
+
+    def concluded(self, agent: LiveAgent) -> None:
+        """Its work reached the end state `agent.outcome`."""
+
+    def died(self, agent: LiveAgent) -> None:
+        """A life has ended; another one may follow."""
+
+    def gone(self, agent: LiveAgent) -> None:
+        """It has no process and will have none unless somebody wants it."""
+
+
+class _Nobody:
+    """Watches nothing."""
+
+    def _ignore(self, agent: LiveAgent) -> None:
+        pass
+
+    def read(self, agent: LiveAgent, mail: Mail) -> None:
+        pass
+
+    born = turned = spoken_to = concluded = died = gone = _ignore
+
+
+async def _unbounded(path: str, budget: Budget) -> None:
+    """No treasury watches over bounds."""
 
 
 class Control:
@@ -45,6 +87,8 @@ class Control:
         self._by_peer: dict[bytes, LiveAgent] = {}
         self.ended_count = 0
         self.on_gone: Callable[[LiveAgent], None] = lambda agent: None
+        self.watcher: Watcher = _Nobody()
+        self.admit: Callable[[str, Budget], Awaitable[None]] = _unbounded
 
     def of_peer(self, identity: bytes) -> LiveAgent | None:
         """The agent whose present life has this socket identity."""
@@ -57,16 +101,21 @@ class Control:
         """
         epoch = 1 if memory is None else self._next_epoch(plan)
         agent = LiveAgent(plan, epoch=epoch)
-        self.agents[plan.path] = agent
         try:
-            await self._begin_life(agent, memory)
+            await self.enliven(agent, memory)
         except BaseException:  # also when cancelled: nobody may wait for what was never born
-            self.agents.pop(plan.path, None)
             agent.gone.set()
             raise
-        if memory is not None:
-            await self._catch_up(agent, memory)
         return agent
+
+    async def enliven(
+        self, agent: LiveAgent, memory: AgentMemory | None, line: Line = AT_ANY_TIME
+    ) -> None:
+        """Start a process for an agent that has none, once a slot is free.
+
+        Raises SpawnError: nothing was started and no slot is held.
+        """
+        await self._begin_life(agent, memory, line)
 
     def _next_epoch(self, plan: AgentPlan) -> int:
         known = read_records(self._run.places, file="run")
@@ -77,35 +126,43 @@ class Control:
         )
         return max(lives, default=0) + 1
 
-    async def _begin_life(self, agent: LiveAgent, memory: AgentMemory | None) -> None:
+    async def _begin_life(
+        self, agent: LiveAgent, memory: AgentMemory | None, line: Line = AT_ANY_TIME
+    ) -> None:
         self._by_peer[agent.identity] = agent
+        if memory is not None:
+            for mail_id, mail in memory.mails.items():
+                agent.letters.setdefault(mail_id, mail)
         try:
-            await bear(self._run, agent, memory, self._gateway)
+            await self.admit(agent.path, agent.plan.limits.budget)
+            await bear(self._run, agent, memory, self._gateway, line)
         except BaseException:
             self._by_peer.pop(agent.identity, None)
             raise
+        self.agents[agent.path] = agent
         self._nursery.start_soon(self._watch, agent)
+        self.watcher.born(agent)
         if agent.wanted_end is not None and agent.child is not None:
             agent.child.kill_group()  # its end was wanted while it was being born
+            return
+        with trio.move_on_after(_HAND_OVER_S, shield=True):  # whoever wanted it may be gone now
+            if memory is not None:
+                await self._catch_up(agent, memory)
+            await self._hand_over_letters(agent)
+
+    async def _hand_over_letters(self, agent: LiveAgent) -> None:
+        for mail in tuple(agent.letters.values()):
+            try:
+                await self._run.send(agent, Deliver(mail=mail))
+            except PeerGone:
+                return  # they are handed to its next life
 
     async def _catch_up(self, agent: LiveAgent, memory: AgentMemory) -> None:
         """Hand over what the life before did not take up, and let an open turn go on."""
-        for mail in memory.mails.values():
-            await self._hand_over(agent, mail)
         for posted in memory.inputs.values():
             await self._post(agent, posted)
         if memory.open_turn is not None and not memory.inputs:
             await self.say(agent, UserInput(input_id=new_uuid7(), parts=()), source="task")
-
-    async def deliver(self, agent: LiveAgent, mail: Mail) -> None:
-        """Journal a letter and hand it over; its next life gets it if this one dies before."""
-        file = agent.plan.agent_id
-        await self._run.commit(MailPosted(mail=mail), agent=agent.path, file=file)
-        await self._hand_over(agent, mail)
-
-    async def _hand_over(self, agent: LiveAgent, mail: Mail) -> None:
-        with suppress(PeerGone):
-            await self._run.send(agent, Deliver(mail=mail))
 
     async def say(self, agent: LiveAgent, words: UserInput, *, source: str = "task") -> None:
         """Journal an input and post it. An agent that dies meanwhile gets it in its next life."""
@@ -125,6 +182,7 @@ class Control:
         if agent.done.is_set():  # else somebody waits for this very event
             agent.done, agent.outcome = trio.Event(), None
         agent.untaken.add(posted.input_id)
+        self.watcher.spoken_to(agent)
         words = UserInput(
             input_id=posted.input_id, parts=posted.parts, output_schema=posted.output_schema
         )
@@ -138,12 +196,32 @@ class Control:
         if agent.done.is_set():
             return
         agent.untaken.clear()
+        if agent.wanted_end == "killed" and state == "interrupted":
+            state, message = "killed", "it was ended for good"  # its turn heard it as an interrupt
         outcome = AgentEnded(
             agent_id=agent.plan.agent_id, state=state, message=message, usage=usage
         )
         agent.outcome = outcome
         agent.done.set()
         self._run.note(outcome, agent=agent.path)
+        self.watcher.concluded(agent)
+
+    def reopen(self, agent: LiveAgent) -> None:
+        """A turn has started: an agent whose work was done is at work again."""
+        if agent.done.is_set():
+            agent.done, agent.outcome = trio.Event(), None
+        self.watcher.turned(agent)
+
+    async def suspend(self, agent: LiveAgent, why: str) -> None:
+        """End this process at once and in the middle of its turn, which goes on in another one.
+
+        The caller has made sure that nothing of it is under way. Returns once its slot is free.
+        """
+        agent.suspending = agent.orderly = True
+        agent.death_reason = why
+        if agent.child is not None:
+            agent.child.kill_group()
+        await agent.gone.wait()
 
     def conclude_again(self, agent: LiveAgent, last_message: str | None) -> None:
         """A resumed agent with nothing left to do: its last answer is its result."""
@@ -236,6 +314,7 @@ class Control:
         self._by_peer.pop(agent.identity, None)
         self._run.office.dismiss(agent.identity)
         self._run.registry.release(agent.path, agent.child.pid)
+        self.watcher.died(agent)
         self._run.note(
             ProcessEnded(
                 agent_id=agent.plan.agent_id,
@@ -264,20 +343,20 @@ class Control:
             await self._begin_life(agent, memory)
         except SpawnError as error:
             self._leave(agent, "crashed", f"{_words(agent, ended)}; restarting failed: {error}")
-        else:
-            await self._catch_up(agent, memory)
 
     def _remember(self, file: str) -> AgentMemory:
         return fold_agent(read_records(self._run.places, file=file))
 
     def _leave(self, agent: LiveAgent, state: EndState, message: str) -> None:
         """No process will follow: the agent's path stays known, its memory here goes."""
-        self.conclude(agent, state, message, TokenUsage())
+        if not agent.suspending:
+            self.conclude(agent, state, message, TokenUsage())
         self.agents.pop(agent.path, None)
         self.ended_count += 1
         self._run.journal.forget(agent.plan.agent_id)
         agent.gone.set()
         self.on_gone(agent)
+        self.watcher.gone(agent)
 
 
 def _words(agent: LiveAgent, ended: Ended) -> str:

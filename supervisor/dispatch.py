@@ -51,6 +51,7 @@ from swarm.mailbox.protocol.requests import (
     StoreBlob,
 )
 
+from .agency.agency import Agency
 from .agents import LiveAgent
 from .control import Control
 from .keeper import Keeper
@@ -66,9 +67,15 @@ class Dispatch:
     """One task reads the post office; it waits for nothing but the post itself."""
 
     def __init__(
-        self, running: Running, control: Control, keeper: Keeper, nursery: trio.Nursery
+        self,
+        running: Running,
+        control: Control,
+        keeper: Keeper,
+        agency: Agency,
+        nursery: trio.Nursery,
     ) -> None:
         self._run, self._control, self._keeper, self._nursery = running, control, keeper, nursery
+        self._agency = agency
         self.unreadable = 0
         request = running.request
         withheld = set(request.keys).union(
@@ -116,7 +123,7 @@ class Dispatch:
                 self._run.office.handled(letter)  # nobody is believed before its Hello
                 return
             case Asked():
-                self._nursery.start_soon(self._answer, agent, event, letter)
+                self._on_asked(agent, event, letter)
                 return
             case Goodbye():
                 agent.orderly = True
@@ -148,6 +155,10 @@ class Dispatch:
         match event:
             case ItemCompleted():
                 agent.untaken.discard(event.item_id)
+                if (mail := agent.letters.pop(event.item_id, None)) is not None:
+                    self._control.watcher.read(agent, mail)
+                if event.source == "model":
+                    agent.responding = True
                 opened = ItemRecorded(
                     turn_id=event.turn_id,
                     item=decode_item(event.item),
@@ -164,11 +175,23 @@ class Dispatch:
             case TurnStarted():
                 agent.turn = event.turn_id
                 agent.untaken.discard(event.turn_id)
-                return event, None
+                agent.open_calls.clear()
+                return event, lambda: self._control.reopen(agent)
             case TurnCompleted() | TurnFailed() | TurnAborted():
-                agent.turn = None
+                agent.turn, agent.responding = None, False
+                agent.open_calls.clear()
                 return event, lambda: on_turn_end(self._control, agent, event)
-            case CallBegan() | CallEnded() | TokenCount() | Warned():
+            case CallBegan():
+                agent.open_calls[event.call_id] = event.tool
+                return event, None
+            case CallEnded():
+                agent.open_calls.pop(event.call_id, None)
+                agent.left_command |= event.session_id is not None
+                return event, None
+            case TokenCount():
+                agent.responding = False
+                return event, None
+            case Warned():
                 return event, None
             case Hello() | Heartbeat() | Goodbye() | Asked():
                 raise AssertionError(f"{type(event).__name__} is no record")
@@ -190,7 +213,8 @@ class Dispatch:
         self._run.office.handled(letter)
 
     def _on_beat(self, agent: LiveAgent, beat: Heartbeat) -> None:
-        agent.busy = beat.busy
+        agent.busy, agent.live_commands = beat.busy, beat.live_commands
+        agent.left_command &= beat.live_commands > 0
         if beat.progress != agent.progress:
             agent.progress = beat.progress
             self._progress(agent)
@@ -200,19 +224,27 @@ class Dispatch:
         agent.progress_at = trio.current_time()
         agent.reported_stuck = False
 
-    async def _answer(self, agent: LiveAgent, asked: Asked, letter: Letter) -> None:
-        """Serve one request beside the others; acknowledged once it is done."""
-        reply: AnyReply
-        match asked.request:
-            case StoreBlob() as blob:
-                reply = await trio.to_thread.run_sync(self._store, blob)
-            case GetEnvironment():
-                reply = EnvironmentIs(variables=await self._shell.get())
-            case _:
-                assert_never(asked.request)
+    def _on_asked(self, agent: LiveAgent, asked: Asked, letter: Letter) -> None:
+        """Acknowledged as it comes: some requests take long, and what is said behind them does
+        not wait. If the agent dies, so does its wish.
+        """
+        self._progress(agent)
         self._run.office.handled(letter)
+        if isinstance(asked.request, StoreBlob | GetEnvironment):
+            self._nursery.start_soon(self._answer, agent, asked.request_id, asked.request)
+        else:
+            self._agency.serve(agent, asked.request_id, asked.request)
+
+    async def _answer(
+        self, agent: LiveAgent, request_id: int, request: StoreBlob | GetEnvironment
+    ) -> None:
+        reply: AnyReply
+        if isinstance(request, StoreBlob):
+            reply = await trio.to_thread.run_sync(self._store, request)
+        else:
+            reply = EnvironmentIs(variables=await self._shell.get())
         try:
-            await self._run.send(agent, Answer(request_id=asked.request_id, reply=reply))
+            await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:
             return  # it ended meanwhile; nobody waits
 

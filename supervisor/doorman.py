@@ -6,7 +6,6 @@ door (ARCHITECTURE 6.8).
 
 import logging
 import os
-import time
 from collections.abc import Callable
 from typing import assert_never
 
@@ -14,7 +13,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.control import ControlCall, ControlServer
-from swarm.mailbox.ids import ROOT_PATH, AgentPath, is_within, new_uuid7
+from swarm.mailbox.ids import ROOT_PATH, new_uuid7
 from swarm.mailbox.lineage import descendants_of
 from swarm.mailbox.protocol.control import (
     AnyControl,
@@ -29,9 +28,10 @@ from swarm.mailbox.protocol.control import (
     decode_control,
     encode_control,
 )
-from swarm.mailbox.protocol.ops import Mail, TextInput, UserInput
+from swarm.mailbox.protocol.ops import TextInput, UserInput
 
-from .agents import LiveAgent
+from .agency.agency import Agency
+from .agency.team import Member
 from .control import Control
 from .running import Running
 
@@ -45,10 +45,12 @@ class Doorman:
         self,
         running: Running,
         control: Control,
+        agency: Agency,
         server: ControlServer,
         stop_run: Callable[[], None],
     ) -> None:
         self._run, self._control, self._server = running, control, server
+        self._agency = agency
         self._stop_run = stop_run
 
     async def serve(self) -> None:
@@ -85,60 +87,55 @@ class Doorman:
                 assert_never(wish)
 
     async def _send(self, wish: SendText) -> AnyControlReply:
-        found = self._find(wish.agent or ROOT_PATH)
+        found = self._member(wish.agent or ROOT_PATH)
         if isinstance(found, Refused):
             return found
-        if wish.wake:
-            words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=wish.text),))
-            await self._control.say(found, words, source="person")
-            return Done(message=f"sent to {found.path}")
-        mail = Mail(
-            mail_id=new_uuid7(),
-            author="person",
-            recipient=found.path,
-            content=wish.text,
-            sent_at=time.time(),
-        )
-        await self._control.deliver(found, mail)
-        return Done(message=f"left for {found.path}; it is read at its next turn")
+        if found.closed:
+            return Refused(message=f"{found.path} was ended for good; nothing reaches it")
+        if not wish.wake:
+            await self._agency.leave_letter(found, wish.text)
+            return Done(message=f"left for {found.path}; it is read at its next turn")
+        words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=wish.text),))
+        await self._agency.say(found, words)
+        return Done(message=f"sent to {found.path}")
 
     async def _interrupt(self, path: str) -> AnyControlReply:
         if not path:
             agents = list(self._control.agents.values())
+            self._agency.interrupt_waiting()
         else:
-            found = self._find(path)
+            found = self._member(path)
             if isinstance(found, Refused):
                 return found
-            agents = [found]
+            if self._agency.interrupt_suspended(found):
+                return Done(message="interrupted 1 agent")
+            agents = [found.life] if found.life is not None else []
         await self._control.interrupt(agents, "a person interrupted it")
-        return Done(message=f"interrupted {_counted(agents)}")
+        return Done(message=f"interrupted {_counted(len(agents))}")
 
     async def _kill(self, path: str) -> AnyControlReply:
         if not path or path == ROOT_PATH:
             self._stop_run()
             return Done(message="the run is being ended")
-        found = self._find(path)
-        if isinstance(found, Refused):
-            return found
-        below = [
-            agent
-            for agent in self._control.agents.values()
-            if is_within(AgentPath(agent.path), AgentPath(found.path))
-        ]
-        await self._control.kill(below)
-        return Done(message=f"ended {_counted(below)}")
+        member = self._member(path)
+        if isinstance(member, Refused):
+            return member
+        below = self._agency.team.subtree(member.path)
+        await self._agency.kill(below)
+        return Done(message=f"ended {_counted(len(below))}")
 
-    def _find(self, path: str) -> LiveAgent | Refused:
+    def _member(self, path: str) -> Member | Refused:
         """By full path, or by the last step of one when only one agent has it."""
-        agents = self._control.agents
-        if (exact := agents.get(path)) is not None:
+        members = self._agency.team.members
+        if (exact := members.get(path)) is not None:
             return exact
-        fits = [agent for agent in agents.values() if agent.path.endswith(f"/{path.strip('/')}")]
+        fits = [one for one in members.values() if one.path.endswith(f"/{path.strip('/')}")]
         if len(fits) == 1:
             return fits[0]
+        agents = self._control.agents
         known = ", ".join(sorted(agents)[:8]) or "none"
         return Refused(message=f"no live agent {path!r}; live now: {known}")
 
 
-def _counted(agents: list[LiveAgent]) -> str:
-    return "1 agent" if len(agents) == 1 else f"{len(agents)} agents"
+def _counted(number: int) -> str:
+    return "1 agent" if number == 1 else f"{number} agents"

@@ -20,6 +20,8 @@ from swarm.mailbox.protocol.gateway import (
     Fetching,
     GatewayReady,
     GatewayUnable,
+    Lapsed,
+    Reserve,
     Throttled,
     decode_gateway_event,
     encode_gateway_op,
@@ -30,6 +32,7 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec
 
 from .agents import Bound, LiveAgent
+from .budget.treasury import Treasury
 from .running import Running
 from .spawner.base import Child, SpawnError
 from .spawner.ladder import end_child
@@ -49,8 +52,11 @@ class ProviderUnusable(SwarmError):
 class Keeper:
     """Owns the gateway process. `failed` is set when there can be no gateway any more."""
 
-    def __init__(self, running: Running, bound: Bound, *, models_dir: str) -> None:
+    def __init__(
+        self, running: Running, bound: Bound, treasury: Treasury, *, models_dir: str
+    ) -> None:
         self._run, self._bound, self._models_dir = running, bound, models_dir
+        self._treasury = treasury
         self._child: Child | None = None
         self._identity = b""
         self._trusted = False
@@ -92,6 +98,7 @@ class Keeper:
             catalogue=request.catalogue,
             record=request.record,
             replay=request.replay,
+            asks_first=self._treasury.meet_gateway(self._identity),
         )
         home = self._run.household
         if first:
@@ -105,6 +112,7 @@ class Keeper:
             assert self._child is not None
             ended = await self._child.wait_ended()
             self._run.office.dismiss(self._identity)
+            self._treasury.lose_gateway()
             if self._ending or self.failed.is_set():
                 return
             self._run.note(
@@ -182,7 +190,7 @@ class Keeper:
             self._on_hello(event)
         elif self._trusted:
             self._on_event(event, letter)
-            if isinstance(event, Drew | Warned):
+            if isinstance(event, Reserve | Drew | Lapsed | Warned):
                 return  # acknowledged once it is journaled
         self._run.office.handled(letter)
 
@@ -206,8 +214,14 @@ class Keeper:
                     self.ready.set()
             case GatewayUnable():
                 self._fail(event.message)
-            case Drew():
-                self._journal(event, self.path_of(AgentId(event.agent_id)), letter)
+            case Reserve():
+                done = partial(self._run.office.handled, letter)
+                self._treasury.on_reserve(event, self.path_of(AgentId(event.agent_id)), done)
+            case Drew() | Lapsed():
+                path = self.path_of(AgentId(event.agent_id))
+                journal = partial(self._journal, event, path, letter)
+                if not self._treasury.on_bill(event, path, journal):
+                    self._run.office.handled(letter)
             case Warned():
                 self._journal(event, "", letter)
             case Throttled() | Fetching():
@@ -215,7 +229,7 @@ class Keeper:
             case Hello() | Heartbeat() | Goodbye():
                 return
 
-    def _journal(self, event: Drew | Warned, path: str, letter: Letter) -> None:
+    def _journal(self, event: Drew | Lapsed | Warned, path: str, letter: Letter) -> None:
         def written(record: Record) -> None:
             self._run.office.handled(letter)
             self._run.showing.record(record)

@@ -6,6 +6,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval, Budget, Reviewer, SandboxPolicy
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
 from swarm.mailbox.protocol.spec import ProviderSpec, RoleBrief, ShellEnvironmentPolicy
+from swarm.roles.loader import Roles
 
 
 class FanOut(Value):
@@ -30,6 +31,7 @@ class RunRequest(Value):
     images: tuple[str, ...] = ()  # absolute paths
     add_dirs: tuple[str, ...] = ()
     role: RoleBrief = RoleBrief()
+    roles: Roles = Roles()  # what agents may start; none = those that come with swarm
     model: str | None = None
     provider: str | None = None
     providers: tuple[ProviderSpec, ...] = ()
@@ -49,6 +51,7 @@ class RunRequest(Value):
     fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None = the same
     fan_model: str | None = None  # what the items' role pins; None = the run's
     fan_effort: str | None = None
+    fan_budget: Budget = Budget()  # of each item, within the run's
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     user_instructions: str = ""
     record: str | None = None

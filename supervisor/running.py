@@ -17,6 +17,7 @@ from .registry import AgentRegistry
 from .request import RunRequest
 from .showing import Showing
 from .spawner.household import Household
+from .waiting import WaitingRoom
 
 
 class Running(NamedTuple):
@@ -31,6 +32,7 @@ class Running(NamedTuple):
     showing: Showing
     household: Household
     registry: AgentRegistry
+    room: WaitingRoom  # the line for the registry's slots
 
     def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
         """Journal, then show; without waiting for it."""

@@ -7,6 +7,7 @@ vigil, doorman, view), then the work. The work's end, a signal or a broken part 
 import os
 import secrets
 import shutil
+import time
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -22,8 +23,12 @@ from swarm.mailbox.redact import Redactor
 from swarm.mailbox.router import open_router
 
 from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
-from .agents import Bound
+from .agency.agency import Agency, run_agency
+from .agents import Bound, LiveAgent
 from .blame import blame
+from .budget.fold import fold_ledger
+from .budget.hours import Hours
+from .budget.treasury import Treasury
 from .console.reduce import RunState
 from .control import Control
 from .dispatch import Dispatch
@@ -44,6 +49,7 @@ from .spawner.household import open_household
 from .version import read_version
 from .view import View
 from .vigil import keep_vigil
+from .waiting import WaitingRoom
 from .work import Work, network_warning
 
 _SOCKET_PATH_BYTES = 100  # the kernel's limit is 107
@@ -108,8 +114,8 @@ def _prepare(request: RunRequest, here: RunPlaces) -> RunPast:
         raise UsageError(f"{here.sockets} is too long for a socket; set XDG_RUNTIME_DIR or TMPDIR")
     for folder in (here.journal, here.blobs, here.tmp, here.sockets.parent, here.sockets):
         make_private(folder)
+    save_request(here, request)  # also of a resume: a raised bound stays raised
     if not request.resumes:
-        save_request(here, request)
         return RunPast()
     for file in here.journal.glob("*.jsonl"):
         repair_tail(file)  # a line torn by a power loss would end up in the middle
@@ -132,6 +138,7 @@ async def _open_all(
         open_journal(here, last_seq=past.last_seq, redactor=Redactor(request.keys.values()))
     )
     household = await stack.enter_async_context(open_household(ignition))
+    registry = AgentRegistry(request.max_agents)
     return Running(
         run_id=RunId(here.folder.name),
         run_key=secrets.token_bytes(32),
@@ -141,7 +148,8 @@ async def _open_all(
         journal=journal,
         showing=Showing(RunState(slots_max=request.max_agents), view, feed),
         household=household,
-        registry=AgentRegistry(request.max_agents),
+        registry=registry,
+        room=WaitingRoom(registry),
     )
 
 
@@ -178,26 +186,51 @@ def _begin(running: Running, past: RunPast) -> About:
 async def _live(running: Running, past: RunPast, models_dir: str, view: View) -> RunCompleted:
     """Everything that runs beside the work, and the work."""
     bound = Bound(epoch=past.starts * _EPOCHS_A_LIFE)
-    keeper = Keeper(running, bound, models_dir=models_dir)
+    treasury = _open_treasury(running, past)
+    keeper = Keeper(running, bound, treasury, models_dir=models_dir)
     async with trio.open_nursery() as nursery:
         control = Control(running, nursery, bound)
         keeper.path_of = control.path_of
-        control.on_gone = lambda agent: nursery.start_soon(keeper.forget_agent, agent.plan.agent_id)
+
+        def live() -> list[LiveAgent]:
+            return list(control.agents.values())
+
+        def on_gone(agent: LiveAgent) -> None:
+            treasury.forget_agent(agent)
+            nursery.start_soon(keeper.forget_agent, agent.plan.agent_id)
+
+        control.on_gone, treasury.live_agents = on_gone, live
+        control.admit = treasury.admit
+        nursery.start_soon(treasury.run)
+        nursery.start_soon(Hours(control, live, treasury.tell).keep)
+        agency: Agency = await nursery.start(run_agency, running, control)
         ending = Ending(control, nursery)
-        nursery.start_soon(Dispatch(running, control, keeper, nursery).run)
+        nursery.start_soon(Dispatch(running, control, keeper, agency, nursery).run)
         nursery.start_soon(ending.obey_signals)
         nursery.start_soon(keep_vigil, running, control, keeper)
         nursery.start_soon(view.draw, running.showing.current)
         if (kind := on_network_disk(running.places.folder)) is not None:
             running.note(network_warning(str(running.places.folder), kind))
         async with open_control_server(running.places.control) as server:
-            nursery.start_soon(Doorman(running, control, server, ending.stop_by_kill).serve)
+            door = Doorman(running, control, agency, server, ending.stop_by_kill)
+            nursery.start_soon(door.serve)
             await keeper.start(first=True)
-            nursery.start_soon(keeper.keep, lambda: list(control.agents.values()))
-            completed = await Work(running, control, keeper, ending, past).run()
+            nursery.start_soon(keeper.keep, live)
+            completed = await Work(running, control, agency, keeper, ending, past).run()
+            agency.close()
             await _close(running, control, keeper, ending)
             nursery.cancel_scope.cancel()
     return completed
+
+
+def _open_treasury(running: Running, past: RunPast) -> Treasury:
+    """The books of the run, with what an earlier part of it spent."""
+    records = run_records(running.places) if past.starts else ()
+    treasury = Treasury(running, fold_ledger(records))
+    request = running.request
+    deadline = None if request.deadline_s is None else time.time() + request.deadline_s
+    treasury.open_books(request.budget, deadline_unix_s=deadline)
+    return treasury
 
 
 async def _close(running: Running, control: Control, keeper: Keeper, ending: Ending) -> None:

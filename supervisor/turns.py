@@ -15,6 +15,8 @@ TurnEnd = TurnCompleted | TurnFailed | TurnAborted
 def end_state_of(end: TurnEnd) -> tuple[EndState, str]:
     """The end state and the message: the result, or why there is none."""
     match end:
+        case TurnCompleted(out_of_budget=True):
+            return "budget", end.last_message or "the budget was used up"
         case TurnCompleted(refused=True):
             return "refused", end.last_message or "it needed an approval that nobody could give"
         case TurnCompleted(truncated=True):

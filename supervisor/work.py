@@ -4,20 +4,25 @@ A resumed run takes up what is not done: items without a completed answer, input
 a turn that was cut off, the next prompt.
 """
 
+import time
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
 import trio
 
+from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH, new_uuid7
-from swarm.mailbox.protocol.events import CallEnded, TurnFailed, Warned
+from swarm.mailbox.protocol.events import CallEnded, TurnCompleted, TurnFailed, Warned
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
+from swarm.mailbox.protocol.ops import ImageInput, Notice, TextInput, UserInput, UserInputPart
 from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted
 
-from .agents import AgentPlan, LiveAgent
+from .agency.agency import Agency
+from .agents import AgentPlan
 from .blobs import store_image
+from .budget.words import raised_note
 from .control import Control
 from .ending import Ending
 from .fanout.harness import Answered, Harness, joined_prompt
@@ -43,12 +48,20 @@ class Work:
     """Made once a run. `run` returns by itself, or soon after `ending.stop` or a lost gateway."""
 
     def __init__(
-        self, running: Running, control: Control, keeper: Keeper, ending: Ending, past: RunPast
+        self,
+        running: Running,
+        control: Control,
+        agency: Agency,
+        keeper: Keeper,
+        ending: Ending,
+        past: RunPast,
     ) -> None:
         self._run, self._control, self._keeper = running, control, keeper
+        self._agency = agency
         self._ending, self._past = ending, past
         self._harness: Harness | None = None
         ending.on_interrupt = self._stop_harness
+        self._began_unix_s = time.time()
 
     async def run(self) -> RunCompleted:
         """Do the work; the totals of the result are filled in by the caller."""
@@ -77,6 +90,7 @@ class Work:
         return RunCompleted(status="provider", message=self._keeper.failure)
 
     def _stop_harness(self) -> None:
+        self._agency.interrupt_waiting()
         if self._harness is not None:
             self._harness.stopping = True
 
@@ -85,12 +99,11 @@ class Work:
             body = await self._prompt()
             if self._ending.interrupted:
                 return RunCompleted(status="interrupted", message="interrupted")
-            root = await self._start_root(body)
+            await self._start_root(body)
         except SpawnError as error:
             return RunCompleted(status="failed", message=str(error))
-        while root.outcome is None:  # a person's words may open it again before we wake
-            await root.done.wait()
-        return self._judge(root, root.outcome)
+        outcome = await self._agency.wait_over()
+        return self._judge(outcome)
 
     async def _prompt(self) -> str:
         """The root's words: the task's body, with the items' answers when there is a fan-out.
@@ -126,7 +139,7 @@ class Work:
         asked = len(self._run.request.prompt.encode())
         return max(512 + 64 * len(answers), min(256 * 1024, window * 2 - asked))
 
-    async def _start_root(self, body: str) -> LiveAgent:
+    async def _start_root(self, body: str) -> None:
         request = self._run.request
         life = self._past.agents.get(ROOT_PATH)
         plan = AgentPlan(
@@ -140,24 +153,36 @@ class Work:
         )
         if self._was_told():
             fresh = body if request.fan_out is not None else ""
-            return await self._resume_root(plan, fresh or request.next_prompt)
+            await self._resume_root(plan, fresh or request.next_prompt)
+            return
         root = await self._control.spawn(plan, memory=AgentMemory() if life else None)
         if self._ending.interrupted:  # Ctrl-C came while it was being born
             self._control.conclude(root, "interrupted", "it was interrupted", TokenUsage())
         else:
             await self._control.say(root, await self._words(body))
-        return root
 
-    async def _resume_root(self, plan: AgentPlan, words: str | None) -> LiveAgent:
+    async def _resume_root(self, plan: AgentPlan, words: str | None) -> None:
         """The root lives again from its file; then its next words, if there are any."""
+        self._agency.restore(self._past, plan)
         memory = recall(self._run, plan)
         root = await self._control.spawn(plan, memory=memory)
         if words is not None:
             part = TextInput(text=words)
             await self._control.say(root, UserInput(input_id=new_uuid7(), parts=(part,)))
+        elif self._ended_by_bound() and memory.open_turn is None and not memory.inputs:
+            with suppress(PeerGone):
+                note = Notice(notice_id=new_uuid7(), text=raised_note())
+                await self._run.send(root, note)
+            await self._control.say(root, UserInput(input_id=new_uuid7(), parts=()))
         elif memory.open_turn is None and not memory.inputs:
             self._control.conclude_again(root, memory.last_message)
-        return root
+
+    def _ended_by_bound(self) -> bool:
+        """True if the root's work was cut off by a budget or a deadline: it is not done."""
+        life = self._past.agents.get(ROOT_PATH)
+        return life is not None and (
+            life.ended is not None and life.ended.state in {"budget", "deadline"}
+        )
 
     async def _words(self, body: str) -> UserInput:
         request = self._run.request
@@ -178,16 +203,20 @@ class Work:
         sandbox = request.sandbox
         if for_fan_out and request.fan_sandbox is not None:
             sandbox = request.fan_sandbox
+        seconds = request.deadline_s
+        deadline = None if seconds is None else self._began_unix_s + seconds
         return Limits(
             sandbox=sandbox,
             approval=request.approval,
             reviewer=request.reviewer,
-            budget=request.budget,
+            budget=request.fan_budget if for_fan_out else request.budget,
+            deadline_unix_s=deadline,
             max_depth=request.max_depth,
         )
 
-    def _judge(self, root: LiveAgent, outcome: AgentEnded) -> RunCompleted:
+    def _judge(self, outcome: AgentEnded) -> RunCompleted:
         """The run's status from the root's end state."""
+        end = self._agency.team.members[ROOT_PATH].last_turn_end
         status: RunStatus
         match outcome.state:
             case "completed" | "truncated":
@@ -197,9 +226,11 @@ class Work:
             case "budget" | "deadline" | "refused":
                 status = outcome.state
             case "failed" | "crashed" | "killed":
-                end = root.last_turn_end
                 of_provider = isinstance(end, TurnFailed) and end.kind in _PROVIDER_FAULTS
                 status = "provider" if of_provider else "failed"
+        if status == "budget" and isinstance(end, TurnCompleted):
+            why = "the budget was used up; the answer is the best the root had by then"
+            return RunCompleted(status=status, result=outcome.message, message=why)
         if status != "completed":
             return RunCompleted(status=status, message=outcome.message)
         schema = self._run.request.output_schema

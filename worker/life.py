@@ -24,6 +24,7 @@ from .session import Chances, Session
 from .submission import serve
 from .tools.orchestrator import Orchestrator
 from .tools.registry import Registry
+from .tools.team import Team
 
 HEARTBEAT_S = 2.0
 _END_COMMANDS_S = 5.0
@@ -35,8 +36,8 @@ _STATM = "/proc/self/statm"
 class Hands(Protocol):
     """What an agent acts with: its tools, and the commands that they started."""
 
-    def make_registry(self, reporter: Reporter) -> Registry:
-        """The tools, once a life; some say things of their own."""
+    def make_registry(self, reporter: Reporter, team: Team) -> Registry:
+        """The tools, once a life; some say things of their own, or ask about the team."""
         ...
 
     @property
@@ -77,7 +78,7 @@ async def live(
     reporter.say(Hello(secret=spec.secret, pid=os.getpid(), protocol_version=PROTOCOL_VERSION))
     session = Session(spec, reporter, dial, chances)
     hands.take_environment_from(partial(_ask_environment, reporter, spec))
-    session.use(Orchestrator(hands.make_registry(reporter), reporter))
+    session.use(Orchestrator(hands.make_registry(reporter, session.team), reporter))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.pump)
         nursery.start_soon(reporter.pulse)

@@ -79,4 +79,5 @@ PROP_SPEC = AgentSpec(
     blobs_dir="/blobs",
     tmp_dir="/t",
     environment={"TZ": "Etc/UTC"},
+    can_spawn=False,
 )

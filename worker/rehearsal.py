@@ -5,7 +5,7 @@ contracts: it acknowledges what it "journals", holds a conversation by count and
 for the history when they do not fit.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
@@ -55,9 +55,11 @@ from .reporter import Reporter
 from .session import Chances
 from .tools.registry import Registry
 from .tools.spec import Tool
+from .tools.team import Team
 
 Step = AnySampleEvent | float  # an event (its request_id is filled in), or seconds of silence
 Reply = Sequence[Step]
+MakeTools = Callable[[Team], Sequence[Tool]]
 Kind = TypeVar("Kind", bound=AnyEvent)
 MODEL = ModelInfo(slug="rehearsal", provider="rehearsal", wire="scripted", freeform_tools=True)
 PASSING = (SampleItemStarted, TextDelta, ReasoningDelta, SampleWaiting)
@@ -210,14 +212,14 @@ class Stage:
 
 
 class Props:
-    """Tools that stand in for the real ones; it has no commands."""
+    """Tools that stand in for the real ones, and real ones of the team; it has no commands."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self._tools = tuple(tools)
+    def __init__(self, tools: Sequence[Tool], make_team_tools: MakeTools) -> None:
+        self._tools, self._make_team_tools = tuple(tools), make_team_tools
         self.warmed = self.ended = False
 
-    def make_registry(self, reporter: Reporter) -> Registry:
-        return Registry(self._tools)
+    def make_registry(self, reporter: Reporter, team: Team) -> Registry:
+        return Registry((*self._tools, *self._make_team_tools(team)))
 
     @property
     def live_commands(self) -> int:
@@ -247,6 +249,7 @@ async def open_rehearsal(
     replies: Sequence[Reply] = (),
     *,
     tools: Sequence[Tool] = (),
+    team_tools: MakeTools = lambda team: (),
     model: ModelInfo = MODEL,
 ) -> AsyncIterator[Play]:
     """A living agent; it is cut off when the block ends, if it has not ended itself."""
@@ -258,7 +261,7 @@ async def open_rehearsal(
         supervisors.admit(spec.identity, epoch=spec.epoch)
         gateways.admit(spec.identity, epoch=spec.epoch)
         stage, gateway = Stage(supervisors, spec), Prompter(gateways, replies, model)
-        props = Props(tools)
+        props = Props(tools, team_tools)
         mailbox = supervisors.connect(spec.identity, epoch=spec.epoch)
         nursery.start_soon(stage.run)
         nursery.start_soon(gateway.run)

@@ -6,6 +6,7 @@ cannot part when a turn is cancelled. One task posts; who must know that an even
 """
 
 from collections import deque
+from collections.abc import Callable
 
 import trio
 
@@ -18,7 +19,7 @@ from swarm.mailbox.protocol.events import (
     TextArrived,
     encode_event,
 )
-from swarm.mailbox.protocol.requests import AnyReply, AnyRequest
+from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, InLine
 
 COALESCE_S = 0.02
 COALESCE_CHARS = 2_048
@@ -35,6 +36,15 @@ class Ticket:
         self.seq = 0
 
 
+class _Question:
+    """A request on its way to its reply."""
+
+    def __init__(self, heed: Callable[[InLine], None] | None) -> None:
+        self.heed = heed
+        self.answered = trio.Event()
+        self.reply: AnyReply | None = None
+
+
 class Reporter:
     """Says events on one mailbox. `pump` and `pulse` run beside it for the agent's life."""
 
@@ -45,7 +55,7 @@ class Reporter:
         self._idle = trio.Event()
         self._deltas: dict[tuple[DeltaKind, str], tuple[str, list[str], int]] = {}
         self._delta_waits = trio.Event()
-        self._requests: dict[int, tuple[trio.Event, list[AnyReply]]] = {}
+        self._requests: dict[int, _Question] = {}
         self._request_count = 0
         self.progress = 0
 
@@ -66,26 +76,37 @@ class Reporter:
         await ticket.posted.wait()
         await self._post.wait_handled(ticket.seq)
 
-    async def ask(self, request: AnyRequest) -> AnyReply:
-        """Put a request to the supervisor and wait for its reply; the caller sets the deadline."""
+    async def ask(
+        self, request: AnyRequest, *, heed: Callable[[InLine], None] | None = None
+    ) -> AnyReply:
+        """Put a request to the supervisor and wait for its reply; the caller sets the deadline.
+
+        Args:
+            request: What is asked.
+            heed: Is told of the request's place while it waits in line.
+        """
         self._request_count += 1
         number = self._request_count
-        answered = trio.Event()
-        reply: list[AnyReply] = []
-        self._requests[number] = answered, reply
+        question = self._requests[number] = _Question(heed)
         try:
             self.say(Asked(request_id=number, request=request))
-            await answered.wait()
+            while question.reply is None:
+                await question.answered.wait()
+            return question.reply
         finally:
             del self._requests[number]
-        return reply[0]
 
     def answered(self, request_id: int, reply: AnyReply) -> None:
         """The supervisor's reply has come; one that nobody waits for is dropped."""
-        waiting = self._requests.get(request_id)
-        if waiting is not None and not waiting[1]:
-            waiting[1].append(reply)
-            waiting[0].set()
+        question = self._requests.get(request_id)
+        if question is None or question.reply is not None:
+            return
+        if isinstance(reply, InLine):
+            if question.heed is not None:
+                question.heed(reply)
+            return
+        question.reply = reply
+        question.answered.set()
 
     async def flush(self) -> None:
         """Return once everything said is acknowledged; the caller sets the deadline."""

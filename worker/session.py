@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.items import (
     InputImage,
     InputText,
     decode_item,
+    text_message,
 )
 from swarm.mailbox.protocol.ops import Mail, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
@@ -39,6 +40,7 @@ from .context.truncate import truncate_output
 from .reporter import Reporter
 from .sampler import Dial, Sampler
 from .tools.orchestrator import Orchestrator
+from .tools.team import Team
 from .turn.inbox import Inbox
 from .turn.loop import run_turn
 from .turn.state import AbortReason, Pending, Turn
@@ -65,6 +67,7 @@ class Session:
         self._chances = chances or Chances()
         self.new_id, self.noise = self._chances.new_id, self._chances.noise
         self.inbox = Inbox()
+        self.team = Team(spec, reporter, self.inbox)
         self.meter = Meter(spec.total_usage)
         self.turn: Turn | None = None
         self._told = Told()
@@ -163,7 +166,10 @@ class Session:
         """Add what the model must know first, or what of it has changed."""
         today = datetime.fromtimestamp(self._chances.unix_s()).astimezone()
         place = fragments.Place(
-            cwd=self.spec.cwd, date=f"{today:%Y-%m-%d}", timezone=self._timezone
+            cwd=self.spec.cwd,
+            date=f"{today:%Y-%m-%d}",
+            timezone=self._timezone,
+            subagents=self.team.list_children(),
         )
         items, self._told = context_items(self.spec, place=place, model=model, told=self._told)
         for item in items:
@@ -171,12 +177,14 @@ class Session:
 
     def record_pending(self, turn: Turn) -> None:
         """Add what waits in the inbox and may be read now."""
+        for notice in self.inbox.drain_notices():
+            self.record(turn.turn_id, text_message("developer", notice.text), source="note")
         for entry in self.inbox.drain():
             match entry:
                 case UserInput():
                     self.record_words(turn, entry)
                 case Mail():
-                    letter = fragments.mail_message(entry)
+                    letter = fragments.mail_message(entry, known=self.team.was_given(entry))
                     self.record(turn.turn_id, letter, source="mail", item_id=entry.mail_id)
 
     def record_words(self, turn: Turn, words: UserInput) -> None:

@@ -16,6 +16,7 @@ from swarm.mailbox.protocol.ops import (
     Deliver,
     GatewayMoved,
     Interrupt,
+    Notice,
     Shutdown,
     UserInput,
     decode_op,
@@ -54,6 +55,8 @@ def apply(session: Session, op: AnyOp) -> None:
             session.admit(op)
         case Deliver(mail=mail):
             session.deliver(mail)
+        case Notice():
+            session.inbox.notify(op)
         case Interrupt(reason=reason):
             session.interrupt(_REASONS.get(reason, "interrupted"))
         case GatewayMoved(endpoint=endpoint, token=token):

@@ -8,6 +8,7 @@ from .base import Tagged, Value
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
 from .gateway import Fetching, Throttled
 from .items import TokenUsage
+from .limits import Budget
 from .records import Record
 
 AgentState = Literal[
@@ -70,6 +71,10 @@ class RunView(Value):
     fetched_bytes: int = 0
     fetch_total_bytes: int = 0
     warnings: int = 0
+    budget: Budget = Budget()  # bounds of the whole run
+    deadline_unix_s: float | None = None
+    drawn_tokens: int = 0  # what counts against them, as the gateway was billed
+    drawn_requests: int = 0
 
 
 class GetSnapshot(Tagged):

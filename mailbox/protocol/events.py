@@ -58,6 +58,7 @@ class TurnCompleted(Tagged):
     usage: TokenUsage = TokenUsage()  # of this turn alone
     truncated: bool = False
     refused: bool = False
+    out_of_budget: bool = False  # a bound was reached: `last_message` is its best answer
 
 
 class TurnFailed(Tagged):

@@ -23,14 +23,39 @@ class GatewayUnable(Tagged):
     message: str
 
 
+class Reserve(Tagged):
+    """May this request be sent? Asked only where a bound holds; `Granted` or `NotGranted` answers.
+
+    `reservation` is unique in the run. It ends with the `Drew` or the `Lapsed` that names it.
+    """
+
+    agent_id: str
+    reservation: str
+    tokens: int  # what the request may cost in all: its input, and a margin for its output
+    usd: float | None = None  # None: the model's price is not known
+    worked: bool = False  # the agent has had answers before: a last one could sum them up
+
+
 class Drew(Tagged):
-    """One response was paid for."""
+    """One response was paid for. `reservation`: what was reserved for it; "" = nothing was."""
 
     agent_id: str
     provider: str
     model: str
     usage: TokenUsage
     usd: float | None = None
+    reservation: str = ""
+
+
+class Lapsed(Tagged):
+    """A reservation ended without a bill: it counts as so much."""
+
+    agent_id: str
+    reservation: str
+    tokens: int = 0
+    usd: float = 0.0
+    requests: int = 0  # 0: it was never sent
+    reason: str = ""
 
 
 class Throttled(Tagged):
@@ -55,6 +80,26 @@ class AgentGone(Tagged):
     agent_id: str
 
 
+class AskFirst(Tagged):
+    """From now on a bound holds somewhere: no request of any agent goes out unasked."""
+
+
+class Granted(Tagged):
+    """The request may be sent. `bounded` False: this agent need not ask again until `AskFirst`."""
+
+    reservation: str
+    last: bool = False  # over the bound: for the agent's best answer, once
+    bounded: bool = True
+
+
+class NotGranted(Tagged):
+    """The request may not be sent. `ask_again`: one more, for the best answer, would be granted."""
+
+    reservation: str
+    reason: str
+    ask_again: bool = False
+
+
 AnyGatewayEvent = (
     Hello
     | Heartbeat
@@ -62,11 +107,13 @@ AnyGatewayEvent = (
     | Warned
     | GatewayReady
     | GatewayUnable
+    | Reserve
     | Drew
+    | Lapsed
     | Throttled
     | Fetching
 )
-AnyGatewayOp = Shutdown | AgentGone
+AnyGatewayOp = Shutdown | AgentGone | AskFirst | Granted | NotGranted
 
 encode_gateway_event = msgspec.msgpack.Encoder().encode
 decode_gateway_event = msgspec.msgpack.Decoder(AnyGatewayEvent).decode

@@ -48,6 +48,13 @@ class Deliver(Tagged):
     mail: Mail
 
 
+class Notice(Tagged):
+    """A word of the supervisor to the model: it stands before the next request, and starts none."""
+
+    notice_id: str  # admitted once
+    text: str
+
+
 class Interrupt(Tagged):
     """Abort the running turn; the agent stays. Nothing happens if none runs."""
 
@@ -74,6 +81,6 @@ class Answer(Tagged):
     reply: AnyReply
 
 
-AnyOp = UserInput | Deliver | Interrupt | Shutdown | GatewayMoved | Answer
+AnyOp = UserInput | Deliver | Notice | Interrupt | Shutdown | GatewayMoved | Answer
 encode_op = msgspec.msgpack.Encoder().encode
 decode_op = msgspec.msgpack.Decoder(AnyOp).decode  # raises msgspec.ValidationError

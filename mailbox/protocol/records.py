@@ -18,9 +18,9 @@ from .events import (
     TurnStarted,
     Warned,
 )
-from .gateway import Drew
+from .gateway import Drew, Lapsed
 from .items import AnyItem, TokenUsage
-from .limits import Limits
+from .limits import Budget, Limits
 from .ops import Mail, UserInputPart
 
 EndState = Literal[
@@ -130,6 +130,29 @@ class AgentEnded(Tagged):
     usage: TokenUsage = TokenUsage()
 
 
+class BudgetSet(Tagged):
+    """The bounds of this agent and all below it, from now on; said again when a run is resumed.
+
+    `spent_…`: what counts against them already.
+    """
+
+    budget: Budget
+    deadline_unix_s: float | None = None
+    spent_tokens: int = 0
+    spent_usd: float = 0.0
+    spent_requests: int = 0
+
+
+class Reserved(Tagged):
+    """A request was granted: until its `Drew` or `Lapsed` it counts as spent."""
+
+    agent_id: str
+    reservation: str
+    tokens: int
+    usd: float | None = None
+    last: bool = False
+
+
 class GatewayEnded(Tagged):
     epoch: int
     reason: str
@@ -184,7 +207,10 @@ AnyRecordBody = (
     | CallEnded
     | TokenCount
     | Warned
+    | BudgetSet
+    | Reserved
     | Drew
+    | Lapsed
     | ProcessEnded
     | AgentEnded
     | GatewayEnded

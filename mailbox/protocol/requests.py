@@ -1,6 +1,8 @@
 """agent asks (in `events.Asked`), supervisor answers (in `ops.Answer`)."""
 
-from .base import Tagged
+from typing import Literal
+
+from .base import Tagged, Value
 
 
 class StoreBlob(Tagged):
@@ -14,7 +16,98 @@ class GetEnvironment(Tagged):
     """What a login shell would give a command; taken once a run."""
 
 
-AnyRequest = StoreBlob | GetEnvironment
+# --- the team --------------------------------------------------------------------------------
+# A target is a path: absolute (`/root/a`), or relative to the asker (`a`, `a/b`).
+
+
+class Spawn(Tagged):
+    """Start a child. Over the limit it waits in line until `deadline_s`, then is refused."""
+
+    task_name: str  # one path segment
+    message: str
+    agent_type: str | None = None  # role
+    fork_turns: str = "none"  # "none", "all", or a positive number as text
+    model: str | None = None
+    reasoning_effort: str | None = None
+    deadline_s: float = 120.0
+
+
+class SendMail(Tagged):
+    """A letter; it does not wake an idle agent."""
+
+    target: str
+    message: str
+
+
+class FollowUp(Tagged):
+    """A further task for an agent, alive or finished: it wakes it, or starts its process anew."""
+
+    target: str
+    message: str
+    interrupt: bool = False  # abort its running turn first
+
+
+class WaitFor(Tagged):
+    """Wait until agents finish, mail arrives or time is up; at once if something is there.
+
+    Without targets: any mail or any child's end. An agent that is gone counts as finished.
+    """
+
+    targets: tuple[str, ...] = ()
+    mode: Literal["any", "all"] = "any"
+    timeout_s: float = 30.0
+
+
+class ListAgents(Tagged):
+    path_prefix: str | None = None
+
+
+class HaltAgent(Tagged):
+    """Abort a descendant's turn; it stays and can be asked again."""
+
+    target: str
+
+
+class CloseAgent(Tagged):
+    """End a descendant and all below it for good; bounded."""
+
+    target: str
+
+
+class SpawnOnCsv(Tagged):
+    """One worker per row (Codex `spawn_agents_on_csv`); answered when the job has ended."""
+
+    csv_path: str
+    instruction: str
+    id_column: str | None = None
+    output_csv_path: str | None = None
+    output_schema: bytes | None = None  # JSON
+    max_concurrency: int | None = None
+    max_runtime_seconds: int | None = None
+
+
+class ReportJobResult(Tagged):
+    """A worker's result for its row, once."""
+
+    job_id: str
+    item_id: str
+    result: bytes  # a JSON object
+    stop: bool = False
+
+
+AnyRequest = (
+    StoreBlob
+    | GetEnvironment
+    | Spawn
+    | SendMail
+    | FollowUp
+    | WaitFor
+    | ListAgents
+    | HaltAgent
+    | CloseAgent
+    | SpawnOnCsv
+    | ReportJobResult
+)
 
 
 class BlobStored(Tagged):
@@ -33,4 +126,70 @@ class RequestRefused(Tagged):
     message: str
 
 
-AnyReply = BlobStored | EnvironmentIs | RequestRefused
+class InLine(Tagged):
+    """Not yet the reply: the request waits for a slot. May come any number of times before it."""
+
+    place: int  # 1 = next
+
+
+class Spawned(Tagged):
+    path: str
+    nickname: str
+    model: str = ""
+    effort: str = ""
+    waited_s: float = 0.0  # in line for a slot
+
+
+class Sent(Tagged):
+    pass
+
+
+class TeamMember(Value):
+    """One agent as its team sees it. `status` is the end state once it has ended a turn."""
+
+    path: str
+    status: str  # queued, starting, running, or an EndState
+    result: str | None = None
+    last_task: str = ""
+    nickname: str = ""
+    role: str = ""
+
+
+class Waited(Tagged):
+    timed_out: bool
+    finished: tuple[TeamMember, ...] = ()
+    still_running: tuple[str, ...] = ()
+    mail: int = 0  # letters that wait to be read
+
+
+class Team(Tagged):
+    members: tuple[TeamMember, ...]
+
+
+class PreviousStatus(Tagged):
+    status: str
+
+
+class JobEnded(Tagged):
+    """JSON of the tool's answer as Codex gives it (multi-agent sheet 13.1)."""
+
+    summary: bytes
+
+
+class ResultAccepted(Tagged):
+    accepted: bool
+
+
+AnyReply = (
+    BlobStored
+    | EnvironmentIs
+    | RequestRefused
+    | InLine
+    | Spawned
+    | Sent
+    | Waited
+    | Team
+    | PreviousStatus
+    | JobEnded
+    | ResultAccepted
+)

@@ -16,6 +16,22 @@ class RoleBrief(Value):
     locked: bool = False  # lock the Python process itself (read-only roles)
 
 
+class RoleCard(Value):
+    """A role as an agent that may start others is told of it."""
+
+    name: str
+    description: str = ""
+    model: str | None = None  # fixed by the role: no argument of a spawn changes it
+    effort: str | None = None  # likewise
+
+
+class ChildCard(Value):
+    """A child that was there when its parent's present life began."""
+
+    path: str
+    nickname: str = ""
+
+
 class ShellEnvironmentPolicy(Value):
     """Codex's keys (config sheet 6.9); the default excludes are on here."""
 
@@ -56,6 +72,20 @@ class AgentSpec(Tagged):
     hello_deadline_s: float = 10.0
     linger_s: float = 60.0
     user_instructions: str = ""  # AGENTS.md chain, already joined
+    # False: no child can ever start in this run (`max_agents` is 1). Together with `depth` and
+    # `limits.max_depth` it decides whether the agent is offered the tools of a team.
+    can_spawn: bool = True
+    max_agents: int = 0  # live agents at once, the root counted, as told to the model; 0 = not told
+    roles: tuple[RoleCard, ...] = ()  # what `agent_type` may name: a person's roles, then ours
+    children: tuple[ChildCard, ...] = ()  # for a further life: those not closed
+    # The id of the batch job whose item this agent works on; "" = none. Only with it is
+    # `report_agent_job_result` offered.
+    job: str = ""
+
+    @property
+    def may_spawn(self) -> bool:
+        """True if this agent may ever start another."""
+        return self.can_spawn and self.depth < self.limits.max_depth
 
 
 class ProviderSpec(Value):
@@ -94,6 +124,7 @@ class GatewaySpec(Tagged):
     catalogue: tuple[str, ...] = ()  # more models.toml files, last wins
     record: str | None = None
     replay: str | None = None
+    asks_first: bool = False  # a bound holds: no request goes out before it was granted
 
 
 AnySpec = AgentSpec | GatewaySpec

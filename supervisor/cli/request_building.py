@@ -24,7 +24,7 @@ from swarm.roles.config.schema import AgentsTable, Config
 from swarm.roles.config.spans import parse_span
 from swarm.roles.guidance import GuidanceRules, load_guidance
 from swarm.roles.loader import RoleUnusable, find_role
-from swarm.roles.narrow import narrow_approval, narrow_sandbox
+from swarm.roles.narrow import narrow_approval, narrow_budget, narrow_sandbox
 from swarm.roles.schema import Role
 
 from ..fanout.excerpts import read_excerpt, render_excerpts
@@ -83,6 +83,7 @@ def build_request(
         cwd=settings.cwd,
         add_dirs=add_dirs,
         role=_brief(role, config),
+        roles=settings.roles,
         model=config.model,
         provider=config.model_provider,
         providers=providers,
@@ -94,7 +95,7 @@ def build_request(
         require_sandbox=_required(options.require_sandbox),
         max_agents=default_max_agents() if table.max_threads is None else table.max_threads + 1,
         max_depth=3 if table.max_depth is None else table.max_depth,
-        budget=_budget(config),
+        budget=narrow_budget(_budget(config), role.budget),
         deadline_s=None if config.deadline is None else parse_span(config.deadline),
         output_schema=_schema(options, settings),
         shell_environment=_shell_policy(config),
@@ -177,6 +178,7 @@ def _with_fan_out(
         fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
         fan_model=role.model,
         fan_effort=role.effort,
+        fan_budget=role.budget,
         fan_out=FanOut(
             items=found.items,
             prompt=table.prompt,

@@ -20,12 +20,13 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
     Warned,
 )
-from swarm.mailbox.protocol.gateway import Drew
+from swarm.mailbox.protocol.gateway import Drew, Lapsed
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
     AnyRecordBody,
+    BudgetSet,
     ContextRecorded,
     FanOutItemEnded,
     FanOutPlanned,
@@ -37,12 +38,14 @@ from swarm.mailbox.protocol.records import (
     ProcessEnded,
     ProviderChosen,
     Record,
+    Reserved,
     RunCompleted,
     RunStarted,
     encode_record,
 )
 
 from .amounts import render_age, render_count, render_span, render_time, render_usd
+from .bounds import describe_bound
 from .describe import describe_call, describe_end, describe_item, describe_sandbox, describe_task
 from .safe_text import clean_line, first_line
 
@@ -143,6 +146,8 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(_turn_words(body))
         case RunStarted() | ProviderChosen() | RunCompleted() | GatewayEnded() | Drew():
             return clean_line(_run_words(body))
+        case BudgetSet() | Reserved() | Lapsed():
+            return clean_line(describe_bound(body))
         case AgentSpawned() | ProcessEnded() | AgentEnded():
             return clean_line(_life_words(body))
         case InputPosted(source=source):

@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.gateway import Drew, Fetching, Throttled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
+    BudgetSet,
     EndState,
     FanOutItemEnded,
     FanOutPlanned,
@@ -230,6 +231,9 @@ class RunState:
         match body:
             case RunStarted(resumed=True):
                 self._lay_down()
+            case BudgetSet() if record.agent == "/root":
+                run = replace(self._run, budget=body.budget, deadline_unix_s=body.deadline_unix_s)
+                self._change(run)
             case FanOutPlanned(items=items):
                 self._fan = bytearray(len(items))
             case FanOutItemEnded(index=index, state=state):

@@ -94,6 +94,7 @@ def shrink_ended(view: AgentView) -> AgentView:
         model=view.model,
         state=view.state,
         end_state=view.end_state,
+        pid=view.pid,  # its process may outlive its work: it still holds a slot
         started=view.started,
         last_progress=view.last_progress,
         usage=view.usage,

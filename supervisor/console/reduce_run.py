@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from swarm.mailbox.protocol.control import RunView
 from swarm.mailbox.protocol.events import TokenCount, Warned
-from swarm.mailbox.protocol.gateway import Drew
+from swarm.mailbox.protocol.gateway import Drew, Lapsed
+from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
     FanOutPlanned,
@@ -34,14 +35,16 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
                 cwd=clean_line(body.cwd),
                 started=at,
                 status="running",
+                budget=Budget(),  # said anew by `BudgetSet`
+                deadline_unix_s=None,
             )
         case ProviderChosen(provider=provider, model=model, why=why):
             words = clean_line(provider), clean_line(model), clean_line(why)
             return replace(run, provider=words[0], model=words[1], why=words[2], fetching="")
         case TokenCount(last=last):
             return replace(run, usage=run.usage.plus(last))
-        case Drew(usd=usd) if usd is not None:
-            return replace(run, usd=(run.usd or 0.0) + usd)
+        case Drew() | Lapsed():
+            return _billed(run, body)
         case Warned() | GatewayEnded():
             return replace(run, warnings=run.warnings + 1)
         case FanOutPlanned(items=items):
@@ -52,3 +55,21 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return replace(run, status=body.status, usage=usage, usd=usd, throttle="")
         case _:
             return run
+
+
+def _billed(run: RunView, bill: Drew | Lapsed) -> RunView:
+    """What counts against the bounds; an estimate (`Lapsed`) is counted like a bill."""
+    usd: float | None
+    match bill:
+        case Lapsed():
+            tokens, usd, requests = bill.tokens, bill.usd or None, bill.requests
+        case Drew():
+            tokens, usd, requests = bill.usage.total_tokens, bill.usd, 1
+    if usd is not None or run.usd is not None:
+        usd = (run.usd or 0.0) + (usd or 0.0)
+    return replace(
+        run,
+        usd=usd,
+        drawn_tokens=run.drawn_tokens + tokens,
+        drawn_requests=run.drawn_requests + requests,
+    )

@@ -18,6 +18,7 @@ from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import RunView
 
 from .amounts import render_count, render_span, render_usd
+from .bounds import budget_parts
 from .columns import Line, crop, plan_columns, render_row
 from .fan import FanProgress, measure_fan
 from .fold import Row, Sort, fold_list, fold_tree
@@ -180,6 +181,9 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
     parts.append((f"{render_count(view.usage.total_tokens)} tokens", PLAIN))
     if view.usd is not None:
         parts.append((render_usd(view.usd), PLAIN))
+    parts += [
+        (words, WARN if is_tight else PLAIN) for words, is_tight in budget_parts(view, now=now)
+    ]
     if view.warnings:
         noun = "warning" if view.warnings == 1 else "warnings"
         parts.append((f"{view.warnings} {noun}", WARN))

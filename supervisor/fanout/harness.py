@@ -12,7 +12,7 @@ import trio
 
 from swarm.mailbox.ids import ROOT_PATH, child_path, new_uuid7
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, EndState, FanOutItemEnded, FanOutPlanned
 
@@ -97,6 +97,8 @@ class Harness:
         attempt = 0
         for attempt in range(1, self._fan.retries + 2):
             state, result, path = await self._attempt(index, attempt)
+            if state == "budget" and self._limits.budget == Budget():
+                self.stopping = True  # it is the run's: another item would get no request
             if state in {"completed", "interrupted", "killed"} or self.stopping:
                 break
         self._run.note(
@@ -155,6 +157,7 @@ class Harness:
             depth=1,
             model=request.fan_model or request.model,
             effort=request.fan_effort or request.effort,
+            reports=False,
         )
 
 

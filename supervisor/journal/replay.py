@@ -124,6 +124,8 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             memory.items = list(body.items)
         case TurnStarted() as body:
             memory.open_turn = body.turn_id
+            if (begun := memory.inputs.get(body.turn_id)) is not None and not begun.parts:
+                del memory.inputs[body.turn_id]  # a mere "go on" leaves nothing in the history
         case TurnCompleted() as body:
             memory.open_turn, memory.last_message = None, body.last_message
             memory.open_calls.clear()

@@ -63,6 +63,7 @@ def lines_for(record: Record, state: JsonState) -> list[AnyLine]:
 
     Lines from before the root's start are held back until it; `run.completed` waits for nothing.
     """
+    state.count(record)
     path = state.paths.get(_agent_id(record), record.agent)
     lines = _run_lines(record, state)
     if lines is None:
@@ -173,6 +174,7 @@ def _run_completed(body: RunCompleted, state: JsonState) -> list[AnyLine]:
         message=body.message or UNSET,
         usd=body.usd,
         duration_s=body.duration_s,
+        budget=state.budget_use(),
     )
     return [*lines, last]
 

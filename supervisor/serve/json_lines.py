@@ -182,6 +182,17 @@ class FanOutItemLine(Line, tag="fan_out.item"):
     total: int
 
 
+class BudgetUse(Part):
+    """The bounds of the run (null: none) and what counts against them."""
+
+    tokens: int | None
+    usd: float | None
+    requests: int | None
+    used_tokens: int
+    used_usd: float
+    used_requests: int
+
+
 class RunCompletedLine(Line, tag="run.completed"):
     status: str
     result: str | None
@@ -192,6 +203,7 @@ class RunCompletedLine(Line, tag="run.completed"):
     message: str | UnsetType = UNSET
     usd: float | None = None
     duration_s: float = 0.0
+    budget: BudgetUse | UnsetType = UNSET  # only where a bound holds
 
 
 AnyLine = (

@@ -1,9 +1,15 @@
 """What the JSON lines of a stream remember of the records before."""
 
+from msgspec import UNSET, UnsetType
+
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.gateway import Drew, Lapsed
 from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.protocol.limits import Budget
+from swarm.mailbox.protocol.records import BudgetSet, Record
 
 from .json_items import OpenItems
-from .json_lines import AnyLine
+from .json_lines import AnyLine, BudgetUse
 
 
 class JsonAgent:
@@ -31,6 +37,41 @@ class JsonState:
         self.root_error = ""
         self.throttle = ""
         self.fan_total = self.fan_done = self.fan_failed = 0
+        self.budget = Budget()
+        self.drawn_tokens = self.drawn_requests = 0
+        self.drawn_usd = 0.0
 
     def agent(self, path: str) -> JsonAgent:
         return self.agents.setdefault(path, JsonAgent())
+
+    def count(self, record: Record) -> None:
+        """Follow the books: the run's bounds and what counts against them."""
+        match record.body:
+            case BudgetSet() as body if record.agent == ROOT_PATH:
+                self.budget = body.budget
+                self.drawn_tokens, self.drawn_usd = body.spent_tokens, body.spent_usd
+                self.drawn_requests = body.spent_requests
+            case Drew() as bill:
+                self._add(bill.usage.total_tokens, bill.usd, 1)
+            case Lapsed() as bill:
+                self._add(bill.tokens, bill.usd, bill.requests)
+            case _:
+                pass
+
+    def _add(self, tokens: int, usd: float | None, requests: int) -> None:
+        self.drawn_tokens += tokens
+        self.drawn_usd += usd or 0.0
+        self.drawn_requests += requests
+
+    def budget_use(self) -> BudgetUse | UnsetType:
+        """The run's bounds at its end; unset where none holds."""
+        if self.budget == Budget():
+            return UNSET
+        return BudgetUse(
+            tokens=self.budget.tokens,
+            usd=self.budget.usd,
+            requests=self.budget.requests,
+            used_tokens=self.drawn_tokens,
+            used_usd=round(self.drawn_usd, 9),
+            used_requests=self.drawn_requests,
+        )

@@ -6,10 +6,19 @@ changes is appended as a new piece and never edited in place.
 
 from pathlib import Path
 
+from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText, Message, OutputText
+from swarm.mailbox.protocol.items import (
+    ContentPart,
+    InputImage,
+    InputText,
+    Message,
+    OutputText,
+    text_message,
+)
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput, UserInputPart
+from swarm.mailbox.protocol.spec import AgentSpec
 
 _HERE = Path(__file__).parent
 _TEXTS = {  # read once, at import: a forked agent then opens no file for them
@@ -24,6 +33,10 @@ _MAIL_TYPES = {
 PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
 ENVIRONMENT_START, ENVIRONMENT_END = "<environment_context>", "</environment_context>"
 ABORTED_START, ABORTED_END = "<turn_aborted>", "</turn_aborted>"
+GUIDANCE_START = "# AGENTS.md instructions for "
+TEAM_START, TEAM_END = "<team>", "</team>"
+SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
+RESULT_KNOWN = "(wait_agent has given you this answer already)"
 
 
 class Place(Value):
@@ -33,6 +46,7 @@ class Place(Value):
     date: str  # YYYY-MM-DD, local
     timezone: str = "Etc/UTC"
     shell: str = "bash"
+    subagents: tuple[tuple[str, str], ...] = ()  # the agent's children: name, nickname
 
 
 def base_instructions(*, short: bool) -> str:
@@ -74,15 +88,46 @@ def environment_text(place: Place) -> str:
         f"  <shell>{place.shell}</shell>",
         f"  <current_date>{place.date}</current_date>",
         f"  <timezone>{place.timezone}</timezone>",
+        *_subagents_lines(place.subagents),
         ENVIRONMENT_END,
     )
     return "\n".join(lines)
 
 
+def _subagents_lines(children: tuple[tuple[str, str], ...]) -> list[str]:
+    if not children:
+        return []
+    lines = [
+        f"    - {name}: {nickname}" if nickname else f"    - {name}" for name, nickname in children
+    ]
+    return ["  <subagents>", *lines, "  </subagents>"]
+
+
 def guidance_text(instructions: str, *, cwd: str) -> str:
     """The AGENTS.md block; `instructions` is the whole chain, joined."""
-    head = f"# AGENTS.md instructions for {cwd}"
-    return f"{head}\n\n<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
+    return f"{GUIDANCE_START}{cwd}\n\n<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
+
+
+def team_text(spec: AgentSpec) -> str:
+    """What an agent is told of its team; "" for one that works alone.
+
+    A child's block names its path: so a history taken over from its parent cannot pass for its own.
+    """
+    may_grow = spec.may_spawn
+    is_child = spec.depth > 0
+    if not (may_grow or is_child):
+        return ""
+    parts: list[str] = []
+    if is_child:
+        parent = parent_path(AgentPath(spec.path)) or ROOT_PATH
+        parts.append(_TEXTS["team_child"].format(path=spec.path, parent=parent))
+    if may_grow:
+        parts += [_TEXTS["team_grow" if is_child else "team_root"], _TEXTS["team_rules"]]
+        if spec.max_agents:
+            parts.append(_TEXTS["team_places"].format(count=spec.max_agents))
+    parts.append(_TEXTS["team_letters"])
+    start, end = (SPAWNED_START, SPAWNED_END) if is_child else (TEAM_START, TEAM_END)
+    return "\n".join((start, *parts, end))
 
 
 def turn_aborted() -> Message:
@@ -91,11 +136,22 @@ def turn_aborted() -> Message:
     return Message(role="user", content=(InputText(text=text),))
 
 
-def mail_message(mail: Mail) -> Message:
-    """A letter of another agent, as its reader's model sees it."""
+def last_call() -> Message:
+    """The budget is used up: one more request, for the best answer there is."""
+    return text_message("developer", _TEXTS["last_call"])
+
+
+def mail_message(mail: Mail, *, known: bool = False) -> Message:
+    """A letter of another agent, as its reader's model sees it.
+
+    Args:
+        mail: The letter.
+        known: Its reader was given the same words as the result of a wait: they are not repeated.
+    """
     text = (
         f"Message Type: {_MAIL_TYPES[mail.kind]}\n"
-        f"Task name: {mail.recipient}\nSender: {mail.author}\nPayload:\n{mail.content}"
+        f"Task name: {mail.recipient}\nSender: {mail.author}\n"
+        f"Payload:\n{RESULT_KNOWN if known else mail.content}"
     )
     return Message(role="assistant", content=(OutputText(text=text),), author=mail.author)
 

@@ -13,20 +13,25 @@ from swarm.mailbox.protocol.spec import AgentSpec
 
 from .fragments import (
     ENVIRONMENT_START,
+    GUIDANCE_START,
     PERMISSIONS_START,
+    SPAWNED_START,
     Place,
     base_instructions,
     environment_text,
     guidance_text,
     permissions_text,
+    team_text,
 )
 
 
 class Told(Value):
-    """What the history already says of permissions and environment; None = nothing."""
+    """What the history already says, as far as it must not be said again; None = nothing."""
 
     permissions: str | None = None
     environment: str | None = None
+    guidance: str | None = None
+    team: str | None = None  # a child's: it bears its path
     begun: bool = False  # the initial context is there (it may be empty for a small model)
 
 
@@ -42,6 +47,8 @@ def told_by(items: Iterable[AnyItem]) -> Told:
         told = Told(
             permissions=_part(item, "developer", PERMISSIONS_START) or told.permissions,
             environment=_part(item, "user", ENVIRONMENT_START) or told.environment,
+            guidance=_part(item, "user", GUIDANCE_START) or told.guidance,
+            team=_part(item, "developer", SPAWNED_START) or told.team,
             begun=True,
         )
     return told
@@ -52,31 +59,44 @@ def context_items(
 ) -> tuple[tuple[Message, ...], Told]:
     """The messages to add before a user's message, and what is then told.
 
-    At the beginning: one developer message (permissions, the role's instructions) and one of the
-    user (AGENTS.md, environment). Later only what changed. A model with the short prompt gets
-    the role's instructions alone, and not even those when it can call no tools: they speak of
-    tools, and each line more costs it attention that it does not have.
+    At the beginning: one developer message (permissions, the team, the role's instructions) and one
+    of the user (AGENTS.md, environment). Later only what changed. A child that took over its
+    parent's history begins all the same: its own words are not there yet. A model with the short
+    prompt gets the role's instructions alone, and not even those when it can call no tools: they
+    speak of tools, and each line more costs it attention that it does not have.
     """
+    team = team_text(spec)
     if model.short_prompt:
-        if told.begun or not (spec.role.developer_instructions and model.can_call_tools):
-            return (), Told(begun=True)
-        own = text_message("developer", spec.role.developer_instructions)
-        return (own,), Told(begun=True)
+        begun = told.begun and (spec.epoch > 1 or spec.depth == 0 or told.team == team)
+        return _short_context(spec, model, begun=begun), Told(team=team, begun=True)
+    begun = told.begun and (spec.depth == 0 or told.team == team)
     permissions = permissions_text(spec.limits, cwd=spec.cwd)
     environment = environment_text(place)
+    guidance = guidance_text(spec.user_instructions, cwd=spec.cwd)
     developer = [permissions] if permissions != told.permissions else []
     user = [environment] if environment != told.environment else []
-    if not told.begun:
-        if spec.role.developer_instructions:
-            developer.append(spec.role.developer_instructions)
-        if spec.user_instructions:
-            user.insert(0, guidance_text(spec.user_instructions, cwd=spec.cwd))
+    if not begun:
+        developer += [text for text in (team, spec.role.developer_instructions) if text]
+        if spec.user_instructions and guidance != told.guidance:
+            user.insert(0, guidance)
     messages: list[Message] = []
     if developer:
         messages.append(text_message("developer", *developer))
     if user:
         messages.append(text_message("user", *user))
-    return tuple(messages), Told(permissions=permissions, environment=environment, begun=True)
+    return tuple(messages), Told(
+        permissions=permissions,
+        environment=environment,
+        guidance=guidance if spec.user_instructions else told.guidance,
+        team=team if spec.depth else None,
+        begun=True,
+    )
+
+
+def _short_context(spec: AgentSpec, model: ModelInfo, *, begun: bool) -> tuple[Message, ...]:
+    if begun or not (spec.role.developer_instructions and model.can_call_tools):
+        return ()
+    return (text_message("developer", spec.role.developer_instructions),)
 
 
 def _part(item: AnyItem, role: str, start: str) -> str | None:

@@ -2,8 +2,9 @@
 
 Strict servers ask that tool messages follow their calls at once, and many chat templates that there
 is one system message, first. So calls and outputs of a response are grouped as they arrive, what
-came in between follows them, and leading developer messages join the system message. All this is
-decided when an item arrives; only the last, still open group is encoded at a request.
+came in between follows them, and leading developer messages join the system message. Letters of
+other agents are told as a user's, never as the model's own words. All this is decided when an item
+arrives; only the last, still open group is encoded at a request.
 """
 
 from typing import Literal
@@ -179,7 +180,7 @@ class ChatStore:
             return
         self._begun = True
         match item:
-            case Message(role="assistant"):
+            case Message(role="assistant", author=None):
                 self._model_item().texts.append(text_of(item.content))
             case Message():
                 self._add(self._message(item))
@@ -248,7 +249,9 @@ class ChatStore:
 
     def _message(self, item: Message) -> bytes:
         role: str = item.role
-        if role == "developer":
+        if item.author is not None:
+            role = "user"  # a letter: many templates end, or go on with, a last assistant message
+        elif role == "developer":
             role = "user" if self._rendering.tolerant else "system"
         if any(isinstance(part, InputImage) for part in item.content):
             return to_json(_ChatMessage(role=role, content=self._parts(item.content)))

@@ -16,7 +16,7 @@ import trio
 from swarm.mailbox.errors import MalformedMessage, PeerGone
 from swarm.mailbox.post import Letter, Mailbox, PostOffice
 from swarm.mailbox.proof import is_proof
-from swarm.mailbox.protocol.gateway import Drew, encode_gateway_event
+from swarm.mailbox.protocol.gateway import Drew
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,
     CancelSample,
@@ -51,6 +51,7 @@ from .backend import (
     TextPiece,
 )
 from .conversations import Caller, Conversation
+from .grants import Grants, Reservation
 from .house import House, UnknownModel
 from .ledger import price_usd
 
@@ -79,7 +80,8 @@ class Reception:
     def __init__(
         self, house: House, spec: GatewaySpec, supervisor: Mailbox, redactor: Redactor
     ) -> None:
-        self._house, self._supervisor, self._redactor = house, supervisor, redactor
+        self._house, self._redactor = house, redactor
+        self.grants = Grants(supervisor, epoch=spec.epoch, asks=spec.asks_first)
         self._run_key, self._blobs_dir = spec.run_key, Path(spec.blobs_dir)
         self._sessions: dict[bytes, Session] = {}  # by peer
         self._peer_of: dict[str, bytes] = {}  # agent id → the peer of its present life
@@ -111,6 +113,7 @@ class Reception:
         async with trio.open_nursery() as nursery:
             window = self._window = _Window(office, nursery)
             nursery.start_soon(self._drop_idle)
+            nursery.start_soon(self.grants.run)
             while True:
                 letter = await office.receive()
                 await self._take(window, letter)
@@ -174,6 +177,7 @@ class Reception:
 
     def forget_agent(self, agent_id: str) -> None:
         """Its process has ended: nobody waits for its answers."""
+        self.grants.forget_agent(agent_id)
         session = self._sessions.get(self._peer_of.get(agent_id, b""))
         if session is not None and self._window is not None:
             self._forget(self._window, session, dismiss=True)
@@ -230,6 +234,8 @@ class Reception:
         rendered = session.conversation.render(op, ordinal=ordinal)
         scope = session.running[op.request_id] = trio.CancelScope()
         answer = _Answer(window, session, op.request_id)
+        caller = session.conversation.caller
+        answer.reservation = self.grants.open(caller.agent_id, caller.model, op)
         window.nursery.start_soon(self._answer, answer, rendered, scope)
 
     async def _answer(
@@ -238,21 +244,43 @@ class Reception:
         try:
             with scope:
                 try:
+                    await self._wait_granted(answer)
                     async with aclosing(self._house.backend.sample(request)) as events:
                         async for event in events:
                             self.progress += 1
                             await self._forward(answer, request, event)
                 except SampleError as error:
+                    if answer.reservation is not None:
+                        answer.reservation.failed = True
                     await answer.post(self._failed(answer, error.failure))
         except PeerGone:
             self._forget(answer.window, answer.session, dismiss=False)
         finally:
             answer.session.running.pop(answer.request_id, None)
+            if answer.reservation is not None:
+                self.grants.close(answer.reservation)
+
+    async def _wait_granted(self, answer: "_Answer") -> None:
+        """Where a bound holds, the supervisor decides before anything is sent."""
+        if (reservation := answer.reservation) is None:
+            return
+        number = answer.request_id
+
+        def hear(held: Held) -> None:
+            answer.pass_on(
+                SampleWaiting(request_id=number, reason=held.reason, delay_s=held.delay_s)
+            )
+
+        if not await self.grants.wait_granted(reservation, hear):
+            self.grants.close(reservation)
+            answer.reservation = None
 
     async def _forward(
         self, answer: "_Answer", request: RenderedRequest, event: AnyResponseEvent
     ) -> None:
         number = answer.request_id
+        if answer.reservation is not None:
+            answer.reservation.heard(event)
         match event:
             case TextPiece(item_id=item_id, text=text):
                 answer.pass_on(TextDelta(request_id=number, item_id=item_id, delta=text))
@@ -274,6 +302,7 @@ class Reception:
                     )
                 )
             case Finished():
+                self._account(answer, request, event)  # first: the next request counts on it
                 await answer.post(
                     SampleCompleted(
                         request_id=number,
@@ -284,11 +313,10 @@ class Reception:
                         truncated=event.truncated,
                     )
                 )
-                await self._account(request, event)
             case _:
                 assert_never(event)
 
-    async def _account(self, request: RenderedRequest, event: Finished) -> None:
+    def _account(self, answer: "_Answer", request: RenderedRequest, event: Finished) -> None:
         """Tell the supervisor what was drawn."""
         if event.usage is None:
             return
@@ -298,8 +326,9 @@ class Reception:
             model=request.model.slug,
             usage=event.usage,
             usd=price_usd(event.usage, request.model),
+            reservation="" if answer.reservation is None else answer.reservation.name,
         )
-        await self._supervisor.post(encode_gateway_event(drew))
+        self.grants.bill(answer.reservation, drew)
 
     def _failed(self, answer: "_Answer", failure: Failure) -> SampleFailed:
         return SampleFailed(
@@ -333,6 +362,7 @@ class _Answer:
     def __init__(self, window: _Window, session: Session, request_id: int) -> None:
         self.window, self.session, self.request_id = window, session, request_id
         self.items_done = 0
+        self.reservation: Reservation | None = None
 
     async def post(self, event: AnySampleEvent) -> None:
         """Raises PeerGone."""

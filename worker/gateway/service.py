@@ -21,8 +21,11 @@ from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.gateway import (
     AgentGone,
     AnyGatewayEvent,
+    AskFirst,
     GatewayReady,
     GatewayUnable,
+    Granted,
+    NotGranted,
     decode_gateway_op,
     encode_gateway_event,
 )
@@ -77,6 +80,7 @@ class Process:
         self._work = trio.CancelScope()
         self._grace_s = LAST_WORDS_S
         self._reception: Reception | None = None
+        self._asks_first = spec.asks_first
         self._warnings: list[str] = []
         self._has_warning = trio.Event()
 
@@ -99,6 +103,8 @@ class Process:
                 exit_code = await self._serve()
             nursery.cancel_scope.cancel()
         with trio.move_on_after(self._grace_s):
+            if self._reception is not None:
+                await self._reception.grants.deliver()  # what ended with the work
             await self._post(Goodbye())
             await self._supervisor.flush()
         return exit_code
@@ -112,6 +118,8 @@ class Process:
                     self._spec.bind, epoch=self._spec.epoch, accept=reception.accept
                 ) as office:
                     self._reception = reception
+                    if self._asks_first:
+                        reception.grants.ask_first()  # said while the provider was chosen
                     choice = house.choice
                     await self._post(
                         GatewayReady(
@@ -139,6 +147,13 @@ class Process:
                 case AgentGone():
                     if self._reception is not None:
                         self._reception.forget_agent(order.agent_id)
+                case AskFirst():
+                    self._asks_first = True
+                    if self._reception is not None:
+                        self._reception.grants.ask_first()
+                case Granted() | NotGranted():
+                    if self._reception is not None:
+                        self._reception.grants.decide(order)
                 case _:
                     assert_never(order)
 

@@ -6,12 +6,19 @@ from ..exec.sessions import EnvironmentSource, ExecSessions
 from ..policy.words import plain_commands
 from ..reporter import Reporter
 from .apply_patch import ApplyPatch
+from .csv_job import ReportAgentJobResult, SpawnAgentsOnCsv
 from .directory import ListDir
 from .exec_command import ExecCommand
 from .image import ViewImage
 from .plan import UpdatePlan
 from .registry import Registry
 from .site import Site
+from .spawn_agent import SpawnAgent
+from .spec import Tool
+from .team import Team
+from .team_control import CloseTeam, InterruptAgent, ListTeam
+from .team_mail import FollowupTask, SendMessage
+from .wait_agent import WaitAgent
 from .write_stdin import WriteStdin
 
 
@@ -21,18 +28,17 @@ class Toolbelt:
     def __init__(self, spec: AgentSpec, commands: ExecSessions) -> None:
         self._site, self._commands = Site(spec, commands), commands
 
-    def make_registry(self, reporter: Reporter) -> Registry:
+    def make_registry(self, reporter: Reporter, team: Team | None = None) -> Registry:
         site = self._site
-        return Registry(
-            (
-                ExecCommand(site),
-                WriteStdin(site),
-                UpdatePlan(),
-                ApplyPatch(site),
-                ListDir(site),
-                ViewImage(site, reporter),
-            )
+        own = (
+            ExecCommand(site),
+            WriteStdin(site),
+            UpdatePlan(),
+            ApplyPatch(site),
+            ListDir(site),
+            ViewImage(site, reporter),
         )
+        return Registry(own if team is None else (*own, *team_tools(site, team)))
 
     @property
     def live_commands(self) -> int:
@@ -49,3 +55,18 @@ class Toolbelt:
 
     async def end_commands(self) -> None:
         await self._commands.terminate_all()
+
+
+def team_tools(site: Site, team: Team) -> tuple[Tool, ...]:
+    """The tools that concern other agents; each knows by itself whether it is offered."""
+    return (
+        SpawnAgent(team),
+        SendMessage(team),
+        FollowupTask(team),
+        WaitAgent(team),
+        ListTeam(team),
+        InterruptAgent(team),
+        CloseTeam(team),
+        SpawnAgentsOnCsv(team, site),
+        ReportAgentJobResult(team),
+    )

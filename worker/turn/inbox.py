@@ -5,10 +5,13 @@ shown answer waits for the next turn, so that the answer is not extended.
 """
 
 from collections import deque
+from collections.abc import Collection
 from typing import Literal
 
+import trio
+
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.ops import Mail, UserInput
+from swarm.mailbox.protocol.ops import Mail, Notice, UserInput
 
 _REMEMBERED = 1024  # ids of admitted inputs and letters kept against repeats
 
@@ -22,11 +25,13 @@ class Opening(Value):
 
 
 class Inbox:
-    """Pending input of one agent. No task waits inside; its owner wakes whoever should look."""
+    """Pending input of one agent. Whoever waits for more waits for `news` and looks again."""
 
     def __init__(self) -> None:
+        self.news = trio.Event()  # set when something was admitted, and then replaced
         self._words: deque[UserInput] = deque()
         self._letters: deque[Mail] = deque()
+        self._notices: deque[Notice] = deque()
         self._resume: UserInput | None = None
         self._seen: dict[str, None] = {}  # a dict keeps order, so the oldest can be dropped
         self._mail_joins = True  # phase current_turn; False = next_turn
@@ -43,6 +48,7 @@ class Inbox:
             self._mail_joins = True
         elif not running:
             self._resume = words
+        self._tell_news()
         return True
 
     def deliver(self, mail: Mail) -> bool:
@@ -50,7 +56,21 @@ class Inbox:
         if not self._is_new(mail.mail_id):
             return False
         self._letters.append(mail)
+        self._tell_news()
         return True
+
+    def notify(self, notice: Notice) -> bool:
+        """Take a word of the supervisor once; it opens no turn and keeps none open."""
+        if not self._is_new(notice.notice_id):
+            return False
+        self._notices.append(notice)
+        return True
+
+    def drain_notices(self) -> list[Notice]:
+        """Take the words of the supervisor that wait for the next request."""
+        taken = [*self._notices]
+        self._notices.clear()
+        return taken
 
     def opening(self) -> Opening | None:
         """The turn that should start now that none runs; None = nothing calls for one."""
@@ -84,6 +104,22 @@ class Inbox:
         """True if a letter waits that the running turn may read."""
         return self._mail_joins and bool(self._letters)
 
+    def letters_beside(self, answers_of: Collection[str]) -> int:
+        """How many letters wait to be read, the final answers of these authors left out."""
+        return sum(
+            mail.kind != "final_answer" or mail.author not in answers_of for mail in self._letters
+        )
+
+    def wants_attention(self, *, ends_count: bool) -> bool:
+        """True if something waits that ends a wait: words, or a letter.
+
+        Args:
+            ends_count: Whether another agent's final answer is such a letter too.
+        """
+        return bool(self._words) or any(
+            ends_count or mail.kind != "final_answer" for mail in self._letters
+        )
+
     @property
     def pending(self) -> bool:
         """True if the running turn has something to read before it may end."""
@@ -103,6 +139,10 @@ class Inbox:
         taken = [*self._words]
         self._words.clear()
         return taken
+
+    def _tell_news(self) -> None:
+        news, self.news = self.news, trio.Event()
+        news.set()
 
     def _is_new(self, name: str) -> bool:
         if name in self._seen:

@@ -60,6 +60,8 @@ async def _pursue(session: "Session", turn: Turn) -> Ending:
         heard = await _respond(session, turn, turn.model)
         if isinstance(heard, SampleFailed):
             return _fail(session, turn, heard)
+        if turn.last_call:
+            return _close_account(session, turn, heard)
         if heard.called_tools:
             turn.nudges = 0
         step = next_step(heard, pending_input=session.inbox.pending, nudges=turn.nudges)
@@ -82,7 +84,7 @@ async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | 
             Question(
                 turn_id=turn.turn_id,
                 instructions=instructions_for(session.spec, model),
-                tools=session.tool_specs(model),
+                tools=() if turn.last_call else session.tool_specs(model),
                 effort=session.spec.effort,
                 output_schema=turn.output_schema,
             )
@@ -93,6 +95,12 @@ async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | 
             continue
         if failed.kind == "incomplete" and attempt.heard.remark is not None:
             return msgspec.structs.replace(attempt.heard, truncated=True)
+        if failed.kind == "refused_budget":
+            if turn.last_call or not failed.retryable:
+                return failed
+            turn.last_call = True
+            session.record(turn.turn_id, fragments.last_call(), source="note")
+            continue
         retries += 1
         delay_s = plan_retry(
             failed, attempt=retries, most=model.stream_max_retries, noise=session.noise()
@@ -128,6 +136,17 @@ def _complete(turn: Turn, text: str | None, heard: Heard) -> TurnCompleted:
         truncated=heard.truncated,
         refused=turn.declined and text is None,
     )
+
+
+def _close_account(session: "Session", turn: Turn, heard: Heard) -> Ending:
+    """The last request that the budget allowed was answered: whatever was said is the result."""
+    text = heard.answer if heard.answer is not None else heard.remark
+    if text is None:
+        message = "the budget was used up, and the last request brought no answer"
+        return _fail(
+            session, turn, SampleFailed(request_id=0, kind="refused_budget", message=message)
+        )
+    return msgspec.structs.replace(_complete(turn, text, heard), out_of_budget=True)
 
 
 def _fail(session: "Session", turn: Turn, failed: SampleFailed) -> TurnFailed:

@@ -39,6 +39,7 @@ class Turn:
         self.output_schema: bytes | None = None
         self.usage = TokenUsage()
         self.nudges = 0
+        self.last_call = False  # the budget is used up: one request is left, for the answer
         self.declined = False  # some call was refused
         self.pending: list[Pending] = []  # calls of the current response, in call order
         self.unread: list[UserInput] = []  # words that came before it was aborted

@@ -33,12 +33,14 @@ from swarm.mailbox.protocol.sampling import (
 
 from ..sampler import Question, SampleTrouble, Told
 from ..tools.parallel import Place, Turnstile
-from ..tools.spec import ABORTED_CALL
+from ..tools.spec import ABORTED_CALL, Outcome
 from .next import Heard
 from .state import Pending, Turn
 
 if TYPE_CHECKING:
     from ..session import Session
+
+NO_BUDGET = "not run: the budget is used up, and this was the last request"
 
 
 class Attempt:
@@ -166,6 +168,9 @@ class Attempt:
             started=trio.current_time(),
         )
         self._turn.pending.append(pending)
+        if self._turn.last_call:
+            pending.outcome = Outcome(content=NO_BUDGET, status="failed")
+            return
         place = self._turnstile.take_place(shared=shared)
         if self._calls is None:
             raise RuntimeError("a call came while no attempt runs")

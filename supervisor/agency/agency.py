@@ -1,0 +1,372 @@
+"""The agency: agents' requests come in, replies go out; what becomes of agents is told onward.
+
+Rule guarded: every request ends in one reply, a refusal that says why, or with the process that
+asked. Nobody acts upon an agent that is not below him.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.ops import Answer, Mail, UserInput
+from swarm.mailbox.protocol.records import AgentEnded, InputPosted
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    AnyRequest,
+    CloseAgent,
+    FollowUp,
+    GetEnvironment,
+    HaltAgent,
+    InLine,
+    ListAgents,
+    ReportJobResult,
+    RequestRefused,
+    SendMail,
+    Spawn,
+    SpawnOnCsv,
+    StoreBlob,
+    WaitFor,
+)
+from swarm.roles.loader import Roles, load_roles
+
+from ..agents import AgentPlan, LiveAgent
+from ..control import Control
+from ..journal.replay import RunPast
+from ..running import Running
+from .births import Births
+from .inherit import NotPossible
+from .jobs import Jobs
+from .letters import Post, report_of, write_letter
+from .line import LineWarden
+from .lives import Lives
+from .restore import restore_team
+from .team import RESTING, Member, Team
+from .verbs import Verbs
+from .waiting_calls import WaitingCalls
+
+MOST_OPEN = 64  # requests of one process at a time
+_WAITING_TOOLS = frozenset({"spawn_agent", "wait_agent", "spawn_agents_on_csv"})
+_GOOD_ENDS = frozenset({"completed", "truncated"})
+_CRASH_STATES = frozenset({"crashed", "killed"})
+
+
+class Agency:
+    """One a run, made by `open_agency`. Watches control, and serves what agents ask."""
+
+    def __init__(self, running: Running, control: Control, nursery: trio.Nursery) -> None:
+        self._run, self._control, self._nursery = running, control, nursery
+        self.team = Team()
+        self.lives = Lives(running, control, self.team, nursery)
+        self.lives.on_failed = self._not_revived
+        self.post = Post(running, self.team, nursery, self._wake)
+        self._open: dict[str, dict[int, tuple[AnyRequest, trio.CancelScope]]] = {}
+        self._warden = LineWarden(
+            waiting=self._in_line,
+            live=lambda: list(control.agents.values()),
+            is_blocked=self._is_blocked,
+            relieve=self._relieve,
+        )
+        self._births = Births(running, control, self.team, self.post, self._warden)
+        self._births.roles = _roles_of(running)
+        self._births.provider = lambda: running.request.provider
+        self.verbs = Verbs(running, control, self.team, self.post, self.lives)
+        self._waits = WaitingCalls(self.team, self.post, self.lives)
+        self._jobs = Jobs(running, control, self.team, self._births, nursery)
+        control.watcher = self
+        nursery.start_soon(self._warden.mind)
+
+    # --- the whole tree ------------------------------------------------------------------------
+
+    async def wait_over(self) -> AgentEnded:
+        """Return when the run's work is done: how the root's ended.
+
+        That is when the root's turn has ended, nobody works or stands in line, and no letter is
+        on its way that would wake anybody; or at once when the root failed or was stopped.
+        """
+        while True:
+            root = self.team.members.get(ROOT_PATH)
+            outcome = None if root is None or root.is_active else root.outcome
+            if outcome is not None and (outcome.state not in _GOOD_ENDS or self.team.at_rest):
+                return outcome
+            await self.team.wait_change()
+
+    def restore(self, past: RunPast, root: AgentPlan) -> None:
+        """A resumed run: its team is there again, and those who had not finished go on."""
+        for one in restore_team(past, self._births.roles, root):
+            ended = one.past.ended
+            member = self.team.enlist(one.plan, state=one.state)
+            member.epoch, member.outcome = one.past.spawned.epoch, ended
+            member.closed = one.state == "killed"
+            self._run.registry.adopt_path(member.path, agent_id=one.plan.agent_id)
+            if ended is None:
+                self._wake(member)
+
+    async def say(self, member: Member, words: UserInput) -> None:
+        """A person speaks to an agent, whether it has a process now or not."""
+        if member.life is not None:
+            await self._control.say(member.life, words, source="person")
+            return
+        self._run.note(
+            InputPosted(input_id=words.input_id, parts=words.parts, source="person"),
+            agent=member.path,
+            file=member.plan.agent_id,
+        )
+        self._wake(member)
+
+    async def leave_letter(self, member: Member, text: str) -> None:
+        """A person's words that wake nobody: read at the agent's next turn, if there is one."""
+        await self.post.post_and_wait(member, write_letter("person", member.path, text))
+
+    def close(self) -> None:
+        """The run ends: no wish is granted any more, nobody waits."""
+        for asked in tuple(self._open.values()):
+            for _, scope in tuple(asked.values()):
+                scope.cancel()
+        self._run.room.dissolve("the run is ending; nothing new starts")
+
+    async def kill(self, members: Sequence[Member]) -> None:
+        """A person's `swarm kill` of a subtree: at once, for good; its parent is told."""
+        top = members[0]
+        was_active, parent = top.is_active, self.team.members.get(top.plan.parent or "")
+        await self.verbs.end_members(members, grace_s=1.0)
+        if was_active and parent is not None and not parent.closed and top.plan.reports:
+            words = "(killed) a person ended it for good"
+            note = write_letter(top.path, parent.path, words, kind="final_answer", wakes=True)
+            self.post.post(parent, note)
+
+    def interrupt_waiting(self) -> None:
+        """Ctrl-C reaches also the turns that wait without a process."""
+        for member in tuple(self.team.members.values()):
+            self.interrupt_suspended(member)
+
+    def interrupt_suspended(self, member: Member) -> bool:
+        """Abort a turn that waits without a process; False if there is none."""
+        if not self.lives.abort_suspended(member):
+            return False
+        self._cancel_open(member.path)
+        return True
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def serve(self, agent: LiveAgent, request_id: int, request: AnyRequest) -> None:
+        """Serve one request beside the others. Never waits."""
+        asked = self._open.setdefault(agent.path, {})
+        member = self.team.members.get(agent.path)
+        if len(asked) >= MOST_OPEN or request_id in asked or member is None:
+            reply = RequestRefused(message="too many requests at once; wait for their answers")
+            self._nursery.start_soon(self._reply, agent, request_id, reply)
+            return
+        scope = trio.CancelScope()
+        asked[request_id] = request, scope
+        self._nursery.start_soon(self._serve_one, agent, member, request_id)
+
+    async def _serve_one(self, agent: LiveAgent, member: Member, request_id: int) -> None:
+        asked = self._open[agent.path]
+        request, scope = asked[request_id]
+        epoch, reply = agent.epoch, None
+        try:
+            with scope:
+                reply = await self._obey(agent, member, request_id, request)
+        except NotPossible as error:
+            reply = RequestRefused(message=str(error))
+        finally:
+            asked.pop(request_id, None)
+        if reply is None:
+            return
+        if member.suspended is not None and isinstance(request, WaitFor):
+            self._waits.resume(member, reply)
+        elif agent.epoch == epoch:
+            await self._reply(agent, request_id, reply)
+
+    async def _obey(
+        self, agent: LiveAgent, member: Member, request_id: int, request: AnyRequest
+    ) -> AnyReply:
+        match request:
+            case Spawn():
+                place = self._place_teller(agent, member, request_id, request.task_name)
+                return await self._births.grant(member, request, place)
+            case SendMail():
+                return await self.verbs.send(member, request)
+            case FollowUp():
+                return await self.verbs.follow_up(member, request)
+            case WaitFor():
+                return await self._waits.wait(member, request)
+            case ListAgents():
+                return self.verbs.list_team(member, request)
+            case HaltAgent():
+                return await self.verbs.halt(member, request, self.interrupt_suspended)
+            case CloseAgent():
+                return await self.verbs.close(member, request)
+            case SpawnOnCsv():
+                return await self._jobs.run(member, request)
+            case ReportJobResult():
+                return self._jobs.report(member, request)
+            case StoreBlob() | GetEnvironment():
+                raise NotPossible("blobs are stored by another room")
+            case _:
+                assert_never(request)
+
+    def _place_teller(
+        self, agent: LiveAgent, member: Member, request_id: int, name: str
+    ) -> Callable[[int], None]:
+        path = f"{member.path}/{name}"
+
+        def tell(place: int) -> None:
+            self.lives.show_place(path, place)
+            reply = InLine(place=place)
+            self._nursery.start_soon(self._reply, agent, request_id, reply)
+
+        return tell
+
+    async def _reply(self, agent: LiveAgent, request_id: int, reply: AnyReply) -> None:
+        try:
+            await self._run.send(agent, Answer(request_id=request_id, reply=reply))
+        except PeerGone:
+            return  # it ended meanwhile; nobody waits
+
+    def _cancel_open(self, path: str) -> None:
+        for _, scope in tuple(self._open.get(path, {}).values()):
+            scope.cancel()
+
+    # --- the line ------------------------------------------------------------------------------
+
+    def _in_line(self) -> int:
+        is_starting = self._run.registry.used > len(self._control.agents)
+        return 0 if is_starting else len(self._run.room)
+
+    def _is_blocked(self, life: LiveAgent) -> bool:
+        """It does nothing until another agent does something."""
+        if life.wanted_end is not None or life.suspending:
+            return False
+        if life.turn is None:
+            return life.path == ROOT_PATH and self.lives.is_idle(life)
+        has_asked = any(
+            isinstance(request, Spawn | WaitFor | SpawnOnCsv)
+            for request, _ in self._open.get(life.path, {}).values()
+        )
+        only_waits = all(tool in _WAITING_TOOLS for tool in life.open_calls.values())
+        return has_asked and only_waits and not life.responding and not life.untaken
+
+    async def _relieve(self, live: list[LiveAgent]) -> bool:
+        """The one nearest to the root that can do without a process gives its slot up."""
+        for life in sorted(live, key=lambda one: one.path.count("/")):
+            if self.lives.is_idle(life):
+                await self._control.end(life)
+                return True
+            if self.lives.only_waits(life) and await self.lives.suspend(life):
+                return True
+        return False
+
+    def _wake(self, member: Member) -> None:
+        self.lives.wake(member)
+        self._warden.stir()
+
+    # --- what becomes of agents ----------------------------------------------------------------
+
+    def born(self, agent: LiveAgent) -> None:
+        member = self.team.members.get(agent.path)
+        if member is None:
+            member = self.team.enlist(agent.plan, state=RESTING)
+        member.life, member.epoch = agent, agent.epoch
+        for mail in agent.letters.values():
+            if mail.mail_id not in member.letters:
+                self.team.add_letter(member, mail)
+        agent.letters, member.deaths = member.letters, agent.deaths
+        agent.children = member.children
+        if (parent := self.team.members.get(member.plan.parent or "")) and member.plan.reports:
+            parent.children[member.path] = member.plan.nickname
+        if member.state == "queued":
+            self.team.set_state(member, "starting")
+        self.team.ring()
+
+    def turned(self, agent: LiveAgent) -> None:
+        if (member := self._of(agent)) is not None:
+            self.team.set_state(member, "running")
+
+    def spoken_to(self, agent: LiveAgent) -> None:
+        if (member := self._of(agent)) is not None:
+            self.team.set_state(member, "running")
+
+    def read(self, agent: LiveAgent, mail: Mail) -> None:
+        if (member := self._of(agent)) is None:
+            return
+        child = self.team.members.get(mail.author)
+        if mail.kind == "final_answer" and child is not None:
+            member.heard[child.path] = child.ends
+        self.team.settle_letters(member)
+
+    def concluded(self, agent: LiveAgent) -> None:
+        member, outcome = self._of(agent), agent.outcome
+        if member is None or outcome is None:
+            return
+        member.outcome, member.last_turn_end = outcome, agent.last_turn_end
+        self._conclude(member, outcome)
+        if member.plan.parent is not None and member.plan.reports and not agent.gone.is_set():
+            self._nursery.start_soon(self.lives.retire, agent)
+
+    def died(self, agent: LiveAgent) -> None:
+        if not agent.suspending:
+            self._cancel_open(agent.path)
+
+    def gone(self, agent: LiveAgent) -> None:
+        if (member := self._of(agent)) is None or agent.suspending:
+            return
+        member.life = None
+        state = agent.outcome.state if agent.outcome is not None else "crashed"
+        if agent.wanted_end == "killed":
+            member.closed, state = True, "killed"
+        if state in _CRASH_STATES or not member.plan.reports:
+            self._lose(member, state)
+        elif self.team.is_woken(member):
+            self._wake(member)
+        self.team.ring()
+
+    def _of(self, agent: LiveAgent) -> Member | None:
+        """The member of this very agent; an old one under the same path is nobody."""
+        member = self.team.members.get(agent.path)
+        same = member is not None and member.plan.agent_id == agent.plan.agent_id
+        return member if same else None
+
+    def _conclude(self, member: Member, outcome: AgentEnded) -> None:
+        member.ends += 1
+        report, parent = report_of(member, outcome), self.team.members.get(member.plan.parent or "")
+        if report is not None and parent is not None and not parent.closed:
+            self.post.post(parent, report)
+        self.team.set_state(member, outcome.state)
+
+    def _lose(self, member: Member, state: str) -> None:
+        """It will have no process again by itself: its letters come back, its children end."""
+        self.post.bounce_all(member, reason=f"{member.path} is {state}")
+        below = [one for one in self.team.subtree(member.path) if one is not member]
+        if below:
+            self._nursery.start_soon(self.verbs.end_members, below)
+        if not member.plan.reports:
+            self.team.forget(member)
+
+    def _not_revived(self, member: Member, why: str) -> None:
+        member.life = None
+        outcome = AgentEnded(agent_id=member.plan.agent_id, state="crashed", message=why)
+        member.outcome = outcome
+        self._run.note(outcome, agent=member.path)
+        self._conclude(member, outcome)
+        self._lose(member, "crashed")
+
+
+def _roles_of(running: Running) -> Roles:
+    """Those that the person's files gave; a run started without a command line has ours."""
+    roles = running.request.roles
+    return roles if roles.known else load_roles(())
+
+
+async def run_agency(
+    running: Running,
+    control: Control,
+    task_status: trio.TaskStatus[Agency] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Live until cancelled; the started value is the agency."""
+    async with trio.open_nursery() as nursery:
+        task_status.started(Agency(running, control, nursery))
+        await trio.sleep_forever()

@@ -1,0 +1,155 @@
+"""Letters between agents: journaled, then handed over in order, or returned as dead.
+
+Rule guarded: nothing is handed over before it is written, and a letter belongs to one agent id: a
+new agent under an old name never sees it. An agent that has no process gets it in its next life.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.ops import Deliver, Mail
+from swarm.mailbox.protocol.records import AgentEnded, MailHandled, MailPosted, Record
+
+from ..running import Running
+from .team import Member, Team, preview
+
+_CARRY_LIMIT_S = 2.0
+MOST_UNREAD = 1_000  # letters of one reader; more are refused
+_SILENT_ENDS = frozenset({"interrupted"})  # somebody wanted it so: no parent is woken
+_GOOD_ENDS = frozenset({"completed", "truncated"})
+
+Kind = Literal["new_task", "message", "followup", "final_answer"]
+
+
+def write_letter(
+    author: str, reader: str, content: str, *, kind: Kind = "message", wakes: bool = False
+) -> Mail:
+    """A letter with an id of its own."""
+    return Mail(
+        mail_id=new_uuid7(),
+        author=author,
+        recipient=reader,
+        content=content,
+        kind=kind,
+        trigger_turn=wakes,
+        sent_at=round(time.time(), 3),
+    )
+
+
+def report_of(member: Member, outcome: AgentEnded) -> Mail | None:
+    """What a parent is told when its child's work has come to an end; None for the root."""
+    parent = member.plan.parent
+    if parent is None or not member.plan.reports or member.closed:
+        return None
+    text = outcome.message
+    if outcome.state not in _GOOD_ENDS:
+        text = f"({outcome.state}) {text}".strip()
+    return write_letter(
+        member.path,
+        parent,
+        text or "(no answer)",
+        kind="final_answer",
+        wakes=outcome.state not in _SILENT_ENDS,
+    )
+
+
+class Post:
+    """Carries letters. `wake` is called for a reader without a process whom a letter wakes."""
+
+    def __init__(
+        self,
+        running: Running,
+        team: Team,
+        nursery: trio.Nursery,
+        wake: Callable[[Member], None],
+    ) -> None:
+        self._run, self._team, self._nursery, self._wake = running, team, nursery, wake
+        self._carrying: dict[str, trio.Event] = {}
+
+    def post(self, reader: Member, mail: Mail) -> None:
+        """Journal a letter, then carry it; a closed reader's is dead at once. Never waits."""
+        if reader.closed:
+            self._journal(reader, mail, None)
+            self.bury(reader, mail, reason=f"{reader.path} was ended for good")
+            return
+        if mail.kind in {"new_task", "followup"}:
+            reader.last_task = preview(mail.content)
+        self._team.add_letter(reader, mail)
+        if mail.trigger_turn and not reader.is_active:
+            self._team.set_state(reader, "running" if reader.life is not None else "queued")
+        self._journal(reader, mail, lambda: self._carry(reader, mail))
+
+    async def post_and_wait(self, reader: Member, mail: Mail) -> None:
+        """As `post`; return once the letter is written."""
+        self.post(reader, mail)
+        await self._run.journal.settle()
+
+    def _journal(self, reader: Member, mail: Mail, then: Callable[[], None] | None) -> None:
+        def written(record: Record) -> None:
+            self._run.showing.record(record)
+            if then is not None:
+                then()
+
+        self._run.journal.write(
+            MailPosted(mail=mail), agent=reader.path, file=reader.plan.agent_id, then=written
+        )
+
+    def bury(self, reader: Member, mail: Mail, *, reason: str) -> None:
+        """It can never be delivered: say so in the journal."""
+        self._run.note(
+            MailHandled(mail_id=mail.mail_id, dead=True, reason=reason),
+            agent=reader.path,
+            file=reader.plan.agent_id,
+        )
+
+    def bounce_all(self, reader: Member, *, reason: str) -> None:
+        """The reader is gone: its letters are dead, and those who wrote them are told."""
+        for mail in self._team.drop_letters(reader):
+            self.bury(reader, mail, reason=reason)
+            author = self._team.members.get(mail.author)
+            if author is None or author.closed or mail.kind not in {"message", "followup"}:
+                continue
+            words = f"Your message to {reader.path} was not read: {reason}. It said: "
+            note = write_letter(reader.path, author.path, words + preview(mail.content))
+            self.post(author, note)
+
+    async def wait_carried(self, reader: Member) -> None:
+        """Return once all that was posted to it so far is on its way; bounded."""
+        with trio.move_on_after(_CARRY_LIMIT_S):
+            await self._run.journal.settle()
+            if (carried := self._carrying.get(reader.path)) is not None:
+                await carried.wait()
+
+    # --- carrying ------------------------------------------------------------------------------
+
+    def _carry(self, reader: Member, mail: Mail) -> None:
+        if reader.closed or mail.mail_id not in reader.letters:
+            return  # it is dead, or was handed over at the beginning of a life
+        reader.outbox.append(mail)
+        if reader.path not in self._carrying:
+            self._carrying[reader.path] = trio.Event()
+            self._nursery.start_soon(self._carry_all, reader)
+
+    async def _carry_all(self, reader: Member) -> None:
+        """One task a reader, so that its letters keep their order."""
+        try:
+            while reader.outbox:
+                await self._hand_over(reader, reader.outbox.popleft())
+        finally:
+            self._carrying.pop(reader.path).set()
+
+    async def _hand_over(self, reader: Member, mail: Mail) -> None:
+        life = reader.life
+        if life is None and mail.trigger_turn:
+            self._wake(reader)
+        if life is None or not life.hello.is_set() or life.wanted_end or life.suspending:
+            return  # its next life gets all that was not read
+        try:
+            await self._run.send(life, Deliver(mail=mail))
+        except PeerGone:
+            return  # its next life gets all that was not read

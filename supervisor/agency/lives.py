@@ -1,0 +1,200 @@
+"""Processes of team members: ended when their work is done, started anew when they are wanted.
+
+Rule guarded: a finished agent holds no slot, and nothing that was said to it is lost: what it has
+not read is handed to its next life. A turn that only waits may stop in one process and go on in
+another, with the real output of the call it waited in.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from swarm.mailbox.protocol.events import CallEnded, TurnAborted
+from swarm.mailbox.protocol.items import FunctionCallOutput, TokenUsage
+from swarm.mailbox.protocol.records import ItemRecorded
+
+from ..agents import LiveAgent
+from ..birth import Line
+from ..control import Control
+from ..journal.reading import read_records
+from ..journal.replay import AgentMemory, fold_agent
+from ..running import Running
+from ..spawner.base import SpawnError
+from .team import Member, Suspended, Team
+
+_LOOK_S = 0.25
+ABORTED = "aborted by user"
+
+
+class Lives:
+    """Ends and begins processes of members that exist. `running` work is the agency's."""
+
+    def __init__(
+        self, running: Running, control: Control, team: Team, nursery: trio.Nursery
+    ) -> None:
+        self._run, self._control, self._team, self._nursery = running, control, team, nursery
+        self.on_failed: Callable[[Member, str], None] = lambda member, why: None
+
+    # --- the end of finished ones --------------------------------------------------------------
+
+    def is_idle(self, life: LiveAgent) -> bool:
+        """It has a process, and nothing to do or to read that would make it do something."""
+        member = self._team.members.get(life.path)
+        return (
+            member is not None
+            and self._control.agents.get(life.path) is life
+            and life.wanted_end is None
+            and life.done.is_set()
+            and life.turn is None
+            and not life.untaken
+            and not self._team.is_woken(member)
+        )
+
+    async def retire(self, life: LiveAgent) -> None:
+        """End the process of an agent whose work is done; living commands keep it for a while."""
+        with trio.move_on_after(self._run.request.linger_s):
+            while self.is_idle(life) and _may_have_commands(life):  # noqa: ASYNC110 — heartbeats
+                await trio.sleep(_LOOK_S)
+        if self.is_idle(life):
+            await self._control.end(life)
+
+    # --- new lives -----------------------------------------------------------------------------
+
+    def wake(self, member: Member) -> None:
+        """Start a process for a member that has none; it gets what it has not read."""
+        if member.beginning or member.closed:
+            return
+        member.beginning = True
+        self._team.set_state(member, "queued")
+        self._nursery.start_soon(self._revive, member)
+
+    async def _revive(self, member: Member) -> None:
+        path = member.path
+        try:
+            life = member.life
+            if life is not None and not life.suspending:
+                await life.gone.wait()
+            life = member.life or LiveAgent(member.plan, epoch=member.epoch)
+            life.letters, life.deaths = member.letters, member.deaths
+            life.children = member.children
+            memory = await self._recall(member)
+            if memory.open_calls:
+                self._close_calls(member, memory)
+                memory = await self._recall(member)
+            if member.closed:
+                return
+            life.begin_again(member.epoch + 1)
+            place = partial(self.show_place, path)
+            has_more = memory.open_turn or memory.inputs or self._team.is_woken(member)
+            await self._control.enliven(life, memory, Line(on_place=place))
+            if not has_more:  # its last life had ended its turn, and only the word of it was lost
+                self._control.conclude_again(life, memory.last_message)
+        except SpawnError as error:
+            self.on_failed(member, f"it could not be started anew: {error}")
+        finally:
+            member.beginning = False
+            self._team.ring()
+
+    async def _recall(self, member: Member) -> AgentMemory:
+        await self._run.journal.settle()
+        file = member.plan.agent_id
+        return await trio.to_thread.run_sync(
+            lambda: fold_agent(read_records(self._run.places, file=file))
+        )
+
+    def show_place(self, path: str, place: int) -> None:
+        """Its place in the line for slots, for people."""
+        self._run.showing.state.note_state(path, "queued", note=f"number {place} in line")
+
+    # --- turns that wait without a process -----------------------------------------------------
+
+    def only_waits(self, life: LiveAgent) -> bool:
+        """Its turn does nothing but wait in one wait_agent, and no command of it runs."""
+        return (
+            self._control.agents.get(life.path) is life
+            and life.turn is not None
+            and life.wanted_end is None
+            and not life.suspending
+            and not life.responding
+            and not life.untaken
+            and not life.live_commands
+            and not life.left_command
+            and list(life.open_calls.values()) == ["wait_agent"]
+        )
+
+    async def suspend(self, life: LiveAgent) -> bool:
+        """Free the slot of a turn that only waits. False if it does something after all."""
+        member = self._team.members[life.path]
+        await self._run.journal.settle()
+        if not self.only_waits(life) or life.turn is None:
+            return False
+        (call_id, tool), *_ = life.open_calls.items()
+        member.suspended = Suspended(turn_id=life.turn, call_id=call_id, tool=tool)
+        await self._control.suspend(life, "it only waits, and others need its slot")
+        self._run.showing.state.note_state(life.path, "suspended", note="waits without a process")
+        return True
+
+    def resume(self, member: Member, output: str) -> None:
+        """The wait of a suspended turn is over: it goes on with this output."""
+        if member.suspended is not None and member.suspended.output is None:
+            member.suspended.output = output
+            self.wake(member)
+
+    def abort_suspended(self, member: Member) -> bool:
+        """Interrupt a turn that is suspended. False if it is not, or goes on already."""
+        suspended, life = member.suspended, member.life
+        if suspended is None or life is None or suspended.output is not None:
+            return False
+        member.suspended, member.life = None, None
+        file = member.plan.agent_id
+        self._write_output(member, suspended, ABORTED, success=False)
+        aborted = TurnAborted(turn_id=suspended.turn_id)
+        self._run.note(aborted, agent=member.path, file=file)
+        life.last_turn_end = aborted
+        self._control.conclude(life, "interrupted", "it was interrupted", TokenUsage())
+        return True
+
+    def _close_calls(self, member: Member, memory: AgentMemory) -> None:
+        """What its last life left open: the call it waited in has an output."""
+        suspended, member.suspended = member.suspended, None
+        for call in memory.open_calls.values():
+            if suspended is not None and call.call_id == suspended.call_id:
+                self._write_output(member, suspended, suspended.output or ABORTED, success=True)
+                continue
+            closed = CallEnded(
+                turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
+            )
+            self._run.note(closed, agent=member.path, file=member.plan.agent_id)
+
+    def _write_output(
+        self, member: Member, suspended: Suspended, output: str, *, success: bool
+    ) -> None:
+        """Law 3: the call has one end, and the model reads it once."""
+        file, path = member.plan.agent_id, member.path
+        self._run.note(
+            CallEnded(
+                turn_id=suspended.turn_id,
+                call_id=suspended.call_id,
+                tool=suspended.tool,
+                status="completed" if success else "interrupted",
+                output=output,
+            ),
+            agent=path,
+            file=file,
+        )
+        self._run.note(
+            ItemRecorded(
+                turn_id=suspended.turn_id,
+                item=FunctionCallOutput(call_id=suspended.call_id, output=output, success=success),
+                item_id=f"{file[-8:]}-{member.epoch}-w",
+                source="tool",
+            ),
+            agent=path,
+            file=file,
+        )
+
+
+def _may_have_commands(life: LiveAgent) -> bool:
+    """By its last heartbeat, or because a call left one since."""
+    return life.live_commands > 0 or life.left_command

@@ -1,0 +1,98 @@
+"""wait_agent, as the supervisor does it: look, wait for the bell, look again, until time is up."""
+
+import msgspec
+import trio
+
+from swarm.mailbox.ids import AgentPath, resolve_path
+from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, TeamMember, Waited, WaitFor
+
+from ..fanout.excerpts import share_out
+from .inherit import NotPossible
+from .letters import Post
+from .lives import Lives
+from .team import Member, Team
+from .waits import at_timeout, look
+
+MOST_TIMEOUT_S = 3_600.0
+MOST_TARGETS = 256
+_RESULT_BYTES = 36_000  # of all results in one output; the letters carry the whole
+
+
+class WaitingCalls:
+    """Serves waits; several of one agent at a time if it likes."""
+
+    def __init__(self, team: Team, post: Post, lives: Lives) -> None:
+        self._team, self._post, self._lives = team, post, lives
+
+    async def wait(self, asker: Member, wish: WaitFor) -> Waited:
+        """Return by `timeout_s` in any case; 0 only looks. Raises NotPossible."""
+        if not wish.timeout_s >= 0:  # also what is no number
+            raise NotPossible("timeout_ms must be greater than zero")
+        if len(wish.targets) > MOST_TARGETS:
+            raise NotPossible(f"at most {MOST_TARGETS} targets can be waited for at once")
+        targets = [self._find(asker, target) for target in dict.fromkeys(wish.targets)]
+        with trio.move_on_after(min(wish.timeout_s, MOST_TIMEOUT_S)):
+            while True:
+                waited = look(self._team, asker, targets, wish.mode)
+                if waited is not None:
+                    # The letters that it speaks of come before it, so both are read together.
+                    await self._post.wait_carried(asker)
+                    return waited
+                await self._team.wait_change()
+        return at_timeout(self._team, asker, targets)
+
+    def _find(self, asker: Member, target: str) -> Member:
+        member = find_member(self._team, asker, target)
+        if member is asker:
+            raise NotPossible("an agent cannot wait for itself")
+        return member
+
+    def resume(self, member: Member, reply: AnyReply) -> None:
+        """The asker has no process now: its next one finds the reply as the call's output."""
+        if isinstance(reply, Waited):
+            self._lives.resume(member, words_of(reply))
+        elif isinstance(reply, RequestRefused):
+            self._lives.resume(member, reply.message)
+
+
+def find_member(team: Team, asker: Member, reference: str) -> Member:
+    """The agent that is meant. Raises NotPossible: no path, or nobody's."""
+    try:
+        path = resolve_path(reference, base=AgentPath(asker.path))
+    except ValueError as error:
+        raise NotPossible(str(error)) from error
+    member = team.members.get(path)
+    if member is None:
+        raise NotPossible(f"live agent path `{path}` not found")
+    return member
+
+
+def words_of(waited: Waited) -> str:
+    """As the tool itself words it: the sheet's two keys, then what there is of news."""
+    answer: dict[str, object] = {
+        "message": "Wait timed out." if waited.timed_out else "Wait completed.",
+        "timed_out": waited.timed_out,
+    }
+    if waited.finished:
+        answer["finished"] = _ends(waited.finished)
+    if waited.still_running:
+        answer["still_running"] = waited.still_running
+    if waited.mail:
+        answer["unread_messages"] = waited.mail
+    return msgspec.json.encode(answer).decode()
+
+
+def _ends(members: tuple[TeamMember, ...]) -> list[dict[str, str | None]]:
+    shares = share_out([len(one.result or "") for one in members], _RESULT_BYTES)
+    return [
+        {
+            "agent_name": one.path,
+            "end_state": one.status,
+            "result": _cut(one.result, share),
+        }
+        for one, share in zip(members, shares, strict=True)
+    ]
+
+
+def _cut(text: str | None, share: int) -> str | None:
+    return text if text is None or len(text) <= share else text[:share] + "… [cut]"

@@ -1,0 +1,157 @@
+"""spawn_agents_on_csv and report_agent_job_result: one worker for each row of a table.
+
+Rule guarded: the supervisor reads and writes the files of a job on behalf of this agent, so this
+agent's own limits are asked first.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.protocol.items import AnyCall
+from swarm.mailbox.protocol.requests import JobEnded, ReportJobResult, ResultAccepted, SpawnOnCsv
+
+from .errors import ToolFailed
+from .router import decode_arguments
+from .site import Site
+from .spec import Outcome, Prepared, Schema
+from .team import Team, TeamDeed, TeamTool, as_json
+
+JOB_LIMIT_S = 24 * 3600.0  # a job bounds each item; the run's own deadline comes before this
+MOST_WORKERS = 64
+_COUNT: Schema = {"type": "integer"}
+
+
+class CsvArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    csv_path: str
+    instruction: str
+    id_column: str | None = None
+    output_csv_path: str | None = None
+    output_schema: dict[str, msgspec.Raw] | None = None
+    max_concurrency: int | None = None
+    max_workers: int | None = None  # another name of it
+    max_runtime_seconds: int | None = None
+
+
+class ReportArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    job_id: str
+    item_id: str
+    result: msgspec.Raw
+    stop: bool | None = None
+
+
+class SpawnAgentsOnCsv(TeamTool):
+    """Starts a job and returns when it has ended."""
+
+    name = "spawn_agents_on_csv"
+    required = ("csv_path", "instruction")
+
+    def __init__(self, team: Team, site: Site) -> None:
+        super().__init__(team)
+        self._site = site
+
+    def properties(self) -> Mapping[str, Schema]:
+        return {
+            "csv_path": {"type": "string", "description": "The table; it has a header row."},
+            "instruction": {
+                "type": "string",
+                "description": "The task of each worker; `{column}` stands for the row's value.",
+            },
+            "id_column": {"type": "string", "description": "Column whose values name the items."},
+            "output_csv_path": {"type": "string"},
+            "output_schema": {"type": "object", "description": "JSON schema of each result."},
+            "max_concurrency": {**_COUNT, "description": f"At most {MOST_WORKERS}; default 16."},
+            "max_runtime_seconds": {**_COUNT, "description": "Of one worker; default 1800."},
+        }
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        self._team.check_may_grow()
+        arguments = decode_arguments(call, CsvArguments)
+        request = csv_request(arguments, cwd=self._site.cwd)
+        self._check_files(Path(request.csv_path), request.output_csv_path)
+        words = f"{request.csv_path}: {request.instruction}"
+        return TeamDeed(words, partial(self._run_job, request))
+
+    def _check_files(self, table: Path, output: str | None) -> None:
+        if not self._site.may_read(table):
+            raise ToolFailed(f"failed to read csv input {table}: Permission denied")
+        target = Path(output) if output is not None else table.with_suffix(".agent-job.csv")
+        plan = self._site.write_plan()
+        if plan is None or not self._site.may_write(target, plan):
+            raise ToolFailed(
+                f"the results cannot be written to {target.parent}: it is outside of what you may "
+                "write; name another place in output_csv_path"
+            )
+
+    async def _run_job(self, request: SpawnOnCsv) -> Outcome:
+        ended = await self._team.ask(
+            request, JobEnded, limit_s=JOB_LIMIT_S, waiting=f"works through {request.csv_path}"
+        )
+        return Outcome(content=ended.summary.decode(errors="replace"))
+
+
+class ReportAgentJobResult(TeamTool):
+    """The result of the one item that this agent was started for."""
+
+    name = "report_agent_job_result"
+    required = ("job_id", "item_id", "result")
+
+    def is_offered(self) -> bool:
+        return bool(self._team.spec.job)
+
+    def properties(self) -> Mapping[str, Schema]:
+        return {
+            "job_id": {"type": "string"},
+            "item_id": {"type": "string"},
+            "result": {"type": "object"},
+            "stop": {"type": "boolean", "description": "Cancel the items not yet started."},
+        }
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        if not self.is_offered():
+            raise ToolFailed("only the worker of a job's item can report a result")
+        report = job_report(decode_arguments(call, ReportArguments))
+        return TeamDeed(report.item_id, partial(self._report, report))
+
+    async def _report(self, report: ReportJobResult) -> Outcome:
+        reply = await self._team.ask(report, ResultAccepted)
+        return Outcome(content=as_json({"accepted": reply.accepted}))
+
+
+def csv_request(arguments: CsvArguments, *, cwd: Path) -> SpawnOnCsv:
+    """The request for these arguments, its paths absolute. Raises ToolFailed."""
+    if not arguments.instruction.strip():
+        raise ToolFailed("instruction must be non-empty")
+    if not arguments.csv_path.strip():
+        raise ToolFailed("csv_path must be non-empty")
+    workers = arguments.max_concurrency
+    workers = arguments.max_workers if workers is None else workers
+    runtime_s = arguments.max_runtime_seconds
+    if runtime_s is not None and runtime_s < 1:
+        raise ToolFailed("max_runtime_seconds must be at least 1")
+    output = (arguments.output_csv_path or "").strip()
+    schema = arguments.output_schema
+    return SpawnOnCsv(
+        csv_path=str(cwd / arguments.csv_path.strip()),
+        instruction=arguments.instruction,
+        id_column=(arguments.id_column or "").strip() or None,
+        output_csv_path=str(cwd / output) if output else None,
+        output_schema=None if schema is None else msgspec.json.encode(schema),
+        max_concurrency=None if workers is None else min(max(workers, 1), MOST_WORKERS),
+        max_runtime_seconds=runtime_s,
+    )
+
+
+def job_report(arguments: ReportArguments) -> ReportJobResult:
+    """The report for these arguments. Raises ToolFailed if the result is no JSON object."""
+    result = bytes(arguments.result).strip()
+    if not result.startswith(b"{"):
+        raise ToolFailed("result must be a JSON object")
+    return ReportJobResult(
+        job_id=arguments.job_id,
+        item_id=arguments.item_id,
+        result=result,
+        stop=bool(arguments.stop),
+    )

@@ -1,0 +1,157 @@
+"""spawn_agent: start a child for a task of its own."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+import msgspec
+
+from swarm.mailbox.ids import check_segment
+from swarm.mailbox.protocol.items import AnyCall
+from swarm.mailbox.protocol.requests import Spawn, Spawned
+from swarm.mailbox.protocol.spec import RoleCard
+
+from .errors import ToolFailed
+from .router import decode_arguments
+from .spec import Outcome, Prepared, Schema
+from .team import TeamDeed, TeamTool, as_json, words_of
+from .texts import description_of
+
+SPAWN_DEADLINE_S = 120.0
+ANSWER_MARGIN_S = 15.0  # the supervisor's own deadline comes first
+_ROLE_CHARS = 1_000  # of one role's description
+_FORK_RULE = "fork_turns must be `none`, `all`, or a positive integer string"
+_TOLD_WAIT_S = 1.0
+
+
+class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As the model writes them."""
+
+    task_name: str
+    message: str
+    agent_type: str | None = None
+    fork_turns: str | int | None = None
+    model: str | None = None
+    reasoning_effort: str | None = None
+    fork_context: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # of the older surface
+
+
+class SpawnAgent(TeamTool):
+    """The tool."""
+
+    name = "spawn_agent"
+    required = ("task_name", "message")
+
+    def description(self) -> str:
+        most = self._team.spec.max_agents
+        bound = f" At most {most} agents are alive at once, you included." if most else ""
+        return description_of(self.name) + bound
+
+    def properties(self) -> Mapping[str, Schema]:
+        return {
+            "task_name": {
+                "type": "string",
+                "description": "Last step of the child's path: a-z, 0-9 and _.",
+            },
+            "message": {"type": "string", "description": "The task, with all it needs to know."},
+            "agent_type": {"type": "string", "description": roles_text(self._team.spec.roles)},
+            "fork_turns": {
+                "type": "string",
+                "description": "How much of this conversation the child gets: `none`, `all` "
+                "(the default), or the number of latest turns.",
+            },
+            "model": {"type": "string", "description": "Another model than yours. Rarely needed."},
+            "reasoning_effort": {"type": "string", "description": "Another effort than yours."},
+        }
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        self._team.check_may_grow()
+        request = spawn_request(decode_arguments(call, SpawnArguments))
+        role = f" [{request.agent_type}]" if request.agent_type else ""
+        words = f"{request.task_name}{role}: {request.message}"
+        return TeamDeed(words, partial(self._spawn, request))
+
+    async def _spawn(self, request: Spawn) -> Outcome:
+        spawned = await self._team.ask(
+            request,
+            Spawned,
+            limit_s=request.deadline_s + ANSWER_MARGIN_S,
+            waiting=f"starts {request.task_name}",
+        )
+        self._team.children[spawned.path] = spawned.nickname
+        return Outcome(content=as_json(spawn_answer(request, spawned)))
+
+
+def spawn_request(arguments: SpawnArguments) -> Spawn:
+    """The request for these arguments. Raises ToolFailed, naming what is wrong."""
+    if arguments.fork_context is not msgspec.UNSET:
+        raise ToolFailed("fork_context is not supported in MultiAgentV2; use fork_turns instead")
+    try:
+        check_segment(arguments.task_name)
+    except ValueError as error:
+        raise ToolFailed(str(error)) from error
+    return Spawn(
+        task_name=arguments.task_name,
+        message=words_of(arguments.message),
+        agent_type=_named(arguments.agent_type),
+        fork_turns=fork_turns_of(arguments.fork_turns),
+        model=_named(arguments.model),
+        reasoning_effort=_named(arguments.reasoning_effort),
+        deadline_s=SPAWN_DEADLINE_S,
+    )
+
+
+def fork_turns_of(given: str | int | None) -> str:
+    """`none`, `all` or a number ≥ 1 as text; blank and left out mean `all`."""
+    text = "" if given is None else str(given).strip().lower()
+    if text in {"", "all"}:
+        return "all"
+    if text == "none":
+        return "none"
+    if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) < 1:
+        raise ToolFailed(_FORK_RULE)
+    return str(int(text))
+
+
+def spawn_answer(request: Spawn, spawned: Spawned) -> dict[str, object]:
+    """What the model reads: the sheet's two keys, and how its special wishes came out."""
+    answer: dict[str, object] = {"task_name": spawned.path, "nickname": spawned.nickname}
+    if request.model is not None:
+        answer["model"] = spawned.model
+    if request.reasoning_effort is not None:
+        answer["reasoning_effort"] = spawned.effort
+    if spawned.waited_s >= _TOLD_WAIT_S:
+        answer["waited_for_slot_s"] = round(spawned.waited_s, 1)
+    return answer
+
+
+def roles_text(roles: Iterable[RoleCard]) -> str:
+    """How `agent_type` is explained, with the roles that there are."""
+    lines = ["Role of the child; `default` when left out."]
+    cards = list(roles)
+    if cards:
+        lines.append("Available roles:")
+    for card in cards:
+        if not card.description.strip():
+            lines.append(f"{card.name}: no description")
+            continue
+        lines += [f"{card.name}: {{", card.description.strip()[:_ROLE_CHARS], *_pinned(card), "}"]
+    return "\n".join(lines)
+
+
+def _pinned(card: RoleCard) -> list[str]:
+    match card.model, card.effort:
+        case None, None:
+            return []
+        case model, None:
+            return [f"- This role's model is set to `{model}` and cannot be changed."]
+        case None, effort:
+            return [f"- This role's reasoning effort is set to `{effort}` and cannot be changed."]
+        case model, effort:
+            return [
+                f"- This role's model is set to `{model}` and its reasoning effort is set to "
+                f"`{effort}`. These settings cannot be changed."
+            ]
+
+
+def _named(name: str | None) -> str | None:
+    return (name or "").strip() or None

@@ -1,0 +1,107 @@
+"""list_agents, interrupt_agent, close_agent: see the team, stop a turn, end a subtree."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+
+from swarm.mailbox.ids import AgentPath, is_within
+from swarm.mailbox.protocol.items import AnyCall
+from swarm.mailbox.protocol.requests import CloseAgent as CloseRequest
+from swarm.mailbox.protocol.requests import HaltAgent, ListAgents, PreviousStatus
+from swarm.mailbox.protocol.requests import Team as TeamReply
+
+from .router import decode_arguments
+from .spec import Outcome, Prepared, Schema
+from .team import TeamDeed, TeamTool, as_json
+from .team_status import status_of
+
+CLOSE_LIMIT_S = 60.0  # the supervisor's ladder (ask, terminate, kill) is shorter
+_TARGET: Schema = {"type": "string", "description": "Path of an agent below you."}
+_NOT_SPAWNED = "root is not a spawned agent"
+_NOT_MYSELF = "you cannot {verb} yourself: to end, return your result as your final answer"
+
+
+class ListAgentsArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path_prefix: str | None = None
+
+
+class TargetArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    target: str
+
+
+class ListTeam(TeamTool):
+    """Who is there, in which state, with which task."""
+
+    name = "list_agents"
+
+    def properties(self) -> Mapping[str, Schema]:
+        words = "Only this agent and those below it."
+        return {"path_prefix": {"type": "string", "description": words}}
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        given = decode_arguments(call, ListAgentsArguments).path_prefix or ""
+        prefix = self._team.resolve(given) if given.strip() else None
+        return TeamDeed(prefix or "all", partial(self._list, ListAgents(path_prefix=prefix)))
+
+    async def _list(self, request: ListAgents) -> Outcome:
+        team = await self._team.ask(request, TeamReply)
+        agents = [
+            {
+                "agent_name": member.path,
+                "agent_status": status_of(member),
+                "last_task_message": member.last_task,
+            }
+            for member in team.members
+        ]
+        return Outcome(content=as_json({"agents": agents}))
+
+
+class InterruptAgent(TeamTool):
+    """Abort a turn; the agent stays."""
+
+    name = "interrupt_agent"
+    required = ("target",)
+
+    def properties(self) -> Mapping[str, Schema]:
+        return {"target": _TARGET}
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        arguments = decode_arguments(call, TargetArguments)
+        target = self._team.resolve_other(
+            arguments.target, root=_NOT_SPAWNED, myself=_NOT_MYSELF.replace("{verb}", "interrupt")
+        )
+        return TeamDeed(target, partial(self._halt, target))
+
+    async def _halt(self, target: AgentPath) -> Outcome:
+        before = await self._team.ask(HaltAgent(target=target), PreviousStatus)
+        return Outcome(content=as_json({"previous_status": before.status}))
+
+
+class CloseTeam(TeamTool):
+    """End an agent and all below it."""
+
+    name = "close_agent"
+    required = ("target",)
+
+    def properties(self) -> Mapping[str, Schema]:
+        return {"target": _TARGET}
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        arguments = decode_arguments(call, TargetArguments)
+        target = self._team.resolve_other(
+            arguments.target, root=_NOT_SPAWNED, myself=_NOT_MYSELF.replace("{verb}", "close")
+        )
+        return TeamDeed(target, partial(self._close, target))
+
+    async def _close(self, target: AgentPath) -> Outcome:
+        before = await self._team.ask(
+            CloseRequest(target=target),
+            PreviousStatus,
+            limit_s=CLOSE_LIMIT_S,
+            waiting=f"closes {target}",
+        )
+        for path in tuple(self._team.children):
+            if is_within(AgentPath(path), target):
+                del self._team.children[path]
+        return Outcome(content=as_json({"previous_status": before.status}))

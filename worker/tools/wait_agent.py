@@ -1,0 +1,181 @@
+"""wait_agent: sleep until agents finish, mail comes or time is up.
+
+Rule guarded: a wait returns at once when something is already there, also what lies unread in this
+agent's own inbox, of which the supervisor does not know. It ends by its deadline in any case.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal
+
+import msgspec
+import trio
+
+from swarm.mailbox.ids import is_within
+from swarm.mailbox.protocol.items import AnyCall
+from swarm.mailbox.protocol.requests import TeamMember, Waited, WaitFor
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+
+from .errors import ToolFailed
+from .router import decode_arguments
+from .spec import Outcome, Prepared, Schema
+from .team import SHORT_LIMIT_S, TeamDeed, TeamTool, as_json
+from .team_status import CUT, ends_of
+
+DEFAULT_TIMEOUT_MS = 30_000
+MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 10_000, 3_600_000
+ANSWER_MARGIN_S = 15.0
+MOST_TARGETS = 256
+_RESULT_BYTES_A_TOKEN = 3  # of an output's four: JSON needs some, and escapes
+
+
+class WaitArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As the model writes them; `targets` and `for` are ours."""
+
+    timeout_ms: int | None = None
+    targets: tuple[str, ...] | None = None
+    mode: Literal["any", "all"] = msgspec.field(default="any", name="for")
+
+
+class WaitAgent(TeamTool):
+    """The tool."""
+
+    name = "wait_agent"
+    _output_tokens = 10_000  # what the model may read of one output
+
+    def describe(self, model: ModelInfo) -> ToolSpec | None:
+        self._output_tokens = model.output_limit_tokens
+        return super().describe(model)
+
+    def properties(self) -> Mapping[str, Schema]:
+        return {
+            "timeout_ms": {
+                "type": "integer",
+                "description": f"Default {DEFAULT_TIMEOUT_MS}, from {MIN_TIMEOUT_MS} to "
+                f"{MAX_TIMEOUT_MS}. Prefer long waits.",
+            },
+            "targets": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Paths of the agents whose end is waited for; left out: any news.",
+            },
+            "for": {
+                "type": "string",
+                "enum": ["any", "all"],
+                "description": "Whether one of them is enough (default) or all must have ended.",
+            },
+        }
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        arguments = decode_arguments(call, WaitArguments)
+        given = arguments.targets or ()
+        if len(given) > MOST_TARGETS:
+            raise ToolFailed(f"at most {MOST_TARGETS} targets can be waited for at once")
+        targets = tuple(dict.fromkeys(self._team.resolve(one) for one in given))
+        if any(is_within(self._team.path, target) for target in targets):
+            raise ToolFailed("an agent cannot wait for itself or for those above it")
+        request = WaitFor(
+            targets=targets, mode=arguments.mode, timeout_s=timeout_s(arguments.timeout_ms)
+        )
+        return TeamDeed(wait_words(request), partial(self._wait, request))
+
+    async def _wait(self, request: WaitFor) -> Outcome:
+        waited = await self._first_news(request)
+        known = {member.path for member in waited.finished}
+        unread = max(waited.mail - len(known), self._team.inbox.letters_beside(known))
+        room = self._output_tokens * _RESULT_BYTES_A_TOKEN
+        text = as_json(wait_answer(waited, unread=unread, limit_bytes=room))
+        for member in waited.finished if len(text.encode()) <= self._output_tokens * 4 else ():
+            if member.result is not None and CUT not in text:
+                self._team.note_given(member.path, member.result)
+        return Outcome(content=text)
+
+    async def _first_news(self, request: WaitFor) -> Waited:
+        """The supervisor's reply; when our own inbox has news first, how things stand then.
+
+        The first question stays open beside the second, so that an end told just now is not lost.
+        """
+        replies: list[Waited] = []
+        failures: list[ToolFailed] = []
+        inbox, news_came = self._team.inbox, False
+        ends_count = not request.targets and request.mode == "any"
+        async with trio.open_nursery() as nursery:
+
+            async def ask(question: WaitFor) -> None:
+                try:
+                    replies.append(await self._ask(question))
+                except ToolFailed as error:
+                    failures.append(error)
+                nursery.cancel_scope.cancel()
+
+            async def look() -> None:
+                nonlocal news_came
+                while not inbox.wants_attention(ends_count=ends_count):
+                    await inbox.news.wait()
+                news_came = True
+                await ask(msgspec.structs.replace(request, timeout_s=0.0))
+
+            if not inbox.wants_attention(ends_count=ends_count):
+                nursery.start_soon(ask, request)
+            nursery.start_soon(look)
+        if not replies:
+            raise failures[0]
+        return merge(replies, news_came=news_came)
+
+    async def _ask(self, question: WaitFor) -> Waited:
+        limit_s = max(question.timeout_s + ANSWER_MARGIN_S, SHORT_LIMIT_S)
+        words = f"waits for {wait_words(question)}"
+        return await self._team.ask(question, Waited, limit_s=limit_s, waiting=words)
+
+
+def merge(replies: list[Waited], *, news_came: bool) -> Waited:
+    """One reply from one or two that came together. News of our own means: no time-out."""
+    latest = replies[-1]
+    ended: dict[str, TeamMember] = {}
+    for reply in replies:
+        ended |= {member.path: member for member in reply.finished}
+    return Waited(
+        timed_out=latest.timed_out and not news_came and not ended,
+        finished=tuple(ended.values()),
+        still_running=tuple(path for path in latest.still_running if path not in ended),
+        mail=latest.mail,
+    )
+
+
+def timeout_s(timeout_ms: int | None) -> float:
+    """The wait in seconds, within its bounds. Raises ToolFailed if it is not positive."""
+    if timeout_ms is None:
+        return DEFAULT_TIMEOUT_MS / 1000
+    if timeout_ms <= 0:
+        raise ToolFailed("timeout_ms must be greater than zero")
+    return min(max(timeout_ms, MIN_TIMEOUT_MS), MAX_TIMEOUT_MS) / 1000
+
+
+def wait_words(request: WaitFor) -> str:
+    """What is waited for, in a few words for people."""
+    if not request.targets:
+        return "its agents" if request.mode == "all" else "news of its team"
+    if len(request.targets) == 1:
+        return request.targets[0]
+    return f"{request.mode} of {', '.join(request.targets)}"
+
+
+def wait_answer(waited: Waited, *, unread: int, limit_bytes: int) -> dict[str, object]:
+    """What the model reads: the sheet's two keys, then what there is of news.
+
+    Args:
+        waited: The supervisor's reply.
+        unread: Letters that the model will read with its next request.
+        limit_bytes: Of all results together; longer ones are cut.
+    """
+    answer: dict[str, object] = {
+        "message": "Wait timed out." if waited.timed_out else "Wait completed.",
+        "timed_out": waited.timed_out,
+    }
+    if waited.finished:
+        answer["finished"] = ends_of(waited.finished, limit_bytes=limit_bytes)
+    if waited.still_running:
+        answer["still_running"] = waited.still_running
+    if unread:
+        answer["unread_messages"] = unread
+    return answer
