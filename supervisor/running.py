@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import trio
+
 from swarm.mailbox.ids import RunId
 from swarm.mailbox.post import PostOffice
 from swarm.mailbox.proof import make_proof
@@ -37,9 +39,18 @@ class Running(NamedTuple):
         return self.journal.write(body, agent=agent, file=file, then=self.showing.record)
 
     async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
-        """Journal, then show, then return: for what others must not act upon before."""
-        record = await self.journal.commit(body, agent=agent, file=file)
-        self.showing.record(record)
+        """Journal, then show, then return: for what others must not act upon before.
+
+        It is shown by the writer itself: a record shown later than its successors would be lost.
+        """
+        written = trio.Event()
+
+        def show(record: Record) -> None:
+            self.showing.record(record)
+            written.set()
+
+        record = self.journal.write(body, agent=agent, file=file, then=show)
+        await written.wait()
         return record
 
     async def send(self, agent: LiveAgent, op: AnyOp) -> None:
