@@ -44,6 +44,7 @@ async def test_32_explorers_under_9_slots_survive_a_kill_and_a_stop(tmp_path):
     assert story.code == 0, (tmp_path / "out").read_text()[-2000:]
     completed = story.of(RunCompleted)[0]
     assert (completed.status, completed.result) == ("completed", "all is told")
+    assert completed.agents == 33
     ends = {one.agent: one.body for one in story.records() if isinstance(one.body, AgentEnded)}
     assert {ends[f"/root/{name}"].state for name in names} == {"completed"}
     answers = [one.mail for one in story.of(MailPosted) if one.mail.kind == "final_answer"]
