@@ -32,6 +32,7 @@ from swarm.supervisor.request import RunRequest
 from swarm.supervisor.running import Running
 from swarm.supervisor.showing import Showing
 from swarm.supervisor.spawner.base import Ended, SpawnError
+from swarm.supervisor.waiting import WaitingRoom
 
 PLAN = AgentPlan(path="/root", agent_id=new_uuid7(), role=RoleBrief(), limits=Limits(), cwd="/")
 LIMIT_S = 10
@@ -102,6 +103,7 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, Control]]:
         trio.open_nursery() as nursery,
     ):
         on = Stage(office, nursery, list(lives))
+        registry = AgentRegistry(4)
         running = Running(
             run_id=new_uuid7(),
             run_key=b"k" * 32,
@@ -111,12 +113,14 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, Control]]:
             journal=journal,
             showing=Showing(RunState(slots_max=4), view, feed),
             household=on,
-            registry=AgentRegistry(4),
+            registry=registry,
+            room=WaitingRoom(registry),
         )
         on.running = running
         control = Control(running, nursery, Bound())
         keeper = SimpleNamespace(is_gateway=lambda peer: False)
-        nursery.start_soon(Dispatch(running, control, keeper, nursery).run)
+        agency = SimpleNamespace()  # nobody asks it anything here
+        nursery.start_soon(Dispatch(running, control, keeper, agency, nursery).run)
         yield on, control
         nursery.cancel_scope.cancel()
 

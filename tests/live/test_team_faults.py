@@ -68,7 +68,7 @@ async def test_a_wait_on_an_agent_that_is_killed_ends_and_says_so(tmp_path):
         reply = await ask_control(
             story.control(), encode_control(KillAgent(agent="/root/a")), timeout_s=10
         )
-        assert decode_control_reply(reply) == Done(message="ended 1 agents")
+        assert decode_control_reply(reply) == Done(message="ended 1 agent")
     assert story.code == 0
     waited = msgspec.json.decode(story.outputs()[1])
     assert waited["finished"][0]["end_state"] == "killed"
