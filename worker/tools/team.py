@@ -110,11 +110,12 @@ class Team:
 
         Raises ToolFailed: refused, another kind of reply, or none within `limit_s`.
         """
-        with trio.move_on_after(limit_s) as limit:
-            async with self._shown_as_waiting(waiting) as heed:
-                reply = await self._reporter.ask(request, heed=heed)
-        if limit.cancelled_caught:
-            raise ToolFailed(f"collab tool failed: no answer within {limit_s:.0f} s")
+        try:
+            with trio.fail_after(limit_s):
+                async with self._shown_as_waiting(waiting) as heed:
+                    reply = await self._reporter.ask(request, heed=heed)
+        except trio.TooSlowError as error:
+            raise ToolFailed(f"collab tool failed: no answer within {limit_s:.0f} s") from error
         if isinstance(reply, RequestRefused):
             raise ToolFailed(reply.message)
         if not isinstance(reply, kind):
