@@ -199,23 +199,24 @@ class Jobs:
         """Why the row failed; None if it did not."""
         member = self._enlist(asker, job, item)
         limit_s = job.wish.max_runtime_seconds or _RUNTIME_S
-        life: LiveAgent | None = None
         ended_in_time = False
         try:
             show = partial(self._show_place, item.path)
             life = await self._births.bring_forth(member, None, on_place=show)
+        except BaseException as error:
+            member.beginning = False
+            self._births.withdraw(member, "it was never started")
+            if isinstance(error, SpawnError):
+                return f"failed to spawn worker: {error}"
+            raise
+        try:
             with trio.move_on_after(limit_s):
                 await self._control.say(life, _words(job, item), source="fan_out")
                 await life.done.wait()
                 ended_in_time = True
-        except SpawnError as error:
-            return f"failed to spawn worker: {error}"
         finally:
             member.beginning = False
-            if life is not None:
-                self._nursery.start_soon(self._end, life)
-            else:
-                self._births.withdraw(member, "it was never started")
+            self._nursery.start_soon(self._end, life)
         await life.gone.wait()
         if item.result is not None:
             return None
