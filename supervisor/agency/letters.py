@@ -107,6 +107,21 @@ class Post:
             file=reader.plan.agent_id,
         )
 
+    def take_answers(self, reader: Member, authors: frozenset[str]) -> None:
+        """The output of a wait gives these agents' answers whole: their letters are read with it.
+
+        Else the letter, coming a moment later, would start a turn of its own over the same words.
+        """
+        for mail in tuple(reader.letters.values()):
+            if mail.kind == "final_answer" and mail.author in authors:
+                del reader.letters[mail.mail_id]
+                self._run.note(
+                    MailHandled(mail_id=mail.mail_id, reason="wait_agent brought this answer"),
+                    agent=reader.path,
+                    file=reader.plan.agent_id,
+                )
+        self._team.settle_letters(reader)
+
     def bounce_all(self, reader: Member, *, reason: str) -> None:
         """The reader is gone: its letters are dead, and those who wrote them are told."""
         for mail in self._team.drop_letters(reader):

@@ -15,6 +15,7 @@ from .waits import at_timeout, look
 
 MOST_TIMEOUT_S = 3_600.0
 MOST_TARGETS = 256
+_CUT_MARK = "… [cut]"
 _RESULT_BYTES = 36_000  # of all results in one output; the letters carry the whole
 
 
@@ -50,6 +51,9 @@ class WaitingCalls:
     def resume(self, member: Member, reply: AnyReply) -> None:
         """The asker has no process now: its next one finds the reply as the call's output."""
         if isinstance(reply, Waited):
+            whole = [one for one in _ends(reply.finished) if not _is_cut(one["result"])]
+            told = {one["agent_name"] for one in whole if one["agent_name"]}
+            self._post.take_answers(member, frozenset(told))
             self._lives.resume(member, words_of(reply))
         elif isinstance(reply, RequestRefused):
             self._lives.resume(member, reply.message)
@@ -95,4 +99,8 @@ def _ends(members: tuple[TeamMember, ...]) -> list[dict[str, str | None]]:
 
 
 def _cut(text: str | None, share: int) -> str | None:
-    return text if text is None or len(text) <= share else text[:share] + "… [cut]"
+    return text if text is None or len(text) <= share else text[:share] + _CUT_MARK
+
+
+def _is_cut(text: str | None) -> bool:
+    return text is not None and text.endswith(_CUT_MARK)
