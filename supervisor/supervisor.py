@@ -46,7 +46,7 @@ from .request import RunRequest
 from .running import Running
 from .showing import Showing
 from .spawner.household import open_household
-from .version import read_version
+from .version import VERSION
 from .view import View
 from .vigil import keep_vigil
 from .waiting import WaitingRoom
@@ -158,14 +158,13 @@ def _begin(running: Running, past: RunPast) -> About:
     request = running.request
     title = next((line.strip("# ") for line in request.prompt.splitlines() if line.strip()), "")
     running.showing.remember(run_records(running.places) if past.started else ())
-    version = read_version()
     record = running.note(
         RunStarted(
             run_id=running.run_id,
             task=request.task,
             title=title[:80],
             cwd=request.cwd,
-            version=version,
+            version=VERSION,
             resumed=past.started is not None,
         )
     )
@@ -177,7 +176,7 @@ def _begin(running: Running, past: RunPast) -> About:
         cwd=request.cwd,
         pid=os.getpid(),
         started=past.started_ts or record.ts,
-        version=version,
+        version=VERSION,
     )
     write_about(running.places, about)
     return about

@@ -15,6 +15,7 @@ import pytest
 
 from swarm.mailbox import protocol
 from swarm.mailbox.protocol.base import Tagged
+from swarm.supervisor.version import VERSION
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("mailbox", "roles", "worker", "supervisor")
@@ -140,3 +141,8 @@ def test_the_readme_shows_the_two_commands_and_where_they_are():
         assert f"$ {command}\n" in text
         assert (ROOT / command.split()[0]).is_file()
     assert (ROOT / "examples/tour.md").is_file()
+
+
+def test_the_version_is_the_one_of_the_distribution():
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert table["project"]["version"] == VERSION

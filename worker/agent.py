@@ -6,12 +6,13 @@ at once when the life-line closes, and by a crash that says why on stderr; it le
 
 import sys
 import traceback
-from contextlib import suppress
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
 from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .exec.launcher import Launcher, LauncherLink, open_launcher
@@ -56,7 +57,9 @@ def lock_process(spec: AgentSpec) -> None:
         apply_landlock(landlock_rules(plan))
 
 
-async def _pin_launcher(spec: AgentSpec, launcher: Launcher, commands: ExecSessions) -> None:
+async def _pin_launcher(
+    spec: AgentSpec, launcher: Launcher, commands: ExecSessions, pinned: trio.Event
+) -> None:
     """A locked role's launcher is not locked itself: from now on it starts nothing outside.
 
     Where no sandbox works nothing is pinned, and every command is refused one by one.
@@ -64,10 +67,18 @@ async def _pin_launcher(spec: AgentSpec, launcher: Launcher, commands: ExecSessi
     if spec.role.locked:
         with suppress(SandboxUnavailable):
             await pin_sandbox(launcher, commands.plan(spec.limits.sandbox, spec.cwd))
+    pinned.set()
 
 
 async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | None) -> None:
-    dial = partial(open_dealer, identity=spec.identity, epoch=spec.epoch)
+    pinned = trio.Event()
+
+    @asynccontextmanager
+    async def dial(endpoint: str) -> AsyncIterator[Mailbox]:
+        await pinned.wait()  # no word of a model reaches us before
+        async with open_dealer(endpoint, spec.identity, epoch=spec.epoch) as mailbox:
+            yield mailbox
+
     async with trio.open_nursery() as nursery:
         if lifeline_fd is not None:
             nursery.start_soon(watch_lifeline, lifeline_fd)
@@ -76,6 +87,6 @@ async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int |
             open_launcher(link) as launcher,
             open_exec_sessions(launcher, spec) as commands,
         ):
-            await _pin_launcher(spec, launcher, commands)
+            nursery.start_soon(_pin_launcher, spec, launcher, commands, pinned)
             await live(spec, post, dial, Toolbelt(spec, commands))
         nursery.cancel_scope.cancel()

@@ -37,6 +37,7 @@ from .exec.launcher import Launcher
 from .exec.sessions import open_exec_sessions
 from .life import live
 from .policy.words import load_grammar
+from .sandbox.probe import probe_sandbox
 from .tools.belt import Toolbelt
 
 _LIMIT_S = 1.0  # for one life, which takes one or two milliseconds
@@ -70,6 +71,7 @@ def prepare(*, thoroughly: bool) -> None:
     live_in_memory(lives=8 if thoroughly else 1)
     if thoroughly:
         load_grammar()
+        probe_sandbox()  # what it finds is inherited; an agent would try it again for 10 ms
         fill_gaps()
 
 

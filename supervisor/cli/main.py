@@ -24,9 +24,9 @@ _LINUX_ONLY = ("run", "resume", "sandbox")
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from ..version import read_version
+        from ..version import VERSION
 
-        click.echo(f"swarm {read_version()}")
+        click.echo(f"swarm {VERSION}")
         ctx.exit()
 
 
