@@ -6,13 +6,11 @@ grandchild is adopted by it and found, a stopped process dies of SIGKILL like an
 
 import os
 import signal
-import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 _MOST_ROUNDS = 256  # a fork bomb inside a pid limit ends long before
-_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.01
 _EMPTY_ROUNDS = 3  # a snapshot can miss a process that is just being adopted
 
 
@@ -52,7 +50,7 @@ def kill_descendants(pid: int, *, spare: Collection[int] = ()) -> int:
     Returns how many signals were sent. Zombies are left to their parents.
     """
     sent = empty = 0
-    for number in range(_MOST_ROUNDS):
+    for _ in range(_MOST_ROUNDS):
         spared = set(spare).union(*(descendants_of(one) for one in spare)) if spare else set[int]()
         alive = [one for one in descendants_of(pid) if one not in spared and not is_zombie(one)]
         empty = 0 if alive else empty + 1
@@ -62,6 +60,4 @@ def kill_descendants(pid: int, *, spare: Collection[int] = ()) -> int:
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
                 sent += 1
-        if alive:  # the dying need the processor too: hundreds may be looking as we do
-            time.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * (number + 1)))
     return sent
