@@ -6,7 +6,7 @@ its end frees the slot. There is no `await` between a check of an agent's state 
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 import trio
 
@@ -35,6 +35,8 @@ from .spawner.restart import GiveUp, decide_restart
 
 _END_GRACE_S = 5.0
 _HAND_OVER_S = 30.0
+
+InputSource = Literal["task", "person", "fan_out"]  # of records.InputPosted
 
 
 class Watcher(Protocol):
@@ -85,7 +87,6 @@ class Control:
         self._run, self._nursery, self._gateway = running, nursery, gateway
         self.agents: dict[str, LiveAgent] = {}
         self._by_peer: dict[bytes, LiveAgent] = {}
-        self.ended_count = 0
         self.on_gone: Callable[[LiveAgent], None] = lambda agent: None
         self.watcher: Watcher = _Nobody()
         self.admit: Callable[[str, Budget], Awaitable[None]] = _unbounded
@@ -164,13 +165,14 @@ class Control:
         if memory.open_turn is not None and not memory.inputs:
             await self.say(agent, UserInput(input_id=new_uuid7(), parts=()), source="task")
 
-    async def say(self, agent: LiveAgent, words: UserInput, *, source: str = "task") -> None:
+    async def say(
+        self, agent: LiveAgent, words: UserInput, *, source: InputSource = "task"
+    ) -> None:
         """Journal an input and post it. An agent that dies meanwhile gets it in its next life."""
-        kind = source if source in {"person", "fan_out"} else "task"
         posted = InputPosted(
             input_id=words.input_id,
             parts=words.parts,
-            source=kind,  # type: ignore[arg-type]
+            source=source,
             output_schema=words.output_schema,
         )
         await self._run.commit(posted, agent=agent.path, file=agent.plan.agent_id)
@@ -352,7 +354,6 @@ class Control:
         if not agent.suspending:
             self.conclude(agent, state, message, TokenUsage())
         self.agents.pop(agent.path, None)
-        self.ended_count += 1
         self._run.journal.forget(agent.plan.agent_id)
         agent.gone.set()
         self.on_gone(agent)
