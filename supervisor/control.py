@@ -12,7 +12,6 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import new_uuid7
-from swarm.mailbox.protocol.events import CallEnded
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.ops import Deliver, Interrupt, Mail, Shutdown, UserInput
@@ -27,7 +26,7 @@ from swarm.mailbox.protocol.records import (
 from .agents import AgentPlan, Bound, LiveAgent
 from .birth import AT_ANY_TIME, Line, bear
 from .journal.reading import read_records
-from .journal.replay import AgentMemory, fold_agent
+from .journal.replay import AgentMemory, fold_agent, interrupted_end
 from .running import Running
 from .spawner.base import Ended, SpawnError
 from .spawner.ladder import end_child
@@ -336,10 +335,7 @@ class Control:
         file = agent.plan.agent_id
         memory = await trio.to_thread.run_sync(self._remember, file)
         for call in memory.open_calls.values():
-            closed = CallEnded(
-                turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
-            )
-            self._run.note(closed, agent=agent.path, file=file)
+            self._run.note(interrupted_end(call), agent=agent.path, file=file)
         agent.begin_life(agent.epoch + 1)
         try:
             await self._begin_life(agent, memory)

@@ -13,7 +13,7 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH, new_uuid7
-from swarm.mailbox.protocol.events import CallEnded, TurnCompleted, TurnFailed, Warned
+from swarm.mailbox.protocol.events import TurnCompleted, TurnFailed, Warned
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import ImageInput, Notice, TextInput, UserInput, UserInputPart
@@ -27,7 +27,7 @@ from .control import Control
 from .ending import Ending
 from .fanout.harness import Answered, Harness, joined_prompt
 from .journal.reading import read_records
-from .journal.replay import AgentMemory, RunPast, fold_agent
+from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .keeper import Keeper
 from .results import schema_fault
 from .running import Running
@@ -244,10 +244,7 @@ def recall(running: Running, plan: AgentPlan) -> AgentMemory:
     file = plan.agent_id
     memory = fold_agent(read_records(running.places, file=file))
     for call in memory.open_calls.values():
-        closed = CallEnded(
-            turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
-        )
-        running.note(closed, agent=plan.path, file=file)
+        running.note(interrupted_end(call), agent=plan.path, file=file)
     return memory
 
 

@@ -18,7 +18,7 @@ from ..agents import LiveAgent
 from ..birth import Line
 from ..control import Control
 from ..journal.reading import read_records
-from ..journal.replay import AgentMemory, fold_agent
+from ..journal.replay import AgentMemory, fold_agent, interrupted_end
 from ..running import Running
 from ..spawner.base import SpawnError
 from .team import Member, Suspended, Team
@@ -162,10 +162,7 @@ class Lives:
             if suspended is not None and call.call_id == suspended.call_id:
                 self._write_output(member, suspended, suspended.output or ABORTED, success=True)
                 continue
-            closed = CallEnded(
-                turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
-            )
-            self._run.note(closed, agent=member.path, file=member.plan.agent_id)
+            self._run.note(interrupted_end(call), agent=member.path, file=member.plan.agent_id)
 
     def _write_output(
         self, member: Member, suspended: Suspended, output: str, *, success: bool

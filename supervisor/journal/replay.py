@@ -114,6 +114,13 @@ def fold_agent(records: Iterable[Record]) -> AgentMemory:
     return memory
 
 
+def interrupted_end(call: CallBegan) -> CallEnded:
+    """Law 3: how a call ends whose process died: it is told to the model and never run again."""
+    return CallEnded(
+        turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
+    )
+
+
 def _fold_one(memory: AgentMemory, record: Record) -> None:
     match record.body:
         case ItemRecorded() as body:
