@@ -9,6 +9,8 @@ from .desk import OTHER_SIDE, Desk, SoleMailbox
 from .polled import PolledSocket, connect, open_socket
 
 _BATCH = 64  # frames taken before other tasks run
+_KNOCK_AGAIN_MS = 5  # nobody listens yet: the first agent is often ready before the gateway
+_KNOCK_LATER_MS = 500  # the pause doubles up to this
 
 
 @asynccontextmanager
@@ -30,6 +32,8 @@ async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIte
     """
     with open_socket("dealer") as sock:
         sock.raw.routing_id = identity
+        sock.raw.reconnect_ivl = _KNOCK_AGAIN_MS
+        sock.raw.reconnect_ivl_max = _KNOCK_LATER_MS
         connect(sock, endpoint)
         desk = Desk(lambda _peer, frame: sock.send(frame), epoch=epoch)
         mailbox = SoleMailbox(desk)

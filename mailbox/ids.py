@@ -16,6 +16,7 @@ TurnId = NewType("TurnId", str)
 AgentPath = NewType("AgentPath", str)  # "/root", "/root/scout", "/root/scout/deep"
 
 ROOT_PATH = AgentPath("/root")
+REVIEWER_PATH = AgentPath("/guardian")  # and below it: no agent of the tree
 _SEGMENT = re.compile(r"[a-z0-9_]{1,64}\Z")
 
 
@@ -66,6 +67,11 @@ def parent_path(path: AgentPath) -> AgentPath | None:
 def is_within(path: AgentPath, ancestor: AgentPath) -> bool:
     """True if `path` is `ancestor` or below it, step by step (`/root/ab` is not in `/root/a`)."""
     return path == ancestor or path.startswith(f"{ancestor}/")
+
+
+def is_reviewer(path: str) -> bool:
+    """True for a process that reviews: it is in no team, holds no slot and is counted apart."""
+    return path == REVIEWER_PATH or path.startswith(f"{REVIEWER_PATH}/")
 
 
 def resolve_path(reference: str, *, base: AgentPath) -> AgentPath:

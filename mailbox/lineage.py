@@ -6,12 +6,14 @@ grandchild is adopted by it and found, a stopped process dies of SIGKILL like an
 
 import os
 import signal
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 _MOST_ROUNDS = 256  # a fork bomb inside a pid limit ends long before
 _EMPTY_ROUNDS = 3  # a snapshot can miss a process that is just being adopted
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.01
 
 
 def children_of(pid: int) -> list[int]:
@@ -43,21 +45,36 @@ def is_zombie(pid: int) -> bool:
     return stat.rpartition(b") ")[2][:1] in (b"Z", b"X")
 
 
+def strike_descendants(pid: int, *, spare: Collection[int] = ()) -> set[int]:
+    """SIGKILL whoever lives below `pid` now, but `spare` and what is below those. Never waits.
+
+    Returns whom it found; they take a moment to die, and meanwhile they may have had children.
+    """
+    spared = set(spare).union(*(descendants_of(one) for one in spare)) if spare else set[int]()
+    alive = {one for one in descendants_of(pid) if one not in spared and not is_zombie(one)}
+    for one in alive:
+        with suppress(ProcessLookupError, PermissionError):  # a command may have become root's
+            os.kill(one, signal.SIGKILL)
+    return alive
+
+
 def kill_descendants(pid: int, *, spare: Collection[int] = ()) -> int:
     """SIGKILL every descendant of `pid` but `spare` (and what is below those) until none lives.
 
     Each round finds who was born or adopted since; it ends after several rounds that found nobody.
-    Returns how many signals were sent. Zombies are left to their parents.
+    Where a round finds only who is dying already it waits a little, and longer each time: hundreds
+    may look at once, and the dying need the processor too.
+    Returns how many were found. Zombies are left to their parents.
     """
-    sent = empty = 0
+    known = set[int]()
+    empty, pause_s = 0, _FIRST_PAUSE_S
     for _ in range(_MOST_ROUNDS):
-        spared = set(spare).union(*(descendants_of(one) for one in spare)) if spare else set[int]()
-        alive = [one for one in descendants_of(pid) if one not in spared and not is_zombie(one)]
+        alive = strike_descendants(pid, spare=spare)
         empty = 0 if alive else empty + 1
         if empty == _EMPTY_ROUNDS:
             break
-        for one in alive:
-            with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
-                sent += 1
-    return sent
+        if alive and alive <= known:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        known |= alive
+    return len(known)

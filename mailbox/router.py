@@ -17,7 +17,7 @@ from .polled import PolledSocket, bind, open_socket
 from .post import PostStatistics
 
 _BATCH = 64  # frames taken before other tasks run
-_MOST_LEFT = 4096  # dismissed peers remembered, so that a straggling frame opens nothing
+_MOST_LEFT = 1024  # dismissed peers remembered, so that a straggling frame opens nothing
 
 Accept = Callable[[bytes], int | None]
 """For a peer that is not admitted: the epoch to expect of it, or None to drop its frames."""

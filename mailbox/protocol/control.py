@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from .approvals import PendingApproval, Scope
 from .base import Tagged, Value
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
 from .gateway import Fetching, Throttled
@@ -43,6 +44,7 @@ class AgentView(Value):
     sandbox: str = ""
     task: str = ""  # first line of its first input
     result: str = ""
+    approval: str = ""  # id of what it waits for
 
 
 class RunView(Value):
@@ -75,6 +77,10 @@ class RunView(Value):
     deadline_unix_s: float | None = None
     drawn_tokens: int = 0  # what counts against them, as the gateway was billed
     drawn_requests: int = 0
+    approvals: tuple[PendingApproval, ...] = ()  # what waits for an answer, oldest first
+    review_usage: TokenUsage = TokenUsage()  # what the reviewer used; not in `usage`
+    review_usd: float | None = None
+    unlisted: int = 0  # agents that ended long ago: in the totals, no longer in `agents`
 
 
 class GetSnapshot(Tagged):
@@ -101,11 +107,46 @@ class KillAgent(Tagged):
     agent: str = ""
 
 
-AnyControl = GetSnapshot | SendText | InterruptAgent | KillAgent
+class ListApprovals(Tagged):
+    """What waits, and what a reviewer denied lately."""
+
+
+class ResolveApproval(Tagged):
+    """A person's answer; the first one counts."""
+
+    approval_id: str
+    approve: bool
+    scope: Scope = "once"
+    reason: str = ""
+    abort: bool = False  # with a no: end the turn too
+    answers: dict[str, tuple[str, ...]] = {}  # to a model's questions, by their ids
+
+
+class UndoFiles(Tagged):
+    """Put back what a snapshot holds; of all of an agent's, newest first, when no id is given."""
+
+    agent: str = ""
+    snapshot_id: str = ""
+    force: bool = False  # also over what others changed since
+
+
+AnyControl = (
+    GetSnapshot
+    | SendText
+    | InterruptAgent
+    | KillAgent
+    | ListApprovals
+    | ResolveApproval
+    | UndoFiles
+)
 
 
 class Snapshot(Tagged):
     view: RunView
+
+
+class Approvals(Tagged):
+    entries: tuple[PendingApproval, ...] = ()
 
 
 class Done(Tagged):
@@ -119,7 +160,7 @@ class Refused(Tagged):
     exit_code: int = 1
 
 
-AnyControlReply = Snapshot | Done | Refused
+AnyControlReply = Snapshot | Approvals | Done | Refused
 
 
 class Recorded(Tagged):

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from .base import Tagged, Value
+from .changes import FileChange as FileChange
 from .items import TokenUsage
 from .requests import AnyRequest
 from .sampling import ModelInfo, SampleErrorKind
@@ -23,7 +24,7 @@ class Hello(Tagged):
     secret: bytes
     pid: int
     protocol_version: int
-    kind: Literal["agent", "gateway"] = "agent"
+    kind: Literal["agent", "gateway", "proxy"] = "agent"
 
 
 class Heartbeat(Tagged):
@@ -109,13 +110,6 @@ class CommandCall(Tagged, tag="command"):
 class StdinCall(Tagged, tag="stdin"):
     session_id: int
     chars: str
-
-
-class FileChange(Value):
-    path: str  # absolute
-    kind: Literal["add", "delete", "update"]
-    unified_diff: str = ""
-    move_path: str | None = None
 
 
 class PatchCall(Tagged, tag="patch"):

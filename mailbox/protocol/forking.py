@@ -16,6 +16,7 @@ class StartProcess(Tagged):
     title: str
     run: str = ""  # short id, for the server's own title
     has_keys: bool = False
+    is_service: bool = False  # it runs no commands, so it needs no launcher
 
 
 class GuardProcess(Tagged):

@@ -30,12 +30,45 @@ AskForApproval = Literal["untrusted", "on-failure", "on-request", "never"]
 Reviewer = Literal["person", "guardian", "nobody"]  # nobody: what would ask is refused
 
 
+class Granular(Value):
+    """Which kinds of questions `on-request` may put; the others are refused unasked."""
+
+    sandbox_approval: bool = True
+    rules: bool = True
+    skill_approval: bool = False
+    request_permissions: bool = False
+    mcp_elicitations: bool = True
+
+
 class Budget(Value):
     """Bounds of a subtree; None means no bound of its own."""
 
     tokens: int | None = None
     usd: float | None = None
     requests: int | None = None
+
+
+class NetworkPolicy(Value):
+    """What commands may reach through the network proxy, and nothing else. Patterns are in normal
+    form (`hosts.normal_pattern`); `deny` wins over `ask`, that over `allow`.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()  # counts as not allowed, also where `allow` names it
+    mode: Literal["full", "limited"] = "full"  # limited: only GET, HEAD and OPTIONS, no tunnels
+    allow_local_binding: bool = False  # addresses of this machine and of private networks too
+    enable_socks5: bool = True
+
+
+class ResourceLimits(Value):
+    """Bounds of what an agent's commands use; None means none."""
+
+    command_memory_bytes: int | None = None  # of a command's whole tree of processes
+    command_processes: int | None = None
+    command_s: float | None = None  # wall time
+    agent_memory_bytes: int | None = None  # of all its commands; and of its own process
+    agent_processes: int | None = None
 
 
 class Limits(Value):
@@ -47,3 +80,5 @@ class Limits(Value):
     budget: Budget = Budget()
     deadline_unix_s: float | None = None
     max_depth: int = 3
+    granular: Granular | None = None  # only beside `on-request`
+    network: NetworkPolicy | None = None  # None: as `sandbox` says, all or nothing

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from .approvals import ApprovalRequest, DecidedBy, Grant, Outcome, Scope
 from .base import SCHEMA_VERSION, Tagged, Value
 from .events import (
     CallBegan,
@@ -22,6 +23,7 @@ from .gateway import Drew, Lapsed
 from .items import AnyItem, TokenUsage
 from .limits import Budget, Limits
 from .ops import Mail, UserInputPart
+from .requests import SpawnOnCsv
 
 EndState = Literal[
     "completed",
@@ -153,6 +155,74 @@ class Reserved(Tagged):
     last: bool = False
 
 
+class ApprovalRequested(Tagged):
+    """An action waits for an answer. The record's agent is who wants it."""
+
+    approval_id: str
+    request: ApprovalRequest
+    reviewer: Literal["person", "guardian"]
+
+
+class ApprovalResolved(Tagged):
+    approval_id: str
+    outcome: Outcome
+    by: DecidedBy
+    scope: Scope = "once"
+    reason: str = ""  # as the model reads it
+
+
+class GrantGiven(Tagged):
+    """It holds from now on, also after a resume; `used_up` takes it back."""
+
+    grant: Grant
+    used_up: bool = False
+
+
+class Reviewed(Tagged):
+    """One attempt of the reviewer to judge an action."""
+
+    review_id: str
+    approval_id: str
+    outcome: Literal["approved", "denied", "failed", "timed_out", "aborted"]
+    risk: str = ""  # low, medium, high, critical
+    authorization: str = ""  # unknown, low, medium, high
+    rationale: str = ""
+    attempt: int = 1
+    session: str = ""  # path of the reviewing process: its trunk or a fork
+    delta: bool = False  # it was shown only what was new
+    duration_s: float = 0.0
+    usage: TokenUsage = TokenUsage()
+    usd: float | None = None
+
+
+class SnapshotTaken(Tagged):
+    """Files were copied before a call changed them; `manifest` names the list in the store."""
+
+    snapshot_id: str
+    manifest: str  # sha256
+    files: int
+    size_bytes: int
+    turn_id: str = ""
+    call_id: str = ""
+    left_out: tuple[str, ...] = ()  # of what was asked for: too large, or unreadable
+
+
+class SnapshotSettled(Tagged):
+    """What the call left in place of what was copied."""
+
+    snapshot_id: str
+    manifest: str
+
+
+class Undone(Tagged):
+    """A person had a snapshot's files put back; `kept_as` is the snapshot of what was there."""
+
+    snapshot_id: str
+    restored: int
+    left: tuple[str, ...] = ()  # changed since by others; not touched
+    kept_as: str = ""
+
+
 class GatewayEnded(Tagged):
     epoch: int
     reason: str
@@ -175,6 +245,34 @@ class FanOutItemEnded(Tagged):
     state: EndState
     result: str = ""
     attempt: int = 1
+
+
+class JobBegan(Tagged):
+    """A table is worked through for the agent of this record; said again when it is taken up.
+
+    The ends of its rows are in a file of the job's own, named by its id.
+    """
+
+    job_id: str
+    wish: SpawnOnCsv
+    headers: tuple[str, ...]
+    rows: int
+    output: str  # where the results go
+    attempt: int = 1  # of the job; more than 1: an earlier one was cut off
+
+
+class JobRowEnded(Tagged):
+    """`cells`: the row's result columns, as they are written behind its own ones."""
+
+    index: int  # from 0
+    cells: tuple[str, ...]
+
+
+class JobClosed(Tagged):
+    """Nothing of this job will run any more. A job without this is taken up by a resume."""
+
+    job_id: str
+    status: Literal["completed", "failed", "cancelled"]
 
 
 class RunCompleted(Tagged):
@@ -213,9 +311,19 @@ AnyRecordBody = (
     | Lapsed
     | ProcessEnded
     | AgentEnded
+    | ApprovalRequested
+    | ApprovalResolved
+    | GrantGiven
+    | Reviewed
+    | SnapshotTaken
+    | SnapshotSettled
+    | Undone
     | GatewayEnded
     | FanOutPlanned
     | FanOutItemEnded
+    | JobBegan
+    | JobRowEnded
+    | JobClosed
     | RunCompleted
 )
 

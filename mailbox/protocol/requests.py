@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from .approvals import ApprovalRequest, DecidedBy, ExtraPermissions, Outcome, Scope
 from .base import Tagged, Value
 
 
@@ -14,6 +15,20 @@ class StoreBlob(Tagged):
 
 class GetEnvironment(Tagged):
     """What a login shell would give a command; taken once a run."""
+
+
+class Review(Tagged):
+    """May this be done? The reply is `Decided`, as late as a person's answer."""
+
+    approval: ApprovalRequest
+
+
+class KeepFiles(Tagged):
+    """Copy these files and folders into the run's store before a command throws them away."""
+
+    turn_id: str
+    call_id: str
+    paths: tuple[str, ...]  # absolute
 
 
 # --- the team --------------------------------------------------------------------------------
@@ -98,6 +113,8 @@ class ReportJobResult(Tagged):
 AnyRequest = (
     StoreBlob
     | GetEnvironment
+    | Review
+    | KeepFiles
     | Spawn
     | SendMail
     | FollowUp
@@ -118,6 +135,26 @@ class EnvironmentIs(Tagged):
     """Without any provider's keys."""
 
     variables: dict[str, str]
+
+
+class Decided(Tagged):
+    """What came of asking. Without `approved` nothing may be done, and `text` says why."""
+
+    outcome: Outcome
+    by: DecidedBy = "nobody"
+    scope: Scope = "once"
+    text: str = ""  # whole, for the model
+    permissions: ExtraPermissions | None = None  # what was granted of those asked for
+    answers: dict[str, tuple[str, ...]] = {}  # by the question's id
+
+
+class FilesKept(Tagged):
+    """A copy is there, named by its snapshot; `message` says what of it is not."""
+
+    snapshot_id: str = ""  # "" = nothing was there to be kept
+    files: int = 0
+    size_bytes: int = 0
+    message: str = ""
 
 
 class RequestRefused(Tagged):
@@ -183,6 +220,8 @@ class ResultAccepted(Tagged):
 AnyReply = (
     BlobStored
     | EnvironmentIs
+    | Decided
+    | FilesKept
     | RequestRefused
     | InLine
     | Spawned

@@ -2,9 +2,11 @@
 
 import msgspec
 
+from .approvals import ExtraPermissions
 from .base import Tagged, Value
 from .items import TokenUsage
-from .limits import Limits
+from .limits import Limits, ResourceLimits
+from .rules import Rules
 
 
 class RoleBrief(Value):
@@ -81,6 +83,11 @@ class AgentSpec(Tagged):
     # The id of the batch job whose item this agent works on; "" = none. Only with it is
     # `report_agent_job_result` offered.
     job: str = ""
+    rules: Rules = Rules()
+    granted: ExtraPermissions = ExtraPermissions()  # by a person, for longer than one call
+    proxy_endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
+    network_ticket: bytes = b""  # shown to the proxy with every command; see `tickets`
+    resources: ResourceLimits = ResourceLimits()  # of its commands
 
     @property
     def may_spawn(self) -> bool:
@@ -127,6 +134,18 @@ class GatewaySpec(Tagged):
     asks_first: bool = False  # a bound holds: no request goes out before it was granted
 
 
-AnySpec = AgentSpec | GatewaySpec
+class ProxySpec(Tagged):
+    """The network proxy's beginning."""
+
+    run_id: str
+    epoch: int
+    endpoint: str  # the supervisor's mailbox
+    identity: bytes
+    secret: bytes
+    bind: str  # path of the socket where agents bring their commands' listeners
+    ticket_key: bytes  # agents' tickets are sealed under it
+
+
+AnySpec = AgentSpec | GatewaySpec | ProxySpec
 encode_spec = msgspec.msgpack.Encoder().encode
 decode_spec = msgspec.msgpack.Decoder(AnySpec).decode

@@ -1,0 +1,107 @@
+"""Host names and patterns: one normal form, no pattern that means two things."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarm.mailbox.hosts import (
+    BadHost,
+    intersect_patterns,
+    is_listed,
+    is_match,
+    is_within,
+    normal_host,
+    normal_pattern,
+)
+
+NAMES = st.lists(st.sampled_from(["a", "b", "com", "x-1"]), min_size=1, max_size=4).map(".".join)
+PATTERNS = st.one_of(
+    NAMES, NAMES.map("*.{}".format), NAMES.map("**.{}".format), st.just("*"), st.just("10.0.0.1")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("Example.COM", "example.com"),
+        ("example.com.", "example.com"),
+        ("[::1]", "::1"),
+        ("2001:DB8:0:0::1", "2001:db8::1"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("_srv.example.com", "_srv.example.com"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("2130706433", "2130706433"),  # a name: what it resolves to is judged
+    ],
+)
+def test_a_host_has_one_normal_form(text, normal):
+    assert normal_host(text) == normal
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ".", "a..b", "-a.com", "a b", "a/b", "a\nb", "bücher.example", "fe80::1%eth0", "u@h",
+     "a" * 64 + ".com", "a." * 127 + "a", "a:80", "\x00"],
+)  # fmt: skip
+def test_what_is_no_host_is_refused(text):
+    with pytest.raises(BadHost):
+        normal_host(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("example.com", ["example.com"], ["a.example.com", "badexample.com"]),
+        ("*.example.com", ["a.example.com", "a.b.example.com"], ["example.com", "aexample.com"]),
+        ("**.example.com", ["a.example.com", "example.com"], ["badexample.com", "example.com.a"]),
+        ("*", ["example.com", "10.0.0.1"], []),
+        ("::1", ["::1"], ["::2"]),
+    ],
+)
+def test_a_pattern_names_what_it_says(pattern, yes, no):
+    assert all(is_match(host, pattern) for host in yes)
+    assert not any(is_match(host, pattern) for host in no)
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("*.Example.com.", "*.example.com"),
+        ("example.com:443", "example.com"),
+        ("[::1]:80", "::1"),
+        (" * ", "*"),
+    ],
+)
+def test_a_pattern_loses_case_port_brackets_and_dot(text, normal):
+    assert normal_pattern(text) == normal
+
+
+@pytest.mark.parametrize("text", ["", "**", "*.", "*a.com", "a.*.com", "*.*", "*.10.0.0.1", "a b"])
+def test_a_pattern_that_cannot_be_read_is_an_error(text):
+    with pytest.raises(BadHost, match=r"pattern|subdomains"):
+        normal_pattern(text)
+
+
+def test_nobody_can_deny_everything_by_a_pattern():
+    with pytest.raises(BadHost, match=r"unsupported global wildcard domain pattern \"\*\""):
+        normal_pattern("*", denies=True)
+
+
+@given(one=st.lists(PATTERNS, max_size=4), other=st.lists(PATTERNS, max_size=4), host=NAMES)
+def test_an_intersection_names_exactly_what_both_name(one, other, host):
+    both = is_listed(host, one) and is_listed(host, other)
+    assert is_listed(host, intersect_patterns(one, other)) == both
+
+
+@given(inner=PATTERNS, outer=PATTERNS, host=NAMES)
+def test_what_is_within_names_nothing_else(inner, outer, host):
+    if is_within(inner, outer) and is_match(host, inner):
+        assert is_match(host, outer)
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_the_reader_and_its_form_is_final(text):
+    try:
+        pattern = normal_pattern(text)
+    except BadHost:
+        return
+    assert normal_pattern(pattern) == pattern
