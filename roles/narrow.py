@@ -5,16 +5,20 @@ Rule (law 6): a role may take away, never give. What cannot be compared stays as
 
 from typing import TypeVar
 
+import msgspec
+
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
     DangerFullAccess,
     Limits,
+    NetworkPolicy,
     ReadOnly,
     SandboxPolicy,
     WorkspaceWrite,
 )
 
+from .network import narrow_network
 from .schema import Role
 
 _N = TypeVar("_N", int, float)
@@ -23,14 +27,35 @@ _STRICTNESS: tuple[AskForApproval, ...] = ("untrusted", "on-failure", "on-reques
 
 def narrow(parent: Limits, role: Role) -> Limits:
     """The limits of an agent of this role under this parent. The reviewer stays the parent's."""
+    network = narrow_role_network(parent.network, role)
+    sandbox = narrow_sandbox(parent.sandbox, role)
+    if role.network is not None:  # it names hosts: never all of them
+        sandbox = without_direct_network(sandbox)
+    approval = narrow_approval(parent.approval, role.approval)
     return Limits(
-        sandbox=narrow_sandbox(parent.sandbox, role),
-        approval=narrow_approval(parent.approval, role.approval),
+        sandbox=sandbox,
+        approval=approval,
+        granular=parent.granular if approval == "on-request" else None,
         reviewer=parent.reviewer,
         budget=narrow_budget(parent.budget, role.budget),
         deadline_unix_s=parent.deadline_unix_s,
         max_depth=parent.max_depth,
+        network=network,
     )
+
+
+def narrow_role_network(parent: NetworkPolicy | None, role: Role) -> NetworkPolicy | None:
+    """What an agent of this role may reach through the proxy; None = it has no way there."""
+    return narrow_network(
+        parent, mode=role.sandbox_mode, table=role.network, wants_network=_wants_network(role)
+    )
+
+
+def without_direct_network(policy: SandboxPolicy) -> SandboxPolicy:
+    """The same without any network; only the proxy is left, where there is one."""
+    if isinstance(policy, DangerFullAccess):
+        return policy
+    return msgspec.structs.replace(policy, network_access=False)
 
 
 def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:

@@ -5,10 +5,11 @@ from typing import Annotated
 import msgspec
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Budget
+from swarm.mailbox.protocol.limits import AskForApproval, Budget, NetworkPolicy
 from swarm.mailbox.protocol.spec import RoleBrief
 
-from .config.schema import BudgetTable, SandboxMode, WorkspaceTable
+from .config.schema import BudgetTable, NetworkTable, SandboxMode, WorkspaceTable
+from .network import read_table
 
 
 class RoleBudget(BudgetTable, forbid_unknown_fields=True):
@@ -37,6 +38,7 @@ class RoleFile(Value, forbid_unknown_fields=True):
     approval_policy: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
     sandbox_workspace_write: WorkspaceTable | None = None
+    network: NetworkTable | None = None
     budget: RoleBudget = RoleBudget()
 
 
@@ -54,6 +56,7 @@ class Role(Value):
     approval: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None
     workspace: WorkspaceTable | None = None
+    network: NetworkPolicy | None = None
     budget: Budget = Budget()  # its own; what is above it in the tree bounds it as well
     source: str = "built-in"
 
@@ -82,6 +85,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         approval=file.approval_policy,
         sandbox_mode=file.sandbox_mode,
         workspace=file.sandbox_workspace_write,
+        network=None if file.network is None else read_table(file.network, "network"),
         budget=Budget(
             tokens=file.budget.tokens, usd=file.budget.usd, requests=file.budget.requests
         ),

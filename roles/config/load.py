@@ -156,11 +156,6 @@ def check_layer(layer: Layer) -> None:
             f'{where(layer, "profile")}: `profile = "{name}"` is not supported; use '
             f"`--profile {name}` with {name}.config.toml beside config.toml"
         )
-    if isinstance(values.get("approval_policy"), dict):
-        raise UsageError(
-            f"{where(layer, 'approval_policy')}: granular approval is not supported; "
-            "use untrusted, on-failure, on-request or never"
-        )
     providers = as_table(values.get("model_providers"))
     tables = {name: _typed(layer, f"model_providers.{name}", table, ProviderTable)
               for name, table in providers.items()}  # fmt: skip
@@ -170,7 +165,7 @@ def check_layer(layer: Layer) -> None:
             _typed(layer, f"agents.{name}", role, RoleTable)
     fixed = _typed(layer, "agents", agents, AgentsTable)
     _typed(layer, "", values, Config)
-    for key in ("max_threads", "max_depth"):
+    for key in ("max_threads", "max_depth", "max_total"):
         number = getattr(fixed, key)
         if number is not None and number < 0:
             raise UsageError(f"{where(layer, f'agents.{key}')}: must not be negative")

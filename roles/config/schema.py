@@ -5,8 +5,10 @@ Rule: a key name that Codex has keeps Codex's meaning, so that a person can carr
 
 from typing import Literal
 
+import msgspec
+
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval
+from swarm.mailbox.protocol.limits import AskForApproval, Granular
 
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 Toml = dict[str, object]
@@ -61,6 +63,8 @@ class AgentsTable(Value):
     max_threads: int | None = None  # children: one less than `max_agents`
     max_depth: int | None = None
     job_max_runtime_seconds: int | None = None
+    max_total: int | None = None  # ours: agents that models may start in one run
+    wake_parents: bool = True  # ours: a child's end starts a turn of its idle parent
 
 
 class RoleTable(Value):
@@ -79,6 +83,67 @@ class BudgetTable(Value):
     requests: int | None = None
 
 
+class LimitsTable(Value):
+    """`[limits]`, ours: what commands may use. Sizes are bytes, `8GiB` or a share of the machine's
+    memory (`50%`); 0 is no bound.
+    """
+
+    command_memory: str | int = "75%"
+    command_processes: int = 4096
+    command_seconds: str | int | float = 0  # wall time
+    agent_memory: str | int = "75%"
+    agent_processes: int = 4096
+
+
+class AutoReviewTable(Value):
+    """`[auto_review]`: Codex's `policy`; the other keys are ours."""
+
+    policy: str = ""
+    model: str | None = None
+    model_reasoning_effort: str = "low"
+    timeout_sec: float = 90.0
+
+
+class GranularTable(Value, forbid_unknown_fields=True):
+    """Which kinds of questions are put; Codex's keys, three of them required."""
+
+    sandbox_approval: bool
+    rules: bool
+    mcp_elicitations: bool
+    skill_approval: bool = False
+    request_permissions: bool = False
+
+
+class GranularPolicy(Value, forbid_unknown_fields=True):
+    """`approval_policy = { granular = { … } }`: on-request, for these kinds of questions only."""
+
+    granular: GranularTable
+
+
+class NetworkTable(Value):
+    """`[network]`: a proxy; the words of Codex's `[permissions.NAME.network]`."""
+
+    enabled: bool = False
+    mode: Literal["full", "limited"] = "full"
+    domains: dict[str, Literal["allow", "deny"]] = {}
+    allow_local_binding: bool = False
+    enable_socks5: bool = True
+    # Codex's other keys: nothing here could obey them, and the proxy is the stricter for it.
+    proxy_url: str | None = None
+    socks_url: str | None = None
+    enable_socks5_udp: bool = False
+    allow_upstream_proxy: bool = False
+    dangerously_allow_non_loopback_proxy: bool = False
+    dangerously_allow_all_unix_sockets: bool = False
+    unix_sockets: Toml = {}
+
+
+class PermissionProfile(Value):
+    """`[permissions.NAME]`: only its network is obeyed."""
+
+    network: NetworkTable = NetworkTable()
+
+
 class Config(Value):
     """What is obeyed. Every field's default is the built-in layer."""
 
@@ -89,8 +154,12 @@ class Config(Value):
     model_reasoning_effort: str | None = None
     developer_instructions: str = ""
     model_instructions_file: str | None = None
-    approval_policy: AskForApproval = "on-request"
-    approvals_reviewer: Literal["user", "auto_review", "guardian_subagent"] | None = None
+    approval_policy: AskForApproval | GranularPolicy = "on-request"
+    # `nobody` is ours; None: a person on a terminal, else the reviewer.
+    approvals_reviewer: Literal["user", "auto_review", "guardian_subagent", "nobody"] | None = None
+    approval_timeout: str | int | float | None = None  # ours: of a person's answer
+    allow_commit: bool = False  # ours: commands that only record work in a repository may do so
+    auto_review: AutoReviewTable = AutoReviewTable()
     sandbox_mode: SandboxMode = "workspace-write"
     sandbox_workspace_write: WorkspaceTable = WorkspaceTable()
     shell_environment_policy: ShellTable = ShellTable()
@@ -99,7 +168,25 @@ class Config(Value):
     project_root_markers: tuple[str, ...] = (".git",)
     agents: Toml = {}
     budget: BudgetTable = BudgetTable()  # ours
+    limits: LimitsTable = LimitsTable()  # ours
+    network: NetworkTable = NetworkTable()  # ours; counts before the profile's when enabled
+    default_permissions: str | None = None
+    permissions: dict[str, PermissionProfile] = {}
     deadline: str | int | float | None = None  # ours
+
+    @property
+    def approval(self) -> AskForApproval:
+        """The policy by its name; a granular one is `on-request`."""
+        policy = self.approval_policy
+        return "on-request" if isinstance(policy, GranularPolicy) else policy
+
+    @property
+    def granular(self) -> Granular | None:
+        """Which questions it puts, where not all."""
+        policy = self.approval_policy
+        if not isinstance(policy, GranularPolicy):
+            return None
+        return msgspec.convert(msgspec.to_builtins(policy.granular), Granular)
 
 
 # Codex's keys that are read elsewhere, later, or never: no warning, no effect.
@@ -109,7 +196,7 @@ _CODEX = """
     personality service_tier chatgpt_base_url oss_provider tool_output_token_limit instructions
     compact_prompt experimental_compact_prompt_file include_permissions_instructions
     include_apps_instructions include_environment_context commit_attribution
-    experimental_instructions_file allow_login_shell default_permissions permissions
+    experimental_instructions_file allow_login_shell
     background_terminal_max_timeout zsh_path web_search tools tool_suggest js_repl_node_path
     js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store

@@ -3,6 +3,7 @@
 import pytest
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.limits import Granular
 from swarm.roles.config.load import load_config, read_layers
 from swarm.roles.config.schema import CODEX_KEYS, Config
 
@@ -37,13 +38,22 @@ def test_without_any_file_the_built_in_values_count(home):
         ("[agents]\nmax_threads = -1", 2, "agents.max_threads: must not be negative"),
         ("[model_providers.openai]\nname = 'mine'", 1, "built-in providers cannot be redefined"),
         ("profile = 'x'", 1, "use `--profile x`"),
-        ("approval_policy = {granular = {rules = true}}", 1, "granular approval is not supported"),
+        ("approval_policy = {granular = {rules = true}}", 1, "sandbox_approval"),
+        ("approval_policy = 'bogus'", 1, "approval_policy"),
     ],
 )  # fmt: skip
 def test_an_error_names_file_line_and_key(home, text, line, words):
     with pytest.raises(UsageError, match=words) as caught:
         load(home, text)
     assert f"{home}/config.toml, line {line}, " in str(caught.value)
+
+
+def test_a_granular_policy_is_on_request_for_some_kinds_of_questions(home):
+    table = "{granular = {sandbox_approval = true, rules = false, mcp_elicitations = false}}"
+    config = load(home, f"approval_policy = {table}").config
+    assert config.approval == "on-request"
+    assert config.granular == Granular(rules=False, mcp_elicitations=False)
+    assert load(home, "approval_policy = 'never'").config.granular is None
 
 
 def test_broken_toml_names_the_file(home):

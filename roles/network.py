@@ -1,0 +1,87 @@
+"""What the proxy lets through, from tables of the configuration; and narrower, never wider. Pure.
+
+Rule (law 6): below an agent nothing can be reached that it cannot reach; a read-only role reaches
+nothing unless it says what.
+"""
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.hosts import BadHost, intersect_patterns, normal_pattern
+from swarm.mailbox.protocol.limits import NetworkPolicy
+
+from .config.schema import Config, NetworkTable, SandboxMode
+
+MOST_PATTERNS = 1_000
+
+
+def network_policy(config: Config) -> NetworkPolicy | None:
+    """What the run allows through the proxy; None where no proxy is wanted.
+
+    Raises UsageError: a pattern that cannot be, or a profile that does not exist.
+    """
+    if config.network.enabled:
+        return read_table(config.network, "network")
+    name = config.default_permissions
+    if name is None or name.startswith(":"):
+        return None
+    if name not in config.permissions:
+        raise UsageError(f"default_permissions refers to undefined profile `{name}`")
+    return read_table(config.permissions[name].network, f"permissions.{name}.network")
+
+
+def read_table(table: NetworkTable, place: str) -> NetworkPolicy | None:
+    """The table with its patterns in normal form; None if it is not enabled. Raises UsageError."""
+    if not table.enabled:
+        return None
+    if len(table.domains) > MOST_PATTERNS:
+        raise UsageError(f"{place}.domains: more than {MOST_PATTERNS} patterns")
+    allow: list[str] = []
+    deny: list[str] = []
+    for text, word in table.domains.items():
+        try:
+            pattern = normal_pattern(text, denies=word == "deny")
+        except BadHost as error:
+            raise UsageError(f"{place}.domains: {error}") from error
+        (deny if word == "deny" else allow).append(pattern)
+    return NetworkPolicy(
+        allow=tuple(dict.fromkeys(allow)),
+        deny=tuple(dict.fromkeys(deny)),
+        mode=table.mode,
+        allow_local_binding=table.allow_local_binding,
+        enable_socks5=table.enable_socks5,
+    )
+
+
+def narrow_network(
+    parent: NetworkPolicy | None,
+    *,
+    mode: SandboxMode | None,
+    table: NetworkPolicy | None,
+    wants_network: bool,
+) -> NetworkPolicy | None:
+    """What an agent of a role may reach under this parent.
+
+    Args:
+        mode: The role's sandbox.
+        table: The role's own network.
+        wants_network: It asks for network access in its workspace table.
+    """
+    if parent is None:
+        return None
+    if table is not None:
+        return intersect_networks(parent, table)
+    return None if mode == "read-only" and not wants_network else parent
+
+
+def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolicy:
+    """The widest policy that allows nothing which either of the two does not."""
+    if one == other:
+        return one
+    limited = "limited" in (one.mode, other.mode)
+    return NetworkPolicy(
+        allow=intersect_patterns(one.allow, other.allow),
+        deny=tuple(dict.fromkeys((*one.deny, *other.deny))),
+        ask=tuple(dict.fromkeys((*one.ask, *other.ask))),
+        mode="limited" if limited else "full",
+        allow_local_binding=one.allow_local_binding and other.allow_local_binding,
+        enable_socks5=one.enable_socks5 and other.enable_socks5,
+    )

@@ -1,0 +1,1 @@
+"""Rule files about commands and hosts: reading, matching, and adding what a person approved."""

@@ -1,0 +1,171 @@
+"""One rule file's text → its rules, by Starlark. The only module that imports `starlark`.
+
+Rule: call it in a process of its own (`standalone`). A file can nest brackets until the parser's
+stack overflows, ask for more memory than there is, or multiply numbers for hours; none of these
+can be caught from inside.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.rules import HostExecutable, NetworkRule, PrefixRule, Rules
+
+from .calls import (
+    Examples,
+    check_examples,
+    read_examples,
+    read_host_executable,
+    read_network_rule,
+    read_prefix_rule,
+)
+from .hosts import RuleRefused
+
+if TYPE_CHECKING:
+    from starlark import Dialect, Globals
+
+MAX_RULES = 20_000  # of all files together: a loop makes more of them than any person
+_NAME = "rules"  # what Starlark believes the file is called; the real name is added by the reader
+_MAX_CALLS = 200
+_LINE = re.compile(rf"^ *(?:\*|-->) {_NAME}:(\d+)", re.MULTILINE)
+_MARGIN = re.compile(r"^(?: *\d* *[|>]| *-->|Traceback| {2,}).*$\n?", re.MULTILINE)
+# Starlark tells nobody where a call stands, so the calls are made through these.
+_PRELUDE = """
+def prefix_rule(*args, **kwargs):
+    _prefix_rule(call_stack(strip_frames = 1), *args, **kwargs)
+
+def network_rule(*args, **kwargs):
+    _network_rule(*args, **kwargs)
+
+def host_executable(*args, **kwargs):
+    _host_executable(*args, **kwargs)
+"""
+
+
+class RuleFileBroken(Exception):
+    """`line` is 1-based, or None where no line is to blame."""
+
+    def __init__(self, what: str, line: int | None) -> None:
+        super().__init__(what)
+        self.what, self.line = what, line
+
+
+class Collected(Value):
+    """What the files so far have said; `files[at]` is the file of `prefixes[at]`."""
+
+    prefixes: tuple[PrefixRule, ...] = ()
+    files: tuple[int, ...] = ()
+    executables: tuple[HostExecutable, ...] = ()
+    network: tuple[NetworkRule, ...] = ()
+
+    def rules(self) -> Rules:
+        return Rules(prefixes=self.prefixes, executables=self.executables, network=self.network)
+
+
+class _Builtins:
+    """The three calls, as Starlark sees them. Parameters are those of the rule language."""
+
+    def __init__(self, before: Collected) -> None:
+        self._before = before
+        self.examples: list[Examples] = []
+        self.network: list[NetworkRule] = []
+        self.executables = {one.name: one for one in before.executables}
+
+    def prefix_rule(  # the language's own parameters, in its order
+        self,
+        stack: str,
+        pattern: object,
+        decision: object = None,
+        match: object = None,
+        not_match: object = None,
+        justification: object = None,
+    ) -> None:
+        rule = read_prefix_rule(pattern, decision, justification)
+        self._bound()
+        self.examples.append(
+            Examples(
+                rule=rule,
+                matching=read_examples(match, "match"),
+                not_matching=read_examples(not_match, "not_match"),
+                line=_last_line(stack),
+            )
+        )
+
+    def network_rule(
+        self, host: object, protocol: object, decision: object, justification: object = None
+    ) -> None:
+        self._bound()
+        self.network.append(read_network_rule(host, protocol, decision, justification))
+
+    def host_executable(self, name: object, paths: object) -> None:
+        self._bound()
+        one = read_host_executable(name, paths)
+        self.executables[one.name] = one
+
+    def _bound(self) -> None:
+        before = len(self._before.prefixes) + len(self._before.network)
+        made = len(self.examples) + len(self.network) + len(self.executables)
+        if before + made >= MAX_RULES:
+            raise RuleRefused(f"invalid rule: more than {MAX_RULES} rules")
+
+
+def evaluate(text: str, at: int, before: Collected) -> Collected:
+    """What the files say together, this one after those of `before`.
+
+    Raises RuleFileBroken; or ends the process, see above.
+    """
+    import starlark  # 4 MB and seldom needed
+
+    builtins = _Builtins(before)
+    module, names = starlark.Module(), _names()
+    module.add_callable("_prefix_rule", builtins.prefix_rule)
+    module.add_callable("_network_rule", builtins.network_rule)
+    module.add_callable("_host_executable", builtins.host_executable)
+    try:
+        starlark.eval(module, starlark.parse("prelude", _PRELUDE, _dialect()), names)
+        tree = starlark.parse(_NAME, text, _dialect())
+        options = starlark.EvalOptions(max_callstack_size=_MAX_CALLS)
+        starlark.eval_with(options, module, tree, names)
+    except starlark.StarlarkError as error:
+        raise _explained(str(error)) from error
+    executables = tuple(builtins.executables.values())
+    for examples in builtins.examples:
+        try:
+            check_examples(examples, executables)
+        except RuleRefused as error:
+            raise RuleFileBroken(str(error), examples.line) from error
+    made = tuple(examples.rule for examples in builtins.examples)
+    return Collected(
+        prefixes=(*before.prefixes, *made),
+        files=(*before.files, *(at for _ in made)),
+        executables=executables,
+        network=(*before.network, *builtins.network),
+    )
+
+
+def _dialect() -> "Dialect":
+    import starlark
+
+    dialect = starlark.Dialect.extended()
+    dialect.enable_f_strings = True
+    dialect.enable_load = False  # a rule file stands alone
+    return dialect
+
+
+def _names() -> "Globals":
+    import starlark
+
+    return starlark.Globals.extended_by([starlark.LibraryExtension.CallStack])
+
+
+def _explained(text: str) -> RuleFileBroken:
+    """Starlark's sentence without its drawing, and the innermost line that is the author's."""
+    sentence = _MARGIN.sub("", text).strip() or text.strip()
+    for noise in ("error: ", "RuleRefused: ", "StarlarkError: ", "TypeError: _Builtins."):
+        sentence = sentence.removeprefix(noise)
+    return RuleFileBroken(" ".join(sentence.split()), _last_line(text))
+
+
+def _last_line(text: str) -> int | None:
+    lines = _LINE.findall(text)
+    return int(lines[-1][:9]) if lines else None
