@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
+from swarm.worker.policy.asking import refusal_without_reviewer
 from swarm.worker.policy.decide import (
     Ask,
     Refuse,
     Run,
     decide,
     decide_patch,
-    refusal_without_reviewer,
 )
 from swarm.worker.policy.facts import Facts, PatchFacts, RuleMatch, Wish, gather_facts
 

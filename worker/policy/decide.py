@@ -5,18 +5,21 @@ rules or, without any, the heuristic; the strictest wins; then what the approval
 
 Source: section 8 of the behaviour sheet in its later form. Stricter here: a command leaves the
 sandbox only by a rule for every one of its plain commands or by an approval, never because it is
-known safe.
+known safe; and rules that cannot be read are not taken for no rules.
 """
 
-from typing import Literal
+import msgspec
 
+from swarm.mailbox.protocol.approvals import Cause, ExtraPermissions, Preview
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval, DangerFullAccess, ReadOnly
+from swarm.mailbox.protocol.requests import Decided
+from swarm.mailbox.protocol.rules import RuleDecision
 
-from .facts import Facts, PatchFacts, PolicyCommand, RuleDecision, RuleMatch
+from .facts import Facts, PatchFacts, PolicyCommand, RuleMatch
+from .permissions import is_empty, joined
 from .quoting import join_words
 
-Cause = Literal["untrusted", "dangerous", "escalation", "permissions", "rule", "patch"]
 _SEVERITY: dict[RuleDecision, int] = {"allow": 0, "prompt": 1, "forbidden": 2}
 _POLICY_NAMES: dict[AskForApproval, str] = {
     "untrusted": "UnlessTrusted",
@@ -25,13 +28,30 @@ _POLICY_NAMES: dict[AskForApproval, str] = {
     "never": "Never",
 }
 NEVER_ASKS = "approval required by policy, but AskForApproval is set to Never"
+NO_RULE_QUESTIONS = "approval required by policy rule, but AskForApproval::Granular.rules is false"
+NO_SANDBOX_QUESTIONS = (
+    "approval required by policy, but AskForApproval::Granular.sandbox_approval is false"
+)
+LOCKED = (
+    "this agent's role is locked in its sandbox for its whole life: nothing of it can run outside, "
+    "or with more rights. Leave `sandbox_permissions` out, and say in your answer what would need "
+    "more than the sandbox gives"
+)
 OUTSIDE_PROJECT = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
 FORCED_REMOVAL = "rm -f style commands are not permitted. Use a safer approach"
 
 
 class Run(Value):
+    """`extra` widens the sandbox, where there is one. `answer` is the yes, if it was asked.
+
+    `commits_in` opens the data of this repository, and nothing that git would run.
+    """
+
     sandboxed: bool = True
+    commits_in: str = ""
+    extra: ExtraPermissions | None = None
+    answer: Decided | None = None
 
 
 class Ask(Value):
@@ -41,6 +61,8 @@ class Ask(Value):
     cause: Cause
     reason: str | None = None
     then: Run = Run()
+    retry_reason: str = ""  # what went wrong before
+    preview: Preview | None = None
 
 
 class Refuse(Value):
@@ -48,6 +70,12 @@ class Refuse(Value):
 
 
 Verdict = Run | Ask | Refuse
+
+
+class _Judged(Value):
+    decision: RuleDecision
+    rule: RuleMatch | None = None  # None: the heuristic said it
+    cause: Cause = "rule"
 
 
 def decide(facts: Facts) -> Verdict:
@@ -59,15 +87,42 @@ def decide(facts: Facts) -> Verdict:
         return refusal
     worst = max(
         (_judge(command, facts) for command in facts.commands),
-        key=lambda judged: _SEVERITY[judged.decision],
+        # Of several that ask, the person is told the one that matters most.
+        key=lambda judged: (_SEVERITY[judged.decision], judged.cause == "dangerous"),
     )
     match worst.decision:
         case "forbidden":
             return Refuse(reason=_forbidden_text(facts, worst.rule))
         case "prompt":
-            return _ask(facts, worst)
+            return _ask(facts, _with_effects(worst, facts))
         case "allow":
-            return _run(facts)
+            return _ask_about_effects(facts) or _run(facts)
+
+
+def _with_effects(judged: _Judged, facts: Facts) -> _Judged:
+    """What is asked about anyhow is asked about by what it does, where that says more."""
+    if judged.cause in ("untrusted", "escalation") and facts.loss is not None:
+        return _Judged(decision="prompt", cause="destructive")
+    if judged.cause == "untrusted" and facts.records_only and facts.repository:
+        return _Judged(decision="prompt", cause="commit")
+    return judged
+
+
+def _ask_about_effects(facts: Facts) -> Verdict | None:
+    """What a policy lets run may still throw work away, or write what git records; a rule for every
+    command of it is a person's word on that.
+    """
+    if _is_by_rule(facts):
+        return None
+    unbound = isinstance(facts.sandbox, DangerFullAccess)
+    if facts.loss is not None:
+        if facts.approval == "never":  # asks nothing, and then only the sandbox may bound it
+            return Refuse(reason=_loss_text(facts)) if unbound and not facts.loss.kept else None
+        return _ask(facts, _Judged(decision="prompt", cause="destructive"))
+    may_open = not unbound and not facts.standing.is_locked and facts.approval != "never"
+    if may_open and facts.records_only and facts.repository:
+        return _ask(facts, _Judged(decision="prompt", cause="commit"))
+    return None
 
 
 def decide_patch(facts: PatchFacts) -> Verdict:
@@ -76,47 +131,34 @@ def decide_patch(facts: PatchFacts) -> Verdict:
         return Refuse(reason="patch rejected: empty patch")
     unbound = isinstance(facts.sandbox, DangerFullAccess)
     then = Run(sandboxed=not unbound and not facts.outside)
-    subject = "apply_patch to " + ", ".join(facts.outside or facts.paths)
-    asking = Ask(subject=subject, cause="patch", then=then)
+    if facts.is_locked and not unbound and (facts.outside or not facts.sandbox_available):
+        return Refuse(reason=f"patch rejected: {LOCKED}")
+    asking = Ask(
+        subject="apply_patch to " + ", ".join(facts.outside or facts.paths),
+        cause="patch",
+        then=then,
+    )
     if facts.approval == "untrusted":
         return asking
     if unbound:
         return Run(sandboxed=False)
-    if not facts.outside or facts.approval == "on-failure":
-        if facts.sandbox_available:
-            return Run()
-        return _patch_refusal(facts) if facts.approval == "never" else asking
-    return _patch_refusal(facts) if facts.approval == "never" else asking
+    if facts.sandbox_available and (not facts.outside or facts.approval == "on-failure"):
+        return Run()
+    muted = facts.granular is not None and not facts.granular.sandbox_approval
+    return _patch_refusal(facts) if facts.approval == "never" or muted else asking
 
 
-def refusal_without_reviewer(ask: Ask) -> Refuse:
-    """What an Ask becomes in a run where nobody can answer it."""
-    why = {
-        "untrusted": "every command needs approval under this run's policy",
-        "dangerous": "it removes files by force",
-        "escalation": "it would run outside of the sandbox",
-        "permissions": "it asks for permissions beyond the sandbox",
-        "rule": "a rule wants it approved",
-        "patch": "it would write where this agent may not",
-    }[ask.cause]
-    stated = f" ({ask.reason})" if ask.reason else ""
-    return Refuse(
-        reason=f"Not run: {_cut(ask.subject)} needs approval, because {why}{stated}. Nobody can "
-        "be asked in this run. Do not try the same by other means: find a way that needs no "
-        "approval, or say in your answer what is left undone and that it needs approval."
-    )
-
-
-class _Judged(Value):
-    decision: RuleDecision
-    rule: RuleMatch | None = None  # None: the heuristic said it
-    cause: Cause = "rule"
+def asks_unruled(command: PolicyCommand, facts: Facts) -> bool:
+    """Whether the heuristic alone would ask about this one command."""
+    return _judge_unmatched(command, facts).decision == "prompt"
 
 
 def _guard_wishes(facts: Facts) -> Refuse | None:
     """A wish for more is refused where no one would be asked about it."""
-    wants_more = facts.wish.permissions != "use_default" and not facts.wish.pre_approved
-    if not wants_more or facts.approval in ("on-request", "untrusted"):
+    wants_more = facts.wish.permissions != "use_default"
+    if wants_more and facts.standing.is_locked:
+        return Refuse(reason=LOCKED)
+    if not wants_more or facts.wish.pre_approved or facts.approval in ("on-request", "untrusted"):
         return None
     policy = _POLICY_NAMES[facts.approval]
     return Refuse(
@@ -129,6 +171,8 @@ def _judge(command: PolicyCommand, facts: Facts) -> _Judged:
     if not command.rules:
         return _judge_unmatched(command, facts)
     decision = max(command.rules, key=lambda rule: _SEVERITY[rule.decision]).decision
+    if decision == "allow" and facts.standing.rules_broken:
+        return _judge_unmatched(command, facts)  # what stands against it may be what is unreadable
     speaking = [rule for rule in command.rules if rule.decision == decision]
     return _Judged(decision=decision, rule=max(speaking, key=lambda rule: len(rule.matched_prefix)))
 
@@ -139,6 +183,8 @@ def _judge_unmatched(command: PolicyCommand, facts: Facts) -> _Judged:
     if command.is_dangerous:
         decision: RuleDecision = "forbidden" if facts.approval == "never" else "prompt"
         return _Judged(decision=decision, cause="dangerous")
+    if facts.standing.rules_broken and not command.is_safe:
+        return _Judged(decision="prompt", cause="rule")
     if untrusted:
         return _Judged(decision="prompt", cause=_cause_of_wish(facts) or "untrusted")
     unbound = isinstance(facts.sandbox, DangerFullAccess)
@@ -161,9 +207,15 @@ def _cause_of_wish(facts: Facts) -> Cause | None:
 
 
 def _ask(facts: Facts, judged: _Judged) -> Verdict:
+    fault = _fault_text(facts) if judged.cause == "rule" and judged.rule is None else ""
     if facts.approval == "never":
-        return Refuse(reason=NEVER_ASKS)
-    reason = facts.wish.justification
+        return Refuse(reason=f"{NEVER_ASKS}: {fault}" if fault else NEVER_ASKS)
+    granular = facts.granular
+    if granular is not None and judged.cause == "rule" and not granular.rules:
+        return Refuse(reason=NO_RULE_QUESTIONS)
+    if granular is not None and judged.cause != "rule" and not granular.sandbox_approval:
+        return Refuse(reason=NO_SANDBOX_QUESTIONS)
+    reason = fault or facts.wish.justification or _stated(facts, judged.cause)
     if judged.rule is not None:
         stated = judged.rule.justification
         reason = f"`{join_words(facts.argv)}` requires approval"
@@ -173,19 +225,58 @@ def _ask(facts: Facts, judged: _Judged) -> Verdict:
         cause=judged.cause,
         reason=reason,
         then=_approved_run(facts),
+        preview=facts.loss,
+    )
+
+
+def _stated(facts: Facts, cause: Cause) -> str | None:
+    if cause == "commit":
+        return f"it records work in the repository {facts.repository}"
+    return facts.loss.summary if facts.loss is not None and cause == "destructive" else None
+
+
+def _loss_text(facts: Facts) -> str:
+    lost = facts.loss.summary if facts.loss is not None else ""
+    return (
+        f"`{join_words(facts.argv)}` rejected: {lost} No copy of it can be kept, there is no "
+        "sandbox, and AskForApproval is set to Never. Use a safer approach"
     )
 
 
 def _run(facts: Facts) -> Run:
     """Without the sandbox only where there is none, or a rule allows every plain command."""
-    by_rule = all(command.rules for command in facts.commands)
-    bypass = by_rule and facts.shell_is_known and not facts.is_complex
-    return Run(sandboxed=not bypass and not isinstance(facts.sandbox, DangerFullAccess))
+    bypass = _is_by_rule(facts) and not facts.standing.is_locked
+    return _in_sandbox(facts) if not bypass else Run(sandboxed=False)
+
+
+def _is_by_rule(facts: Facts) -> bool:
+    """Whether rules speak for every plain command of it."""
+    by_rule = all(command.rules for command in facts.commands) and not facts.standing.rules_broken
+    return by_rule and facts.shell_is_known and not facts.is_complex
 
 
 def _approved_run(facts: Facts) -> Run:
-    escalated = facts.wish.permissions == "require_escalated"
-    return Run(sandboxed=not escalated and not isinstance(facts.sandbox, DangerFullAccess))
+    if facts.wish.permissions == "require_escalated":
+        return Run(sandboxed=False)
+    run = _in_sandbox(facts, facts.wish.extra)
+    if not run.sandboxed or facts.standing.is_locked:
+        return run
+    return msgspec.structs.replace(run, commits_in=facts.repository)
+
+
+def _in_sandbox(facts: Facts, asked: ExtraPermissions | None = None) -> Run:
+    """In the sandbox, if there is one, with what was granted before and what was now asked for."""
+    if isinstance(facts.sandbox, DangerFullAccess):
+        return Run(sandboxed=False)
+    extra = joined(facts.standing.held, asked)
+    return Run(extra=None if is_empty(extra) or facts.standing.is_locked else extra)
+
+
+def _fault_text(facts: Facts) -> str:
+    return (
+        f"the rule files of this run cannot be read ({_cut(facts.standing.rules_broken)}); until "
+        "that is mended, whatever a rule might speak about needs approval"
+    )
 
 
 def _forbidden_text(facts: Facts, rule: RuleMatch | None) -> str:

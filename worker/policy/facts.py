@@ -1,16 +1,20 @@
 """What the decision is made from. Gathering reads the command's text and nothing else."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
+from swarm.mailbox.protocol.approvals import ExtraPermissions, Preview, SandboxPermissions
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Limits, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.limits import (
+    AskForApproval,
+    Granular,
+    Limits,
+    ReadOnly,
+    SandboxPolicy,
+)
+from swarm.mailbox.protocol.rules import RuleDecision
 
 from .safe import is_safe_command, is_system_program, might_be_dangerous
 from .words import Words, heredoc_command, plain_commands, shell_script
-
-SandboxPermissions = Literal["use_default", "require_escalated", "with_additional_permissions"]
-RuleDecision = Literal["allow", "prompt", "forbidden"]
 
 
 class RuleMatch(Value):
@@ -19,6 +23,7 @@ class RuleMatch(Value):
     decision: RuleDecision
     matched_prefix: Words
     justification: str | None = None
+    resolved_program: str | None = None  # the path called, where the rule names the program bare
 
 
 class PolicyCommand(Value):
@@ -35,15 +40,31 @@ class Wish(Value):
 
     permissions: SandboxPermissions = "use_default"
     justification: str | None = None
+    extra: ExtraPermissions | None = None  # what it wants, with `with_additional_permissions`
     pre_approved: bool = False  # granted before, for exactly this much
+
+
+class Standing(Value):
+    """What holds for an agent beside its limits."""
+
+    held: ExtraPermissions = ExtraPermissions()  # granted before; joins every sandboxed command
+    is_locked: bool = False  # its launcher is pinned: nothing ever leaves its one sandbox
+    rules_broken: str = ""  # why the rules cannot be known; "" = they are
 
 
 class Facts(Value):
     argv: Words
     commands: tuple[PolicyCommand, ...]  # never empty
     approval: AskForApproval = "on-request"
+    granular: Granular | None = None
     sandbox: SandboxPolicy = ReadOnly()
     wish: Wish = Wish()
+    standing: Standing = Standing()
+    loss: Preview | None = None  # what it would throw away for good, if anything
+    # The repository whose data it would write, where the sandbox could open just that: it only
+    # records work there, or throws away what is recorded.
+    repository: str = ""
+    records_only: bool = False
     is_complex: bool = False  # one command that is fed a heredoc
     shell_is_known: bool = True  # False: the shell itself is a program of unknown origin
 
@@ -54,7 +75,9 @@ class PatchFacts(Value):
     paths: tuple[str, ...]
     outside: tuple[str, ...] = ()
     approval: AskForApproval = "on-request"
+    granular: Granular | None = None
     sandbox: SandboxPolicy = ReadOnly()
+    is_locked: bool = False
     sandbox_available: bool = True  # writes can be held to the policy on this machine
 
 
@@ -72,6 +95,7 @@ def gather_facts(
     wish: Wish | None = None,
     *,
     match_rules: MatchRules = no_rules,
+    standing: Standing | None = None,
 ) -> Facts:
     """Split the command as the policy does: the plain commands of a shell script, else the one
     command that is fed a heredoc, else the argv as it is.
@@ -95,8 +119,10 @@ def gather_facts(
         argv=words,
         commands=judged,
         approval=limits.approval,
+        granular=limits.granular,
         sandbox=limits.sandbox,
         wish=wish or Wish(),
+        standing=standing or Standing(),
         is_complex=fed is not None,
         shell_is_known=known,
     )

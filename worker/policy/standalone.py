@@ -1,6 +1,6 @@
-"""`parse-command [--json] -- CMD…`: print what a command is shown as. For people and scripts.
+"""`parse-command` and `explain`: what a command is shown as, and what would happen to it here.
 
-Run as `python -P -m swarm.worker.policy.standalone`; the command line's door starts it by name.
+Run as `python -P -m swarm.worker.policy.standalone`; the command line's doors start it by name.
 """
 
 import sys
@@ -8,11 +8,23 @@ import sys
 from .intent import encode_meanings, parse_command
 from .meaning import ListFiles, Meaning, ReadFile, Search, Unknown
 
-USAGE = "Usage: parse-command [--json] -- COMMAND [ARGUMENT]..."
+USAGE = (
+    "Usage: parse-command [--json] -- COMMAND [ARGUMENT]...\n"
+    "       explain SITUATION [--json] -- COMMAND [ARGUMENT]..."
+)
 
 
 def main(arguments: list[str]) -> int:
-    """Print the meanings, one a line or as one JSON list; return the exit code (2 = usage)."""
+    """Do what the first word says; return the exit code (2 = usage)."""
+    if arguments[:1] == ["explain"]:
+        from .explain_call import main_of_explain  # reads rules and tries the sandbox: 20 ms more
+
+        return main_of_explain([_as_text(word) for word in arguments[1:]])
+    return _parse_command(arguments)
+
+
+def _parse_command(arguments: list[str]) -> int:
+    """Print the meanings, one a line or as one JSON list."""
     match arguments:
         case ["parse-command", "--json", *rest]:
             as_json = True

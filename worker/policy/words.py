@@ -27,8 +27,10 @@ __all__ = [
     "load_grammar",
     "plain_commands",
     "program_name",
+    "script_tree",
     "shell_script",
     "split_words",
+    "text_of",
 ]
 
 Words = tuple[str, ...]
@@ -45,6 +47,7 @@ _ANONYMOUS = frozenset({"&&", "||", ";", "|", '"', "'"})
 _MAY_BE_PLAIN = re.compile(
     r"""(?:'[^']*+'|"[^"$`\\]*+"|\\\n|[^'"\\$`<>(){*?\[]++)*+""",
 )
+_MASK = bytes(range(128)) + b"x" * 128
 _HEREDOC_LINE = re.compile(
     r"""\s*(?P<call>[^\n]*?)<<[ \t]*(?P<quote>['"]?)(?P<tag>\w+)(?P=quote)[ \t]*\n"""
 )
@@ -115,7 +118,7 @@ def heredoc_command(script: str) -> Words | None:
     words = _literal_words(commands[0], source)
     # The grammar loses a `-` before `<<`, and hangs words after the tag on the redirect.
     lost = source[commands[0].end_byte : heredocs[0].start_byte].split()
-    late = [_literal(node) for node in heredocs[0].children if node.type in _WORDS]
+    late = [_literal(node, source) for node in heredocs[0].children if node.type in _WORDS]
     if words is None or None in late or any(word != b"-" for word in lost):
         return None
     return (*words, *(word.decode() for word in lost), *(word or "" for word in late))
@@ -141,6 +144,19 @@ def heredoc_call(script: str) -> HeredocCall | None:
     return HeredocCall(name=name, body=body[1:].rstrip("\n"), folder=folder)
 
 
+def script_tree(script: str) -> "tuple[Node, bytes] | None":
+    """The parser's reading of any script, errors and all, and what `text_of` takes its texts from;
+    None if it is too long to be read.
+    """
+    source = _encode(script, MAX_FED_BYTES)
+    return None if source is None else (_parse(source), source)
+
+
+def text_of(node: "Node", source: bytes) -> str:
+    """The script's own text of a node. (`node.text` is that of the masked copy.)"""
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
 def load_grammar() -> None:
     """Import the parser now (3–10 ms), in a process that will fork; no thread, no open file."""
     _parser()
@@ -163,7 +179,12 @@ def _encode(script: str, limit_bytes: int) -> bytes | None:
 
 
 def _parse(source: bytes) -> "Node":
-    return _parser().parse(source).root_node
+    """Parse a copy in which every byte beyond ASCII is a letter.
+
+    The grammar's scanner looks characters up in C's table of 256 and ends the process on some that
+    lie beyond it. To a shell, too, they are parts of words and nothing else.
+    """
+    return _parser().parse(source.translate(_MASK)).root_node
 
 
 def _descend(root: "Node") -> "Iterator[Node]":
@@ -201,15 +222,15 @@ def _literal_words(command: "Node", source: bytes) -> Words | None:
             if first is None or first.type != "word":
                 return None
             child = first
-        word = _literal(child)
+        word = _literal(child, source)
         if word is None:
             return None
         words.append(word)
     return tuple(words)
 
 
-def _literal(node: "Node") -> str | None:
-    text = (node.text or b"").decode()
+def _literal(node: "Node", source: bytes) -> str | None:
+    text = text_of(node, source)
     match node.type:
         case "word" | "number":
             return None if node.child_count or _NOT_LITERAL.search(text) else text
@@ -218,16 +239,16 @@ def _literal(node: "Node") -> str | None:
         case "string":
             return _double_quoted(node, text)
         case "concatenation":
-            return _joined(node)
+            return _joined(node, source)
         case _:
             return None
 
 
-def _joined(node: "Node") -> str | None:
+def _joined(node: "Node", source: bytes) -> str | None:
     """The parts of a concatenation, which must touch."""
     text, end = "", node.start_byte
     for part in node.children:
-        literal = _literal(part)
+        literal = _literal(part, source)
         if literal is None or part.start_byte != end:
             return None
         text, end = text + literal, part.end_byte

@@ -1,0 +1,137 @@
+"""Destructive commands are found in any script, and recording ones are told from them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarm.worker.policy.destruction import find_destructions
+from swarm.worker.policy.git_call import read_git_call
+from swarm.worker.policy.repository import records_in
+from swarm.worker.policy.words import plain_commands
+
+
+def _find(script: str) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    return [
+        (one.kind, one.folder, (*one.paths, *one.patterns), one.unknown)
+        for one in find_destructions(("bash", "-c", script))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("rm -rf build", [("remove", "", ("build",), ())]),
+        ("rm -r -- -odd b", [("remove", "", ("-odd", "b"), ())]),
+        ("cd a && rm -R b/*.o", [("remove", "a", ("b/*.o",), ())]),
+        ("cd a; cd b; rm -fr c", [("remove", "a/b", ("c",), ())]),
+        ("rm --recursive x", [("remove", "", ("x",), ())]),
+        ("rm -rf $X/y", [("remove", "", (), ("$X/y",))]),
+        ("rm -rf ~/y", [("remove", "", (), ("~/y",))]),
+        ('rm -rf "$HOME"', [("remove", "", (), ("$HOME",))]),
+        ("rm -rf a{b,c}", [("remove", "", (), ("a{b,c}",))]),
+        ("for i in *; do rm -rf $i; done", [("remove", "", (), ("$i",))]),
+        ("sudo -u bob rm -rf q", [("remove", "", ("q",), ())]),
+        ("env A=b nice -n 5 rm -rf q", [("remove", "", ("q",), ())]),
+        ("bash -c 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("bash -c \"bash -c 'rm -rf q'\"", [("remove", "", ("q",), ())]),
+        ('eval "rm -rf q"', [("remove", "", ("q",), ())]),
+        ("echo $(rm -rf q)", [("remove", "", ("q",), ())]),
+        ("find src -name '*.o' -delete", [("remove", "", ("src",), ())]),
+        ("find . -exec rm {} +", [("remove", "", (".",), ())]),
+        ("ls | xargs -n 1 rm -f", [("remove", "", (), ("what xargs is fed",))]),
+        ("git -C sub clean -fdx", [("clean", "sub", (), ())]),
+        ("git -c a=b reset --hard", [("discard", "", (), ())]),
+        ("git checkout -- .", [("discard", "", (), ())]),
+        ("git restore a.py", [("discard", "", (), ())]),
+        ("git switch --discard-changes main", [("discard", "", (), ())]),
+        ("git push --force-with-lease", [("push", "", (), ())]),
+        ("git push origin :gone", [("push", "", (), ())]),
+        ("git push origin +main", [("push", "", (), ())]),
+        ("git rebase -i HEAD~3", [("history", "", (), ())]),
+        ("git commit --amend --no-edit", [("history", "", (), ())]),
+        ("git branch -D old", [("history", "", (), ())]),
+        ("git stash clear", [("history", "", (), ())]),
+        ("\\rm -rf q", [("remove", "", ("q",), ())]),
+        ("r\\m -rf q", [("remove", "", ("q",), ())]),
+        ("timeout 5 rm -rf q", [("remove", "", ("q",), ())]),
+        ("timeout -k 3 5 setsid rm -rf q", [("remove", "", ("q",), ())]),
+        ("make && rm -rf build", [("remove", "", ("build",), ())]),
+    ],
+)
+def test_what_a_script_would_throw_away_is_found(
+    script: str, found: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]
+) -> None:
+    assert _find(script) == found
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "rm one.txt",
+        "rm -- -f",
+        "echo rm -rf /",
+        "git clean -n",
+        "git clean --dry-run -fd",
+        "git reset HEAD a.py",
+        "git reset --soft HEAD~1",
+        "git checkout -b new",
+        "git restore --staged a.py",
+        "git push",
+        "git commit -m 'rm -rf /'",
+        "git stash",
+        "git branch new",
+        "git tag v1",
+        "find . -name rm",
+        "grep -r 'rm -rf' .",
+        "ls | xargs wc -l",
+        "printf 'git reset --hard\\n'",
+    ],
+)
+def test_what_destroys_nothing_is_not_called_destructive(script: str) -> None:
+    assert _find(script) == []
+
+
+def test_a_dry_run_never_has_the_options_that_act() -> None:
+    for script in ("git clean -fdx", "git clean --force -d -x -- a", "git clean -qfdX"):
+        (one,) = find_destructions(("bash", "-c", script))
+        (words,) = one.dry_runs
+        assert words[:2] == ("clean", "-n")
+        assert not any("f" in word for word in words[2:] if word.startswith("-"))
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_without_an_error(script: str) -> None:
+    assert isinstance(find_destructions(("bash", "-c", script)), tuple)
+
+
+@given(st.lists(st.text(max_size=20), max_size=8))
+def test_any_words_are_read_without_an_error(words: list[str]) -> None:
+    assert isinstance(find_destructions(words), tuple)
+    read_git_call(words)
+
+
+@pytest.mark.parametrize(
+    ("script", "folder"),
+    [
+        ("git add -A && git commit -m x", "/w"),
+        ("cd sub && git add .", "/w/sub"),
+        ("git -C ../other commit -m x", "/other"),
+        ("git status && git add a && ls", "/w"),
+        ("git stash", "/w"),
+        ("git switch -c new", "/w"),
+        ("make && git commit -am x", None),
+        ("git -c core.fsmonitor=x add a", None),
+        ("git --git-dir=/x add a", None),
+        ("git status", None),
+        ("git push", None),
+        ("git commit --amend", None),
+        ("git reset --hard", None),
+        ("git add a && git -C other add b", None),
+        ("git config user.name x", None),
+        ("git gc", None),
+    ],
+)
+def test_only_commands_that_just_record_may_use_the_grant(script: str, folder: str | None) -> None:
+    commands = plain_commands(script)
+    assert commands is not None
+    assert records_in(commands, "/w") == folder

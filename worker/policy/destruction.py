@@ -1,0 +1,266 @@
+"""Commands that throw work away for good, and how to find out what would go. Pure.
+
+What is found here is asked about with a preview, and copied first where it is files. Nothing is
+called harmless because it was not found: the sandbox holds all the same.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from swarm.mailbox.protocol.base import Value
+
+from .git_call import GitCall, read_git_call
+from .loose import LooseWord, LooseWords, loose_commands
+from .words import Words, program_name
+
+Kind = Literal["remove", "clean", "discard", "history", "push"]
+_MOST = 16  # of one script that are looked into
+
+
+class Destruction(Value):
+    """One command that destroys. Paths are relative to `folder`, itself relative to the cwd."""
+
+    kind: Kind
+    shown: str  # the command, for people
+    folder: str = ""
+    paths: Words = ()  # literal ones
+    patterns: Words = ()  # file patterns
+    unknown: Words = ()  # words of the script that nobody can know before it runs
+    dry_runs: tuple[Words, ...] = ()  # git commands that only read and list what would go
+    losses_are_files: bool = True  # a copy of the files brings everything back
+
+
+def find_destructions(argv: Sequence[str]) -> tuple[Destruction, ...]:
+    """What an argv, or any command of its script, would destroy; at most 16. Never raises."""
+    found: list[Destruction] = []
+    folder = ""
+    for words in loose_commands(argv):
+        step = _change_of_folder(words)
+        if step is not None:
+            folder = _below(folder, step)
+            continue
+        destruction = _read(words, folder)
+        if destruction is not None:
+            found.append(destruction)
+    return tuple(found[:_MOST])
+
+
+def _change_of_folder(words: LooseWords) -> str | None:
+    if len(words) == 2 and words[0].text == "cd" and words[1].sort == "literal":
+        return words[1].text
+    return None
+
+
+def _below(folder: str, step: str) -> str:
+    return step if not folder or step.startswith("/") else f"{folder}/{step}"
+
+
+def _read(words: LooseWords, folder: str) -> Destruction | None:
+    name = program_name(words[0].text)
+    if name == "xargs":
+        return _of_xargs(words, folder)
+    if name == "find":
+        return _of_find(words, folder)
+    if name in ("rm", "shred"):
+        return _of_rm(words, folder)
+    call = read_git_call([word.text for word in words])
+    if call is None:
+        return None
+    check = _GIT.get(call.verb)
+    made = None if check is None else check(call)
+    if made is None:
+        return None
+    place = _below(folder, call.folder) if call.folder else folder
+    unknown = tuple(word.text for word in words if word.sort != "literal")
+    return Destruction(
+        kind=made.kind,
+        shown=_shown(words),
+        folder=place,
+        paths=made.paths,
+        unknown=unknown,
+        dry_runs=made.dry_runs if not unknown and call.plain else (),
+        losses_are_files=made.losses_are_files,
+    )
+
+
+def _shown(words: LooseWords) -> str:
+    return " ".join(word.text for word in words)[:300]
+
+
+def _of_rm(words: LooseWords, folder: str) -> Destruction | None:
+    """`rm` with -r, -f or both; a plain `rm FILE` is an ordinary change like an edit."""
+    texts = [word.text for word in words[1:]]
+    end = texts.index("--") if "--" in texts else len(texts)
+    options = [text for text in texts[:end] if text.startswith("-")]
+    deep = program_name(words[0].text) == "shred" or any(_is_sweeping(one) for one in options)
+    if not deep:
+        return None
+    return _removal(words, words[1:], folder)
+
+
+def _is_sweeping(option: str) -> bool:
+    if option.startswith("--"):
+        return len(option) > 2 and any(
+            name.startswith(option) for name in ("--recursive", "--force")
+        )
+    return bool({"r", "R", "f"} & set(option))
+
+
+def _removal(words: LooseWords, rest: Sequence[LooseWord], folder: str) -> Destruction:
+    operands = _operands(rest)
+    return Destruction(
+        kind="remove",
+        shown=_shown(words),
+        folder=folder,
+        paths=tuple(word.text for word in operands if word.sort == "literal"),
+        patterns=tuple(word.text for word in operands if word.sort == "pattern"),
+        unknown=tuple(word.text for word in operands if word.sort == "unknown"),
+    )
+
+
+def _operands(words: Sequence[LooseWord]) -> list[LooseWord]:
+    found: list[LooseWord] = []
+    only_operands = False
+    for word in words:
+        if only_operands or not word.text.startswith("-") or word.text == "-":
+            found.append(word)
+        elif word.text == "--":
+            only_operands = True
+    return found
+
+
+def _of_xargs(words: LooseWords, folder: str) -> Destruction | None:
+    for at, word in enumerate(words[1:], start=1):
+        if program_name(word.text) == "rm":
+            inner = _of_rm(words[at:], folder)
+            if inner is None:
+                return None
+            return Destruction(
+                kind="remove",
+                shown=_shown(words),
+                folder=folder,
+                unknown=("what xargs is fed",),
+            )
+    return None
+
+
+def _of_find(words: LooseWords, folder: str) -> Destruction | None:
+    texts = [word.text for word in words]
+    removes = any(
+        one in ("-exec", "-execdir", "-ok", "-okdir") and program_name(two) in ("rm", "shred")
+        for one, two in pairwise(texts)
+    )
+    if "-delete" not in texts and not removes:
+        return None
+    roots: list[LooseWord] = []
+    for word in words[1:]:
+        if word.text.startswith(("-", "(", "!")):
+            break
+        roots.append(word)
+    # The tests of find are not run: everything below its roots may go.
+    return _removal(words, roots or [LooseWord(".")], folder)
+
+
+class _Made(Value):
+    kind: Kind
+    paths: Words = ()
+    dry_runs: tuple[Words, ...] = ()
+    losses_are_files: bool = True
+
+
+def _clean(call: GitCall) -> _Made | None:
+    if call.has("-n", "--dry-run"):
+        return None
+    letters = [word for word in call.options if word not in ("--force", "--quiet", "--interactive")]
+    kept = [word if word.startswith("--") else _without(word, "fqi") for word in letters]
+    words = ["clean", "-n", *(word for word in kept if word not in ("", "-"))]
+    if call.operands:
+        words += ["--", *call.operands]
+    return _Made(kind="clean", dry_runs=(tuple(words),))
+
+
+def _without(cluster: str, letters: str) -> str:
+    return "".join(letter for letter in cluster if letter not in letters)
+
+
+_CHANGED: Words = ("diff", "--name-only", "-z", "--no-ext-diff", "--no-textconv", "HEAD")
+
+
+def _reset(call: GitCall) -> _Made | None:
+    if not call.has("--hard", "--merge", "--keep"):
+        return None
+    runs: list[Words] = [_CHANGED]
+    if call.operands and call.operands[0] not in ("HEAD", "@"):
+        runs.append(("log", "--oneline", "-z", "-n", "50", f"{call.operands[0]}..HEAD"))
+    return _Made(kind="discard", dry_runs=tuple(runs))
+
+
+def _checkout(call: GitCall) -> _Made | None:
+    """`checkout [REF] [--] PATHS`, `checkout -f`."""
+    if call.has("-b", "-B", "--orphan"):
+        return None
+    if call.has("-f", "--force"):
+        return _Made(kind="discard", dry_runs=(_CHANGED,))
+    # Without `--` a word may be a branch or a path; git finds nothing at a path that is none.
+    after = call.arguments.index("--") + 1 if "--" in call.arguments else 0
+    paths = call.arguments[after:] if after else call.operands
+    if not paths:
+        return None
+    return _Made(kind="discard", dry_runs=((*_CHANGED, "--", *paths),))
+
+
+def _restore(call: GitCall) -> _Made | None:
+    if call.has("--staged") and not call.has("--worktree"):
+        return None
+    return _Made(kind="discard", dry_runs=((*_CHANGED, "--", *call.operands),))
+
+
+def _switch(call: GitCall) -> _Made | None:
+    if not call.has("--discard-changes", "--force", "-f"):
+        return None
+    return _Made(kind="discard", dry_runs=(_CHANGED,))
+
+
+def _push(call: GitCall) -> _Made | None:
+    forced = call.has("--force", "-f", "--force-with-lease", "--mirror", "--delete", "--prune")
+    refs = call.operands[1:]
+    if not forced and not any(ref.startswith(("+", ":")) for ref in refs):
+        return None
+    upstream = ("log", "--oneline", "-z", "-n", "50", "HEAD..@{upstream}")
+    return _Made(kind="push", dry_runs=(upstream,), losses_are_files=False)
+
+
+def _history(*options: str) -> Callable[[GitCall], _Made | None]:
+    """A verb that rewrites history: always, or with one of these options or first words."""
+
+    def check(call: GitCall) -> _Made | None:
+        given = call.has(*(one for one in options if one.startswith("-")))
+        if options and not given and not set(call.operands[:1]) & set(options):
+            return None
+        return _Made(kind="history", losses_are_files=False)
+
+    return check
+
+
+_GIT: dict[str, Callable[[GitCall], _Made | None]] = {
+    "clean": _clean,
+    "reset": _reset,
+    "checkout": _checkout,
+    "restore": _restore,
+    "switch": _switch,
+    "push": _push,
+    "rebase": _history(),
+    "filter-branch": _history(),
+    "filter-repo": _history(),
+    "commit": _history("--amend"),
+    "branch": _history("-D", "-M", "-f", "--force"),
+    "tag": _history("-d", "--delete", "-f", "--force"),
+    "reflog": _history("expire", "delete"),
+    "stash": _history("drop", "clear"),
+    "gc": _history("--prune"),
+    "prune": _history(),
+    "update-ref": _history(),
+    "replace": _history(),
+    "worktree": _history("remove", "prune"),
+}
