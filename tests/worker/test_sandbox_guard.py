@@ -1,6 +1,8 @@
 """Missing protected names: held by placeholders, given back as they were, or moved aside."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +10,7 @@ from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.worker.sandbox.grants import landlock_rules
 from swarm.worker.sandbox.guard import Guard, remove_placeholder
 from swarm.worker.sandbox.landlock import WRITE
-from swarm.worker.sandbox.plan import PROTECTED_NAMES, is_placeholder, plan_sandbox
+from swarm.worker.sandbox.plan import PROTECTED_NAMES, SandboxPlan, is_placeholder, plan_sandbox
 
 
 def plan(folder, stack="bwrap", **more):
@@ -112,3 +114,19 @@ def test_landlock_grants_no_contents_of_hidden_folders(tmp_path):
     assert str(tmp_path / "other") in whole
     assert not any(str(tmp_path / "runs").startswith(path + "/") for path in whole)
     assert str(tmp_path / "runs") not in whole
+
+
+def test_of_a_crowded_tmp_with_a_hole_landlock_grants_only_what_is_wanted():
+    """Every folder in /tmp would be a grant of its own, for each command anew."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as crowd:
+        wanted = [f"{crowd}/{number:03}" for number in range(0, 300, 60)]
+        for number in range(300):
+            Path(crowd, f"{number:03}").mkdir()
+        hole = Path(crowd, "hidden")
+        hole.mkdir()
+        made = SandboxPlan(
+            stack="landlock", hidden=(str(hole),), visible=tuple(wanted[1:]), tmp_dir=wanted[0]
+        )
+        granted = {grant.path for grant in landlock_rules(made).grants}
+        inside = {path for path in granted if path.startswith(crowd)}
+    assert inside == set(wanted)

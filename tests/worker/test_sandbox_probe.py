@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.limits import DangerFullAccess, NetworkPolicy, ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.denial import is_sandbox_denial
-from swarm.worker.sandbox.plan import SandboxUnavailable
+from swarm.worker.sandbox.plan import SandboxUnavailable, plan_sandbox
 from swarm.worker.sandbox.probe import Finding, SandboxFacts, find_program, require_sandbox
 from swarm.worker.sandbox.report import make_report
 from swarm.worker.sandbox.standalone import read_arguments
@@ -59,6 +59,59 @@ def test_a_requirement_that_does_not_hold_says_what_lacks_and_how_to_mend_it():
     with pytest.raises(SandboxUnavailable, match="not disk") as caught:
         require_sandbox({"disk"}, facts())
     assert caught.value.exit_code == 6
+
+
+EVERY = [(), ("fs",), ("net",), ("fs", "net")]
+MACHINES = [  # what a machine has → what it can be asked to guarantee
+    (facts(), {"fs", "net"}),
+    (facts(abi=0), {"fs", "net"}),
+    (facts(bwrap=None), {"fs", "net"}),
+    (facts(bwrap=None, abi=3), {"fs", "net"}),
+    (facts(bwrap=None, abi=2), {"net"}),
+    (facts(bwrap=None, abi=1), {"net"}),
+    (facts(bwrap=None, abi=0), set()),
+    (facts(seccomp=False), set()),
+    (facts(bwrap=None, seccomp=False), set()),
+    (facts(bwrap=None, abi=0, seccomp=False), set()),
+]
+
+
+@pytest.mark.parametrize("wanted", EVERY)
+@pytest.mark.parametrize(("machine", "held"), MACHINES)
+def test_a_requirement_passes_exactly_where_all_of_it_holds(machine, held, wanted):
+    if set(wanted) <= held:
+        require_sandbox(wanted, machine)
+        return
+    with pytest.raises(SandboxUnavailable) as caught:
+        require_sandbox(wanted, machine)
+    lacking = ", ".join(sorted(set(wanted) - held))
+    assert f"cannot guarantee {lacking}: " in str(caught.value)
+
+
+@pytest.mark.parametrize(("machine", "held"), MACHINES)
+def test_without_a_stack_nothing_is_run_bare_and_with_one_nothing_is_proxied_around_it(
+    machine, held, tmp_path
+):
+    def plan(policy, **more):
+        return plan_sandbox(policy, cwd=str(tmp_path), tmp_dir=None, stack=machine.stack, **more)
+
+    for policy in (ReadOnly(), WorkspaceWrite()):
+        if not held:
+            with pytest.raises(SandboxUnavailable, match="swarm doctor"):
+                plan(policy)
+        else:
+            assert plan(policy).stack == machine.stack
+        if machine.stack != "bwrap":
+            with pytest.raises(SandboxUnavailable):
+                plan(policy, proxied=NetworkPolicy())
+    assert not plan(DangerFullAccess()).is_sandboxed
+
+
+@pytest.mark.parametrize("machine", [one for one, _ in MACHINES])
+def test_the_report_tells_how_limits_hold_on_every_machine(machine):
+    (limits,) = [one for one in make_report(machine).findings if one["name"] == "limits"]
+    assert limits["works"]
+    assert "watchdog" in limits["detail"]
 
 
 def test_programs_are_not_looked_for_on_the_path(monkeypatch, tmp_path):

@@ -34,6 +34,11 @@ def run(program: bytes, *, machine: str, call: int, arguments: tuple[int, ...] =
             at += yes if taken else no
 
 
+def proxied(call, *arguments, machine=X86):
+    request = FilterRequest(network=False, proxied=True, machine=machine)
+    return run(build_filter(request), machine=machine, call=call, arguments=arguments)
+
+
 def verdict(call, *arguments, machine=X86, network=False, connect=True):
     request = FilterRequest(network=network, connect=connect, machine=machine)
     return run(build_filter(request), machine=machine, call=call, arguments=arguments)
@@ -105,3 +110,56 @@ def test_calls_of_another_architecture_kill():
 def test_an_unknown_machine_is_an_error_and_not_an_empty_filter():
     with pytest.raises(UnsupportedMachine, match="riscv64"):
         build_filter(FilterRequest(network=False, machine="riscv64"))
+
+
+PROXIED = [
+    ("socket", (2, 1), ALLOW), ("socket", (10, 2), ALLOW), ("socket", (1, 1), EPERM),
+    ("socket", (16, 3), EPERM), ("socket", (17, 3), EPERM), ("socket", (0, 0), EPERM),
+    ("socketpair", (1, 1), ALLOW), ("socketpair", (1, 1 | 0o2004000), ALLOW),
+    ("socketpair", (1, 5), ALLOW), ("socketpair", (1, 2), EPERM), ("socketpair", (1, 3), EPERM),
+    ("socketpair", (1, 2 | 0o2000000), EPERM), ("socketpair", (2, 1), EPERM),
+    ("connect", (), ALLOW), ("sendto", (3, 0, 0, 0, 1), ALLOW), ("sendmsg", (), ALLOW),
+    ("ptrace", (), EPERM), ("io_uring_setup", (), EPERM), ("read", (), ALLOW),
+    ("unshare", (0x40000000,), EPERM), ("setns", (), EPERM), ("clone", (0x40000011,), EPERM),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", [X86, ARM])
+@pytest.mark.parametrize(("name", "arguments", "expected"), PROXIED)
+def test_beside_the_proxy_there_are_internet_sockets_and_harmless_pairs(
+    machine, name, arguments, expected
+):
+    number = NUMBERS[name][machine == ARM]
+    assert proxied(number, *arguments, machine=machine) == expected
+
+
+def shared(call, *arguments, machine=X86):
+    request = FilterRequest(network=False, connect=False, shared=True, machine=machine)
+    return run(build_filter(request), machine=machine, call=call, arguments=arguments)
+
+
+SHARED = {  # call → x86-64, aarch64
+    "shmget": (29, 194), "shmat": (30, 196), "semop": (65, 193), "msgrcv": (70, 188),
+    "mq_open": (240, 180), "prlimit64": (302, 261), "socket": (41, 198), "socketpair": (53, 199),
+    "read": (0, 63), "unshare": (272, 97),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", [X86, ARM])
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("shmget", (), EPERM), ("shmat", (), EPERM), ("semop", (), EPERM), ("msgrcv", (), EPERM),
+        ("mq_open", (), EPERM), ("prlimit64", (0, 7), ALLOW), ("prlimit64", (4711, 7), EPERM),
+        ("socket", (1, 1), ALLOW), ("socket", (1, 0o2000001), ALLOW), ("socket", (1, 2), EPERM),
+        ("socket", (2, 1), EPERM), ("socketpair", (1, 1), ALLOW), ("socketpair", (1, 2), EPERM),
+        ("socketpair", (2, 1), EPERM), ("read", (), ALLOW), ("unshare", (0x10000000,), EPERM),
+    ],
+)  # fmt: skip
+def test_without_namespaces_others_and_their_ipc_are_left_alone(name, arguments, expected, machine):
+    assert shared(SHARED[name][machine == ARM], *arguments, machine=machine) == expected
+
+
+@pytest.mark.parametrize("name", ["shmget", "mq_open"])
+def test_in_namespaces_of_its_own_ipc_is_allowed(name):
+    assert verdict(SHARED[name][0]) == ALLOW

@@ -8,6 +8,8 @@ relative ones onto a read-only root).
 from .plan import SandboxPlan, is_below
 
 SECCOMP_FD = 3  # where the launcher puts the filter in the child
+_SIZED = ("--size", str(2 << 30))  # files in memory are no process's: the watchdog sees none
+ROUTE_FD = 4  # and the socket by which the stage hands out its listener
 
 
 def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[str, ...]:
@@ -23,7 +25,10 @@ def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[s
     words += ["--unshare-uts", "--cap-drop", "ALL"]
     if not plan.network:
         words.append("--unshare-net")
-    words += [base, "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    words += [base, "/", "/", "--dev", "/dev", "--perms", "1777", *_SIZED, "--tmpfs", "/dev/shm"]
+    words += ["--remount-ro", "/dev", "--proc", "/proc"]
+    # The kernel lets user 0 write its settings with no capability, and bwrap leaves them open.
+    words += ["--ro-bind", "/proc/sys", "/proc/sys"]
     masks = tuple(path for path in plan.hidden if not _is_covered(path, plan))
     for _, _, step in sorted(_steps(plan, masks)):
         words += step
@@ -45,7 +50,7 @@ def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
 
     for path in plan.covered:
         if path != "/tmp" or plan.tmp_dir is None:
-            add(path, 0, "--tmpfs", path)
+            add(path, 0, *_SIZED, "--tmpfs", path)
         else:
             add(path, 0, "--bind" if plan.tmp_writable else "--ro-bind", plan.tmp_dir, path)
     for path in plan.visible:

@@ -3,34 +3,53 @@
 Landlock can grant but not except. A tree with a hole is therefore granted child by child, and the
 folders on the way to the hole get nothing for themselves. Consequences: where a root holds
 something protected, nothing new can be made directly in that root; names of hidden files can be
-listed, their contents not read; /tmp is not replaced, TMPDIR points to the private one.
+listed, their contents not read; /tmp is not replaced, TMPDIR points to the private one. Where
+a hole lies in /tmp or /run, nothing else of that tree is granted but what the plan needs: it may be
+crowded, and bubblewrap shows no more of it.
 """
 
 import os
+from pathlib import Path
 
 from .landlock import DEVICE, EXECUTE, READ, READ_DIR, READ_FILE, WRITE, Grant, LandlockRules
 from .plan import SandboxPlan, is_below
 
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+# Not `pts`: a command could write to, and read from, the terminals of all the user's sessions.
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_TERMINALS = ("ptmx", "pts")
 _MOST_CHILDREN = 4096  # of one folder on the way to a hole; beyond that the rest stays closed
+_SHARED = ("/tmp", "/run", "/var/run")  # a grant for each stranger's file costs a command 10 µs
 
 
-def landlock_rules(plan: SandboxPlan) -> LandlockRules:
-    """Grants for `plan`. What appears later in a folder on the way to a hole stays closed."""
+def landlock_rules(plan: SandboxPlan, *, terminals: bool = False) -> LandlockRules:
+    """Grants for `plan`. What appears later in a folder on the way to a hole stays closed.
+
+    With `terminals` new ones can be made and all be used: for our own processes.
+    """
+    devices = _DEVICES + _TERMINALS * terminals
     holes = (*plan.hidden, *plan.hidden_files, "/dev")
     closed = (*plan.protected, *plan.links)
     grants = [Grant(path="/", access=READ_DIR)]
-    grants += [Grant(path=path, access=EXECUTE | READ_FILE) for path in _carve("/", holes)]
-    grants += [Grant(path=f"/dev/{name}", access=DEVICE | READ_DIR) for name in _DEVICES]
+    wanted = (*plan.visible, *plan.writable, *(() if plan.tmp_dir is None else (plan.tmp_dir,)))
+    readable = _carve("/", holes, wanted)
+    grants += [Grant(path=path, access=EXECUTE | READ_FILE) for path in readable]
+    grants += [Grant(path=f"/dev/{name}", access=DEVICE | READ_DIR) for name in devices]
     for root in plan.writable:
-        grants += [Grant(path=path, access=WRITE) for path in _carve(root, (*holes, *closed))]
+        grants += [
+            Grant(path=path, access=WRITE) for path in _carve(root, (*holes, *closed), wanted)
+        ]
     if plan.tmp_dir:
         access = WRITE if plan.tmp_writable else READ
         grants.append(Grant(path=plan.tmp_dir, access=access))
     return LandlockRules(grants=tuple(grants), network=plan.network)
 
 
-def _carve(root: str, holes: tuple[str, ...]) -> list[str]:
+def terminal_grant(fd: int) -> Grant:
+    """For a command's own terminal. Raises OSError if `fd` is none."""
+    return Grant(path=os.ttyname(fd), access=DEVICE)
+
+
+def _carve(root: str, holes: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:
     """The largest paths below `root` that contain no hole."""
     inside = tuple(hole for hole in holes if is_below(hole, root))
     if not inside:
@@ -38,11 +57,24 @@ def _carve(root: str, holes: tuple[str, ...]) -> list[str]:
     if root in inside:
         return []
     found: list[str] = []
+    for child in _children(root, wanted):
+        found += _carve(child, inside, wanted)
+    return found
+
+
+def _children(root: str, wanted: tuple[str, ...]) -> list[str]:
+    """No links; those on the way to something wanted, and the others where nobody crowds in."""
+    base = root.rstrip("/") + "/"
+    names = {path.removeprefix(base).partition("/")[0] for path in wanted if path.startswith(base)}
+    children = [base + name for name in sorted(names) if name]
+    found = [path for path in children if os.path.lexists(path) and not Path(path).is_symlink()]
+    if any(is_below(root, one) for one in _SHARED) and not any(is_below(root, w) for w in wanted):
+        return found
     try:
         with os.scandir(root) as entries:
             for _, entry in zip(range(_MOST_CHILDREN), entries, strict=False):
-                if not entry.is_symlink():
-                    found += _carve(entry.path, inside)
+                if entry.name not in names and not entry.is_symlink():
+                    found.append(entry.path)
     except OSError:
         return found
     return found

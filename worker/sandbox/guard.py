@@ -12,10 +12,20 @@ import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from .plan import PLACEHOLDER_MTIME_NS, SandboxPlan, is_placeholder
 
 _MOST_TRIES = 16
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Place(NamedTuple):
+    """A name in a folder that is held open."""
+
+    folder: int
+    name: str
+    path: str  # as it was, for people
 
 
 class Guard:
@@ -24,15 +34,37 @@ class Guard:
     def __init__(self, plan: SandboxPlan) -> None:
         """Make placeholders and remember links. Raises OSError if one cannot be made."""
         self._locks: dict[str, int] = {}
-        self._absent: tuple[str, ...] = ()
-        self._links = {path: target for path in plan.links if (target := _link(path)) is not None}
+        self._folders: dict[str, int] = {}  # held open: a command may put links in their place
+        absent = plan.unwanted + (plan.missing if plan.stack == "landlock" else ())
+        self._absent = self._places(absent)
+        self._links = {
+            place: target
+            for place in self._places(plan.links)
+            if (target := _link(place)) is not None
+        }
         if plan.stack != "bwrap":
-            self._absent = plan.missing if plan.stack == "landlock" else ()
             return
-        for path in plan.missing:
-            # What we may not make, a command of ours may not make either.
-            with suppress(PermissionError):
-                self._locks[path] = _hold(path)
+        try:
+            for path in plan.missing:
+                # What we may not make, a command of ours may not make either.
+                with suppress(PermissionError):
+                    self._locks[path] = _hold(path)
+        except OSError:
+            self.close()
+            raise
+
+    def _places(self, paths: tuple[str, ...]) -> list[_Place]:
+        """Where each of them is, whatever its folder will be called."""
+        found: list[_Place] = []
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            if folder not in self._folders:
+                try:
+                    self._folders[folder] = os.open(folder or "/", _FOLDER)
+                except OSError:
+                    continue  # gone, or no folder any more: nothing is there
+            found.append(_Place(self._folders[folder], name, path))
+        return found
 
     @property
     def placeholders(self) -> tuple[str, ...]:
@@ -44,14 +76,17 @@ class Guard:
         for path, lock in self._locks.items():
             _let_go(path, lock)
         self._locks.clear()
-        moved = [_move_aside(path) for path in self._absent if os.path.lexists(path)]
-        for path, target in self._links.items():
-            if _link(path) != target:
-                if os.path.lexists(path):
-                    moved.append(_move_aside(path))
+        moved = [_move_aside(place) for place in self._absent if _exists(place)]
+        for place, target in self._links.items():
+            if _link(place) != target:
+                if _exists(place):
+                    moved.append(_move_aside(place))
                 with suppress(OSError):
-                    Path(path).symlink_to(target)
-        self._absent, self._links = (), {}
+                    os.symlink(target, place.name, dir_fd=place.folder)
+        self._absent, self._links = [], {}
+        for fd in self._folders.values():
+            os.close(fd)
+        self._folders.clear()
         return tuple(name for name in moved if name)
 
 
@@ -63,11 +98,19 @@ def remove_placeholder(path: str) -> None:
         _let_go(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
 
 
-def _link(path: str) -> str | None:
+def _link(place: _Place) -> str | None:
     try:
-        return str(Path(path).readlink())
+        return os.readlink(place.name, dir_fd=place.folder)
     except OSError:
         return None
+
+
+def _exists(place: _Place, name: str = "") -> bool:
+    try:
+        os.stat(name or place.name, dir_fd=place.folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _hold(path: str) -> int:
@@ -110,12 +153,12 @@ def _let_go(path: str, lock: int) -> None:
     os.close(lock)
 
 
-def _move_aside(path: str) -> str:
+def _move_aside(place: _Place) -> str:
     for number in range(1, 1000):
-        aside = f"{path}.moved-aside-{number}"
-        if not os.path.lexists(aside):
+        aside = f"{place.name}.moved-aside-{number}"
+        if not _exists(place, aside):
             with suppress(OSError):
-                Path(path).rename(aside)
-                return aside
+                os.rename(place.name, aside, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+                return f"{place.path}.moved-aside-{number}"
             break
     return ""

@@ -12,6 +12,7 @@ from functools import cache
 from swarm.mailbox.protocol.base import Value
 
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every architecture
+_OPENAT2, _NO_SYMLINKS = 437, 4  # older than Landlock
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
@@ -25,6 +26,7 @@ DEVICE = READ_FILE | WRITE_FILE | IOCTL_DEVICE
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | IOCTL_DEVICE
 _TCP = 0b11  # bind, connect
 _SCOPES = 0b11  # abstract Unix sockets, signals
+_SCOPES_SINCE = 6
 
 
 class Grant(Value):
@@ -39,6 +41,7 @@ class LandlockRules(Value):
 
     grants: tuple[Grant, ...] = ()
     network: bool = False
+    files: bool = True  # False: every file stays reachable, and mounting allowed
 
 
 class _RulesetAttribute(ctypes.Structure):
@@ -86,6 +89,16 @@ def drop_capabilities() -> None:
     _checked(_libc.capset(header, none), "capset")
 
 
+def scope_rules() -> LandlockRules | None:
+    """Only the scopes: no abstract socket and no signal leads out. None where the kernel has none.
+
+    Since they handle no files, bwrap may still mount under them.
+    """
+    if landlock_abi() < _SCOPES_SINCE:
+        return None
+    return LandlockRules(network=True, files=False)
+
+
 def _handled_files(abi: int) -> int:
     bits = 13 if abi == 1 else 14 if abi == 2 else 15 if abi < 5 else 16
     return (1 << bits) - 1
@@ -97,9 +110,11 @@ def apply_landlock(rules: LandlockRules) -> None:
     Raises OSError when the kernel has no Landlock or refuses.
     """
     abi = landlock_abi()
-    handled = _handled_files(abi)
+    handled = _handled_files(abi) if rules.files else 0
     attribute = _RulesetAttribute(
-        handled, _TCP if abi >= 4 and not rules.network else 0, _SCOPES if abi >= 6 else 0
+        handled,
+        _TCP if abi >= 4 and not rules.network else 0,
+        _SCOPES if abi >= _SCOPES_SINCE else 0,
     )
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     ruleset = _checked(_libc.syscall(_CREATE, ctypes.byref(attribute), size, 0), "landlock ruleset")
@@ -109,10 +124,26 @@ def apply_landlock(rules: LandlockRules) -> None:
     os.close(ruleset)
 
 
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+def _open_unlinked(path: str) -> int:
+    """A canonical path, of which no step may have become a link: a command that runs meanwhile
+    could otherwise carry the grant elsewhere.
+    """
+    flags = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
+    how = _OpenHow(flags, 0, _NO_SYMLINKS)
+    words = os.fsencode(path)
+    fd = _libc.syscall(_OPENAT2, -100, words, ctypes.byref(how), ctypes.sizeof(how))
+    return _checked(fd, f"open {path}")
+
+
 def _add(ruleset: int, grant: Grant, handled: int) -> None:
     try:
-        # O_NOFOLLOW: a link put in a granted path's place must not carry the grant elsewhere.
-        fd = os.open(grant.path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = _open_unlinked(grant.path)
     except OSError:
         return
     try:

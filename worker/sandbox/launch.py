@@ -1,7 +1,8 @@
 """A command and its plan become what is really started: argument words, environment, filter.
 
-Guards: no stage of ours runs inside the sandbox; with bubblewrap the filter travels by `--seccomp`,
-without it the forked child confines itself before it becomes the command. `close` undoes all that
+Guards: with bubblewrap the filter travels by `--seccomp`, without it the forked child confines
+itself before it becomes the command. What runs inside before the command (`stage.py`: it takes the
+terminal, or opens the way to the proxy) is under the filter already. `close` undoes all that
 preparing did to the folder.
 """
 
@@ -15,16 +16,12 @@ from swarm.mailbox.protocol.base import Value
 from .bwrap import bwrap_arguments
 from .grants import landlock_rules
 from .guard import Guard
-from .landlock import LandlockRules
+from .landlock import LandlockRules, scope_rules
 from .plan import SandboxPlan, SandboxUnavailable
-from .probe import find_program, probe_sandbox
+from .probe import probe_sandbox
+from .proxied import proxy_environment
 from .seccomp import FilterRequest, build_filter
-
-# Takes the terminal inside: with bwrap in the terminal's foreground group, Ctrl-C would kill it.
-_TAKE_TERMINAL = (
-    "import fcntl,os,sys,termios;os.setsid();fcntl.ioctl(0,termios.TIOCSCTTY,0);"
-    "os.execvp(sys.argv[1],sys.argv[1:])"
-)
+from .stage import stage_words
 
 
 class Confinement(Value):
@@ -32,6 +29,7 @@ class Confinement(Value):
 
     landlock: LandlockRules | None = None
     seccomp: bytes = b""
+    drop_capabilities: bool = True  # a root user's bwrap needs them, and drops them itself
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +59,15 @@ def prepare_command(
             wrapped=False, guard=None,
         )  # fmt: skip
     environment = {**environment, **sandbox_environment(plan)}
-    program = build_filter(FilterRequest(network=plan.network, connect=plan.stack == "bwrap"))
-    guard = Guard(plan) if plan.missing or plan.links else None
+    program = build_filter(
+        FilterRequest(
+            network=plan.network,
+            connect=plan.stack == "bwrap",
+            proxied=plan.proxied is not None,
+            shared=plan.stack != "bwrap",
+        )
+    )
+    guard = Guard(plan) if plan.missing or plan.links or plan.unwanted else None
     if guard and plan.stack == "bwrap":
         plan = msgspec.structs.replace(plan, missing=guard.placeholders)
     if plan.stack == "landlock":
@@ -79,14 +84,17 @@ def prepare_command(
             guard.close()
         raise
     return Prepared(
-        argv=words, environment=outer, confinement=None, filter_fd=filter_fd, wrapped=True,
-        guard=guard,
+        argv=words, environment=outer, confinement=_scoped(plan), filter_fd=filter_fd,
+        wrapped=True, guard=guard,
     )  # fmt: skip
 
 
 def sandbox_environment(plan: SandboxPlan) -> dict[str, str]:
     """Variables that tell a command about its sandbox."""
-    marks = {} if plan.network else {"SWARM_SANDBOX_NETWORK_DISABLED": "1"}
+    if plan.proxied is not None:
+        marks = proxy_environment(plan.proxied)
+    else:
+        marks = {} if plan.network else {"SWARM_SANDBOX_NETWORK_DISABLED": "1"}
     if plan.stack == "bwrap":
         return {**marks, "TMPDIR": "/tmp"}
     return {**marks, "TMPDIR": plan.tmp_dir} if plan.tmp_dir else marks
@@ -111,15 +119,17 @@ def _wrapped(
             words += ("--setenv", name, value)  # bwrap runs outside: only the command gets it
         else:
             outer[name] = value
-    return (*words, "--", *(_terminal_stage() if tty else ()), *argv), outer
+    return (*words, "--", *stage_words(tty=tty, proxied=plan.proxied is not None), *argv), outer
 
 
-@cache
-def _terminal_stage() -> tuple[str, ...]:
-    if setsid := find_program("setsid"):
-        return (setsid, "-c")
-    python = find_program("python3") or "python3"
-    return (python, "-I", "-S", "-c", _TAKE_TERMINAL)
+def _scoped(plan: SandboxPlan) -> Confinement | None:
+    """With the host's network come its abstract sockets, which no mount hides: Landlock does.
+
+    bwrap itself is put under it, so nothing has to run inside before the command.
+    """
+    if not plan.network or (rules := scope_rules()) is None:
+        return None
+    return Confinement(landlock=rules, drop_capabilities=False)
 
 
 @cache

@@ -11,7 +11,13 @@ from typing import Literal
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    NetworkPolicy,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 
 Stack = Literal["bwrap", "landlock", "none"]
 
@@ -37,6 +43,7 @@ class SandboxPlan(Value):
     pinned: tuple[str, ...] = ()  # writable, but may not be renamed: something protected is below
     protected: tuple[str, ...] = ()  # exist below a root and are read-only
     missing: tuple[str, ...] = ()  # do not exist below a root and must not come to exist
+    unwanted: tuple[str, ...] = ()  # must not come to exist, and no folder may stand in for them
     links: tuple[str, ...] = ()  # protected names that are links: what they point to is protected
     covered: tuple[str, ...] = ()  # trees replaced by private ones
     visible: tuple[str, ...] = ()  # read-only parts of a covered tree that show through
@@ -45,6 +52,7 @@ class SandboxPlan(Value):
     tmp_dir: str | None = None  # the agent's own /tmp; None: an empty one for this command
     tmp_writable: bool = True
     network: bool = True
+    proxied: NetworkPolicy | None = None  # beside `network` False: the network proxy alone
     reason: str = ""
 
     @property
@@ -63,8 +71,10 @@ def plan_sandbox(
     cwd: str,
     tmp_dir: str | None,
     extra_roots: Sequence[str] = (),
+    extra_readable: Sequence[str] = (),
     hidden_paths: Sequence[str] = (),
     stack: Stack,
+    proxied: NetworkPolicy | None = None,
 ) -> SandboxPlan:
     """The plan for one command.
 
@@ -72,11 +82,14 @@ def plan_sandbox(
         cwd: Where it runs; a writable root under workspace-write.
         tmp_dir: The agent's private folder that is shown as /tmp and kept across its commands.
         extra_roots: Granted on top of the policy: made writable under any of them.
+        extra_readable: Likewise: shown where a covered tree would hide them. Hidden ones stay so.
         hidden_paths: Never visible: the run's sockets and the folder of all runs.
         stack: What enforces it here (`probe.choose_stack`).
+        proxied: Where the policy gives no network, the network proxy can be reached.
 
     Raises:
-        SandboxUnavailable: the policy asks for a sandbox and `stack` is "none".
+        SandboxUnavailable: the policy asks for a sandbox and `stack` is "none", or for the
+            proxy, which needs a network namespace.
     """
     if isinstance(policy, DangerFullAccess):
         return SandboxPlan(reason="danger-full-access: no sandbox")
@@ -84,6 +97,12 @@ def plan_sandbox(
         raise SandboxUnavailable(
             "this machine offers neither bubblewrap nor Landlock, so sandboxed commands cannot "
             "run; `swarm doctor` shows how to mend it"
+        )
+    proxied = None if policy.network_access else proxied
+    if proxied is not None and stack != "bwrap":
+        raise SandboxUnavailable(
+            "commands of this run reach the network only through its proxy, and that needs "
+            "bubblewrap, which does not work here; `swarm doctor` shows how to mend it"
         )
     hidden = _canonical(hidden_paths)
     writes = isinstance(policy, WorkspaceWrite)
@@ -99,12 +118,13 @@ def plan_sandbox(
         missing=guarded.missing,
         links=guarded.links,
         covered=covered,
-        visible=_visible(cwd, roots, covered, network=policy.network_access),
+        visible=_visible(cwd, roots, covered, (*_needed(policy), *_roots(extra_readable, hidden))),
         hidden=tuple(path for path in hidden if Path(path).is_dir()),
         hidden_files=tuple(path for path in hidden if not Path(path).is_dir()),
         tmp_dir=os.path.realpath(tmp_dir) if tmp_dir else None,
         tmp_writable=not (isinstance(policy, WorkspaceWrite) and policy.exclude_slash_tmp),
         network=policy.network_access,
+        proxied=proxied,
         reason=f"{'workspace-write' if writes else 'read-only'} by {stack}",
     )
 
@@ -195,15 +215,22 @@ def _pinned(protected: set[str], roots: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted((path for path in found - protected), key=_depth))
 
 
+def _needed(policy: ReadOnly | WorkspaceWrite) -> tuple[str, ...]:
+    """What programs look for in /run."""
+    names = _NEEDED_IN_RUN + (_NEEDED_FOR_NETWORK if policy.network_access else ())
+    return tuple(f"/run/{name}" for name in names)
+
+
 def _visible(
-    cwd: str, roots: tuple[str, ...], covered: tuple[str, ...], *, network: bool
+    cwd: str, roots: tuple[str, ...], covered: tuple[str, ...], wanted: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Existing paths inside covered trees that must stay readable."""
-    wanted = [f"/run/{name}" for name in _NEEDED_IN_RUN]
-    if network:
-        wanted += [f"/run/{name}" for name in _NEEDED_FOR_NETWORK]
-    found = [path for path in wanted if Path(path).exists()]
+
+    def is_inside(path: str) -> bool:
+        return any(is_below(path, tree) and path != tree for tree in covered)
+
+    found = {path for path in wanted if Path(path).exists() and is_inside(path)}
     here = os.path.realpath(cwd)
-    if any(is_below(here, tree) and here != tree for tree in covered) and here not in roots:
-        found.append(here)
-    return tuple(sorted(found, key=_depth))
+    if is_inside(here):
+        found.add(here)
+    return tuple(sorted(found - set(roots), key=_depth))

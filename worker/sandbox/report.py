@@ -8,7 +8,8 @@ import sys
 
 import msgspec
 
-from .probe import SandboxFacts, probe_sandbox
+from ..exec.cgroup import find_parent
+from .probe import Finding, SandboxFacts, probe_sandbox
 
 
 class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +27,22 @@ def make_report(facts: SandboxFacts) -> SandboxReport:
         guarantees=sorted(facts.guarantees),
         findings=[
             {"name": one.name, "works": one.works, "detail": one.detail, "fix": one.fix}
-            for one in facts.findings
+            for one in (*facts.findings, limits_finding())
         ],
     )
+
+
+def limits_finding() -> Finding:
+    """How memory and processes of an agent's commands are bounded here; both ways do."""
+    found = find_parent()
+    if found is not None:
+        detail = f"cgroup v2 below {found[0]} for each agent; a watchdog for each command"
+    else:
+        detail = (
+            "rlimits and a watchdog; for the kernel's own bounds start swarm with "
+            "`systemd-run --user --scope swarm …`"
+        )
+    return Finding(name="limits", works=True, detail=detail)
 
 
 def main() -> int:

@@ -21,7 +21,13 @@ _X32_BIT = 0x40000000
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 _NEW_TIME = 0x80  # CLONE_NEWTIME; in clone these bits are the exit signal
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_AF_UNIX = 1
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_SOCK_STREAM, _SOCK_SEQPACKET = 1, 5
+_CONNECTED = tuple(  # kinds of sockets that carry nothing before they are connected
+    kind | flag
+    for kind in (_SOCK_STREAM, _SOCK_SEQPACKET)
+    for flag in (0, 0o4000, 0o2000000, 0o2004000)
+)
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 # name → number on x86-64, on aarch64 (None: does not exist there)
@@ -43,10 +49,21 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "setdomainname": (171, 162), "syslog": (103, 116), "vhangup": (153, 58),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
 }  # fmt: skip
+# Where processes and IPC objects of the whole machine are in reach: SysV and POSIX queues.
+_DENIED_WHEN_SHARED: dict[str, tuple[int | None, int | None]] = {
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190),
+    "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186),
+    "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}  # fmt: skip
 _CHECKED = {
     "clone": (56, 220), "clone3": (435, 435), "unshare": (272, 97), "ioctl": (16, 29),
     "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "sendto": (44, 206),
+    "prlimit64": (302, 261),
 }  # fmt: skip
+
+
+_NUMBERS = {**_DENIED, **_DENIED_WHEN_SHARED, **_CHECKED}
 
 
 class FilterRequest(Value):
@@ -54,6 +71,8 @@ class FilterRequest(Value):
 
     network: bool
     connect: bool = True  # Unix sockets may be connected to
+    proxied: bool = False  # the network is a loopback device that leads to the proxy
+    shared: bool = False  # no namespaces: other processes and their IPC objects are in reach
     machine: str = ""  # "x86_64", "aarch64"; empty: this one
 
 
@@ -78,7 +97,7 @@ class _Program:
         self.emit(_RET, _ERRNO | number)
 
     def number(self, name: str) -> int | None:
-        return (_DENIED.get(name) or _CHECKED[name])[self._column]
+        return _NUMBERS[name][self._column]
 
     def deny(self, name: str, number: int = errno.EPERM) -> None:
         call = self.number(name)
@@ -96,6 +115,17 @@ class _Program:
             self.emit(op, value, yes=0 if deny_if else 1, no=1 if deny_if else 0)
             self.answer(errno.EPERM)
         self.emit(_RET, _ALLOW)
+
+    def allow_only(self, name: str, index: int, values: tuple[int, ...]) -> None:
+        """For call `name`: go on only if its argument is one of `values`."""
+        call = self.number(name)
+        assert call is not None
+        self.emit(_JEQ, call, no=len(values) + 3)
+        self.load(_argument(index))
+        for left, value in zip(range(len(values), 0, -1), values, strict=True):
+            self.emit(_JEQ, value, yes=left)
+        self.answer(errno.EPERM)
+        self.load(_NR)
 
 
 @cache
@@ -125,13 +155,37 @@ def build_filter(request: FilterRequest) -> bytes:
     program.check(
         "ioctl", (request_code, _JEQ, _TIOCSTI, True), (request_code, _JEQ, _TIOCLINUX, True)
     )
-    if not request.network:
+    if request.shared:
+        _keep_to_itself(program)
+    if request.proxied:
+        _leave_loopback(program)
+    elif not request.network:
         _close_network(program, connect=request.connect)
     program.emit(_RET, _ALLOW)
     return b"".join(program.code)
 
 
+def _keep_to_itself(program: _Program) -> None:
+    """What Landlock has no rule for: IPC objects, and the resource limits of other processes."""
+    for name in _DENIED_WHEN_SHARED:
+        program.deny(name)
+    program.allow_only("prlimit64", 0, (0,))
+
+
+def _leave_loopback(program: _Program) -> None:
+    """Internet sockets, which reach only the namespace's loopback, and connected pairs of Unix
+    sockets, without which event loops do not start. A datagram pair could send to any path.
+    """
+    program.allow_only("socket", 0, (_AF_INET, _AF_INET6))
+    program.allow_only("socketpair", 0, (_AF_UNIX,))
+    program.allow_only("socketpair", 1, _CONNECTED)
+
+
 def _close_network(program: _Program, *, connect: bool) -> None:
+    if not connect:  # a datagram needs no connect, and sendmsg's address is out of our sight
+        program.allow_only("socket", 0, (_AF_UNIX,))
+        program.allow_only("socket", 1, _CONNECTED)
+        program.allow_only("socketpair", 1, _CONNECTED)
     program.check("socket", (_argument(0), _JEQ, _AF_UNIX, False))
     program.check("socketpair", (_argument(0), _JEQ, _AF_UNIX, False))
     if not connect:

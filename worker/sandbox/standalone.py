@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -31,6 +32,7 @@ from .plan import SandboxUnavailable, Stack, plan_sandbox
 from .probe import probe_sandbox
 
 OWN_FAILURE = 125
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USAGE = (
     "usage: swarm sandbox [-s read-only|workspace-write|danger-full-access] [--network] [-C DIR] "
     "-- CMD…\nexample: swarm sandbox -s read-only -- ls -la"
@@ -136,11 +138,14 @@ def run_call(call: SandboxCall) -> int:
 
 def _run(prepared: Prepared, call: SandboxCall) -> int:
     report, written = os.pipe2(os.O_CLOEXEC)
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)  # until there is somebody to have them
     pid = os.fork()
     if pid == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
         _become(prepared, call.cwd, written)
     os.close(written)
     _hand_on_signals(pid)
+    signal.pthread_sigmask(signal.SIG_SETMASK, held)
     _, status = os.waitpid(pid, 0)
     with os.fdopen(report, "rb") as said:
         failure = said.read().decode()
@@ -168,7 +173,8 @@ def _become(prepared: Prepared, cwd: str, report: int) -> NoReturn:
 
 def _hand_on_signals(pid: int) -> None:
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, number)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the command as well
     signal.signal(signal.SIGTERM, pass_on)

@@ -1,0 +1,159 @@
+"""The grant "commit in this repository": git records work, and nothing else of `.git` opens."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.worker.exec.launcher import LauncherLink, open_launcher
+from swarm.worker.exec.process import CommandRequest, start_command
+from swarm.worker.sandbox.plan import plan_sandbox
+from swarm.worker.sandbox.repository import find_repository, open_repository, with_repository
+
+LAUNCHER = (
+    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
+    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
+)
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin", "HOME": "/nonexistent",
+    "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@b",
+}  # fmt: skip
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+
+@pytest.fixture
+def work():
+    folder = Path(tempfile.mkdtemp(prefix="swarm-commit-", dir="/var/tmp"))
+    top = folder / "work"
+    top.mkdir()
+    _git(top, "init", "-q", "-b", "main")
+    (top / "a.txt").write_text("one\n")
+    _git(top, "add", ".")
+    _git(top, "commit", "-q", "-m", "first")
+    yield top
+    shutil.rmtree(folder)
+
+
+def _git(folder, *words):
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=ENVIRONMENT, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+@contextmanager
+def _launcher():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
+    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        yield process, ours
+
+
+async def run(top, script, *, granted=True):
+    plan = plan_sandbox(
+        WorkspaceWrite(), cwd=str(top), tmp_dir=str(top.parent), stack="bwrap", hidden_paths=()
+    )
+    if granted:
+        plan = with_repository(plan, find_repository(str(top)))
+        assert plan is not None
+    argv = ("/bin/bash", "-c", script)
+    asked = CommandRequest(argv=argv, cwd=str(top), environment=ENVIRONMENT, sandbox=plan)
+    with _launcher() as (process, ours), trio.fail_after(30):
+        async with open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher:
+            command = await start_command(launcher, asked)
+            said = b""
+            while chunk := await command.receive():
+                said += chunk
+            status = await command.wait()
+            await command.kill_tree()
+            command.close()
+    return status.exit_code, said.decode()
+
+
+async def test_without_the_grant_git_can_record_nothing(work):
+    code, _ = await run(work, "echo two >b.txt; git add b.txt", granted=False)
+    assert code != 0
+    assert _git(work, "status", "--porcelain") == "?? b.txt\n"
+
+
+async def test_with_the_grant_work_is_committed_branched_stashed_and_tagged(work):
+    script = (
+        "echo two >b.txt && git add -A && git commit -q -m second && git switch -q -c topic && "
+        "echo three >>a.txt && git stash -q && git stash pop -q && git tag v1 && git commit -qam x"
+    )
+    code, said = await run(work, script)
+    assert code == 0, said
+    assert _git(work, "log", "--format=%s") == "x\nsecond\nfirst\n"
+    assert _git(work, "rev-parse", "--abbrev-ref", "HEAD") == "topic\n"
+    assert _git(work, "fsck", "--no-dangling") == ""
+    assert sorted(path.name for path in (work / ".git").glob("*moved-aside*")) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "git config core.fsmonitor 'touch /tmp/x'",
+        "echo x >>.git/config",
+        "mv .git/config .git/old",
+        "rm .git/config",
+        "echo x >.git/hooks/pre-commit",
+        "mv .git/hooks .git/h2",
+        "ln -sf /tmp .git/hooks/post-commit",
+        "echo '* filter=x' >.git/info/attributes",
+        "mkdir .git/modules/x",
+        "mv .git .g2",
+        "git config --worktree core.hooksPath /tmp",
+    ],
+)
+async def test_nothing_that_git_would_run_or_follow_can_be_changed(work, script):
+    before = _tree_of(work / ".git")
+    code, said = await run(work, script)
+    assert code != 0, said
+    assert _tree_of(work / ".git") == before
+
+
+def _tree_of(git):
+    names = ("config", "config.worktree", "hooks", "info", "modules", "worktrees", "commondir")
+    return {
+        str(path.relative_to(git)): path.read_bytes() if path.is_file() else b""
+        for name in names
+        for path in [git / name, *(git / name).rglob("*")]
+        if path.exists()
+    }
+
+
+async def test_a_pointer_that_came_to_be_is_moved_aside(work):
+    await run(work, "mkdir -p evil && echo ../evil >.git/commondir")
+    assert not (work / ".git" / "commondir").exists()
+
+
+async def test_a_linked_worktree_can_commit_and_its_repository_stays_closed(work):
+    _git(work, "worktree", "add", "-q", "../side")
+    side = work.parent / "side"
+    code, said = await run(side, "echo s >s.txt && git add s.txt && git commit -q -m side")
+    assert code == 0, said
+    assert _git(side, "log", "-1", "--format=%s") == "side\n"
+    code, _ = await run(side, f"echo x >>{work}/.git/config")
+    assert code != 0
+    code, _ = await run(side, f"echo x >{work}/a.txt")
+    assert code != 0
+
+
+def test_a_git_that_is_a_link_or_no_repository_gives_no_grant(work, tmp_path):
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / ".git").symlink_to(work / ".git")
+    (tmp_path / "fake" / ".git").mkdir(parents=True)
+    assert open_repository(str(tmp_path / "linked")) is None
+    assert open_repository(str(tmp_path / "fake")) is None
+    plan = plan_sandbox(WorkspaceWrite(), cwd=str(work), tmp_dir=None, stack="landlock")
+    assert with_repository(plan, str(work)) is None

@@ -1,0 +1,212 @@
+"""Escapes through git, its hooks and settings, and links that are swapped, in both stacks."""
+# ruff: noqa: ASYNC221, ASYNC240 - nothing else runs meanwhile
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from escape_world import UNTOUCHED, a_world, opened_launcher, said_by
+
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
+from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.worker.exec import planning
+from swarm.worker.exec.sessions import open_exec_sessions
+from swarm.worker.sandbox.probe import probe_sandbox
+from swarm.worker.tools.foresight import foresee
+
+
+@pytest.fixture(params=["landlock", "bwrap"])
+def world(request):
+    with a_world(request.param) as made:
+        yield made
+
+
+def read(path):
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def repository(folder):
+    for words in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q",
+                                   "--allow-empty", "-m", "one"]):  # fmt: skip
+        subprocess.run(["git", *words], cwd=folder, check=True, env={"PATH": "/usr/bin:/bin"})
+
+
+GIT = [
+    "git -c core.fsmonitor='touch {out}/x; false' status",
+    "git -c core.pager='touch {out}/x; cat' -c pager.log=true -p log",
+    "git -c core.hooksPath={work}/src commit --allow-empty -m x",
+    "GIT_DIR={out}/repo git init; GIT_DIR={out}/repo git config core.fsmonitor x",
+    "GIT_WORK_TREE={out} git checkout -f; GIT_WORK_TREE={out} git clean -fdx",
+    "GIT_CONFIG_GLOBAL={out}/config git config --global alias.x '!touch {out}/x'",
+    "HOME={out} git config --global core.fsmonitor x",
+    "git init {out}/repo",
+    "git worktree add {out}/tree; git worktree add src/tree",
+    "git clone . {out}/clone",
+    "GIT_TRACE={out}/trace git status",
+    "GIT_OBJECT_DIRECTORY={out}/objects git hash-object -w src/h",
+    "GIT_INDEX_FILE={out}/index git add -A",
+    "git config core.worktree {out}; git config core.fsmonitor x",
+    "git config --file .git/config core.hooksPath src",
+    "GIT_EXTERNAL_DIFF='touch {out}/x' git diff HEAD",
+    "git bundle create {out}/bundle HEAD; git archive -o {out}/a.tar HEAD",
+]
+
+
+@pytest.mark.parametrize("script", GIT)
+async def test_git_neither_writes_nor_lets_write_outside(world, script):
+    repository(world.work)
+    (world.work / "src/h").write_text("#!/bin/sh\n")
+    before = {name: read(world.work / ".git" / name) for name in ("config", "HEAD")}
+    hooks = sorted(os.listdir(world.work / ".git/hooks"))
+    await world.sh(script)
+    assert world.outside() == UNTOUCHED
+    assert sorted(os.listdir(world.out)) == ["file"]
+    assert {name: read(world.work / ".git" / name) for name in before} == before
+    assert sorted(os.listdir(world.work / ".git/hooks")) == hooks
+    assert not (world.work / ".git/worktrees").exists()
+
+
+HOOKS = [
+    "mv .git/hooks src/; mkdir .git/hooks",
+    "mv .git src/old && cp -r src/old .git",
+    "cp -r .git src/evil; rm -rf .git; ln -s src/evil .git",
+    "mkdir -p src/evil; rm -rf .git; echo 'gitdir: src/evil' >.git",
+    "mkdir -p .git/modules/sub/hooks; echo x >.git/modules/sub/hooks/post-checkout",
+    "mkdir -p .git/worktrees/one; echo x >.git/worktrees/one/config.worktree",
+    "git submodule add ./src sub; git init --separate-git-dir=src/evil .",
+    "mv ../work ../work2; mkdir -p ../work/.git/hooks",
+    "exec 3<.git; echo x >/proc/self/fd/3/hooks/post-commit",
+    "cd .git && echo x >hooks/post-commit",
+]
+
+
+@pytest.mark.parametrize("script", HOOKS)
+async def test_a_repository_cannot_be_swapped_for_another(world, script):
+    repository(world.work)
+    before = snapshot(world.work / ".git")
+    await world.sh(script)
+    assert (world.work / ".git").is_dir()
+    assert not (world.work / ".git").is_symlink()
+    assert snapshot(world.work / ".git") == before
+
+
+def snapshot(folder):
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_a_link_swapped_all_the_time_leads_nowhere(world):
+    swap = "while :; do ln -sfn {out} src/a; ln -sfn /tmp src/a; ln -sfn ../.git src/a; done"
+    write = "for i in {1..300}; do echo x >src/a/file; echo x >src/a/config; mkdir src/a/d; done"
+    async with opened_launcher() as (launcher, _), trio.open_nursery() as nursery:
+
+        async def run(script):
+            await said_by(launcher, world.request(script))
+
+        nursery.start_soon(run, f"timeout 3 bash -c {swap!r}")
+        for _ in range(3):
+            await said_by(launcher, world.request(write + " 2>/dev/null"))
+        nursery.cancel_scope.cancel()
+    assert world.outside() == UNTOUCHED
+    assert not (world.work / ".git").exists()
+
+
+async def test_protected_names_that_are_swapped_all_the_time_are_never_left(world):
+    swap = """
+for i in {1..300}; do
+    ln -sfn {out} .git; rm -rf .git; mkdir -p .git/hooks; echo x >.git/config
+    rm -rf .git; mkdir src/g; mv src/g .git; rmdir .git
+done 2>/dev/null; ln -sfn {out} .git; true
+"""
+    async with opened_launcher() as (launcher, _), trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(said_by, launcher, world.request(swap))
+    assert not os.path.lexists(world.work / ".git")
+    assert world.outside() == UNTOUCHED
+
+
+async def test_a_root_swapped_for_a_link_carries_no_cleaning_outside(world):
+    """What the guard puts right after a command, it puts right where the command was let in."""
+    inner, theirs = world.work / "inner", world.out / ".git"
+    inner.mkdir()
+    theirs.mkdir()
+    policy = WorkspaceWrite(writable_roots=(str(inner),))
+    await world.sh("mv inner src/moved && ln -s {out} inner && ls inner", policy=policy)
+    assert theirs.is_dir()
+    assert sorted(os.listdir(world.out)) == [".git", "file"]
+
+
+# What a hostile repository would have run by the git commands with which we look ourselves.
+CONFIG = """[core]
+    fsmonitor = touch {mark}1; false
+    hooksPath = {work}/src
+    sshCommand = touch {mark}2
+    pager = touch {mark}3
+    editor = touch {mark}4
+    worktree = {out}
+    attributesFile = {work}/src/attributes
+[diff]
+    external = touch {mark}5
+[filter "evil"]
+    clean = touch {mark}6; cat
+    smudge = touch {mark}7; cat
+    process = touch {mark}8
+    required = true
+[diff "evil"]
+    command = touch {mark}9
+    textconv = touch {mark}a; cat
+[alias]
+    status = !touch {mark}b
+    clean = !touch {mark}c
+[log]
+    showSignature = true
+[gpg]
+    program = touch {mark}d
+[include]
+    path = {work}/src/more
+[pager]
+    log = touch {mark}e
+[credential]
+    helper = !touch {mark}f
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["git clean -fdx", "git reset --hard HEAD~1", "git checkout -- .", "git push --force",
+     "git stash drop", "git branch -D other", "git restore ."],
+)  # fmt: skip
+async def test_our_own_look_at_a_hostile_repository_runs_nothing_outside(
+    world, script, monkeypatch
+):
+    repository(world.work)
+    repository(world.work)
+    (world.work / "src/h").write_text("x")
+    (world.work / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    subprocess.run(["git", "add", "-A"], cwd=world.work, check=True)
+    (world.work / "src/h").write_text("changed")
+    mark = world.out / "mark"
+    text = CONFIG.replace("{mark}", str(mark)).replace("{work}", str(world.work))
+    (world.work / ".git/config").write_text(text.replace("{out}", str(world.out)))
+    facts = probe_sandbox()
+    wanted = facts if world.stack == "bwrap" else msgspec.structs.replace(facts, bwrap=None)
+    monkeypatch.setattr(planning, "probe_sandbox", lambda: wanted)
+    spec = AgentSpec(
+        run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(),
+        limits=Limits(sandbox=DangerFullAccess()), cwd=str(world.work), endpoint="", identity=b"",
+        secret=b"", gateway_endpoint="", gateway_token=b"", blobs_dir="",
+        tmp_dir=str(world.home / "tmp"), environment={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    async with opened_launcher() as (launcher, _), open_exec_sessions(launcher, spec) as sessions:
+        await foresee(("/bin/bash", "-c", script), str(world.work), sessions)
+    assert world.outside() == UNTOUCHED
+    assert sorted(entry.name for entry in world.work.iterdir()) == [".git", ".gitattributes", "src"]
+    assert list(world.home.glob("**/mark*")) == []

@@ -1,0 +1,36 @@
+"""Variables that lead programs to the network proxy. Pure.
+
+Source: safety sheet 11; the names of our own marks differ.
+"""
+
+from swarm.mailbox.protocol.limits import NetworkPolicy
+
+PROXY_PORT = 3128  # in the command's own namespace: nobody else's
+_URL = f"http://127.0.0.1:{PROXY_PORT}"
+_SOCKS_URL = f"socks5h://127.0.0.1:{PROXY_PORT}"  # the same port: the first byte tells
+_NOT_THROUGH_IT = "localhost,127.0.0.1,::1,169.254.0.0/16,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"
+_HTTP_NAMES = """
+    HTTP_PROXY HTTPS_PROXY http_proxy https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY
+    npm_config_http_proxy npm_config_https_proxy npm_config_proxy
+    NPM_CONFIG_HTTP_PROXY NPM_CONFIG_HTTPS_PROXY NPM_CONFIG_PROXY
+    BUNDLE_HTTP_PROXY BUNDLE_HTTPS_PROXY PIP_PROXY DOCKER_HTTP_PROXY DOCKER_HTTPS_PROXY
+    WS_PROXY WSS_PROXY ws_proxy wss_proxy
+""".split()  # noqa: SIM905
+_ALL_NAMES = ("ALL_PROXY", "all_proxy", "FTP_PROXY", "ftp_proxy")
+_NO_NAMES = (
+    "NO_PROXY", "no_proxy", "npm_config_noproxy", "NPM_CONFIG_NOPROXY", "YARN_NO_PROXY",
+    "BUNDLE_NO_PROXY",
+)  # fmt: skip
+
+
+def proxy_environment(policy: NetworkPolicy) -> dict[str, str]:
+    """They replace what was there: an address of another proxy leads nowhere inside."""
+    everything = _SOCKS_URL if policy.enable_socks5 and policy.mode == "full" else _URL
+    return {
+        **dict.fromkeys(_HTTP_NAMES, _URL),
+        **dict.fromkeys(_ALL_NAMES, everything),
+        **dict.fromkeys(_NO_NAMES, _NOT_THROUGH_IT),
+        "ELECTRON_GET_USE_PROXY": "true",
+        "SWARM_NETWORK_PROXY_ACTIVE": "1",
+        "SWARM_NETWORK_ALLOW_LOCAL_BINDING": "1" if policy.allow_local_binding else "0",
+    }
