@@ -1,0 +1,90 @@
+"""From flags, task files and configuration to what the run's proxy lets through."""
+
+import pytest
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite
+from swarm.supervisor.cli.options import RunOptions
+from swarm.supervisor.cli.request_building import build_request
+from swarm.supervisor.cli.settings import load_settings
+from swarm.supervisor.taskfile import parse_task
+
+FILE = "[network]\nenabled = true\nmode = 'limited'\ndomains = {'a.org' = 'allow'}\n"
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    (project / "one.txt").touch()
+    monkeypatch.chdir(project)
+
+    def make(front="", file="", **options):
+        (home / "config.toml").write_text(file)
+        text = f"---\n{front}\n---\nThe task." if front else "The task."
+        chosen = RunOptions(**options)
+        environment = {"SWARM_HOME": str(home), "PATH": "/bin"}
+        settings = load_settings(chosen, parse_task(text, name="t.md", task="t.md"), environment)
+        return build_request(
+            chosen, settings, environment=environment, run_lines=lambda *_: "x\ny\n"
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("front", "file", "options", "policy"),
+    [
+        ("", "", {}, None),
+        ("", "", {"allow_domain": ("B.org",)}, NetworkPolicy(allow=("b.org",))),
+        ("network: {allow: ['*.b.org'], deny: [c.b.org]}", "", {},
+         NetworkPolicy(allow=("*.b.org",), deny=("c.b.org",))),
+        ("network: {deny: [b.org]}", FILE, {"allow_domain": ("c.org",)},
+         NetworkPolicy(allow=("a.org", "c.org"), deny=("b.org",), mode="limited")),
+        ("network: {deny: [a.org]}", FILE, {}, NetworkPolicy(deny=("a.org",), mode="limited")),
+        ("", FILE, {"config": ("network.enabled=false",)}, None),
+        ("", FILE, {"role": "explorer"}, None),
+    ],
+)  # fmt: skip
+def test_layers_add_up_and_a_reading_role_has_none(build, front, file, options, policy):
+    assert build(front, file, **options).request.network == policy
+
+
+def test_where_the_proxy_is_on_it_is_the_only_way_out(build):
+    file = "[sandbox_workspace_write]\nnetwork_access = true\n"
+    assert build(file=file).request.sandbox == WorkspaceWrite(network_access=True)
+    assert build(file=file, allow_domain=("a.org",)).request.sandbox == WorkspaceWrite()
+
+
+def test_items_of_a_fan_out_have_what_their_role_leaves(build):
+    fan = "fan_out: {each: {files: '*.txt'}, prompt: 'p {item}', role: ROLE}"
+    kept = build(fan.replace("ROLE", "worker"), FILE).request
+    assert kept.fan_network == kept.network is not None
+    assert build(fan.replace("ROLE", "explorer"), FILE).request.fan_network is None
+
+
+def test_without_a_sandbox_one_is_told_that_the_list_holds_nobody(build):
+    prepared = build(sandbox="danger-full-access", allow_domain=("a.org",))
+    assert any("nothing holds commands" in warning for warning in prepared.warnings)
+
+
+@pytest.mark.parametrize(
+    ("front", "file", "options", "words"),
+    [
+        ("", "", {"allow_domain": ("a b",)}, "network.domains: not a domain pattern: 'a b'"),
+        ("network: {deny: ['*']}", "", {}, "unsupported global wildcard domain pattern"),
+        ("network: {allows: []}", "", {}, "key network.allows: unknown key; did you mean `allow`"),
+        ("", "[network]\nmode = 'some'", {}, r"config.toml, line 2, network.mode: Invalid"),
+        ("", "default_permissions = 'x'", {}, "undefined profile `x`"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_starts(build, front, file, options, words):
+    with pytest.raises(UsageError) as raised:
+        build(front, file, **options)
+    assert words in str(raised.value)
+
+
+def test_an_unknown_key_of_the_table_is_a_warning(build):
+    prepared = build(file="[network]\nenable = true\n")
+    assert any("network.enable: unknown key" in warning for warning in prepared.warnings)

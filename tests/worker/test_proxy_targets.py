@@ -1,0 +1,61 @@
+"""Where a request goes is read in one way only."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarm.worker.proxy.targets import BadTarget, Place, read_absolute, read_authority
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "path"),
+    [
+        ("http://Example.com/a?b=c", "example.com", 80, "/a?b=c"),
+        ("HTTP://example.com:8080", "example.com", 8080, "/"),
+        ("http://example.com?x", "example.com", 80, "/?x"),
+        ("http://[::1]:1/", "::1", 1, "/"),
+        ("http://10.0.0.1/@b.com", "10.0.0.1", 80, "/@b.com"),
+    ],
+)
+def test_a_whole_url_is_read(text, host, port, path):
+    place = read_absolute(text, method="GET")
+    assert (place.host, place.port, place.path) == (host, port, path)
+
+
+def test_options_of_a_server_itself():
+    assert read_absolute("http://a.com", method="OPTIONS").path == "*"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/path", "*", "https://a.com/", "ftp://a.com/", "http://", "http:///x", "http://u@a.com/",
+     "http://u:p@a.com/", "http://a.com#x", "http://a.com:0/", "http://a.com:65536/",
+     "http://a.com:/", "http://a.com:8 0/", "http://a%2ecom/", "http://a.com\\@b.com/",
+     "http://[::1/", "http://[fe80::1%25eth0]/"],
+)  # fmt: skip
+def test_what_could_be_read_in_two_ways_is_refused(text):
+    with pytest.raises(BadTarget):
+        read_absolute(text, method="GET")
+
+
+def test_a_tunnel_needs_a_port():
+    assert read_authority("a.com:443", default_port=None) == Place(
+        host="a.com", port=443, authority="a.com:443"
+    )
+    with pytest.raises(BadTarget):
+        read_authority("a.com", default_port=None)
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_the_reader(text):
+    for read in (
+        lambda: read_absolute(text, method="GET"),
+        lambda: read_absolute("http://" + text, method="GET"),
+        lambda: read_authority(text, default_port=80),
+    ):
+        try:
+            place = read()
+        except BadTarget:
+            continue
+        assert 0 < place.port < 65536
+        assert place.host

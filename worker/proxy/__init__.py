@@ -1,0 +1,1 @@
+"""The managed network proxy: a process that lets sandboxed commands reach allowed hosts."""

@@ -1,0 +1,103 @@
+"""One request's way through the policy, before and after its host is looked up. Pure.
+
+Order: deny list, mode, addresses of this machine, allow list; then the name is looked up, and what
+it resolves to is judged. A name is looked up only once it is allowed: a look-up tells the name to
+servers outside, so it would be a way out for whoever invents names. (Codex looks up first.)
+
+Source: safety sheet 11.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from swarm.mailbox.hosts import ANY, is_address, is_listed
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import NetworkPolicy
+from swarm.mailbox.protocol.proxy import BlockReason, NetworkProtocol, Target
+
+from .addresses import is_loopback, is_loopback_name, is_public
+
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Allowed(Value):
+    """Go on. `explicit`: a non-public host that the list names outright."""
+
+    explicit: bool = False
+
+
+class Blocked(Value):
+    """Refused; only `not_allowed` may be asked about."""
+
+    reason: BlockReason
+
+
+Judgement = Allowed | Blocked
+Kind = Literal["request", "tunnel", "socks"]
+PROTOCOLS: dict[Kind, NetworkProtocol] = {
+    "request": "http",
+    "tunnel": "https",
+    "socks": "socks5_tcp",
+}
+
+
+class Wish(Value):
+    """What a command asked the proxy for. `target.host` is in normal form."""
+
+    target: Target
+    kind: Kind
+    method: str = ""  # of a request
+
+
+def judge_wish(wish: Wish, policy: NetworkPolicy) -> Judgement:
+    """May it go to this host, as far as its name tells?"""
+    host = wish.target.host
+    if is_listed(host, policy.deny):
+        return Blocked(reason="denied")
+    if (fault := _judge_mode(wish, policy)) is not None:
+        return Blocked(reason=fault)
+    is_local = is_loopback_name(host) or (is_address(host) and not is_public(host))
+    if is_local and not policy.allow_local_binding:
+        # `*` means the world outside; this machine has to be meant.
+        named = [pattern for pattern in policy.allow if pattern != ANY]
+        if not is_listed(host, named):
+            return Blocked(reason="not_allowed_local")
+    if is_listed(host, policy.ask) or not is_listed(host, policy.allow):
+        return Blocked(reason="not_allowed")
+    return Allowed(explicit=is_local)
+
+
+def _judge_mode(wish: Wish, policy: NetworkPolicy) -> BlockReason | None:
+    if wish.kind == "socks" and not policy.enable_socks5:
+        return "other"
+    if policy.mode == "full":
+        return None
+    match wish.kind:
+        case "request":
+            return None if wish.method in _READING else "method_not_allowed"
+        case "tunnel":
+            return "mitm_required"
+        case "socks":
+            return "method_not_allowed"
+
+
+def judge_addresses(
+    host: str, addresses: Sequence[str], policy: NetworkPolicy
+) -> tuple[str, ...] | Blocked:
+    """The addresses that may be connected to, in order; only these, and nothing looked up again.
+    None of them: the host is not known.
+
+    Args:
+        host: Judged and allowed, or approved.
+        addresses: What it resolved to; empty: it did not, or took too long.
+    """
+    if policy.allow_local_binding:
+        return tuple(addresses)
+    if is_loopback_name(host):
+        kept = tuple(address for address in addresses if is_loopback(address))
+        return kept or Blocked(reason="not_allowed_local")
+    if is_address(host):  # public, or named outright
+        return tuple(addresses)
+    if not addresses or not all(map(is_public, addresses)):
+        return Blocked(reason="not_allowed_local")
+    return tuple(addresses)

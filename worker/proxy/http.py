@@ -1,0 +1,147 @@
+"""The HTTP proxy towards one client: requests with a whole URL, and CONNECT.
+
+Guards: h11 reads and writes every head on both sides and nothing is passed on unread, so what is
+judged is what is sent; a message whose length is told in two ways is refused. Each request has a
+server connection of its own.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+
+import h11
+import trio
+
+from swarm.mailbox.protocol.proxy import BlockReason, Target
+
+from .client import HEAD_LIMIT_S, Client, tunnel
+from .decide import PROTOCOLS, Wish
+from .exchange import HEAD_BYTES, exchange
+from .gate import Refused, Unreachable
+from .targets import BadTarget, Place, read_absolute, read_authority
+from .texts import BLOCKED_RESPONSES
+
+Reach = Callable[[Wish], Awaitable[trio.SocketStream]]
+_KEEP_ALIVE_S = 60.0
+
+
+class HttpConversation:
+    """All requests of one client, one after the other."""
+
+    def __init__(self, client: Client, reach: Reach) -> None:
+        """`reach` raises Refused and Unreachable."""
+        self._client, self._reach = client, reach
+        self._conn = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+
+    async def serve(self) -> None:
+        """Until the client or the protocol ends it. Raises ClientGone."""
+        limit_s = HEAD_LIMIT_S
+        while True:
+            request = None
+            with trio.move_on_after(limit_s):
+                request = await self._next_request()
+            if request is None or not await self._answer(request):
+                return
+            if self._conn.our_state is not h11.DONE or self._conn.their_state is not h11.DONE:
+                return
+            self._conn.start_next_cycle()
+            limit_s = _KEEP_ALIVE_S
+
+    async def _next_request(self) -> h11.Request | None:
+        """None at the end of its requests, or after one that cannot be read was answered."""
+        while True:
+            try:
+                event = self._conn.next_event()
+            except h11.RemoteProtocolError as error:
+                await self._say(error.error_status_hint, f"cannot be read: {error}")
+                return None
+            match event:
+                case h11.Request():
+                    return event
+                case h11.NEED_DATA:
+                    self._conn.receive_data(await self._client.receive())
+                case _:
+                    return None
+
+    async def _answer(self, request: h11.Request) -> bool:
+        """False: nothing more can be asked over this connection."""
+        method = request.method.decode("ascii")
+        try:
+            if method == "CONNECT":
+                return await self._connect(request)
+            place = read_absolute(request.target.decode("ascii"), method=method)
+            _check_framing(request)
+            return await self._forward(request, place, method)
+        except BadTarget as error:
+            return await self._say(400, str(error))
+        except Refused as refused:
+            return await self._say_blocked(refused.reason)
+        except Unreachable as error:
+            return await self._say(502, str(error))
+
+    async def _connect(self, request: h11.Request) -> bool:
+        place = read_authority(request.target.decode("ascii"), default_port=None)
+        wish = Wish(
+            target=Target(host=place.host, port=place.port, protocol=PROTOCOLS["tunnel"]),
+            kind="tunnel",
+            method="CONNECT",
+        )
+        if not isinstance(self._conn.next_event(), h11.EndOfMessage):
+            raise BadTarget("CONNECT has no body")
+        server = await self._client.while_it_waits(partial(self._reach, wish))
+        async with server:
+            await self._send(
+                h11.Response(status_code=200, headers=[], reason=b"Connection established")
+            )
+            self._client.give_back(self._conn.trailing_data[0])
+            await tunnel(self._client, server)
+        return False
+
+    async def _forward(self, request: h11.Request, place: Place, method: str) -> bool:
+        wish = Wish(
+            target=Target(host=place.host, port=place.port, protocol=PROTOCOLS["request"]),
+            kind="request",
+            method=method,
+        )
+        server = await self._client.while_it_waits(partial(self._reach, wish))
+        async with server:
+            return await exchange(self._client, self._conn, request, place, server)
+
+    async def _say_blocked(self, reason: BlockReason) -> bool:
+        header, body = BLOCKED_RESPONSES[reason]
+        return await self._say(403, body, ("x-proxy-error", header))
+
+    async def _say(self, status: int, body: str, *headers: tuple[str, str]) -> bool:
+        if self._conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            return False
+        data = body.encode("utf-8", "replace")
+        fields = [("content-type", "text/plain"), ("content-length", str(len(data))), *headers]
+        reason = HTTPStatus(status).phrase.encode()
+        await self._send(h11.Response(status_code=status, headers=fields, reason=reason))
+        await self._send(h11.Data(data=data))
+        await self._send(h11.EndOfMessage())
+        return self._drop_rest()
+
+    def _drop_rest(self) -> bool:
+        """Read what is here of the request's body; False if there is more to come."""
+        while self._conn.their_state is h11.SEND_BODY:
+            try:
+                event = self._conn.next_event()
+            except h11.RemoteProtocolError:
+                return False
+            if not isinstance(event, h11.Data | h11.EndOfMessage):
+                return False
+        return True
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self._conn.send(event)
+        if data:
+            await self._client.send(data)
+
+
+def _check_framing(request: h11.Request) -> None:
+    names = [name for name, _ in request.headers]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        raise BadTarget("its length is told twice")
+    if request.http_version == b"1.0" and b"transfer-encoding" in names:
+        raise BadTarget("HTTP/1.0 has no transfer encodings")

@@ -1,0 +1,251 @@
+"""Agents bring their commands' listeners here; each is served until its agent lets go of it.
+
+Guards: a listener counts for nothing without a ticket sealed by the supervisor, and must be what it
+claims to be. Connections are bounded by agent and in all; whatever goes wrong with one of them is
+its own end and nobody else's.
+"""
+
+import array
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.proxy import (
+    BlockReason,
+    NetworkBlocked,
+    OpenRoute,
+    RouteBlocked,
+    Target,
+    decode_route,
+    encode_route,
+)
+from swarm.mailbox.tickets import open_ticket
+
+from .client import HEAD_LIMIT_S, Client, ClientGone
+from .decide import Wish
+from .gate import Caller, Gate, Refused
+from .http import HttpConversation
+from .socks import VERSION, serve_socks
+
+MOST_OF_AGENT, MOST_IN_ALL = 128, 1000
+_MOST_ROUTES = 2_000
+_MOST_BYTES = 1024 * 1024
+_MOST_BLOCKED_KEPT = 200
+_INTRODUCTION_LIMIT_S = 5.0
+_PAUSE_S = 0.5
+_CUT = socket.MSG_TRUNC | socket.MSG_CTRUNC
+_log = logging.getLogger("swarm.proxy")
+
+
+class Routes:
+    """All routes of the run. Made by the service; `serve` owns every connection."""
+
+    def __init__(self, gate: Gate, key: bytes, report: Callable[[NetworkBlocked], None]) -> None:
+        """`report` tells the supervisor of a refusal; it never waits."""
+        self._gate, self._key, self._report = gate, key, report
+        self._connections = Counter[str]()  # by agent
+        self._routes = 0
+        self._told: set[NetworkBlocked] = set()
+        self.progress = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """True while any command is connected."""
+        return self._connections.total() > 0
+
+    async def serve(
+        self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Listen at `path` until cancelled; it is started once it listens. Raises OSError."""
+        with suppress(FileNotFoundError):
+            Path(path).unlink()  # noqa: ASYNC240 - of a proxy that died; in memory
+        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            await door.bind(path)
+            door.listen(512)
+            async with trio.open_nursery() as nursery:
+                task_status.started()
+                while True:
+                    link = await _accepted(door)
+                    if self._routes >= _MOST_ROUTES:
+                        link.close()
+                    else:
+                        nursery.start_soon(self._welcome, link)
+
+    async def _welcome(self, link: trio.socket.SocketType) -> None:
+        self._routes += 1
+        try:
+            with link:
+                opened = None
+                with trio.move_on_after(_INTRODUCTION_LIMIT_S):
+                    opened = await self._hear(link)
+                if opened is not None:
+                    caller, listener = opened
+                    with listener:
+                        await Route(self, caller, link).serve(listener)
+        except* OSError as group:
+            _log.warning("a way for a command broke: %s", group.exceptions)
+        finally:
+            self._routes -= 1
+
+    async def _hear(
+        self, link: trio.socket.SocketType
+    ) -> tuple[Caller, trio.socket.SocketType] | None:
+        """Who it is and what it brings; None if it is nobody or nothing."""
+        fds = array.array("i")
+        room = socket.CMSG_SPACE(fds.itemsize)
+        body, extra, flags, _ = await link.recvmsg(_MOST_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, data in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        for fd in fds[1:]:
+            os.close(fd)
+        if not fds:
+            return None
+        try:
+            listener = socket.socket(fileno=fds[0])
+        except OSError:
+            os.close(fds[0])
+            return None
+        opened = None
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            opened = decode_route(body)
+        opened = opened if isinstance(opened, OpenRoute) else None
+        ticket = open_ticket(opened.ticket, self._key) if opened is not None else None
+        if opened is None or ticket is None or flags & _CUT or not _is_listener(listener):
+            listener.close()
+            return None
+        listener.setblocking(False)
+        caller = Caller(ticket=ticket, command=_one_line(opened))
+        return caller, trio.socket.from_stdlib_socket(listener)
+
+    def hold(self, agent: str) -> bool:
+        """Count one more connection of this agent; False if there are too many."""
+        full = self._connections[agent] >= MOST_OF_AGENT
+        if full or self._connections.total() >= MOST_IN_ALL:
+            return False
+        self._connections[agent] += 1
+        self.progress += 1
+        return True
+
+    def let_go(self, agent: str) -> None:
+        """The end of what `hold` counted."""
+        self._connections[agent] -= 1
+        if not self._connections[agent]:
+            del self._connections[agent]
+
+    async def reach(self, caller: Caller, wish: Wish, approved: set[Target]) -> trio.SocketStream:
+        """As the gate's."""
+        return await self._gate.reach(caller, wish, approved)
+
+    def tell(self, blocked: NetworkBlocked) -> None:
+        """Report a refusal once."""
+        if blocked not in self._told and len(self._told) < _MOST_BLOCKED_KEPT:
+            self._told.add(blocked)
+            self._report(blocked)
+
+
+class Route:
+    """One command's way."""
+
+    def __init__(self, routes: Routes, caller: Caller, link: trio.socket.SocketType) -> None:
+        self._routes, self._caller, self._link = routes, caller, link
+        self._told: set[RouteBlocked] = set()
+
+    async def serve(self, listener: trio.socket.SocketType) -> None:
+        """Until the agent closes the link."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._accept, listener, nursery)
+            with suppress(OSError):
+                await self._link.recv(1)  # nothing more is ever said: its end, or a fault
+            nursery.cancel_scope.cancel()
+
+    async def _accept(self, listener: trio.socket.SocketType, nursery: trio.Nursery) -> None:
+        agent = self._caller.ticket.agent
+        while True:
+            sock = await _accepted(listener)
+            if self._routes.hold(agent):
+                nursery.start_soon(self._serve_one, sock)
+            else:
+                sock.close()
+
+    async def _serve_one(self, sock: trio.socket.SocketType) -> None:
+        try:
+            with sock:
+                stream = trio.SocketStream(sock)
+                await self._converse(Client(stream))
+        except ClientGone:
+            return
+        except Exception:  # one connection's fault, whatever it is, is nobody else's
+            _log.warning("a connection through the proxy broke", exc_info=True)
+        finally:
+            self._routes.let_go(self._caller.ticket.agent)
+
+    async def _converse(self, client: Client) -> None:
+        first = b""
+        with trio.move_on_after(HEAD_LIMIT_S):
+            first = await client.receive()
+        if not first:
+            return
+        client.give_back(first)
+        approved: set[Target] = set()
+        if first[0] == VERSION:
+            await serve_socks(client, partial(self._reach_by_socks, client, approved))
+        else:
+            await HttpConversation(client, partial(self._reach, approved)).serve()
+
+    async def _reach(self, approved: set[Target], wish: Wish) -> trio.SocketStream:
+        try:
+            return await self._routes.reach(self._caller, wish, approved)
+        except Refused as refused:
+            self._note(wish, refused.reason)
+            raise
+
+    async def _reach_by_socks(
+        self, client: Client, approved: set[Target], target: Target
+    ) -> trio.SocketStream:
+        wish = Wish(target=target, kind="socks")
+        return await client.while_it_waits(partial(self._reach, approved, wish))
+
+    def _note(self, wish: Wish, reason: BlockReason) -> None:
+        """Tell the agent, for its model, and the supervisor, for people."""
+        told = RouteBlocked(target=wish.target, reason=reason)
+        if told not in self._told and len(self._told) < _MOST_BLOCKED_KEPT:
+            self._told.add(told)
+            with suppress(OSError):  # its agent lags or has gone
+                os.write(self._link.fileno(), encode_route(told))
+        agent = self._caller.ticket.agent
+        self._routes.tell(
+            NetworkBlocked(agent=agent, target=wish.target, reason=reason, method=wish.method)
+        )
+
+
+async def _accepted(listener: trio.socket.SocketType) -> trio.socket.SocketType:
+    """The next connection. What goes wrong for want of files passes; a listener may be hostile."""
+    while True:
+        try:
+            sock, _ = await listener.accept()
+        except OSError as error:
+            _log.warning("a connection could not be taken: %s", error)
+            await trio.sleep(_PAUSE_S)
+        else:
+            return sock
+
+
+def _is_listener(sock: socket.socket) -> bool:
+    """True for a listening TCP socket."""
+    if sock.family not in {socket.AF_INET, socket.AF_INET6} or sock.type != socket.SOCK_STREAM:
+        return False
+    return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def _one_line(opened: OpenRoute) -> str:
+    words = " ".join(opened.command[:2000].split())
+    return "".join(sign if sign.isprintable() else "?" for sign in words)[:300]

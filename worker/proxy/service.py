@@ -1,0 +1,138 @@
+"""The network proxy's process: between commands that have no network and hosts that are allowed.
+
+Towards the supervisor it is a child with a mailbox. It holds no key of a provider, reads no file
+and keeps nothing of what passes through; what it may allow is written in agents' sealed tickets.
+"""
+
+import os
+import signal
+from typing import assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.post import Mailbox
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello
+from swarm.mailbox.protocol.ops import Shutdown
+from swarm.mailbox.protocol.proxy import (
+    AnyProxyEvent,
+    NetworkAnswered,
+    ProxyReady,
+    decode_proxy_op,
+    encode_proxy_event,
+)
+from swarm.mailbox.protocol.spec import ProxySpec
+from swarm.worker.lifeline import watch_lifeline
+
+from .gate import Gate, Resolve, system_resolver
+from .questions import Questions
+from .routes import Routes
+
+HEARTBEAT_S = 2.0
+_LAST_WORDS_S = 2.0
+_MOST_WAITING = 1_000  # messages to the supervisor; questions beyond are never answered yes
+
+
+def run_proxy(spec: ProxySpec, lifeline_fd: int | None) -> int:
+    """Be the proxy until the supervisor says otherwise; return the exit code.
+
+    Args:
+        lifeline_fd: The life-line's reading end; None where nothing needs to be outlived.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to answer
+    return trio.run(_live, spec, lifeline_fd)
+
+
+async def _live(spec: ProxySpec, lifeline_fd: int | None) -> int:
+    async with (
+        open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor,
+        trio.open_nursery() as nursery,
+    ):
+        if lifeline_fd is not None:
+            nursery.start_soon(watch_lifeline, lifeline_fd)
+        await serve_proxy(spec, supervisor, system_resolver())
+        nursery.cancel_scope.cancel()
+    return 0
+
+
+async def serve_proxy(spec: ProxySpec, supervisor: Mailbox, resolve: Resolve) -> None:
+    """The life of a proxy over any mailbox, from its Hello to its Goodbye.
+
+    Args:
+        supervisor: Owned by the caller.
+        resolve: Looks names up; what it has not found after two seconds is not there.
+    """
+    await Process(spec, supervisor, resolve).run()
+
+
+class Process:
+    """What the tasks of one proxy share."""
+
+    def __init__(self, spec: ProxySpec, supervisor: Mailbox, resolve: Resolve) -> None:
+        self._spec, self._supervisor = spec, supervisor
+        self._outgoing, self._to_send = trio.open_memory_channel[AnyProxyEvent](_MOST_WAITING)
+        self._questions = Questions(self._say)
+        gate = Gate(self._questions, resolve)
+        self._routes = Routes(gate, spec.ticket_key, self._say)
+        self._work = trio.CancelScope()
+        self._grace_s = _LAST_WORDS_S
+
+    async def run(self) -> None:
+        """Serve until a Shutdown."""
+        hello = Hello(
+            secret=self._spec.secret,
+            pid=os.getpid(),
+            protocol_version=PROTOCOL_VERSION,
+            kind="proxy",
+        )
+        await self._post(hello)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._obey)
+            nursery.start_soon(self._beat)
+            nursery.start_soon(self._deliver)
+            with self._work:
+                async with trio.open_nursery() as working:
+                    await working.start(self._routes.serve, self._spec.bind)
+                    await self._post(ProxyReady())
+            nursery.cancel_scope.cancel()
+        with trio.move_on_after(self._grace_s):
+            await self._post(Goodbye())
+            await self._supervisor.flush()
+
+    async def _obey(self) -> None:
+        while True:
+            letter = await self._supervisor.receive()
+            self._supervisor.handled(letter)
+            try:
+                order = decode_proxy_op(letter.body)
+            except msgspec.DecodeError:
+                continue  # an order of a newer supervisor
+            match order:
+                case Shutdown():
+                    self._grace_s = min(order.grace_s, _LAST_WORDS_S)
+                    self._work.cancel()
+                case NetworkAnswered():
+                    self._questions.answer(order)
+                case _:
+                    assert_never(order)
+
+    async def _beat(self) -> None:
+        while True:
+            beat = Heartbeat(progress=self._routes.progress, busy=self._routes.is_busy)
+            self._supervisor.pass_on(encode_proxy_event(beat))
+            await trio.sleep(HEARTBEAT_S)
+
+    async def _deliver(self) -> None:
+        async for event in self._to_send:
+            await self._post(event)
+
+    def _say(self, event: AnyProxyEvent) -> None:
+        try:
+            self._outgoing.send_nowait(event)
+        except trio.WouldBlock:  # the supervisor is far behind: silence is no yes
+            return
+
+    async def _post(self, event: AnyProxyEvent) -> None:
+        await self._supervisor.post(encode_proxy_event(event))

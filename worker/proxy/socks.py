@@ -1,0 +1,84 @@
+"""SOCKS5, the server's side: no authentication, CONNECT only.
+
+Source: RFC 1928. UDP ASSOCIATE and BIND are refused (reply 7).
+"""
+
+from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
+
+import trio
+
+from swarm.mailbox.hosts import BadHost, normal_host
+from swarm.mailbox.protocol.proxy import Target
+
+from .client import HEAD_LIMIT_S, Client, tunnel
+from .gate import Refused, Unreachable
+
+VERSION = 5
+_NO_AUTHENTICATION, _NONE_ACCEPTED = 0, 0xFF
+_CONNECT = 1
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+_DONE, _FAILED, _NOT_ALLOWED, _UNREACHABLE, _BAD_COMMAND, _BAD_ADDRESS = 0, 1, 2, 4, 7, 8
+
+Reach = Callable[[Target], Awaitable[trio.SocketStream]]
+
+
+async def serve_socks(client: Client, reach: Reach) -> None:
+    """One SOCKS5 client to its end. Raises ClientGone."""
+    target = None
+    with trio.move_on_after(HEAD_LIMIT_S):
+        target = await _read_wish(client)
+    if target is None:
+        return
+    try:
+        server = await reach(target)
+    except Refused:
+        await client.send(_reply(_NOT_ALLOWED))
+        return
+    except Unreachable:
+        await client.send(_reply(_UNREACHABLE))
+        return
+    async with server:
+        await client.send(_reply(_DONE))
+        await tunnel(client, server)
+
+
+async def _read_wish(client: Client) -> Target | None:
+    """None: it was told that it cannot be."""
+    version, count = await client.receive_exactly(2)
+    methods = await client.receive_exactly(count)
+    if version != VERSION or _NO_AUTHENTICATION not in methods:
+        await client.send(bytes((VERSION, _NONE_ACCEPTED)))
+        return None
+    await client.send(bytes((VERSION, _NO_AUTHENTICATION)))
+    version, command, reserved, kind = await client.receive_exactly(4)
+    if version != VERSION or reserved != 0:
+        await client.send(_reply(_FAILED))
+        return None
+    if command != _CONNECT:
+        await client.send(_reply(_BAD_COMMAND))
+        return None
+    try:
+        host = await _read_host(client, kind)
+    except BadHost:
+        await client.send(_reply(_BAD_ADDRESS))
+        return None
+    port = int.from_bytes(await client.receive_exactly(2))
+    return Target(host=host, port=port, protocol="socks5_tcp")
+
+
+async def _read_host(client: Client, kind: int) -> str:
+    """Raises BadHost, ClientGone."""
+    if kind == _IPV4:
+        return str(ip_address(await client.receive_exactly(4)))
+    if kind == _IPV6:
+        return str(ip_address(await client.receive_exactly(16)))
+    if kind != _NAME:
+        raise BadHost("no such kind of address")
+    (size,) = await client.receive_exactly(1)
+    name = await client.receive_exactly(size)
+    return normal_host(name.decode("ascii", "replace"))
+
+
+def _reply(code: int) -> bytes:
+    return bytes((VERSION, code, 0, _IPV4, 0, 0, 0, 0, 0, 0))
