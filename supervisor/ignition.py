@@ -4,6 +4,7 @@ It raises the limit of open files, makes the life-line, and forks the gateway an
 from the libraries it has imported already: that is the way to a fast start.
 """
 
+import gc
 import importlib
 import os
 import resource
@@ -64,10 +65,13 @@ class Ignition(msgspec.Struct, kw_only=True):
     gateway: Launched | None = None
 
     def close(self) -> None:
-        """Let go of the life-line: every process of the run ends. May be called twice."""
+        """Let go of the life-line: every process of the run ends. May be called twice.
+
+        Those that nobody took up have no children; they are gone when this returns.
+        """
         for launched in (self.server, self.gateway):
             if launched is not None:
-                launched.close()
+                kill_launched(launched)
         self.server = self.gateway = None
         for fd in (self.lifeline_writer, self.lifeline_reader):
             if fd >= 0:
@@ -97,6 +101,7 @@ def ignite(programs: Programs | None = None, *, secrets: Collection[str] = ()) -
         return ignition
     for name in chosen.shared:
         importlib.import_module(name)
+    gc.freeze()  # modules: no collection of ours, or of a child's, needs to look at them again
     ignition.gateway = _launch_warm(chosen.gateway, reader, secrets=())
     ignition.server = _launch_warm(chosen.forkserver, reader, secrets=secrets)
     return ignition

@@ -4,10 +4,11 @@ Rule guarded: the agent lives exactly as long as its supervisor wants. It ends i
 at once when the life-line closes, and by a crash that says why on stderr; it leaves no command.
 """
 
+import os
 import sys
 import traceback
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import trio
 
@@ -15,14 +16,14 @@ from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from .exec.launcher import Launcher, LauncherLink, open_launcher
-from .exec.process import pin_sandbox
-from .exec.sessions import ExecSessions, open_exec_sessions
+from .exec.launcher import LauncherLink, open_launcher
+from .exec.sessions import open_exec_sessions
 from .life import live
 from .lifeline import watch_lifeline
 from .sandbox.grants import landlock_rules
 from .sandbox.landlock import apply_landlock, forbid_new_privileges, landlock_abi
-from .sandbox.plan import SandboxPlan, SandboxUnavailable
+from .sandbox.plan import SandboxPlan
+from .sandbox.probe import probe_sandbox
 from .tools.belt import Toolbelt
 
 
@@ -48,36 +49,29 @@ def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) 
 def lock_process(spec: AgentSpec) -> None:
     """Confine this very process, for good: it may read, but write nowhere and reach no network.
 
-    Its launcher was forked before and starts commands in their own sandbox. Call it while there is
-    one thread: Landlock binds the thread that asks, and those made later. Raises OSError.
+    Its launcher was forked before and starts commands in their own sandbox (`exec/pin.py`: in no
+    other, whatever this process may ask). Call it while there is one thread: Landlock binds the
+    thread that asks, and those made later. Raises OSError.
     """
+    if spec.limits.network is not None:
+        probe_sandbox()  # locked, it could not try bwrap, and the proxy's way leads only through it
     forbid_new_privileges()
     if landlock_abi():
-        plan = SandboxPlan(stack="landlock", hidden=spec.hidden_paths, network=False)
-        apply_landlock(landlock_rules(plan))
+        visible = tuple({os.path.realpath(path) for path in (spec.cwd, *_own_folders())})
+        hidden = spec.hidden_paths
+        plan = SandboxPlan(stack="landlock", hidden=hidden, visible=visible, network=False)
+        apply_landlock(landlock_rules(plan, terminals=True))
 
 
-async def _pin_launcher(
-    spec: AgentSpec, launcher: Launcher, commands: ExecSessions, pinned: trio.Event
-) -> None:
-    """A locked role's launcher is not locked itself: from now on it starts nothing outside.
-
-    Where no sandbox works nothing is pinned, and every command is refused one by one.
-    """
-    if spec.role.locked:
-        with suppress(SandboxUnavailable):
-            await pin_sandbox(launcher, commands.plan(spec.limits.sandbox, spec.cwd))
-    pinned.set()
+def _own_folders() -> tuple[str, ...]:
+    """Where modules are that may yet be imported."""
+    here = str(Path(__file__).parents[1])
+    return (here, sys.prefix, sys.base_prefix, *(path for path in sys.path if path.startswith("/")))
 
 
 async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | None) -> None:
-    pinned = trio.Event()
-
-    @asynccontextmanager
-    async def dial(endpoint: str) -> AsyncIterator[Mailbox]:
-        await pinned.wait()  # no word of a model reaches us before
-        async with open_dealer(endpoint, spec.identity, epoch=spec.epoch) as mailbox:
-            yield mailbox
+    def dial(endpoint: str) -> AbstractAsyncContextManager[Mailbox]:
+        return open_dealer(endpoint, spec.identity, epoch=spec.epoch)
 
     async with trio.open_nursery() as nursery:
         if lifeline_fd is not None:
@@ -87,6 +81,5 @@ async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int |
             open_launcher(link) as launcher,
             open_exec_sessions(launcher, spec) as commands,
         ):
-            nursery.start_soon(_pin_launcher, spec, launcher, commands, pinned)
             await live(spec, post, dial, Toolbelt(spec, commands))
         nursery.cancel_scope.cancel()

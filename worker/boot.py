@@ -1,4 +1,4 @@
-"""The common beginning of an agent or a gateway, forked warm or started cold.
+"""The common beginning of an agent, a gateway or a network proxy, forked warm or started cold.
 
 What a process may know comes as one spec on a sealed descriptor; a gateway's keys come on a second
 one. Neither passes through arguments, environment or disk.
@@ -16,7 +16,7 @@ import msgspec
 
 from swarm.mailbox.forked import become_subreaper, forbid_dumps, ignore_interrupts, leave
 from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order
-from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, decode_spec
+from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, ProxySpec, decode_spec
 
 from .lifeline import hold_lifeline
 
@@ -25,7 +25,7 @@ _decode_keys = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
 class _Launch(Protocol):
-    def __call__(self, *, lifeline_fd: int | None) -> object: ...
+    def __call__(self, *, lifeline_fd: int | None, spec_fd: int | None) -> object: ...
 
 
 class _RunAgent(Protocol):
@@ -38,6 +38,10 @@ class _RunGateway(Protocol):
     ) -> int: ...
 
 
+class _RunProxy(Protocol):
+    def __call__(self, spec: ProxySpec, lifeline_fd: int | None, /) -> int: ...
+
+
 def run(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
     """Read the spec and be what it says; return the exit code.
 
@@ -48,20 +52,26 @@ def run(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
     """
     os.umask(0o077)
     ignore_interrupts()
-    spec: AnySpec = decode_spec(_read_all(spec_fd))
+    spec: AnySpec = decode_spec(_read_all(os.dup(spec_fd)))
     match spec:
         case AgentSpec():
             launch = cast("_Launch", _named("swarm.worker.exec.launcher", "fork_launcher"))
-            launcher = launch(lifeline_fd=lifeline_fd)  # before Trio, ZeroMQ and any lock
+            launcher = launch(lifeline_fd=lifeline_fd, spec_fd=spec_fd)  # before Trio and any lock
+            os.close(spec_fd)
             _stand_guard(lifeline_fd)
             agent = cast("_RunAgent", _named("swarm.worker.agent", "run_agent"))
             return agent(spec, launcher, lifeline_fd)
         case GatewaySpec():
+            os.close(spec_fd)
             _stand_guard(lifeline_fd)
             keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
             name = "swarm.worker.gateway.service"
             gateway = cast("_RunGateway", _named(name, "run_gateway"))
             return gateway(spec, keys, lifeline_fd)
+        case ProxySpec():
+            _stand_guard(lifeline_fd)
+            proxy = cast("_RunProxy", _named("swarm.worker.proxy.service", "run_proxy"))
+            return proxy(spec, lifeline_fd)
 
 
 def _stand_guard(lifeline_fd: int | None) -> None:
@@ -91,10 +101,15 @@ def begin_gateway(channel_fd: int, lifeline_fd: int) -> int:
 
 
 def set_title(title: str) -> None:
-    """What `ps` shows. Only printable characters: a role's name comes from a file."""
+    """What `ps` shows, made printable."""
     from setproctitle import setproctitle  # not before the first process needs it
 
-    setproctitle("".join(sign if sign.isprintable() else "?" for sign in title))
+    setproctitle(printable(title))
+
+
+def printable(title: str) -> str:
+    """Only printable characters: a role's name comes from a file."""
+    return "".join(sign if sign.isprintable() else "?" for sign in title)
 
 
 def _named(module: str, name: str) -> object:

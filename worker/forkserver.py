@@ -31,7 +31,7 @@ from swarm.mailbox.forked import (
     share_one_heap,
     shed_inheritance,
 )
-from swarm.mailbox.lineage import children_of, kill_descendants
+from swarm.mailbox.lineage import children_of, kill_descendants, strike_descendants
 from swarm.mailbox.protocol.forking import (
     AnyForkOrder,
     AnyForkReport,
@@ -53,11 +53,15 @@ Entry = Callable[[int, int | None, int | None], int]  # spec, keys, life-line �
 class ForkEarly(Protocol):
     """An agent's first act, before anything is written to; returns a descriptor to keep."""
 
-    def __call__(self, *, lifeline_fd: int | None, stderr_fd: int) -> int: ...
+    def __call__(
+        self, *, lifeline_fd: int | None, stderr_fd: int, spec_fd: int | None, title: str
+    ) -> int: ...
 
 
 _PACKET_BYTES = 64 * 1024
 _MOST_FDS = 4
+_LOOK_AGAIN_MS = 5
+_LEFTOVERS_LIMIT_S = 1.0  # more only in an uninterruptible wait; then its agent is reported anyway
 PRELOADED = (
     "trio",
     "zmq",
@@ -119,7 +123,7 @@ def serve(
     become_subreaper()
     share_one_heap()
     server = _ForkServer(channel, lifeline_fd, entry, early, prepare)
-    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_guarded)  # now the guarded ones too
+    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_all)  # now the guarded ones too
     if prepare is not None:
         prepare(thoroughly=False)
     gc.collect()
@@ -145,8 +149,9 @@ class _ForkServer:
         self._channel, self._lifeline_fd = channel, lifeline_fd
         self._entry, self._early, self._prepare = entry, early, prepare
         self._ours: set[int] = set()  # pids of agents not yet reaped
+        self._dead: dict[int, float] = {}  # those that ended → when to report them at the latest
         self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not below us
-        self._run = ""
+        self._run = self._launcher_title = ""
         self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def loop(self) -> None:
@@ -158,11 +163,12 @@ class _ForkServer:
         poll.register(self._lifeline_fd, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         while True:
-            ready = {fd for fd, _ in poll.poll()}
+            ready = {fd for fd, _ in poll.poll(_LOOK_AGAIN_MS if self._dead else None)}
             if self._lifeline_fd in ready:
                 return
             if self._woken in ready:
                 os.read(self._woken, 4096)
+            if self._woken in ready or self._dead:
                 self._reap()
             if self._channel.fileno() in ready and not self._obey():
                 return
@@ -185,8 +191,12 @@ class _ForkServer:
     def report(self, report: AnyForkReport, *fds: int) -> None:
         socket.send_fds(self._channel, [encode_fork(report)], fds)
 
-    def kill_guarded(self) -> None:
-        """End the trees that are not below us: first stop each, so that nothing new is born."""
+    def kill_all(self) -> None:
+        """Every agent at once: what they leave comes to us. Then the trees that are not below us:
+        first stop each, so that nothing new is born.
+        """
+        for pid in self._ours:  # not reaped, so the numbers are theirs
+            os.kill(pid, signal.SIGKILL)
         for pid, pidfd in self._guarded.items():
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
@@ -228,6 +238,7 @@ class _ForkServer:
                 os.close(fd)
 
     def _fork(self, order: StartProcess, fds: list[int]) -> int:
+        self._launcher_title = f"swarm: launcher of {boot.printable(order.title)[7:]}"
         before_fork()
         try:
             pid = fork_bare()
@@ -243,8 +254,14 @@ class _ForkServer:
         try:
             spec_fd, stderr_fd, *rest = fds
             kept = {spec_fd, self._lifeline_fd, *rest}
-            if self._early is not None and not order.has_keys:
-                kept.add(self._early(lifeline_fd=self._lifeline_fd, stderr_fd=stderr_fd))
+            if self._early is not None and not (order.has_keys or order.is_service):
+                sock = self._early(
+                    lifeline_fd=self._lifeline_fd,
+                    stderr_fd=stderr_fd,
+                    spec_fd=spec_fd,
+                    title=self._launcher_title,
+                )
+                kept.add(sock)
             settle_child()
             self._channel.close()
             shed_inheritance(stderr_fd=stderr_fd, keep=kept)
@@ -258,31 +275,45 @@ class _ForkServer:
             leave(code)
 
     def _reap(self) -> None:
-        """Report the agents that ended; kill what they left to us."""
-        while True:
-            try:
-                seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if seen is None:
-                break
-            pid = seen.si_pid
-            if pid in self._ours:  # while it is a zombie, its group's number is nobody else's
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
-            if pid in self._ours:
+        """Report the agents that ended, each once nothing lives that it left to us.
+
+        Until then it stays a zombie: its number must not become another agent's.
+        """
+        now = time.monotonic()
+        for pid in [one for one in self._ours if one not in self._dead and _has_ended(one)]:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)  # nobody else's group, while it is a zombie
+            self._dead[pid] = now + _LEFTOVERS_LIMIT_S
+        left = self._kill_orphans()  # looked for after the deaths: what the dead left is ours now
+        for pid, latest in list(self._dead.items()):
+            if not left or now > latest:
+                _, status = os.waitpid(pid, 0)
+                del self._dead[pid]
                 self._ours.discard(pid)
                 self.report(ProcessExited(pid=pid, status=status))
+
+    def _kill_orphans(self) -> int:
+        """One round; returns how many live still."""
+        left = 0
         for orphan in set(children_of(os.getpid())) - self._ours:
-            kill_descendants(orphan)
-            with suppress(ProcessLookupError):
+            if _has_ended(orphan):
+                os.waitpid(orphan, 0)
+                continue
+            left += 1
+            strike_descendants(orphan)
+            with suppress(PermissionError):
                 os.kill(orphan, signal.SIGKILL)
+        return left
 
     def _forget_dead(self) -> None:
         for pid, pidfd in list(self._guarded.items()):
             if lifeline.is_over(pidfd):
                 os.close(self._guarded.pop(pid))
+
+
+def _has_ended(child: int) -> bool:
+    """True if this child of ours waits to be reaped."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _wake(number: int, frame: object) -> None:

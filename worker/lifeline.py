@@ -17,6 +17,7 @@ from typing import NoReturn
 from swarm.mailbox.lineage import children_of, is_zombie, kill_descendants
 
 _SWEEP_LIMIT_S = 0.8
+_HEAD_START_S = 0.05  # for a fork-server, which ends hundreds of us sooner than we do one by one
 
 
 class _Held:
@@ -25,6 +26,7 @@ class _Held:
     fd = -1
     inode = 0  # of the pipe: a helper may have closed the descriptor and reused its number
     pid = 0
+    parent = 0
     at_end: Callable[[], None] | None = None
 
 
@@ -42,7 +44,7 @@ def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
         os.close(_held.fd)
     own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     _held.fd, _held.inode = own, os.fstat(own).st_ino
-    _held.pid, _held.at_end = os.getpid(), at_end
+    _held.pid, _held.parent, _held.at_end = os.getpid(), os.getppid(), at_end
     signal.signal(signal.SIGCONT, _on_continue)
     leads_group = os.getpgrp() == os.getpid()
     fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp() if leads_group else os.getpid())
@@ -76,10 +78,15 @@ async def watch_lifeline(fd: int) -> None:
 
 
 def end_everything() -> NoReturn:
-    """SIGKILL all below this process, and this process; a helper ends its parent's tree as well."""
+    """SIGKILL all below this process, and this process; a helper ends its parent's tree as well.
+
+    A process whose parent is still the one that forked it first leaves it a moment to do so.
+    """
+    me, holder = os.getpid(), _held.pid
     if _held.at_end is not None:
         _held.at_end()
-    me, holder = os.getpid(), _held.pid
+    elif holder == me and os.getppid() == _held.parent:
+        time.sleep(_HEAD_START_S)
     if holder not in (0, me) and os.getppid() == holder:
         kill_descendants(holder, spare={me})
         sweep(me)

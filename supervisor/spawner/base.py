@@ -13,6 +13,13 @@ class SpawnError(SwarmError):
     """No agent was started; the caller's state is as before."""
 
 
+class StartLost(SpawnError):
+    """The fork-server was lost over a start, and what it may have begun is dead.
+
+    It may have spoken in its spec's name: try again, but under another identity.
+    """
+
+
 class Ended(Value):
     """How a process ended. Both numbers are None when nobody could learn it: count it crashed."""
 
@@ -54,7 +61,9 @@ class Child(Protocol):
         ...
 
     async def wait_ended(self) -> Ended:
-        """Return once the process is gone and its last words are read. Any number may wait."""
+        """Return once the process and all that it left behind are gone, and its last words are
+        read. Any number may wait.
+        """
         ...
 
     def signal_group(self, number: int) -> None:

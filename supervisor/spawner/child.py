@@ -5,13 +5,13 @@ Who may reap it depends on who its parent is now: the fork-server reports, or we
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
 import trio
 
-from swarm.mailbox.lineage import kill_descendants
+from swarm.mailbox.lineage import strike_descendants
 
 from .base import Ended, describe_end
 from .forkserver import ExitReport, reap
@@ -86,25 +86,31 @@ class ChildProcess:
                 os.killpg(self._pid, number)  # an older kernel
 
     def kill_group(self) -> None:
-        """Stop it first, so that it neither starts nor releases anything while we look below it."""
+        """Stop it first, so that it neither starts nor releases anything while we look below it.
+
+        What is born in this moment is an orphan soon: whoever adopts it kills it (`wait_ended`).
+        """
         if self._ended is not None:
             return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGSTOP)
-            kill_descendants(self._pid)
+            strike_descendants(self._pid)
         self.signal_group(signal.SIGKILL)
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    async def watch(self, on_end: Callable[["ChildProcess"], None]) -> None:
-        """Run once, beside everything else: returns when the process ended and all is known."""
+    async def watch(self, on_end: Callable[["ChildProcess"], Awaitable[None]]) -> None:
+        """Run once, beside everything else: returns when the process ended and all is known.
+
+        `on_end` comes before anybody is told; it is bounded.
+        """
         status: int | None = None
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stderr.read_all)
                 await trio.lowlevel.wait_readable(self._pidfd)
                 status = await self._learn_status()
-                on_end(self)
+                await on_end(self)
                 await self._stderr.wait_end(limit_s=_LAST_WORDS_LIMIT_S)
                 nursery.cancel_scope.cancel()
         finally:  # also when cancelled: nobody waits for ever, no descriptor stays

@@ -33,7 +33,7 @@ _ONE_FD = socket.CMSG_SPACE(array("i").itemsize)
 
 
 class ServerGone(SpawnError):
-    """It died; another way to start the process may work."""
+    """It died, or is as good as dead; what it was last told to do it may have done."""
 
 
 class ExitReport:
@@ -68,26 +68,29 @@ class ForkServerLink:
         self.stderr = StderrTail(launched.stderr_fd)
         self.ended = trio.Event()  # it takes no more orders
         self.gone = trio.Event()  # reaped; only now are its children ours
+        self.ready = trio.Event()  # all is imported, or it ended
         self.preload_s: float | None = None  # None until it is ready
+        self._heard_at = trio.current_time()
         self._socket = trio.socket.from_stdlib_socket(launched.channel)
         self._sending = trio.Lock()
         self._pending: dict[int, _Pending] = {}
         self._reports: dict[int, ExitReport] = {}  # by pid, of those not reaped yet
         self._last_request = 0
 
-    async def start(self, title: str, run: str, fds: Sequence[int], *, has_keys: bool) -> Born:
-        """Let it fork once. The caller sets the deadline and closes `fds`.
+    async def start(self, order: StartProcess, fds: Sequence[int], *, silence_s: float) -> Born:
+        """Let it fork once. The caller closes `fds`; `order.request` is set here.
 
         If the caller stops waiting, the child is killed as soon as it is reported.
-        Raises SpawnError when the server refuses, ServerGone when it is dead.
+        Raises SpawnError when the server refuses; ServerGone when it is dead, or says nothing at
+        all for `silence_s`: orders are obeyed in turn, so one that answers others is only busy.
         """
         self._last_request += 1
-        number = self._last_request
+        number, title = self._last_request, order.title
         self._pending[number] = pending = _Pending()
-        order = StartProcess(request=number, title=title, run=run, has_keys=has_keys)
+        order = msgspec.structs.replace(order, request=number)
         try:
             await self._send(encode_fork(order), fds)
-            await pending.done.wait()
+            await self._wait_answer(pending, silence_s)
         except BaseException:
             pending.wanted = False
             if isinstance(pending.outcome, Born):
@@ -100,6 +103,15 @@ class ForkServerLink:
                 raise SpawnError(f"the fork-server could not start {title!r}: {reason}")
             case None:
                 raise ServerGone(f"the fork-server ended while it started {title!r}")
+
+    async def _wait_answer(self, pending: _Pending, silence_s: float) -> None:
+        asked_at = trio.current_time()
+        while not pending.done.is_set():
+            silent_at = max(asked_at, self._heard_at) + silence_s
+            if trio.current_time() >= silent_at:
+                raise ServerGone(f"the fork-server said nothing for {silence_s:g} s")
+            with trio.move_on_at(silent_at):
+                await pending.done.wait()
 
     async def guard(self, pid: int, pidfd: int) -> None:
         """Let it end this process too when the life-line ends."""
@@ -126,6 +138,7 @@ class ForkServerLink:
 
     def _hang_up_pending(self) -> None:
         self.ended.set()
+        self.ready.set()
         self._socket.close()
         for pending in self._pending.values():
             pending.done.set()
@@ -163,6 +176,7 @@ class ForkServerLink:
             fds = [fd for _, _, data in beside for fd in array("i", data)]
             if not packet:
                 return
+            self._heard_at = trio.current_time()
             try:
                 report: AnyForkReport = decode_fork_report(packet)
             except msgspec.DecodeError:
@@ -179,6 +193,7 @@ class ForkServerLink:
                     exit_report.told.set()
                 case ServerReady(preload_s=preload_s):
                     self.preload_s = preload_s
+                    self.ready.set()
 
     def _settle(self, request: int, outcome: Born | StartFailed) -> None:
         pending = self._pending.pop(request)

@@ -15,10 +15,10 @@ import trio
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.lineage import kill_descendants
 from swarm.mailbox.protocol.forking import StartProcess, encode_fork
-from swarm.mailbox.protocol.spec import AnySpec
+from swarm.mailbox.protocol.spec import AgentSpec, AnySpec
 
 from ..ignition import Ignition, kill_launched, launch_cold_server
-from .base import Child, SpawnError
+from .base import Child, SpawnError, StartLost
 from .child import ChildProcess
 from .cold import spawn_cold
 from .forkserver import Born, ForkServerLink, ServerGone
@@ -26,7 +26,7 @@ from .orphans import sweep_orphans
 from .parcel import Parcel, open_parcel
 from .restart import GiveUp, decide_restart
 
-START_LIMIT_S = 3.0  # for a fork; then one cold start is tried
+START_LIMIT_S = 3.0  # of a fork-server's silence; then it counts as dead
 MOST_BIRTHS = 16  # at once: more are no sooner done, and each would seem slow
 _CLOSE_GRACE_S = 5.0
 _KILL_LIMIT_S = 2.0
@@ -61,21 +61,29 @@ class Household:
     async def start(
         self, spec: AnySpec, *, title: str, keys: Mapping[str, str] | None = None
     ) -> Child:
-        """Start a process for this spec; `START_LIMIT_S` for a fork, then a cold start.
+        """Start a process for this spec: by the fork-server, or cold while there is none.
 
         Args:
             spec: Reaches the child through a sealed memfd.
             title: For example `/root/scout [explorer]`; `ps` shows it after `swarm: `.
             keys: For a gateway; reach the child through a pipe.
 
-        Raises SpawnError: nothing was started.
+        Raises SpawnError: nothing was started. StartLost: nothing of it is left; another try must
+        not use this spec, so that two processes never live, nor seem to, under one identity.
         """
         if self._closing:
             raise SpawnError("the run is ending; nothing new starts")
         began, run = trio.current_time(), short_id(spec.run_id)
         name = f"swarm: {title.removeprefix('swarm: ')} {run}"
         with open_parcel(spec, keys) as parcel:
-            found = await self._fork(name, run, parcel)
+            order = StartProcess(
+                request=0,
+                title=name,
+                run=run,
+                has_keys=bool(parcel.keys),
+                is_service=not isinstance(spec, AgentSpec),
+            )
+            found = await self._fork(order, parcel)
             pid, pidfd, report = found or self._spawn(name, parcel)
             child = ChildProcess(
                 pid=pid,
@@ -125,37 +133,43 @@ class Household:
         if self._closing:
             child.kill_group()
 
-    def _bury(self, child: ChildProcess) -> None:
+    async def _bury(self, child: ChildProcess) -> None:
+        """It is over when nothing that it left lives. Below the fork-server that was seen to."""
         self._children.pop(child.pid, None)
         if child.is_ours and (self._lost_server or not child.warm):
-            self._nursery.start_soon(self._sweep)
+            await self._sweep()
 
     async def _sweep(self) -> None:
         """Until nothing is left of adopted agents' commands, nor a zombie of them."""
         with trio.move_on_after(_KILL_LIMIT_S):
             while True:
-                if not sweep_orphans({*self._children, self.server_pid or 0}):
+                waiting = self._ignition.gateway
+                known = {self.server_pid or 0, 0 if waiting is None else waiting.pid}
+                if not sweep_orphans({*self._children, *known}):
                     return
                 await trio.sleep(_LOOK_AGAIN_S)
 
-    async def _fork(self, title: str, run: str, parcel: Parcel) -> Born | None:
-        """None when there is no fork-server that answers; a silent one is ended and replaced.
+    async def _fork(self, order: StartProcess, parcel: Parcel) -> Born | None:
+        """None when there is no fork-server, or it is still importing: it was told nothing.
 
-        Raises SpawnError when it lives and says no: a cold start could not either.
+        Raises SpawnError when it says no: a cold start could not either. StartLost when it was
+        told and does not answer: it is ended, and whatever it may have forked.
         """
         link = self._server
         if link is None:
             return None
+        with trio.move_on_after(START_LIMIT_S):
+            await link.ready.wait()
+        if link.ended.is_set() or not link.ready.is_set():
+            return None
         try:
-            with trio.fail_after(START_LIMIT_S):
-                fds = parcel.for_server
-                return await link.start(title, run, fds, has_keys=bool(parcel.keys))
-        except trio.TooSlowError:
-            if link.preload_s is not None:  # else it is still importing
-                link.kill()
-            return None
-        except ServerGone:
-            return None
+            return await link.start(order, parcel.for_server, silence_s=START_LIMIT_S)
+        except ServerGone as error:
+            link.kill()
+            with trio.move_on_after(_KILL_LIMIT_S):
+                await link.gone.wait()  # reaped: what it forked and did not report is ours now
+            await self._sweep()
+            raise StartLost(f"{order.title}: {error}") from error
 
     def _spawn(self, title: str, parcel: Parcel) -> tuple[int, int, None]:
         fds = (parcel.spec_fd, self._ignition.lifeline_reader, *parcel.keys)

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Collection
 from contextlib import suppress
 
-from swarm.mailbox.lineage import children_of, is_zombie, kill_descendants
+from swarm.mailbox.lineage import children_of, is_zombie, strike_descendants
 
 
 def sweep_orphans(known: Collection[int]) -> int:
@@ -24,7 +24,7 @@ def sweep_orphans(known: Collection[int]) -> int:
                 continue
             found += 1
             if not is_zombie(pid):
-                kill_descendants(pid)
+                strike_descendants(pid)
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, os.WNOHANG)
     return found

@@ -14,11 +14,13 @@ import msgspec
 import trio
 
 from swarm.mailbox.forked import become_subreaper
+from swarm.mailbox.protocol.forking import AnyForkReport, ProcessStarted
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, RoleBrief, decode_spec
 from swarm.supervisor.ignition import Programs
 from swarm.worker import boot, forkserver, lifeline
 
+FATAL = "last"  # the title of the child that its fork-server does not survive
 HERE = str(Path(__file__).resolve())
 
 
@@ -185,9 +187,22 @@ def holders(token: str) -> list[int]:
     return [pid for pid in pids if token in cmdline(pid)]
 
 
+class DyingServer(forkserver._ForkServer):
+    """Dies after the fork of a child so titled, before it can say so."""
+
+    def report(self, report: AnyForkReport, *fds: int) -> None:
+        if isinstance(report, ProcessStarted):
+            while cmdline(report.pid).startswith("swarm: fork-server"):
+                time.sleep(0.001)
+            if FATAL in cmdline(report.pid):
+                os.kill(os.getpid(), signal.SIGKILL)
+        super().report(report, *fds)
+
+
 def begin_server(channel_fd: int, lifeline_fd: int) -> None:
     import socket
 
+    forkserver._ForkServer = DyingServer
     forkserver.serve(socket.socket(fileno=channel_fd), lifeline_fd, become)
 
 

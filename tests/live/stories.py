@@ -19,9 +19,10 @@ import standin
 from standin import agent_spec, gateway_spec
 
 from swarm.mailbox.lineage import children_of
+from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.supervisor.ignition import Ignition, ignite, take_keys
 from swarm.supervisor.spawner import household
-from swarm.supervisor.spawner.base import Child, SpawnError
+from swarm.supervisor.spawner.base import Child, SpawnError, StartLost
 from swarm.supervisor.spawner.household import Household, open_household
 from swarm.supervisor.spawner.ladder import end_child
 
@@ -126,17 +127,38 @@ async def no_server(ignition: Ignition, token: str) -> object:
 
 
 async def silent_server(ignition: Ignition, token: str) -> object:
-    """A stopped fork-server: the start is cold, the server is replaced, its agent lives on."""
+    """A stopped fork-server: it is replaced, its agent lives on, and another start works."""
     household.START_LIMIT_S = 0.2
     async with open_household(ignition, grace_s=0.5) as home:
         old = await server_pid(home)
         sleeper = await home.start(agent_spec("sleep_long"), title="sleeper")
         os.kill(old, signal.SIGSTOP)
-        child = await home.start(agent_spec("leave_with_three"), title="cold")
+        lost = await is_lost(home, agent_spec("sleep_long"))
+        child = await home.start(agent_spec("leave_with_three"), title="another")
         end = await child.wait_ended()
         new = await server_pid(home, but=old)
         lives = sleeper in home.children
-    return {"warm": child.warm, "code": end.exit_code, "new": new != old, "lives": lives}
+    return {"lost": lost, "code": end.exit_code, "new": new != old, "lives": lives}
+
+
+async def dying_server(ignition: Ignition, token: str) -> object:
+    """A fork-server that dies between a fork and its report: the child may not live on."""
+    async with open_household(ignition, grace_s=0.5) as home:
+        old = await server_pid(home)
+        lost = await is_lost(home, agent_spec("with_daemon", token=token), title=standin.FATAL)
+        left = living_daemons(token)
+        child = await home.start(agent_spec("leave_with_three"), title="another")
+        end = await child.wait_ended()
+        new = await server_pid(home, but=old)
+    return {"lost": lost, "left": left, "code": end.exit_code, "new": new != old}
+
+
+async def is_lost(home: Household, spec: AgentSpec, *, title: str = "lost") -> bool:
+    try:
+        await home.start(spec, title=title)
+    except StartLost:
+        return True
+    return False
 
 
 async def fds(ignition: Ignition, token: str) -> object:
@@ -242,7 +264,18 @@ async def supervise(ignition: Ignition, token: str) -> object:
         await trio.sleep_forever()
 
 
-STORIES = (ends, ladder, adoption, no_server, silent_server, fds, cancelled, keys, supervise)
+STORIES = (
+    ends,
+    ladder,
+    adoption,
+    no_server,
+    silent_server,
+    dying_server,
+    fds,
+    cancelled,
+    keys,
+    supervise,
+)
 
 
 def main() -> None:

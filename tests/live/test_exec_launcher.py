@@ -12,7 +12,6 @@ import pytest
 import trio
 
 from swarm.mailbox.lineage import descendants_of, is_zombie
-from swarm.mailbox.protocol.limits import ReadOnly
 from swarm.worker.exec.launcher import (
     CommandNotStarted,
     LauncherGone,
@@ -20,9 +19,8 @@ from swarm.worker.exec.launcher import (
     open_launcher,
 )
 from swarm.worker.exec.orders import CommandLimits
-from swarm.worker.exec.process import CommandRequest, pin_sandbox, start_command
-from swarm.worker.sandbox.plan import SandboxPlan, plan_sandbox
-from swarm.worker.sandbox.probe import find_program
+from swarm.worker.exec.process import CommandRequest, start_command
+from swarm.worker.sandbox.plan import SandboxPlan
 
 CODE = (
     "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
@@ -190,44 +188,6 @@ async def test_a_hundred_commands_at_once_keep_their_answers_apart(launcher):
             for index in range(100):
                 nursery.start_soon(ask, opened, index)
     assert found == {index: (f"{index}\n".encode(), index) for index in range(100)}
-
-
-@pytest.mark.parametrize("stack", ["landlock", "bwrap"])
-async def test_a_pinned_launcher_starts_nothing_outside_its_sandbox(launcher, tmp_path, stack):
-    if stack == "bwrap" and find_program("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
-    link, _ = launcher
-    plan = plan_sandbox(ReadOnly(), cwd="/usr", tmp_dir=str(tmp_path), stack=stack)
-    target = tmp_path.parent / f"{tmp_path.name}-outside"
-    with trio.fail_after(20):
-        async with open_launcher(link) as opened:
-            await pin_sandbox(opened, plan)
-            script = f"touch {target}; echo tried; grep Seccomp: /proc/self/status"
-            inside = CommandRequest(
-                argv=("sh", "-c", script), cwd="/", sandbox=plan,
-                environment={**BASE, "LD_PRELOAD": "/nowhere.so"},
-            )  # fmt: skip
-            if stack == "landlock":
-                for sandbox in (plan, SandboxPlan()):
-                    command = await start_command(opened, request_in(inside, sandbox))
-                    assert b"tried\nSeccomp:\t2" in await output_of(command)
-                    command.close()
-            else:
-                with pytest.raises(CommandNotStarted, match="pinned"):
-                    await start_command(opened, inside)  # its bwrap would get the variable
-                with pytest.raises(CommandNotStarted, match="pinned"):
-                    await start_command(opened, request("touch", str(target)))
-                clean = CommandRequest(argv=inside.argv, cwd="/", sandbox=plan, environment=BASE)
-                command = await start_command(opened, clean)
-                assert b"tried\nSeccomp:\t2" in await output_of(command)
-                command.close()
-    assert not target.exists()
-
-
-def request_in(asked, sandbox):
-    return CommandRequest(
-        argv=asked.argv, cwd=asked.cwd, environment=asked.environment, sandbox=sandbox
-    )
 
 
 FORK_STORY = """

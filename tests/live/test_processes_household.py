@@ -64,9 +64,14 @@ async def test_without_any_fork_server_every_start_is_cold():
     assert await tell("no_server") == {"warm": False, "code": 3, "left": []}
 
 
-async def test_a_silent_fork_server_is_replaced_and_the_start_is_cold():
-    expected = {"warm": False, "code": 3, "new": True, "lives": True}
+async def test_a_silent_fork_server_is_replaced_and_its_start_counts_as_lost():
+    expected = {"lost": True, "code": 3, "new": True, "lives": True}
     assert await tell("silent_server") == expected
+
+
+async def test_what_a_fork_server_forked_and_never_reported_is_dead_before_another_try():
+    expected = {"lost": True, "left": [], "code": 3, "new": True}
+    assert await tell("dying_server") == expected
 
 
 async def test_fifty_spawns_leave_no_descriptor_behind():

@@ -106,6 +106,11 @@ async def test_an_agent_of_a_run_that_nobody_holds_is_found_and_ended(places, st
     assert find_mine(places) == Leftovers()
 
 
+def test_an_agents_sleeping_launcher_is_found_by_its_title(places, stack):
+    pid = begin(stack, f"swarm: launcher of /root/scout [explorer] {MINE}", how="detached")
+    assert [one.pid for one in find_mine(places).processes] == [pid]
+
+
 def test_a_run_that_is_held_has_no_leftovers(places, stack):
     begin(stack, f"swarm: /root/scout [explorer] {MINE}", how="detached")
     before = find_mine(places)

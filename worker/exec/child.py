@@ -3,7 +3,7 @@
 For commands with limits of their own and for `swarm sandbox`; all others are spawned (`spawn.py`).
 
 Guards: single-threaded, short, never returns, never raises; no file is open in the command but its
-three standard ones (and bwrap's filter), since all others close on exec.
+three standard ones (and bwrap's two), since all others close on exec.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import signal
 import termios
 from typing import NoReturn
 
-from ..sandbox.bwrap import SECCOMP_FD
+from ..sandbox.bwrap import ROUTE_FD, SECCOMP_FD
 from .orders import LaunchOrder
 from .spawn import confine_self, limit_process
 
@@ -40,7 +40,7 @@ def become_command(order: LaunchOrder, fds: list[int], report_fd: int) -> NoRetu
         os.chdir(order.cwd)
         step = "sandbox"
         if order.confinement is not None:
-            confine_self(order.confinement)
+            confine_self(order.confinement, terminal_fd=0 if order.take_terminal else None)
         step = "exec"
         os.execvpe(order.argv[0], order.argv, order.environment)
     except OSError as error:
@@ -64,10 +64,10 @@ def _reset_signals() -> None:
 
 
 def _place_files(fds: list[int], report_fd: int) -> int:
-    """Put `fds` at 0, 1, 2 (and the filter at 3); returns where the report is now."""
+    """Put `fds` at 0, 1, 2 (and bwrap's at 3, 4); returns where the report is now."""
     # First out of the way: a source must not be overwritten before it is copied.
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in fds]
     report_fd = fcntl.fcntl(report_fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
-    for target, fd in zip((0, 1, 2, SECCOMP_FD), moved, strict=False):
+    for target, fd in zip((0, 1, 2, SECCOMP_FD, ROUTE_FD), moved, strict=False):
         os.dup2(fd, target)
     return report_fd

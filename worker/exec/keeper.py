@@ -15,15 +15,16 @@ import socket
 import time
 import traceback
 from collections import deque
-from pathlib import Path
 from typing import NoReturn
 
+from setproctitle import setproctitle
+
 from swarm.mailbox.forked import become_subreaper, close_all_but, settle_child
-from swarm.mailbox.lineage import children_of, descendants_of, kill_descendants
+from swarm.mailbox.lineage import children_of, descendants_of, strike_descendants
 
 from ..sandbox.guard import remove_placeholder
 from .child import become_command
-from .kin import MARK, mark_of, outside_group, tree_of
+from .kin import MARK, kill_groups, mark_of, outside_group, tree_of
 from .orders import (
     AnyOrder,
     AnyReply,
@@ -33,14 +34,15 @@ from .orders import (
     Launched,
     LaunchOrder,
     NotLaunched,
-    PinOrder,
+    Overrun,
     SignalOrder,
     TreeGone,
     receive_order,
     send_reply,
 )
-from .pin import Pin
+from .pin import Pin, read_pin
 from .spawn import SpawnFailed, limit_process, spawn_command
+from .watchdog import Watchdog
 
 _SWEEP_AGAIN_MS = 2
 _LAST_SWEEP_S = 2.0
@@ -49,16 +51,16 @@ _LAST_SWEEP_S = 2.0
 class Keeper:
     """One launcher's state. Nothing here waits but `run`."""
 
-    def __init__(self, sock: socket.socket, lifeline_fd: int | None) -> None:
-        self._sock, self._lifeline = sock, lifeline_fd
+    def __init__(self, sock: socket.socket, lifeline_fd: int | None, pin: Pin | None) -> None:
+        self._sock, self._lifeline, self._pin = sock, lifeline_fd, pin
         self._tokens: dict[int, int] = {}  # pid of a command's first process → token
         self._pids: dict[int, int] = {}  # and back; gone once reaped
         self._wrapped: set[int] = set()
         self._starting: dict[int, tuple[int, int]] = {}  # report fd → token, pid
         self._dying: set[int] = set()  # tokens whose trees are being killed
         self._outbox: deque[AnyReply] = deque()
-        self._pin: Pin | None = None
         self._placeholders: set[str] = set()
+        self._watchdog = Watchdog()
         self._poll = select.poll()
 
     def run(self) -> None:
@@ -78,7 +80,9 @@ class Keeper:
         if self._lifeline is not None:
             self._poll.register(self._lifeline, select.POLLIN)
         while True:
-            for fd, _ in self._poll.poll(_SWEEP_AGAIN_MS if self._dying else None):
+            for fd, _ in self._poll.poll(
+                _SWEEP_AGAIN_MS if self._dying else self._watchdog.wait_ms()
+            ):
                 if fd == self._sock.fileno():
                     if not self._take_orders():
                         return
@@ -90,16 +94,19 @@ class Keeper:
                     if signal.SIGTERM in _drained(awake):
                         return
                     self._reap()
+            self._dying.update(self._watchdog.look(self._tree))
             if self._dying:
                 self._sweep()
             self._flush()
 
     def end(self) -> None:
         """Kill everything below, until nothing is left (or it cannot die: a stuck disk)."""
+        self._watchdog.stand_down()
         deadline = time.monotonic() + _LAST_SWEEP_S
         while _has_children() and time.monotonic() < deadline:
-            kill_descendants(os.getpid())
+            strike_descendants(os.getpid())
             time.sleep(0.001)
+        self._watchdog.close()
         for path in self._placeholders:
             remove_placeholder(path)
 
@@ -126,8 +133,6 @@ class Keeper:
                 self._signal(token, number)
             case KillOrder(token=token):
                 self._dying.add(token)
-            case PinOrder():
-                self._pin = self._pin or Pin(order)
 
     def _launch(self, order: LaunchOrder, fds: list[int]) -> None:
         if self._pin is not None:
@@ -136,11 +141,13 @@ class Keeper:
                 self._reply(NotLaunched(token=order.token, errno=1, step="pinned"))
                 return
             order = allowed
+        self._watchdog.prepare(order.resources)
         order.environment[MARK] = mark_of(order.token)
         self._placeholders.update(order.placeholders)
         if order.wrapped:
             self._wrapped.add(order.token)
-        if order.limits != CommandLimits():
+        # bwrap dies with the thread that began it, so a thread that confines itself cannot do it.
+        if order.limits != CommandLimits() or (order.wrapped and order.confinement is not None):
             self._fork(order, fds)
             return
         try:
@@ -150,10 +157,11 @@ class Keeper:
             self._reply(NotLaunched(token=order.token, errno=failure.number, step=failure.step))
             return
         self._tokens[pid], self._pids[order.token] = order.token, pid
+        self._watchdog.begin(order.token, order.resources)
         self._reply(Launched(token=order.token, pid=pid))
 
     def _fork(self, order: LaunchOrder, fds: list[int]) -> None:
-        """For limits of its own; says by a pipe that closes whether it has become its program."""
+        """For limits of its own or a confined bwrap; a pipe that closes says it is its program."""
         report, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             pid = os.fork()
@@ -166,6 +174,7 @@ class Keeper:
             become_command(order, fds, written)
         os.close(written)
         self._tokens[pid], self._pids[order.token] = order.token, pid
+        self._watchdog.begin(order.token, order.resources)
         self._starting[report] = (order.token, pid)
         self._poll.register(report, select.POLLIN)
 
@@ -195,8 +204,8 @@ class Keeper:
         token = self._tokens.get(pid)
         if token is None:
             return  # an adopted orphan, or one that never became a command
-        self._forget(pid)
         code = os.waitstatus_to_exitcode(status)
+        overrun = self._forget(pid, was_killed=code in (-signal.SIGKILL, 128 + signal.SIGKILL))
         leftovers = any(child not in self._tokens for child in children_of(os.getpid()))
         self._reply(
             Ended(
@@ -204,13 +213,19 @@ class Keeper:
                 exit_code=code if code >= 0 else None,
                 signal=-code if code < 0 else None,
                 leftovers=leftovers,
+                overrun=overrun,
             )
         )
 
-    def _forget(self, pid: int) -> None:
+    def _forget(self, pid: int, *, was_killed: bool = False) -> Overrun | None:
+        """Returns what the command was killed for, if it was."""
         token = self._tokens.pop(pid)
         self._pids.pop(token)
         self._wrapped.discard(token)
+        return self._watchdog.end(token, was_killed=was_killed)
+
+    def _tree(self, token: int) -> list[int]:
+        return tree_of(token, self._tokens, {*self._pids, *self._dying})
 
     def _signal(self, token: int, number: int) -> None:
         pid = self._pids.get(token)
@@ -232,7 +247,8 @@ class Keeper:
         """One round of killing for every dying token; those of whom nothing lives are done."""
         self._reap()
         for token in tuple(self._dying):
-            victims = tree_of(token, self._tokens, {*self._pids, *self._dying})
+            victims = self._tree(token)
+            kill_groups(victims)  # first: at one stroke, so that no fork escapes
             for pid in victims:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -274,7 +290,11 @@ def _drained(sock: socket.socket) -> bytes:
 
 
 def become_launcher(
-    sock: socket.socket, lifeline_fd: int | None, stderr_fd: int | None = None
+    sock: socket.socket,
+    lifeline_fd: int | None,
+    stderr_fd: int | None = None,
+    spec_fd: int | None = None,
+    title: str = "",
 ) -> NoReturn:
     """The bare forked process's whole life; does not return.
 
@@ -282,6 +302,8 @@ def become_launcher(
         sock: Orders and replies; its other end is the agent's.
         lifeline_fd: The run's; None: nobody watches.
         stderr_fd: Where it may complain; None: its standard files are right already.
+        spec_fd: The agent's sealed spec, for the pin of a locked role; None: never pinned.
+        title: What `ps` shows; "": it stays as it is.
     """
     code = 1
     try:
@@ -290,12 +312,13 @@ def become_launcher(
             signal.set_wakeup_fd(-1)  # the fork-server's
             for number in (1, 2):
                 os.dup2(stderr_fd, number)
-        close_all_but(
-            {0, 1, 2, sock.fileno(), sock.fileno() if lifeline_fd is None else lifeline_fd}
-        )
+        kept = (fd for fd in (lifeline_fd, spec_fd) if fd is not None)
+        close_all_but({0, 1, 2, sock.fileno(), *kept})
+        if title:
+            setproctitle(title)
         if _is_called(sock, lifeline_fd):
             settle_child()
-            _keep(sock, lifeline_fd)
+            _keep(sock, lifeline_fd, spec_fd)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -315,7 +338,7 @@ def _is_called(sock: socket.socket, lifeline_fd: int | None) -> bool:
     return all(events == select.POLLIN for _, events in poll.poll())
 
 
-def _keep(sock: socket.socket, lifeline_fd: int | None) -> None:
+def _keep(sock: socket.socket, lifeline_fd: int | None, spec_fd: int | None) -> None:
     """Get ready for commands and serve."""
     become_subreaper()
     os.set_inheritable(sock.fileno(), False)  # no command may ever speak for the agent
@@ -324,15 +347,14 @@ def _keep(sock: socket.socket, lifeline_fd: int | None) -> None:
     limit_process(CommandLimits())
     gc.disable()  # nothing cyclic is made; collecting would touch every shared page
     gc.freeze()
-    with contextlib.suppress(OSError):
-        Path("/proc/self/comm").write_text("swarm-launcher", "ascii")
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGCONT, signal.SIG_DFL)  # the fork-server's handler, if any
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, _ignore)  # the wake-up socket tells
-    keeper = Keeper(sock, lifeline_fd)
+    pin = None if spec_fd is None else read_pin(spec_fd)
+    keeper = Keeper(sock, lifeline_fd, pin)
     try:
         keeper.run()
     finally:

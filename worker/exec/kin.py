@@ -5,7 +5,9 @@ its start. A process that shows neither hides where it comes from: nobody owns i
 """
 
 import os
+import signal
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.lineage import children_of, descendants_of, is_zombie
@@ -40,6 +42,17 @@ def tree_of(token: int, firsts: Mapping[int, int], alive: Collection[int]) -> li
 def outside_group(pids: Collection[int], group: int) -> list[int]:
     """Those of `pids` that a signal to `group` would not reach."""
     return [pid for pid in pids if _group(pid) != group]
+
+
+def kill_groups(pids: Collection[int]) -> None:
+    """SIGKILL the process groups of `pids`, all of which descend from this launcher.
+
+    A group lies in one session, and every command began one of its own: nobody else is in it.
+    """
+    own = os.getpgrp()
+    for group in {_group(pid) for pid in pids} - {own, -1}:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def _group(pid: int) -> int:

@@ -17,6 +17,7 @@ from itertools import count
 
 import msgspec
 import trio
+from setproctitle import getproctitle
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.forked import before_fork, fork_bare, settle_parent
@@ -30,7 +31,7 @@ from .orders import (
     Launched,
     LaunchOrder,
     NotLaunched,
-    PinOrder,
+    Overrun,
     SignalOrder,
     TreeGone,
     pack_order,
@@ -67,17 +68,20 @@ class ExitStatus(Value):
     exit_code: int | None = None
     signal: int | None = None
     leftovers: bool = False  # processes it left behind may still live: kill_tree
+    overrun: Overrun | None = None  # the launcher killed it for that
 
 
 class _Early:
     link: LauncherLink | None = None  # forked by `fork_early`, for `fork_launcher` to hand out
 
 
-def fork_launcher(*, lifeline_fd: int | None) -> LauncherLink:
+def fork_launcher(*, lifeline_fd: int | None, spec_fd: int | None = None) -> LauncherLink:
     """Fork the launcher, or hand out the one that `fork_early` made.
 
     Args:
         lifeline_fd: Reading end of the run's life-line; at its end the launcher kills and exits.
+        spec_fd: The agent's sealed spec: of a locked role the launcher pins itself by it, before
+            its first command. None: nothing is pinned.
 
     Raises:
         RuntimeError: this process has more than one thread.
@@ -92,12 +96,15 @@ def fork_launcher(*, lifeline_fd: int | None) -> LauncherLink:
     sys.stderr.flush()
     before_fork()
     try:
-        return _fork(lifeline_fd, None)
+        title = f"swarm: launcher of {getproctitle().removeprefix('swarm: ')}"
+        return _fork(lifeline_fd, None, spec_fd, title)
     finally:
         settle_parent()
 
 
-def fork_early(*, lifeline_fd: int | None, stderr_fd: int) -> int:
+def fork_early(
+    *, lifeline_fd: int | None, stderr_fd: int, spec_fd: int | None = None, title: str = ""
+) -> int:
     """As the first act of an agent that is a bare fork itself (`fork_bare`), before it settles.
 
     Whatever a process writes to before it forks is there twice; this launcher shares nearly all of
@@ -105,17 +112,19 @@ def fork_early(*, lifeline_fd: int | None, stderr_fd: int) -> int:
 
     Returns the descriptor that must stay open until then. Raises OSError.
     """
-    _Early.link = link = _fork(lifeline_fd, stderr_fd)
+    _Early.link = link = _fork(lifeline_fd, stderr_fd, spec_fd, title)
     return link.sock.fileno()
 
 
-def _fork(lifeline_fd: int | None, stderr_fd: int | None) -> LauncherLink:
+def _fork(
+    lifeline_fd: int | None, stderr_fd: int | None, spec_fd: int | None, title: str
+) -> LauncherLink:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
     pid = fork_bare()
     if pid == 0:
-        become_launcher(theirs, lifeline_fd, stderr_fd)
+        become_launcher(theirs, lifeline_fd, stderr_fd, spec_fd, title)
     theirs.close()
     return LauncherLink(pid=pid, sock=ours)
 
@@ -154,14 +163,15 @@ class Launcher:
         stdin_fd: int,
         stdout_fd: int,
         stderr_fd: int,
-        filter_fd: int | None = None,
+        bwrap_fds: Sequence[int] = (),
     ) -> Launched:
-        """Start a command; returns when its program runs. The fds stay the caller's.
+        """Start a command; returns when its program runs. The fds stay the caller's; bwrap's are
+        its filter and perhaps the way's socket.
 
         Raises CommandNotStarted, LauncherGone. If cancelled, the command is killed.
         """
         command = self._commands[order.token] = _Command()
-        fds = [stdin_fd, stdout_fd, stderr_fd, *([] if filter_fd is None else [filter_fd])]
+        fds = [stdin_fd, stdout_fd, stderr_fd, *bwrap_fds]
         try:
             await self._send(order, fds)
             await command.begun.wait()
@@ -211,10 +221,6 @@ class Launcher:
         command.is_forgotten = True
         if command.gone.is_set() or not command.is_dying:
             del self._commands[token]
-
-    async def pin(self, order: PinOrder) -> None:
-        """For locked roles: from now on only commands inside exactly this sandbox start."""
-        await self._send(order, ())
 
     async def _send(self, order: AnyOrder, fds: Sequence[int]) -> None:
         if self._is_gone:
@@ -266,7 +272,10 @@ class Launcher:
                 command.begun.set()
             case Ended():
                 command.status = ExitStatus(
-                    exit_code=reply.exit_code, signal=reply.signal, leftovers=reply.leftovers
+                    exit_code=reply.exit_code,
+                    signal=reply.signal,
+                    leftovers=reply.leftovers,
+                    overrun=reply.overrun,
                 )
                 command.ended.set()
             case TreeGone():

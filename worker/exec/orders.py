@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from swarm.mailbox.protocol.base import Tagged, Value
+from swarm.mailbox.protocol.limits import ResourceLimits
 
 from ..sandbox.launch import Confinement
 
@@ -32,8 +33,18 @@ class CommandLimits(Value):
     open_files: int | None = 4096
 
 
+class Overrun(Value):
+    """Why a command was killed; `limit` is the key of `[limits]`. Bytes, processes or seconds."""
+
+    limit: str
+    allowed: int
+    measured: int
+
+
 class LaunchOrder(Tagged):
-    """Start a command. With it come its stdin, stdout, stderr and perhaps bwrap's filter."""
+    """Start a command. With it come its stdin, stdout, stderr, and with bwrap its filter and
+    perhaps the socket of a way to the network proxy.
+    """
 
     token: int
     argv: tuple[str, ...]
@@ -45,6 +56,7 @@ class LaunchOrder(Tagged):
     placeholders: tuple[str, ...] = ()  # to be removed if the agent dies before it can
     limits: CommandLimits = CommandLimits()
     confinement: Confinement | None = None
+    resources: ResourceLimits = ResourceLimits()  # of the whole tree; see `watchdog`
 
 
 class SignalOrder(Tagged):
@@ -60,15 +72,7 @@ class KillOrder(Tagged):
     token: int
 
 
-class PinOrder(Tagged):
-    """From now on start only what begins with these words and is confined so. Once, for good."""
-
-    prefix: tuple[str, ...]  # to the end of bwrap's own words
-    confinement: Confinement | None = None
-    filter: bytes = b""  # what bwrap reads at fd 3
-
-
-AnyOrder = LaunchOrder | SignalOrder | KillOrder | PinOrder
+AnyOrder = LaunchOrder | SignalOrder | KillOrder
 
 
 class Launched(Tagged):
@@ -93,6 +97,7 @@ class Ended(Tagged):
     exit_code: int | None = None
     signal: int | None = None
     leftovers: bool = False  # orphans live in the launcher, perhaps of this command
+    overrun: Overrun | None = None  # it was killed for that
 
 
 class TreeGone(Tagged):

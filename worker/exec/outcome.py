@@ -6,10 +6,11 @@ Source: unified exec, safety sheet 3.2 to 3.4; the same numbers and the same tex
 import shlex
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import ReadOnly, SandboxPolicy
 
-from .orders import CommandLimits
+from .orders import CommandLimits, Overrun
 
 MIN_YIELD_MS, MAX_YIELD_MS = 250, 30_000
 DEFAULT_EXEC_YIELD_MS, DEFAULT_WRITE_YIELD_MS = 10_000, 250
@@ -46,7 +47,8 @@ class ExecRequest(Value):
     argv: tuple[str, ...]
     cwd: str
     policy: SandboxPolicy = ReadOnly()
-    extra_roots: tuple[str, ...] = ()  # granted writable paths beyond the policy
+    extra: ExtraPermissions | None = None  # granted beyond the policy
+    commits_in: str = ""  # a repository whose data may be written too
     tty: bool = False
     yield_time_ms: int = DEFAULT_EXEC_YIELD_MS
     timeout_ms: int | None = None  # set: never a session; killed at this time instead
@@ -67,6 +69,7 @@ class ExecOutcome(Value):
     timed_out: bool = False
     omitted_bytes: int = 0  # dropped from the middle of the output
     warning: str = ""  # for the model: too many open sessions
+    blocked: tuple[str, ...] = ()  # sentences about what the network proxy refused
     moved_aside: tuple[str, ...] = ()  # what it had put in a protected name's place
 
 
@@ -91,6 +94,25 @@ def open_sessions_warning(count: int) -> str:
         f"{WARN_AT_SESSIONS} and you currently have {count} processes open. Reuse older processes "
         "or close them to prevent automatic pruning of old processes"
     )
+
+
+def overrun_text(overrun: Overrun | None) -> str:
+    """Which limit the command was killed at; empty if it was not."""
+    if overrun is None:
+        return ""
+    whose = "together with this agent's other commands " if "agent" in overrun.limit else ""
+    if overrun.limit.endswith("_memory"):
+        allowed, used = _mebibytes(overrun.allowed), _mebibytes(overrun.measured)
+        what = f"used {used} of memory, and {allowed} are allowed"
+    elif overrun.limit.endswith("_processes"):
+        what = f"had {overrun.measured} processes, and {overrun.allowed} are allowed"
+    else:
+        what = f"ran for the {overrun.allowed} s that a command may take"
+    return f"the command was killed: {whose}it {what} (limits.{overrun.limit})"
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
 
 
 def whole_characters(data: bytes) -> int:

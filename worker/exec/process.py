@@ -12,14 +12,18 @@ import signal
 import trio
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import ResourceLimits
+from swarm.mailbox.protocol.proxy import RouteBlocked
 
 from ..sandbox.launch import Prepared, prepare_command
 from ..sandbox.plan import SandboxPlan
-from .launcher import CommandNotStarted, ExitStatus, Launcher
-from .orders import CommandLimits, Launched, LaunchOrder, PinOrder
+from .launcher import CommandNotStarted, ExitStatus, Launcher, LauncherGone
+from .orders import CommandLimits, Launched, LaunchOrder
 from .pty import open_terminal, resize_terminal
+from .route import CommandRoute, RouteRequest
 
 _CHUNK_BYTES = 64 * 1024
+_KILL_LIMIT_S = 5.0
 
 
 class CommandRequest(Value):
@@ -31,6 +35,8 @@ class CommandRequest(Value):
     sandbox: SandboxPlan
     tty: bool = False
     limits: CommandLimits = CommandLimits()
+    route: RouteRequest | None = None  # for a sandbox that is proxied
+    resources: ResourceLimits = ResourceLimits()
 
 
 class InputClosed(OSError):
@@ -47,6 +53,7 @@ class RunningCommand:
         self.is_wrapped = prepared.wrapped
         self._launcher, self._prepared, self._fd = launcher, prepared, fd
         self._writing = trio.Lock()
+        self._route: CommandRoute | None = None
 
     async def receive(self) -> bytes:
         """The next chunk of output; b"" at its end. Cancelling it loses nothing."""
@@ -104,6 +111,15 @@ class RunningCommand:
         """SIGKILL; returns when nothing of it lives. Raises LauncherGone."""
         await self._launcher.kill_tree(self.token)
 
+    async def go_through(self, route: CommandRoute) -> None:
+        """Its way to the network, which it owns from now on."""
+        self._route = route
+        await route.hand_over()
+
+    def blocked(self) -> tuple[RouteBlocked, ...]:
+        """What the network proxy refused it so far, each once."""
+        return self._route.blocked() if self._route else ()
+
     def close(self) -> tuple[str, ...]:
         """Close its files and give the folder back (`Prepared.close`). Call it after its end."""
         if self._fd < 0:
@@ -112,6 +128,8 @@ class RunningCommand:
         os.close(self._fd)
         self._fd = -1
         self._launcher.forget(self.token)
+        if self._route is not None:
+            self._route.close()
         return self._prepared.close()
 
 
@@ -128,35 +146,34 @@ async def start_command(launcher: Launcher, request: CommandRequest) -> RunningC
         raise CommandNotStarted(
             program=request.argv[0], number=error.errno or 0, step=f"sandbox: {error}"
         ) from error
-    fd = -1
+    route = None
     try:
-        fd, launched = await _launch(launcher, request, prepared)
+        if request.sandbox.proxied:
+            route = CommandRoute(request.route or RouteRequest(endpoint="", ticket=b""))
+        fd, launched = await _launch(launcher, request, prepared, route)
     except BaseException:
         prepared.close()
+        if route is not None:
+            route.close()
         raise
-    return RunningCommand(launcher, launched, prepared, fd, tty=request.tty)
-
-
-async def pin_sandbox(launcher: Launcher, plan: SandboxPlan) -> None:
-    """For a locked role, before the agent locks itself: only commands inside `plan` ever start.
-
-    Raises SandboxUnavailable, LauncherGone; ValueError for a plan with writable roots, whose
-    protected names would have to be looked at anew for each command.
-    """
-    if plan.writable or not plan.is_sandboxed:
-        raise ValueError("only a read-only sandbox can be pinned")
-    prepared = prepare_command(plan, (), {}, tty=False)
-    program = b""
-    if prepared.filter_fd is not None:
-        program = os.pread(prepared.filter_fd, 1 << 20, 0)
-    prepared.close()
-    await launcher.pin(
-        PinOrder(prefix=prepared.argv, confinement=prepared.confinement, filter=program)
-    )
+    command = RunningCommand(launcher, launched, prepared, fd, tty=request.tty)
+    if route is not None:
+        try:
+            await command.go_through(route)
+        except BaseException:
+            deadline = trio.current_time() + _KILL_LIMIT_S
+            with (
+                trio.CancelScope(shield=True, deadline=deadline),
+                contextlib.suppress(LauncherGone),
+            ):
+                await command.kill_tree()
+            command.close()
+            raise
+    return command
 
 
 async def _launch(
-    launcher: Launcher, request: CommandRequest, prepared: Prepared
+    launcher: Launcher, request: CommandRequest, prepared: Prepared, route: CommandRoute | None
 ) -> tuple[int, Launched]:
     """Our end of its input and output, and what the launcher says."""
     order = LaunchOrder(
@@ -168,19 +185,19 @@ async def _launch(
         wrapped=prepared.wrapped,
         placeholders=prepared.guard.placeholders if prepared.guard else (),
         limits=request.limits,
+        resources=request.resources,
         confinement=prepared.confinement,
     )
     with contextlib.ExitStack() as theirs:
         ours, given, taken = _open_ends(tty=request.tty)
         for fd in {given, taken}:
             theirs.callback(os.close, fd)
+        inner = () if prepared.filter_fd is None else (prepared.filter_fd,)
+        if route is not None:
+            inner = (*inner, route.stage_fd)
         try:
             launched = await launcher.launch(
-                order,
-                stdin_fd=given,
-                stdout_fd=taken,
-                stderr_fd=taken,
-                filter_fd=prepared.filter_fd,
+                order, stdin_fd=given, stdout_fd=taken, stderr_fd=taken, bwrap_fds=inner
             )
         except BaseException:
             os.close(ours)

@@ -15,6 +15,7 @@ from swarm.mailbox.errors import SwarmError
 
 from .buffer import HeadTailBuffer, Kept
 from .launcher import ExitStatus
+from .orders import Overrun
 from .outcome import whole_characters
 from .process import RunningCommand
 
@@ -41,6 +42,11 @@ class Session:
         self._listener: OnOutput | None = None
         self._pieces_left = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def overrun(self) -> Overrun | None:
+        """The limit it was killed at."""
+        return self.status.overrun if self.status else None
 
     @property
     def exit_code(self) -> int | None:

@@ -5,20 +5,21 @@ time or at its own end, whichever comes first, with no fixed pauses.
 """
 
 import random
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.approvals import ExtraPermissions
+from swarm.mailbox.protocol.limits import SandboxPolicy
 from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.roles.login_shell import find_shell
 
+from ..proxy.texts import blocked_texts
 from ..sandbox.denial import is_sandbox_denial
-from ..sandbox.plan import SandboxPlan, plan_sandbox
-from ..sandbox.probe import probe_sandbox
-from ..sandbox.sockets import listening_sockets
+from ..sandbox.plan import SandboxPlan
 from .environment import FORCED, command_environment, without_proxies
 from .launcher import Launcher
 from .outcome import (
@@ -34,9 +35,12 @@ from .outcome import (
     StdinFailed,
     exec_yield_s,
     open_sessions_warning,
+    overrun_text,
     write_yield_s,
 )
+from .planning import plan_command
 from .process import CommandRequest, InputClosed, start_command
+from .route import RouteRequest
 from .session import OnOutput, Session
 
 EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
@@ -117,25 +121,14 @@ class ExecSessions:
         return (shell or find_shell(self._spec.environment), "-c", script)
 
     def plan(
-        self, policy: SandboxPolicy, cwd: str, extra_roots: tuple[str, ...] = ()
+        self, policy: SandboxPolicy, cwd: str, extra: ExtraPermissions | None = None
     ) -> SandboxPlan:
         """What `exec` would enforce. Raises SandboxUnavailable."""
-        if isinstance(policy, DangerFullAccess):
-            return SandboxPlan(reason="danger-full-access: no sandbox")
-        stack = probe_sandbox().stack
-        hidden = self._spec.hidden_paths
-        if stack == "bwrap":  # the other stack lets nothing connect
-            roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
-            spare = ("/tmp", "/run", "/var/run", "/dev", cwd, *roots, *extra_roots)
-            hidden += listening_sockets(spare=spare)
-        return plan_sandbox(
-            policy,
-            cwd=cwd,
-            tmp_dir=self._spec.tmp_dir or None,
-            extra_roots=extra_roots,
-            hidden_paths=hidden,
-            stack=stack,
-        )
+        return plan_command(self._spec, policy, cwd, extra)
+
+    def is_open(self, session_id: int) -> bool:
+        """True while the session may be written to."""
+        return session_id in self._sessions
 
     def live_count(self) -> int:
         """Commands that run now."""
@@ -152,7 +145,11 @@ class ExecSessions:
 
     async def _start(self, request: ExecRequest) -> Session:
         try:
-            plan = self.plan(request.policy, request.cwd, request.extra_roots)
+            plan = self.plan(request.policy, request.cwd, request.extra)
+            if request.commits_in:
+                from ..sandbox.repository import with_repository  # for the few that commit
+
+                plan = with_repository(plan, request.commits_in) or plan
             command = await start_command(
                 self._launcher,
                 CommandRequest(
@@ -162,6 +159,12 @@ class ExecSessions:
                     sandbox=plan,
                     tty=request.tty,
                     limits=request.limits,
+                    resources=self._spec.resources,
+                    route=RouteRequest(
+                        endpoint=self._spec.proxy_endpoint,
+                        ticket=self._spec.network_ticket,
+                        command=shlex.join(request.argv),
+                    ),
                 ),
             )
         except (SwarmError, OSError) as error:
@@ -190,6 +193,7 @@ class ExecSessions:
 
     def _outcome(self, session: Session, started: float, *, timed_out: bool = False) -> ExecOutcome:
         text, kept = session.take_output()
+        too_many = open_sessions_warning(len(self._sessions))
         code = TIMED_OUT_CODE if timed_out else session.exit_code
         if session.finished.is_set():
             self._sessions.pop(session.id, None)
@@ -203,8 +207,9 @@ class ExecSessions:
             denied=is_sandbox_denial(exit_code=code, output=text, sandboxed=session.sandboxed),
             timed_out=timed_out,
             omitted_bytes=kept.omitted_bytes,
-            warning=open_sessions_warning(len(self._sessions)),
+            warning=". ".join(filter(None, (overrun_text(session.overrun), too_many))),
             moved_aside=session.moved_aside,
+            blocked=blocked_texts(session.command.blocked()),
         )
 
     def _use(self, session: Session) -> None:

@@ -12,7 +12,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..sandbox.bwrap import SECCOMP_FD
+import msgspec
+
+from ..sandbox.bwrap import ROUTE_FD, SECCOMP_FD
+from ..sandbox.grants import terminal_grant
 from ..sandbox.landlock import apply_landlock, drop_capabilities, forbid_new_privileges
 from ..sandbox.launch import Confinement
 from ..sandbox.seccomp import install_filter
@@ -72,12 +75,20 @@ def _at_most(value: int, hard: int) -> int:
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
-def confine_self(confinement: Confinement) -> None:
-    """Confine the calling thread and all it will start, for good. Raises OSError."""
+def confine_self(confinement: Confinement, *, terminal_fd: int | None = None) -> None:
+    """Confine the calling thread and all it will start, for good. Raises OSError.
+
+    The terminal of the command, if it has one, is granted on top.
+    """
     forbid_new_privileges()
-    drop_capabilities()
+    if confinement.drop_capabilities:
+        drop_capabilities()
     if confinement.landlock is not None:
-        apply_landlock(confinement.landlock)
+        rules = confinement.landlock
+        if terminal_fd is not None:
+            grants = (*rules.grants, terminal_grant(terminal_fd))
+            rules = msgspec.structs.replace(rules, grants=grants)
+        apply_landlock(rules)
     if confinement.seccomp:
         install_filter(confinement.seccomp)
 
@@ -87,7 +98,7 @@ def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confine
 
     def confine_and_spawn() -> None:
         try:
-            confine_self(confinement)
+            confine_self(confinement, terminal_fd=fds[0] if order.take_terminal else None)
         except OSError as error:
             outcome.append(SpawnFailed(error.errno or 0, "sandbox"))
             return
@@ -126,7 +137,7 @@ def _spawn(order: LaunchOrder, fds: Sequence[int]) -> int:
 
 
 def _file_actions(order: LaunchOrder, fds: Sequence[int]) -> list[_FileAction]:
-    """Standard files (and the filter) in place. Targets go upwards, and no source is below 3, so
+    """Standard files (and bwrap's two) in place. Targets go upwards, and no source is below 3, so
     that none is overwritten before it is copied.
     """
     if order.take_terminal:
@@ -134,7 +145,7 @@ def _file_actions(order: LaunchOrder, fds: Sequence[int]) -> list[_FileAction]:
         name = os.ttyname(fds[0])
         actions: list[_FileAction] = [(os.POSIX_SPAWN_OPEN, 0, name, os.O_RDWR, 0)]
         return [*actions, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
-    targets = (0, 1, 2, SECCOMP_FD)
+    targets = (0, 1, 2, SECCOMP_FD, ROUTE_FD)
     return [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in zip(fds, targets, strict=False)]
 
 

@@ -1,0 +1,167 @@
+"""Which command is killed for what, on a virtual clock, with processes of this test as subjects."""
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from swarm.mailbox.protocol.limits import ResourceLimits
+from swarm.worker.exec.cgroup import enter_cgroup, find_parent
+from swarm.worker.exec.orders import Overrun
+from swarm.worker.exec.outcome import overrun_text
+from swarm.worker.exec.watchdog import Watchdog
+
+MIB = 1 << 20
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@contextmanager
+def eater(size):
+    """A process that holds so much memory, and a fork that shares it."""
+    code = f"import os, time; x = bytearray({size}); os.fork(); os.write(1, b'.'); time.sleep(99)"
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) + process.stdout.read(1) == b".."
+        try:
+            yield process.pid
+        finally:
+            os.killpg(process.pid, 9)
+
+
+def family(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [pid, *map(int, file.read().split())]
+
+
+def test_nothing_is_looked_at_without_a_bound(clock):
+    dog = Watchdog(clock, may_come_first=False)
+    dog.begin(1, ResourceLimits())
+    assert dog.wait_ms() is None
+    clock.now += 1000
+    assert dog.look(lambda _: 1 / 0) == []
+    assert dog.end(1) is None
+
+
+def test_time_is_up_to_the_moment_and_told_once(clock):
+    dog = Watchdog(clock, may_come_first=False)
+    dog.begin(7, ResourceLimits(command_s=60))
+    clock.now += 59.9
+    assert dog.look(lambda _: ()) == []
+    assert 0 < dog.wait_ms() <= 101
+    clock.now += 0.1
+    assert dog.look(lambda _: ()) == [7]
+    assert dog.look(lambda _: ()) == []
+    assert dog.wait_ms() is None
+    assert dog.end(7) == Overrun(limit="command_seconds", allowed=60, measured=60)
+
+
+def test_processes_are_counted_a_command_and_together(clock):
+    dog = Watchdog(clock, may_come_first=False)
+    limits = ResourceLimits(command_processes=10, agent_processes=15)
+    trees = {1: range(1_000_000, 1_000_011), 2: range(2_000_000, 2_000_009), 3: range(9)}
+    for token in trees:
+        dog.begin(token, limits)
+    assert dog.look(trees.__getitem__) == []  # not yet time to look
+    clock.now += 0.5
+    assert dog.look(trees.__getitem__) == [1, 2]
+    assert dog.end(1) == Overrun(limit="command_processes", allowed=10, measured=11)
+    assert dog.end(2) == Overrun(limit="agent_processes", allowed=15, measured=18)
+    assert dog.end(3) is None
+
+
+def test_memory_that_forks_share_is_counted_once(clock):
+    with eater(64 * MIB) as pid:
+        tree = family(pid)
+        assert len(tree) == 2
+        dog = Watchdog(clock, may_come_first=False)
+        dog.begin(1, ResourceLimits(command_memory_bytes=100 * MIB))
+        clock.now += 1
+        assert dog.look(lambda _: tree) == []
+        dog.begin(2, ResourceLimits(command_memory_bytes=40 * MIB))
+        clock.now += 1
+        assert dog.look(lambda token: tree if token == 2 else ()) == [2]
+        over = dog.end(2)
+        assert over.limit == "command_memory"
+        assert 64 * MIB <= over.measured < 100 * MIB
+
+
+def test_a_process_that_is_gone_weighs_nothing(clock):
+    dog = Watchdog(clock, may_come_first=False)
+    dog.begin(1, ResourceLimits(command_memory_bytes=1))
+    clock.now += 1
+    assert dog.look(lambda _: [2**22 + 1]) == []
+
+
+@pytest.mark.parametrize(
+    ("overrun", "words"),
+    [
+        (None, ""),
+        (Overrun(limit="command_memory", allowed=64 * MIB, measured=100 * MIB),
+         "the command was killed: it used 100 MiB of memory, and 64 MiB are allowed"
+         " (limits.command_memory)"),
+        (Overrun(limit="agent_processes", allowed=9, measured=10),
+         "the command was killed: together with this agent's other commands it had 10 processes,"
+         " and 9 are allowed (limits.agent_processes)"),
+        (Overrun(limit="command_seconds", allowed=60, measured=60),
+         "the command was killed: it ran for the 60 s that a command may take"
+         " (limits.command_seconds)"),
+    ],
+)  # fmt: skip
+def test_the_model_reads_which_limit_it_was(overrun, words):
+    assert overrun_text(overrun) == words
+
+
+@pytest.fixture
+def hierarchy(tmp_path):
+    """What the kernel shows, as files: a scope below a slice that hands control on."""
+    root = tmp_path / "cgroup"
+    scope = root / "app.slice/run.scope"
+    scope.mkdir(parents=True)
+    for folder in (scope.parent, scope):
+        (folder / "cgroup.procs").touch()
+    (scope.parent / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    (proc / "cgroup").write_text("1:cpu:/\n0::/app.slice/run.scope\n")
+    (proc / "mountinfo").write_text(
+        f"24 1 0:21 / /sys rw - sysfs sysfs rw\n30 24 0:26 / {root} rw shared:9 - cgroup2 none rw\n"
+    )
+    return proc, scope
+
+
+def test_groups_are_made_beside_our_own_where_control_is_handed_on(hierarchy):
+    proc, scope = hierarchy
+    assert find_parent(proc) == (scope.parent, scope)
+
+
+@pytest.mark.parametrize("lack", ["control", "mount", "version"])
+def test_without_delegation_there_are_no_groups(hierarchy, lack):
+    proc, scope = hierarchy
+    if lack == "control":
+        (scope.parent / "cgroup.subtree_control").write_text("cpu\n")
+    elif lack == "mount":
+        (proc / "mountinfo").write_text("24 1 0:21 / /sys rw - sysfs sysfs rw\n")
+    else:
+        (proc / "cgroup").write_text("4:memory:/x\n")
+    assert find_parent(proc) is None
+    assert enter_cgroup(ResourceLimits(agent_processes=9), proc) is None
+
+
+def test_a_group_that_cannot_be_entered_is_not_left_behind(hierarchy):
+    proc, scope = hierarchy  # plain folders lack the kernel's files, so writing there fails
+    assert enter_cgroup(ResourceLimits(agent_processes=9), proc) is None
+    assert [entry.name for entry in scope.parent.iterdir() if entry.is_dir()] == ["run.scope"]

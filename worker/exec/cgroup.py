@@ -1,0 +1,128 @@
+"""A control group of the kernel's for one agent's commands, where this user was given some.
+
+Guards: version 2 only, and only below a folder that is writable and already hands memory and
+process control on: nothing of others is moved or changed. The launcher enters before its first
+command, so that what it starts is inside from the first instruction on. What cannot be done is left
+to the watchdog, which runs in any case.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from swarm.mailbox.protocol.limits import ResourceLimits
+
+from .orders import Overrun
+
+_NEEDED = {"memory", "pids"}
+_PREFIX = "swarm-"
+
+
+class Cgroup:
+    """This process and what it starts; made by `enter_cgroup`."""
+
+    def __init__(self, folder: Path, home: Path, memory_bytes: int | None) -> None:
+        self._folder, self._home, self._memory_bytes = folder, home, memory_bytes
+        self._kills = 0
+
+    def new_kill(self) -> Overrun | None:
+        """Set once after the kernel ended a process for the group's want of memory."""
+        kills = _count(self._folder / "memory.events", "oom_kill")
+        if kills <= self._kills or self._memory_bytes is None:
+            return None
+        self._kills = kills
+        peak = _number(self._folder / "memory.peak") or self._memory_bytes
+        return Overrun(limit="agent_memory", allowed=self._memory_bytes, measured=peak)
+
+    def leave(self) -> None:
+        """Go back, and remove the group; call it when all commands are dead."""
+        with suppress(OSError):
+            _write(self._home / "cgroup.procs", "0")
+            self._folder.rmdir()
+
+
+def find_parent(proc: Path = Path("/proc/self")) -> tuple[Path, Path] | None:
+    """Where groups may be made, and the group this process is in now; None: nowhere."""
+    mount, home = _mount_of(proc), _home_of(proc)
+    if mount is None or home is None:
+        return None
+    here = Path(f"{mount}/{home}".rstrip("/"))
+    above = here.parent if here != mount else None
+    # A group with processes of its own hands nothing on, so the one above is looked at.
+    if above is None or not {*_words(above / "cgroup.subtree_control")} >= _NEEDED:
+        return None
+    writable = os.access(above, os.W_OK) and os.access(above / "cgroup.procs", os.W_OK)
+    return (above, here) if writable else None
+
+
+def enter_cgroup(limits: ResourceLimits, proc: Path = Path("/proc/self")) -> Cgroup | None:
+    """Make a group with the agent's bounds and go there. None where that cannot be done."""
+    found = find_parent(proc)
+    if found is None or (limits.agent_memory_bytes is None and limits.agent_processes is None):
+        return None
+    above, here = found
+    for left in above.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            left.rmdir()  # of a launcher that was killed; one in use cannot be removed
+    folder = above / f"{_PREFIX}{os.getpid()}"
+    try:
+        folder.mkdir()
+        if limits.agent_memory_bytes is not None:
+            _write(folder / "memory.max", str(limits.agent_memory_bytes))
+        if limits.agent_processes is not None:
+            _write(folder / "pids.max", str(limits.agent_processes + 1))  # the launcher
+        _write(folder / "cgroup.procs", "0")
+    except OSError:
+        with suppress(OSError):
+            folder.rmdir()
+        return None
+    return Cgroup(folder, here, limits.agent_memory_bytes)
+
+
+def _mount_of(proc: Path) -> Path | None:
+    """Where version 2 is mounted from its root."""
+    for line in _text(proc / "mountinfo").splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split()
+        if right.startswith("cgroup2 ") and len(fields) > 4 and fields[3] == "/":
+            return Path(fields[4])
+    return None
+
+
+def _home_of(proc: Path) -> str | None:
+    for line in _text(proc / "cgroup").splitlines():
+        if line.startswith("0::/") and ".." not in line:
+            return line.removeprefix("0::/")
+    return None
+
+
+def _words(file: Path) -> list[str]:
+    return _text(file).split()
+
+
+def _number(file: Path) -> int:
+    words = _text(file).strip()
+    return int(words) if words.isdecimal() else 0
+
+
+def _count(file: Path, key: str) -> int:
+    for line in _text(file).splitlines():
+        name, _, value = line.partition(" ")
+        if name == key and value.isdecimal():
+            return int(value)
+    return 0
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _write(file: Path, words: str) -> None:
+    fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, words.encode("ascii"))
+    finally:
+        os.close(fd)

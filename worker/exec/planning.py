@@ -1,0 +1,67 @@
+"""What a command of an agent would be held to: the one place where its spec becomes a plan.
+
+Guards: the agent, which shows and judges a plan, and its launcher, which enforces a locked role's,
+come to the same plan from the same spec.
+"""
+
+import os
+
+import msgspec
+
+from swarm.mailbox.protocol.approvals import ExtraPermissions
+from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ..sandbox.plan import SandboxPlan, plan_sandbox
+from ..sandbox.probe import probe_sandbox
+from ..sandbox.sockets import listening_sockets
+
+_COVERED = ("/tmp", "/run", "/var/run", "/dev")
+
+
+def plan_command(
+    spec: AgentSpec, policy: SandboxPolicy, cwd: str, extra: ExtraPermissions | None = None
+) -> SandboxPlan:
+    """The plan by what this machine offers now, with what was granted on top of the policy.
+
+    Raises SandboxUnavailable.
+    """
+    if isinstance(policy, DangerFullAccess):
+        return SandboxPlan(reason="danger-full-access: no sandbox")
+    # A path that has become a link since it was granted leads where nobody looked: left out.
+    write, read = (_unmoved(paths) for paths in _paths_of(extra))
+    stack = probe_sandbox().stack
+    hidden = spec.hidden_paths
+    if stack == "bwrap":  # the other stack lets nothing connect
+        roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+        own = (cwd, *roots, *write)
+        hidden += listening_sockets(spare=own, covered=_COVERED, shown=read)
+    return plan_sandbox(
+        _with_network(spec, policy, extra),
+        cwd=cwd,
+        tmp_dir=spec.tmp_dir or None,
+        extra_roots=write,
+        extra_readable=read,
+        hidden_paths=hidden,
+        stack=stack,
+        proxied=spec.limits.network,
+    )
+
+
+def _with_network(
+    spec: AgentSpec, policy: SandboxPolicy, extra: ExtraPermissions | None
+) -> SandboxPolicy:
+    """With the network, where that was granted; a run with a proxy keeps to its proxy."""
+    if extra is None or not extra.network or spec.limits.network is not None:
+        return policy
+    if isinstance(policy, DangerFullAccess):
+        return policy
+    return msgspec.structs.replace(policy, network_access=True)
+
+
+def _paths_of(extra: ExtraPermissions | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return ((), ()) if extra is None else (extra.write, extra.read)
+
+
+def _unmoved(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for path in paths if os.path.realpath(path) == path)
