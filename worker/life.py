@@ -22,6 +22,7 @@ from .reporter import Reporter
 from .sampler import Dial
 from .session import Chances, Session
 from .submission import serve
+from .tools.approval import Asker
 from .tools.orchestrator import Orchestrator
 from .tools.registry import Registry
 from .tools.team import Team
@@ -78,7 +79,8 @@ async def live(
     reporter.say(Hello(secret=spec.secret, pid=os.getpid(), protocol_version=PROTOCOL_VERSION))
     session = Session(spec, reporter, dial, chances)
     hands.take_environment_from(partial(_ask_environment, reporter, spec))
-    session.use(Orchestrator(hands.make_registry(reporter, session.team), reporter))
+    registry = hands.make_registry(reporter, session.team)
+    session.use(Orchestrator(registry, reporter, Asker(spec.limits, reporter, session.note)))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.pump)
         nursery.start_soon(reporter.pulse)

@@ -6,15 +6,16 @@ Rule guarded: a stand-in does nothing outside of the process; it only waits and 
 import msgspec
 import trio
 
+from swarm.mailbox.protocol.approvals import CommandAction
 from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
 
-from .policy.decide import Run, Verdict
+from .policy.decide import Ask, Run, Verdict
 from .tools.errors import ToolFailed
-from .tools.spec import ABORTED_CALL, Listen, Outcome
+from .tools.spec import ABORTED_CALL, Listen, Outcome, Proposal
 
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,9 @@ class PropTool:
 
     def judge(self) -> Verdict:
         return self._manner.verdict
+
+    def propose(self, ask: Ask) -> Proposal:
+        return Proposal(action=CommandAction(argv=(self.name,), cwd="/w"), keys=(self.name,))
 
     async def run(self, verdict: Run, listen: Listen) -> Outcome:
         self.runs.append(trio.current_time())

@@ -27,7 +27,7 @@ from swarm.mailbox.protocol.items import (
     decode_item,
     text_message,
 )
-from swarm.mailbox.protocol.ops import Mail, UserInput
+from swarm.mailbox.protocol.ops import Mail, Notice, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.spec import AgentSpec
 
@@ -131,6 +131,10 @@ class Session:
         """A letter: it joins the running turn, or the next one, or starts one."""
         if self.inbox.deliver(mail):
             self._wake.set()
+
+    def note(self, text: str) -> None:
+        """Something to be told before the next request."""
+        self.inbox.notify(Notice(notice_id=self.new_id(), text=text))
 
     def interrupt(self, reason: AbortReason) -> None:
         """Abort the running turn, if its end is not decided yet. What comes later starts anew."""

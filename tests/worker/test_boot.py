@@ -21,7 +21,8 @@ def module(name, **parts):
     vars(made).update(parts)
     sys.modules[name] = made
 
-def fork_launcher(*, lifeline_fd):
+def fork_launcher(*, lifeline_fd, spec_fd):
+    os.fstat(spec_fd)
     said.append(f"launcher {lifeline_fd}")
     return "link"
 

@@ -4,7 +4,13 @@ import msgspec
 import pytest
 
 from swarm.mailbox.protocol.items import InputImage, InputText, Message, OutputText, text_message
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    Granular,
+    Limits,
+    ReadOnly,
+    WorkspaceWrite,
+)
 from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
@@ -82,6 +88,19 @@ def test_base_instructions_fit_their_models_and_a_role_may_bring_its_own():
         (Limits(sandbox=DangerFullAccess()), ["`danger-full-access`"]),
         (Limits(approval="never"), ["`never`"]),
         (Limits(), ["nobody can be asked"]),
+        (Limits(reviewer="person"), ["`on-request`", "Who decides is a person", "`justification`"]),
+        (Limits(reviewer="guardian"), ["`on-request`", "Who decides is a reviewer"]),
+        (Limits(reviewer="guardian", approval="untrusted"), ["nobody can be asked"]),
+        (Limits(reviewer="person", approval="untrusted"), ["`untrusted`", "put to a person"]),
+        (Limits(reviewer="person", approval="on-failure"), ["`on-failure`", "a person is asked"]),
+        (
+            Limits(reviewer="person", granular=Granular(sandbox_approval=False)),
+            ["no question about leaving the sandbox"],
+        ),
+        (
+            Limits(reviewer="person", sandbox=DangerFullAccess()),
+            ["there is no sandbox to leave", "put to a person"],
+        ),
     ],
 )
 def test_permissions_name_the_sandbox_the_network_and_who_can_be_asked(limits, said):
@@ -91,6 +110,11 @@ def test_permissions_name_the_sandbox_the_network_and_who_can_be_asked(limits, s
     assert "{" not in text
     for words in said:
         assert words in text
+
+
+def test_a_locked_role_is_told_that_nothing_opens_its_sandbox():
+    text = permissions_text(Limits(reviewer="person"), cwd="/w", is_locked=True)
+    assert "locked in its sandbox for good" in text
 
 
 def test_a_letter_says_what_it_is_and_from_whom():

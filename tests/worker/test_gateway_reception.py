@@ -364,3 +364,17 @@ async def test_peers_that_never_prove_themselves_push_each_other_out(autojump_cl
         for number in range(300):
             assert floor.reception.accept(f"a/x{number}/1".encode()) == 1
         assert dismissed == [f"a/x{number}/1".encode() for number in range(300 - 256)]
+
+
+@pytest.mark.parametrize(("wire", "second"), [("responses", 1), ("local", 2)])
+async def test_only_who_is_found_by_number_is_counted_beyond_its_end(wire, second, autojump_clock):
+    async with open_floor(msgspec.structs.replace(MODEL, wire=wire)) as floor:
+        for epoch in (1, 2):
+            floor.told.answers.append([Finished(usage=USAGE)])
+            agent = Agent(floor.office, epoch=epoch)
+            await agent.open()
+            await agent.hear()
+            await agent.ask("hello")
+            await agent.hear_answer()
+            floor.reception.forget_agent("a1")
+        assert [request.ordinal for request in floor.told.requests] == [1, second]

@@ -38,7 +38,7 @@ SPEC = msgspec.structs.replace(
 class Commands:
     """What a site asks of its commands; it runs none."""
 
-    def plan(self, policy, cwd, extra_roots=()):
+    def plan(self, policy, cwd, extra=None):
         if isinstance(policy, DangerFullAccess):
             return SandboxPlan()
         return plan_sandbox(policy, cwd=cwd, tmp_dir=None, stack="bwrap")

@@ -35,7 +35,7 @@ class Commands:
     def shell_argv(self, script, *, shell=None):
         return (shell or "/bin/bash", "-c", script)
 
-    def plan(self, policy, cwd, extra_roots=()):
+    def plan(self, policy, cwd, extra=None):
         if isinstance(policy, DangerFullAccess):
             return SandboxPlan()
         if self._stack == "none":

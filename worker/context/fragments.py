@@ -20,6 +20,8 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, Wo
 from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput, UserInputPart
 from swarm.mailbox.protocol.spec import AgentSpec
 
+from ..policy.asking import may_ask, may_escalate
+
 _HERE = Path(__file__).parent
 _TEXTS = {  # read once, at import: a forked agent then opens no file for them
     path.stem: path.read_text(encoding="utf-8").strip() for path in sorted(_HERE.glob("*.md"))
@@ -54,9 +56,9 @@ def base_instructions(*, short: bool) -> str:
     return _TEXTS["base_short" if short else "base"]
 
 
-def permissions_text(limits: Limits, *, cwd: str) -> str:
+def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> str:
     """The `<permissions instructions>` block: sandbox, approvals, writable roots."""
-    parts = [_sandbox_text(limits), _approval_text(limits)]
+    parts = [_sandbox_text(limits), _approval_text(limits, is_locked=is_locked)]
     if isinstance(limits.sandbox, WorkspaceWrite):
         roots = ", ".join(f"`{root}`" for root in (cwd, *limits.sandbox.writable_roots))
         verb = "roots are" if limits.sandbox.writable_roots else "root is"
@@ -73,11 +75,30 @@ def _sandbox_text(limits: Limits) -> str:
             text = _TEXTS["sandbox_workspace_write"]
         case DangerFullAccess():
             return _TEXTS["sandbox_danger_full_access"]
-    return text.replace("{network}", "enabled" if network else "restricted")
+    word = "enabled" if network else "restricted"
+    if limits.network is not None and not network:
+        word += ": a proxy, which the usual variables name, lets through what is allowed"
+    return text.replace("{network}", word)
 
 
-def _approval_text(limits: Limits) -> str:
-    return _TEXTS["approval_never" if limits.approval == "never" else "approval_nobody"]
+def _approval_text(limits: Limits, *, is_locked: bool) -> str:
+    reviewer = "a reviewer" if limits.reviewer == "guardian" else "a person"
+    return _TEXTS[_approval_name(limits, is_locked=is_locked)].replace("{reviewer}", reviewer)
+
+
+def _approval_name(limits: Limits, *, is_locked: bool) -> str:
+    if limits.approval == "never":
+        return "approval_never"
+    if is_locked:
+        return "approval_locked"
+    if not may_ask(limits):
+        return "approval_nobody"
+    if limits.approval != "on-request":
+        return f"approval_{limits.approval.replace('-', '_')}"
+    if isinstance(limits.sandbox, DangerFullAccess):
+        return "approval_full"
+    may_leave = may_escalate(limits, is_locked=is_locked)
+    return "approval_on_request" if may_leave else "approval_muted"
 
 
 def environment_text(place: Place) -> str:

@@ -70,7 +70,7 @@ def context_items(
         begun = told.begun and (spec.epoch > 1 or spec.depth == 0 or told.team == team)
         return _short_context(spec, model, begun=begun), Told(team=team, begun=True)
     begun = told.begun and (spec.depth == 0 or told.team == team)
-    permissions = permissions_text(spec.limits, cwd=spec.cwd)
+    permissions = permissions_text(spec.limits, cwd=spec.cwd, is_locked=spec.role.locked)
     environment = environment_text(place)
     guidance = guidance_text(spec.user_instructions, cwd=spec.cwd)
     developer = [permissions] if permissions != told.permissions else []

@@ -25,7 +25,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
-from .encoding import Head, HeadKey, Heads, Rendering, to_json
+from .encoding import Head, HeadKey, Heads, Rendering, is_strict, to_json
 from .images import show_images
 
 _NO_OUTPUT = "(no output: the call was interrupted)"
@@ -104,7 +104,8 @@ def encode_head(key: HeadKey) -> Head:
     schema = None
     if key.output_schema is not None:
         raw = msgspec.Raw(key.output_schema)
-        schema = _ResponseFormat(json_schema=_Schema(name="output", strict=True, schema=raw))
+        strict = is_strict(key.output_schema)
+        schema = _ResponseFormat(json_schema=_Schema(name="output", strict=strict, schema=raw))
     after = _After(
         stream=True,
         stream_options={"include_usage": True},

@@ -6,7 +6,7 @@ history, and a head (instructions, tools, settings) is encoded once for all agen
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -25,6 +25,33 @@ class HeadKey(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     effort: str | None = None
     output_schema: bytes | None = None
+
+
+def is_strict(schema: bytes) -> bool:
+    """True if a provider may be asked to hold a model to this JSON schema strictly.
+
+    Providers that can refuse a schema, and the whole request with it, in which an object leaves a
+    property optional or open.
+    """
+    try:
+        return _is_closed(msgspec.json.decode(schema))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _is_closed(node: object) -> bool:
+    if isinstance(node, list):
+        return all(map(_is_closed, cast("list[object]", node)))
+    if not isinstance(node, dict):
+        return True
+    table = cast("dict[str, object]", node)
+    properties, required = table.get("properties"), table.get("required", [])
+    if isinstance(properties, dict):
+        named = cast("list[object]", required) if isinstance(required, list) else []
+        all_named = all(name in named for name in cast("dict[str, object]", properties))
+        if not all_named or table.get("additionalProperties") is not False:
+            return False
+    return all(map(_is_closed, table.values()))
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -70,6 +70,15 @@ class House:
         self.told_models: dict[str, ModelInfo] = {}  # of a replay: agent path → model
         self.tape: TapeWriter | None = None
 
+    @property
+    def finds_by_number(self) -> bool:
+        """True if an agent that comes back must count its requests on from where it was.
+
+        On a tape an answer is found by its number; the embedded model's item ids hold it.
+        """
+        is_taped = self.tape is not None or bool(self.told_models)
+        return is_taped or self.choice.model.wire in {"local", "scripted"}
+
     def model_for(self, slug: str | None, agent_path: str) -> ModelInfo:
         """The model an agent talks to, with its provider's patience. Raises UnknownModel."""
         provider = self.choice.provider

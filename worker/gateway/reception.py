@@ -181,6 +181,8 @@ class Reception:
         session = self._sessions.get(self._peer_of.get(agent_id, b""))
         if session is not None and self._window is not None:
             self._forget(self._window, session, dismiss=True)
+            if not self._house.finds_by_number:
+                self._ordinals.pop(session.conversation.caller.agent_path, None)
 
     def _turn_away(self, window: "_Window", peer: bytes) -> None:
         """Hear no more of a peer that did not prove itself, or is of the past."""
@@ -229,12 +231,12 @@ class Reception:
             reply = NeedHistory(request_id=op.request_id)
             window.nursery.start_soon(window.post, session.peer, reply)
             return
-        path = session.conversation.caller.agent_path
+        caller = session.conversation.caller
+        path = caller.agent_path
         ordinal = self._ordinals[path] = self._ordinals.get(path, 0) + 1
         rendered = session.conversation.render(op, ordinal=ordinal)
         scope = session.running[op.request_id] = trio.CancelScope()
         answer = _Answer(window, session, op.request_id)
-        caller = session.conversation.caller
         answer.reservation = self.grants.open(caller.agent_id, caller.model, op)
         window.nursery.start_soon(self._answer, answer, rendered, scope)
 

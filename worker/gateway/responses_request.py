@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
-from .encoding import Head, HeadKey, Heads, Rendering, to_json
+from .encoding import Head, HeadKey, Heads, Rendering, is_strict, to_json
 from .images import show_images
 
 
@@ -106,7 +106,8 @@ def encode_head(key: HeadKey) -> Head:
     before = _Before(model=model.slug, instructions=key.instructions, stream=True)
     text = b""
     if key.output_schema is not None:
-        form = _Format(strict=True, schema=msgspec.Raw(key.output_schema), name="output_schema")
+        strict, schema = is_strict(key.output_schema), msgspec.Raw(key.output_schema)
+        form = _Format(strict=strict, schema=schema, name="output_schema")
         text = b',"text":{"format":' + to_json(form) + b"}"
     # The cache key stands between `after` and `text`; NUL, which JSON cannot hold, marks its place.
     return Head(

@@ -1,14 +1,16 @@
 """apply_patch: change files, after every change was worked out and judged.
 
-Rule guarded: nothing is written that the sandbox would not let a command write, and no file that
-is not as the agent last saw it.
+Rule guarded: nothing is written that the sandbox would not let a command write, but exactly the
+files that somebody said yes to; and no file that is not as the agent last saw it.
 """
 
+import os
 from pathlib import Path
 
 import msgspec
 import trio
 
+from swarm.mailbox.protocol.approvals import PatchAction
 from swarm.mailbox.protocol.events import AnyCallDetail, FileChange, PatchCall
 from swarm.mailbox.protocol.items import AnyCall, CustomToolCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
@@ -17,12 +19,13 @@ from ..patch.apply import PatchResult, apply_verified
 from ..patch.grammar import FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION, GRAMMAR
 from ..patch.replace import read_file
 from ..patch.verify import PatchRejected, VerifiedPatch, verify_patch
-from ..policy.decide import Run, Verdict, decide_patch
+from ..policy.decide import Ask, Run, Verdict, decide_patch
 from ..policy.facts import PatchFacts
+from ..policy.keys import patch_keys
 from .errors import ToolFailed
 from .router import decode_arguments
 from .site import Site
-from .spec import ABORTED_CALL, Listen, Outcome, Prepared, Schema, function_spec
+from .spec import ABORTED_CALL, Listen, Outcome, Prepared, Proposal, Schema, function_spec
 
 _SHOWN_DIFF_CHARS = 100_000  # of one file, to people and the journal
 _SHOWN_CHARS = 1_000_000  # of all files of a patch
@@ -76,6 +79,9 @@ class PatchDeed:
                 raise ToolFailed(message)
             case VerifiedPatch() as patch:
                 self._patch = patch
+        # Where the writes would land now. A yes is about these, wherever a link leads later.
+        paths = [one for path in patch.paths for one in _targets(site.cwd / path)]
+        self._targets = tuple(dict.fromkeys(paths))
 
     @property
     def detail(self) -> AnyCallDetail:
@@ -94,18 +100,32 @@ class PatchDeed:
                 paths=paths,
                 outside=outside,
                 approval=self._site.limits.approval,
+                granular=self._site.limits.granular,
                 sandbox=self._site.limits.sandbox,
+                is_locked=self._site.is_locked,
                 sandbox_available=plan is not None,
             )
         )
 
+    def propose(self, ask: Ask) -> Proposal:
+        action = PatchAction(
+            cwd=self._site.spec.cwd,
+            files=self._targets,
+            changes=_bounded(self._patch.changes),
+        )
+        return Proposal(action=action, keys=patch_keys(self._targets))
+
     async def run(self, verdict: Run, listen: Listen) -> Outcome:
         started = trio.current_time()
         plan = self._site.write_plan()
-        result = apply_verified(
-            self._patch,
-            may_write=lambda path: plan is not None and self._site.may_write(path, plan),
-        )
+        approved = self._targets if verdict.answer is not None else ()
+
+        def may_write(path: Path) -> bool:
+            if str(path) in approved and self._site.may_read(path):
+                return True
+            return plan is not None and self._site.may_write(path, plan)
+
+        result = apply_verified(self._patch, may_write=may_write)
         self._site.seen.update(result.digests)
         text = _render(result, trio.current_time() - started)
         if self._asked_through:
@@ -125,6 +145,14 @@ class PatchDeed:
         if not self._site.may_read(path):
             raise PermissionError(13, "Permission denied")
         return read_file(path)
+
+
+def _targets(path: Path) -> tuple[str, ...]:
+    """What a write to this path, or its removal, would change: links in its folders are followed,
+    and for a write one that stands at the path itself.
+    """
+    named = str(Path(os.path.realpath(path.parent)) / path.name)
+    return tuple(dict.fromkeys((named, os.path.realpath(path))))
 
 
 def _render(result: PatchResult, seconds: float) -> str:

@@ -12,6 +12,8 @@ from .exec_command import ExecCommand
 from .image import ViewImage
 from .plan import UpdatePlan
 from .registry import Registry
+from .request_permissions import RequestPermissions
+from .request_user_input import RequestUserInput
 from .site import Site
 from .spawn_agent import SpawnAgent
 from .spec import Tool
@@ -30,15 +32,19 @@ class Toolbelt:
 
     def make_registry(self, reporter: Reporter, team: Team | None = None) -> Registry:
         site = self._site
-        own = (
+        site.report_to(reporter)
+        own: tuple[Tool, ...] = (
             ExecCommand(site),
             WriteStdin(site),
             UpdatePlan(),
+            RequestUserInput(site),
+            RequestPermissions(site),
             ApplyPatch(site),
             ListDir(site),
             ViewImage(site, reporter),
         )
-        return Registry(own if team is None else (*own, *team_tools(site, team)))
+        tools = own if team is None else (*own, *team_tools(site, team))
+        return Registry(tools, on_turn=site.enter_turn)
 
     @property
     def live_commands(self) -> int:

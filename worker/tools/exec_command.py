@@ -1,11 +1,15 @@
 """exec_command: run a script with the shell, in the sandbox, for as long as its yield time.
 
-Rule guarded: the words that were judged are the words that run. A patch written as a shell command
-is applied by us instead, with the patch's own rules.
+Rule guarded: the words that were judged are the words that run, with no more rights than were
+shown to who said yes. A patch written as a shell command is applied by us instead, with the patch's
+own rules.
 """
+
+from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.protocol.approvals import CommandAction, ExtraPermissions, SandboxPermissions
 from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.limits import DangerFullAccess
@@ -14,13 +18,19 @@ from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from ..context.truncate import truncate_formatted
 from ..exec.outcome import DEFAULT_EXEC_YIELD_MS, ExecFailed, ExecOutcome, ExecRequest
 from ..patch.intercept import ImplicitPatch, PatchText, intercept
-from ..policy.decide import Run, Verdict, decide
-from ..policy.facts import SandboxPermissions, Wish, gather_facts
+from ..policy.asking import decide_retry, may_escalate
+from ..policy.decide import Ask, Run, Verdict, asks_unruled, decide
+from ..policy.facts import Facts, Wish
+from ..policy.keys import command_key, commit_key
+from ..policy.permissions import covers
+from ..policy.words import Words
 from .apply_patch import PatchDeed
+from .effects import Effects, effects_of
 from .errors import ToolFailed
+from .permissions import PERMISSIONS_SCHEMA, PermissionsWish, check_wish, read_wish
 from .router import decode_arguments
 from .site import Site
-from .spec import ABORTED_COMMAND, Listen, Outcome, Prepared, Schema, function_spec
+from .spec import ABORTED_COMMAND, Listen, Outcome, Prepared, Proposal, Schema, function_spec
 from .texts import description_of
 
 DEFAULT_OUTPUT_TOKENS = 10_000
@@ -54,10 +64,36 @@ _PROPERTIES: dict[str, Schema] = {
         "description": "Longer output is cut in the middle. Default 10000.",
     },
 }
+# Told only where somebody can be asked.
+_ESCALATION: dict[str, Schema] = {
+    "sandbox_permissions": {
+        "type": "string",
+        "enum": ["use_default", "require_escalated", "with_additional_permissions"],
+        "description": "Leave it out, unless the sandbox would make the command fail: "
+        "`with_additional_permissions` asks for single rights within the sandbox, "
+        "`require_escalated` to run outside of it.",
+    },
+    "additional_permissions": {
+        **PERMISSIONS_SCHEMA,
+        "description": "With `with_additional_permissions` only: what it needs beyond the sandbox.",
+    },
+    "justification": {
+        "type": "string",
+        "description": "With either: one short question to whoever decides, saying what for.",
+    },
+    "prefix_rule": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "With `require_escalated`, if the like will come again: the first words of "
+        'the command that could be allowed from now on, such as ["npm", "install"].',
+    },
+}
+# Of these a remembered rule would be the answer; the others are about more than the words.
+_RULED = frozenset({"untrusted", "dangerous", "escalation", "retry"})
 
 
 class ExecCommandArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """As the model writes them. The last three come from models that know them from elsewhere."""
+    """As the model writes them. The last four are read also where they are not offered."""
 
     cmd: str
     workdir: str = ""
@@ -67,6 +103,7 @@ class ExecCommandArguments(msgspec.Struct, frozen=True, kw_only=True):
     yield_time_ms: int = DEFAULT_EXEC_YIELD_MS
     max_output_tokens: int | None = None
     sandbox_permissions: SandboxPermissions = "use_default"
+    additional_permissions: PermissionsWish | None = None
     justification: str | None = None
     prefix_rule: tuple[str, ...] | None = None
 
@@ -82,7 +119,10 @@ class ExecCommand:
         self._site = site
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
-        return function_spec(self.name, description_of(self.name), _PROPERTIES, required=("cmd",))
+        properties = _PROPERTIES
+        if may_escalate(self._site.limits, is_locked=self._site.is_locked):
+            properties = _PROPERTIES | _ESCALATION
+        return function_spec(self.name, description_of(self.name), properties, required=("cmd",))
 
     def accepts(self, call: AnyCall) -> bool:
         return isinstance(call, FunctionCall)
@@ -93,56 +133,143 @@ class ExecCommand:
         if arguments.login:
             argv = (argv[0], "-lc", *argv[2:])
         folder = self._site.folder(arguments.workdir)
+        extra = self._extra(arguments, folder)
         match intercept(argv, self._site.cwd / folder):
             case ImplicitPatch(message=message):
                 raise ToolFailed(message)
             case PatchText(text=text, cwd=cwd):
                 return PatchDeed(self._site, text, cwd, asked_through=self.name)
             case None:
-                return _CommandDeed(self._site, arguments, argv, folder)
+                planned = Planned(call.call_id, argv, folder, extra)
+                facts = _facts(self._site, arguments, planned)
+                effects = await effects_of(self._site, facts, folder)
+                return _CommandDeed(self._site, arguments, planned, facts, effects)
+
+    def _extra(self, arguments: ExecCommandArguments, folder: str) -> ExtraPermissions | None:
+        check_wish(arguments.sandbox_permissions, arguments.additional_permissions)
+        if arguments.additional_permissions is None:
+            return None
+        may_read = self._site.may_read
+        return read_wish(arguments.additional_permissions, Path(folder), may_read=may_read)
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """What would be started: words, folder, and the rights it wants beyond the sandbox."""
+
+    call_id: str
+    argv: Words
+    folder: str
+    extra: ExtraPermissions | None
+
+
+def _facts(site: Site, arguments: ExecCommandArguments, planned: Planned) -> Facts:
+    extra = planned.extra
+    return site.facts_of(
+        planned.argv,
+        Wish(
+            permissions=arguments.sandbox_permissions,
+            justification=arguments.justification,
+            extra=extra,
+            pre_approved=extra is not None and covers(site.held.now, extra),
+        ),
+    )
 
 
 class _CommandDeed:
-    """One command, understood."""
+    """One command, understood. Its facts are those of the moment in which it was prepared."""
 
     def __init__(
-        self, site: Site, arguments: ExecCommandArguments, argv: tuple[str, ...], folder: str
+        self,
+        site: Site,
+        arguments: ExecCommandArguments,
+        planned: Planned,
+        facts: Facts,
+        effects: Effects,
     ) -> None:
-        self._site, self._arguments, self._argv, self._folder = site, arguments, argv, folder
+        self._site, self._arguments, self._planned = site, arguments, planned
+        self._effects = effects
+        self._facts = msgspec.structs.replace(
+            facts,
+            loss=effects.loss,
+            repository=effects.repository,
+            records_only=effects.records_only,
+        )
+        self._verdict = decide(self._facts)
 
     @property
     def detail(self) -> AnyCallDetail:
+        run = self._verdict.then if isinstance(self._verdict, Ask) else self._verdict
+        leaves = isinstance(run, Run) and not run.sandboxed
         return CommandCall(
             script=self._arguments.cmd,
-            argv=self._argv,
-            cwd=self._folder,
-            sandbox=self._site.stack,
+            argv=self._planned.argv,
+            cwd=self._planned.folder,
+            sandbox="none" if leaves else self._site.stack,
             tty=self._arguments.tty,
         )
 
     def judge(self) -> Verdict:
-        wish = Wish(
-            permissions=self._arguments.sandbox_permissions,
-            justification=self._arguments.justification,
-        )
-        return decide(gather_facts(self._argv, self._site.limits, wish))
+        return self._verdict
+
+    def propose(self, ask: Ask) -> Proposal:
+        action = self._action(ask.then)
+        prefix: Words = ()
+        if ask.cause in _RULED:
+            from ..policy.rules import propose_prefix  # for the few that are asked about
+
+            prefix = propose_prefix(
+                self._facts,
+                self._arguments.prefix_rule or (),
+                needs_asking=lambda command: asks_unruled(command, self._facts),
+            )
+        return Proposal(action=action, keys=self._keys(ask, action), prefix=prefix)
+
+    def _keys(self, ask: Ask, action: CommandAction) -> Words:
+        """What is destroyed the next time is something else, so that is asked about each time."""
+        match ask.cause:
+            case "destructive":
+                return ()
+            case "commit":
+                return (commit_key(action.commits_in),)
+            case _:
+                return (command_key(action),)
+
+    def reconsider(self, ran: Run) -> Run | Ask | None:
+        return decide_retry(self._facts, self._verdict, ran)
 
     async def run(self, verdict: Run, listen: Listen) -> Outcome:
-        policy = self._site.limits.sandbox if verdict.sandboxed else DangerFullAccess()
         request = ExecRequest(
-            argv=self._argv,
-            cwd=self._folder,
-            policy=policy,
+            argv=self._planned.argv,
+            cwd=self._planned.folder,
+            policy=self._site.limits.sandbox if verdict.sandboxed else DangerFullAccess(),
+            extra=verdict.extra,
+            commits_in=verdict.commits_in,
             tty=self._arguments.tty,
             yield_time_ms=self._arguments.yield_time_ms,
         )
+        if self._effects.keep:
+            await self._site.keep_files(self._planned.call_id, self._effects.keep)
         try:
             done = await self._site.commands.exec(request, listen)
         except ExecFailed as error:
             raise ToolFailed(str(error)) from error
         finally:
             self._site.seen.clear()
+        if done.session_id is not None:
+            self._site.note_session(done.session_id, self._action(verdict))
         return outcome_of(done, limit_tokens=self._arguments.max_output_tokens)
+
+    def _action(self, run: Run) -> CommandAction:
+        return CommandAction(
+            argv=self._planned.argv,
+            cwd=self._planned.folder,
+            script=self._arguments.cmd,
+            tty=self._arguments.tty,
+            permissions=self._arguments.sandbox_permissions,
+            extra=self._planned.extra if run.sandboxed else None,
+            sandboxed=run.sandboxed,
+            commits_in=run.commits_in,
+        )
 
 
 def outcome_of(done: ExecOutcome, *, limit_tokens: int | None) -> Outcome:
@@ -157,6 +284,7 @@ def outcome_of(done: ExecOutcome, *, limit_tokens: int | None) -> Outcome:
     lines += ["Output:", truncate_formatted(done.output, budget_tokens=budget)]
     if done.denied:
         lines.append(MAY_BE_SANDBOX)
+    lines += done.blocked
     if done.warning:
         lines.append(f"Warning: {done.warning}")
     if done.moved_aside:
@@ -168,4 +296,5 @@ def outcome_of(done: ExecOutcome, *, limit_tokens: int | None) -> Outcome:
         exit_code=done.exit_code,
         session_id=done.session_id,
         shown=done.output,
+        denied=done.denied,
     )

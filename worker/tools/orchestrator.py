@@ -1,11 +1,12 @@
-"""One call from its item to its outcome: prepare, judge, journal its begin, run, tell its end.
+"""One call from its item to its outcome: prepare, judge, journal its begin, ask, run, tell its end.
 
-Rule guarded: law 3 (nothing runs before its begin is journaled) and law 5 (what needs approval and
-cannot be asked is refused, as an output that the model reads; the run goes on).
+Rule guarded: law 3 (nothing runs, and nobody is asked, before its begin is journaled) and law 5
+(what needs approval and gets none is refused, as an output that the model reads; the run goes on).
 """
 
 from typing import Literal
 
+import msgspec
 import trio
 
 from swarm.mailbox.protocol.events import (
@@ -18,27 +19,39 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall, text_of
 
 from ..context.truncate import truncate_middle
-from ..policy.decide import Ask, Refuse, Run, refusal_without_reviewer
-from ..reporter import Reporter
+from ..policy.decide import Ask, Run, Verdict
+from ..reporter import Reporter, Ticket
+from .approval import Asker
 from .errors import ToolFailed
 from .registry import Registry
 from .router import route
-from .spec import Outcome, Prepared
+from .spec import Outcome, Prepared, Retriable
 
 EndStatus = Literal["completed", "failed", "declined", "interrupted"]
 SHOWN_BYTES = 10_000  # of an output, to people and the journal
+FIRST_TRY_BYTES = 8_000  # of the output that a command had in the sandbox, before it ran outside
+_REASON_BYTES = 2_000  # of the same, for who is asked
 _ARGUMENT_CHARS = 200
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """A call that has begun."""
+
+    item: AnyCall
+    turn_id: str
+    prepared: Prepared
 
 
 class Orchestrator:
     """Performs calls; knows no turn but its id."""
 
-    def __init__(self, registry: Registry, reporter: Reporter) -> None:
-        self.registry, self._reporter = registry, reporter
+    def __init__(self, registry: Registry, reporter: Reporter, asker: Asker) -> None:
+        self.registry, self._reporter, self._asker = registry, reporter, asker
 
     async def perform(self, call: AnyCall, *, turn_id: str) -> Outcome:
         """Do what the call asks, or say why not. When cancelled, its end is told all the same."""
         started = trio.current_time()
+        self.registry.enter_turn(turn_id)
         try:
             prepared = await route(call, self.registry).prepare(call)
             verdict = prepared.judge()
@@ -51,23 +64,46 @@ class Orchestrator:
         ticket = self._reporter.say_tracked(self._begin(call, turn_id, detail))
         done: Outcome | None = None
         try:
-            if isinstance(verdict, Run):
-                await self._reporter.wait_journaled(ticket)
-                done = await self._run(prepared, verdict, call, turn_id)
-            else:
-                done = _decline(verdict)
+            done = await self._carry_out(_Call(call, turn_id, prepared), verdict, ticket)
             return done
         finally:
             self._end(call, turn_id, started, done)
 
-    async def _run(self, prepared: Prepared, verdict: Run, call: AnyCall, turn_id: str) -> Outcome:
+    async def _carry_out(self, call: _Call, verdict: Verdict, ticket: Ticket) -> Outcome:
+        if not isinstance(verdict, Run):
+            settled = await self._asker.settle(
+                verdict, call.prepared, call.item, turn_id=call.turn_id
+            )
+            if isinstance(settled, Outcome):
+                return settled
+            verdict = settled
+        await self._reporter.wait_journaled(ticket)
+        done = await self._run(call, verdict)
+        return await self._retried(call, verdict, done) if done.denied else done
+
+    async def _run(self, call: _Call, verdict: Run) -> Outcome:
         def listen(text: str) -> None:
-            self._reporter.arrived(OutputArrived, turn_id, call.call_id, text)
+            self._reporter.arrived(OutputArrived, call.turn_id, call.item.call_id, text)
 
         try:
-            return await prepared.run(verdict, listen)
+            return await call.prepared.run(verdict, listen)
         except ToolFailed as error:
             return Outcome(content=str(error), status="failed")
+
+    async def _retried(self, call: _Call, ran: Run, first: Outcome) -> Outcome:
+        """The sandbox seems to have stopped it: perhaps it may run outside."""
+        prepared = call.prepared
+        again = prepared.reconsider(ran) if isinstance(prepared, Retriable) else None
+        if again is None or not self._asker.can_ask:
+            return first
+        if isinstance(again, Ask):
+            said = truncate_middle(_shown(first), budget_bytes=_REASON_BYTES, unit="chars")
+            asking = msgspec.structs.replace(again, retry_reason=said)
+            settled = await self._asker.settle(asking, prepared, call.item, turn_id=call.turn_id)
+            if isinstance(settled, Outcome):
+                return _with_refusal(first, settled)
+            again = settled
+        return _with_first_try(first, await self._run(call, again))
 
     def _begin(self, call: AnyCall, turn_id: str, detail: AnyCallDetail) -> CallBegan:
         return CallBegan(turn_id=turn_id, call_id=call.call_id, tool=call.name, detail=detail)
@@ -77,7 +113,6 @@ class Orchestrator:
         duration_s = trio.current_time() - started
         status: EndStatus = "interrupted" if outcome is None else outcome.status
         outcome = outcome or Outcome(content="")
-        shown = outcome.shown or text_of(outcome.content)
         self._reporter.say(
             CallEnded(
                 turn_id=turn_id,
@@ -86,16 +121,40 @@ class Orchestrator:
                 status=status,
                 duration_s=duration_s,
                 exit_code=outcome.exit_code,
-                output=truncate_middle(shown, budget_bytes=SHOWN_BYTES, unit="chars"),
+                output=truncate_middle(_shown(outcome), budget_bytes=SHOWN_BYTES, unit="chars"),
                 session_id=outcome.session_id,
                 changes=outcome.changes,
             )
         )
 
 
-def _decline(verdict: Ask | Refuse) -> Outcome:
-    refusal = refusal_without_reviewer(verdict) if isinstance(verdict, Ask) else verdict
-    return Outcome(content=refusal.reason, status="declined")
+def _with_refusal(first: Outcome, refusal: Outcome) -> Outcome:
+    """The first attempt stands, and why there is no second."""
+    text = f"It was not run again outside of the sandbox: {text_of(refusal.content)}"
+    return msgspec.structs.replace(
+        first,
+        content=f"{text_of(first.content)}\n{text}",
+        shown=f"{_shown(first)}\n{text}",
+        ends_turn=refusal.ends_turn,
+    )
+
+
+def _with_first_try(first: Outcome, second: Outcome) -> Outcome:
+    """Both attempts, in order; how it ended is the second's."""
+    before = truncate_middle(_shown(first), budget_bytes=FIRST_TRY_BYTES, unit="chars")
+    head = (
+        f"In the sandbox it failed (exit code {first.exit_code}):\n{before}\n"
+        "With approval it was run again outside of the sandbox:"
+    )
+    return msgspec.structs.replace(
+        second,
+        content=f"{head}\n{text_of(second.content)}",
+        shown=f"{head}\n{_shown(second)}",
+    )
+
+
+def _shown(outcome: Outcome) -> str:
+    return outcome.shown or text_of(outcome.content)
 
 
 def _one_line(call: AnyCall) -> str:

@@ -3,16 +3,26 @@
 Rule guarded: order and bytes of the list never change over a conversation (prompt caches).
 """
 
+from collections.abc import Callable
+
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from .spec import Tool
 
 
 class Registry:
-    """Tools by name."""
+    """Tools by name. `on_turn` is told of the turn before each of its calls."""
 
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
+    def __init__(
+        self, tools: tuple[Tool, ...], *, on_turn: Callable[[str], None] | None = None
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._on_turn = on_turn
+
+    def enter_turn(self, turn_id: str) -> None:
+        """A call of this turn is about to be prepared."""
+        if self._on_turn is not None:
+            self._on_turn(turn_id)
 
     def find(self, name: str) -> Tool | None:
         """The tool of this name, whether or not this model was told of it."""

@@ -5,14 +5,21 @@ a command in the sandbox; they are taken from the same plan.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+from swarm.mailbox.protocol.approvals import CommandAction
 from swarm.mailbox.protocol.limits import DangerFullAccess
+from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..exec.sessions import ExecSessions
+from ..policy.facts import Facts, MatchRules, Standing, Wish, gather_facts, no_rules
+from ..reporter import Reporter
 from ..sandbox.plan import SandboxPlan, SandboxUnavailable, is_below
 from ..sandbox.probe import probe_sandbox
+from .errors import ToolFailed
+from .permissions import Held
 
 
 class Site:
@@ -25,6 +32,75 @@ class Site:
         # Absolute path → digest of its contents as our last patch left them (None: gone). A command
         # of ours may change or show any file, so it clears this.
         self.seen: dict[str, str | None] = {}
+        self.held = Held(spec.granted)
+        # Sessions that run outside of the sandbox, by id: what was started, as it was approved.
+        self.outside: dict[int, CommandAction] = {}
+        self._match_rules: MatchRules | None = None
+        self._turn_id = ""
+        self._reporter: Reporter | None = None
+
+    @property
+    def is_locked(self) -> bool:
+        """True: the launcher is pinned to one sandbox, for good."""
+        return self.spec.role.locked
+
+    @property
+    def is_root(self) -> bool:
+        """True for the agent that a person gave the task to."""
+        return self.spec.depth == 0
+
+    def enter_turn(self, turn_id: str) -> None:
+        """A turn's calls follow; what was granted for the one before is over."""
+        self._turn_id = turn_id
+        self.held.enter_turn(turn_id)
+
+    def report_to(self, reporter: Reporter) -> None:
+        """Through whom the supervisor is asked for copies of files."""
+        self._reporter = reporter
+
+    async def keep_files(self, call_id: str, paths: tuple[str, ...]) -> None:
+        """Have copies made of what the call is about to throw away.
+
+        Raises ToolFailed if there is no whole copy: then the call must not run.
+        """
+        wish = KeepFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
+        reply = None if self._reporter is None else await self._reporter.ask(wish)
+        if isinstance(reply, FilesKept) and not reply.message:
+            return
+        why = "nobody keeps files here"
+        if isinstance(reply, FilesKept | RequestRefused):
+            why = reply.message
+        raise ToolFailed(f"Not run: what it throws away could not be copied first: {why}")
+
+    def facts_of(self, argv: Sequence[str], wish: Wish) -> Facts:
+        """What a command is judged by, here and now."""
+        return gather_facts(
+            argv,
+            self.limits,
+            wish,
+            match_rules=self._rules(),
+            standing=Standing(
+                held=self.held.now,
+                is_locked=self.is_locked,
+                rules_broken=self.spec.rules.broken,
+            ),
+        )
+
+    def note_session(self, session_id: int, action: CommandAction) -> None:
+        """A command goes on as a session; ids come again, so an old note is replaced."""
+        if action.sandboxed or not self.is_confined:
+            self.outside.pop(session_id, None)
+        else:
+            self.outside[session_id] = action
+
+    def _rules(self) -> MatchRules:
+        if self._match_rules is None:
+            self._match_rules = no_rules
+            if self.spec.rules.prefixes:
+                from ..policy.rules import rule_matcher  # most runs have no rules
+
+                self._match_rules = rule_matcher(self.spec.rules)
+        return self._match_rules
 
     @property
     def is_confined(self) -> bool:
@@ -46,8 +122,9 @@ class Site:
 
     def write_plan(self) -> SandboxPlan | None:
         """What may be written now; None where the policy cannot be enforced."""
+        held = None if self.is_locked else self.held.now
         try:
-            return self.commands.plan(self.limits.sandbox, self.spec.cwd)
+            return self.commands.plan(self.limits.sandbox, self.spec.cwd, held)
         except SandboxUnavailable:
             return None
 

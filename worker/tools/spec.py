@@ -5,16 +5,18 @@ whose text the model reads; any other exception is a bug.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from swarm.mailbox.protocol.approvals import AnyAction
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import AnyCallDetail, FileChange
 from swarm.mailbox.protocol.items import AnyCall, ContentPart
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from ..policy.decide import Run, Verdict
+from ..policy.decide import Ask, Run, Verdict
+from ..policy.words import Words
 
 Schema = Mapping[str, object]
 Listen = Callable[[str], None]  # gets output as it arrives, as text
@@ -33,6 +35,20 @@ class Outcome(Value):
     session_id: int | None = None
     changes: tuple[FileChange, ...] = ()
     shown: str = ""  # the output as people see it; "" = the content's text
+    denied: bool = False  # it looks as if the sandbox stopped it
+    ends_turn: bool = False  # who was asked has said no and ended the turn
+
+
+class Proposal(Value):
+    """What somebody is asked to allow, beside the `Ask` that the decision made.
+
+    `keys` name what a yes for longer than once would cover, as canonical JSON texts; none: it can
+    only be for once. `prefix` is the rule that could be remembered.
+    """
+
+    action: AnyAction
+    keys: tuple[str, ...] = ()
+    prefix: Words = ()
 
 
 class Prepared(Protocol):
@@ -49,6 +65,24 @@ class Prepared(Protocol):
 
     async def run(self, verdict: Run, listen: Listen) -> Outcome:
         """Do it. Raises ToolFailed; a cancelled call leaves done what was done."""
+        ...
+
+
+@runtime_checkable
+class Askable(Protocol):
+    """A prepared call that somebody can be asked about; any other that asks is refused."""
+
+    def propose(self, ask: Ask) -> Proposal:
+        """What to show to who decides; `ask` is what `judge` or `reconsider` gave."""
+        ...
+
+
+@runtime_checkable
+class Retriable(Protocol):
+    """A prepared call that may be run again when its outcome says `denied`."""
+
+    def reconsider(self, ran: Run) -> Run | Ask | None:
+        """How it may be run again, after it was run like this; None: not at all."""
         ...
 
 

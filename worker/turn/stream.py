@@ -181,3 +181,5 @@ class Attempt:
             pending.outcome = await self._session.orchestrator.perform(
                 pending.call, turn_id=self._turn.turn_id
             )
+            if pending.outcome.ends_turn:  # a person's word, like an interrupt
+                self._session.interrupt("interrupted")

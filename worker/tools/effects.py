@@ -1,0 +1,65 @@
+"""What a command would do beyond its own files: throw work away, or write what git records.
+
+Rule guarded: looking changes nothing; where nothing can come of it, nobody looks.
+"""
+
+from collections.abc import Sequence
+
+from swarm.mailbox.protocol.approvals import Preview
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
+
+from ..policy.facts import Facts
+from .site import Site
+
+_OF_GIT = frozenset({"clean", "discard", "history"})
+
+
+class Effects(Value):
+    """`keep`: the files and folders of which a copy is to be made before it runs, absolute."""
+
+    loss: Preview | None = None
+    keep: tuple[str, ...] = ()
+    repository: str = ""  # whose data it would write, if the sandbox could open just that
+    records_only: bool = False
+
+
+async def effects_of(site: Site, facts: Facts, folder: str) -> Effects:
+    """Find out. Never raises but Cancelled."""
+    if _can_change_nothing(site, facts) or not _may_have_effects(facts.argv):
+        return Effects()
+    from ..sandbox.repository import find_repository  # for the few that have effects
+    from .foresight import foresee
+
+    foreseen = await foresee(facts.argv, folder, site.commands)
+    opens = site.stack == "bwrap"
+    if foreseen is None:
+        records = _records_in(facts, folder) if opens else None
+        repository = None if records is None else find_repository(records)
+        return Effects(repository=repository or "", records_only=repository is not None)
+    in_git = opens and bool(_OF_GIT & set(foreseen.kinds))
+    return Effects(
+        loss=foreseen.preview,
+        keep=foreseen.keep if foreseen.preview.kept else (),
+        repository=(find_repository(folder) or "") if in_git else "",
+    )
+
+
+def _can_change_nothing(site: Site, facts: Facts) -> bool:
+    """In a read-only sandbox that it does not ask to leave."""
+    stays = site.is_locked or facts.wish.permissions == "use_default"
+    return stays and isinstance(site.limits.sandbox, ReadOnly)
+
+
+def _may_have_effects(argv: Sequence[str]) -> bool:
+    """Cheap: only what names one of these programs, perhaps with backslashes, is parsed again."""
+    texts = [text.replace("\\", "") for text in argv]
+    return any(word in text for text in texts for word in ("rm", "git", "find", "shred"))
+
+
+def _records_in(facts: Facts, folder: str) -> str | None:
+    if isinstance(facts.sandbox, DangerFullAccess) or facts.is_complex or not facts.shell_is_known:
+        return None
+    from ..policy.repository import records_in
+
+    return records_in([command.words for command in facts.commands], folder)

@@ -1,0 +1,133 @@
+"""request_user_input: the model's own questions to a person, with choices.
+
+Rule guarded: only the root asks, and only where a person may be there; whatever is no answer is a
+text that says so, and the model goes on without.
+"""
+
+import msgspec
+
+from swarm.mailbox.protocol.approvals import Choice, PersonQuestion, QuestionsAction
+from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+
+from ..policy.asking import may_question_person
+from ..policy.decide import Ask, Run, Verdict
+from .errors import ToolFailed
+from .router import decode_arguments
+from .site import Site
+from .spec import ABORTED_CALL, Listen, Outcome, Prepared, Proposal, Schema, function_spec
+from .texts import description_of
+
+MOST_QUESTIONS = 3
+NO_OPTIONS = "request_user_input requires non-empty options for every question"
+ROOT_ONLY = "request_user_input can only be used by the root thread"
+CANCELLED = "request_user_input was cancelled before receiving a response"
+_DETAIL_CHARS = 200
+_TEXT: Schema = {"type": "string"}
+_OPTION: Schema = {
+    "type": "object",
+    "properties": {"description": {**_TEXT, "description": "What it means."}, "label": _TEXT},
+    "required": ["label", "description"],
+    "additionalProperties": False,
+}
+_QUESTION: Schema = {
+    "type": "object",
+    "properties": {
+        "header": {**_TEXT, "description": "Its title, at most 12 characters."},
+        "id": {**_TEXT, "description": "Names it in the answer; snake_case."},
+        "options": {"type": "array", "items": _OPTION},
+        "question": {**_TEXT, "description": "One sentence."},
+    },
+    "required": ["id", "header", "question", "options"],
+    "additionalProperties": False,
+}
+_PROPERTIES: dict[str, Schema] = {
+    "questions": {"type": "array", "items": _QUESTION, "description": "One to three."},
+}
+
+
+class AskedOption(msgspec.Struct, frozen=True, kw_only=True):
+    label: str
+    description: str
+
+
+class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    header: str
+    question: str
+    options: tuple[AskedOption, ...] = ()
+
+
+class RequestUserInputArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """As the model writes them."""
+
+    questions: tuple[AskedQuestion, ...]
+
+
+class RequestUserInput:
+    """The tool."""
+
+    name = "request_user_input"
+    parallel = False
+    aborted_text = ABORTED_CALL
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def describe(self, model: ModelInfo) -> ToolSpec | None:
+        if not may_question_person(self._site.limits, is_root=self._site.is_root):
+            return None
+        description = description_of(self.name)
+        return function_spec(self.name, description, _PROPERTIES, required=("questions",))
+
+    def accepts(self, call: AnyCall) -> bool:
+        return isinstance(call, FunctionCall)
+
+    async def prepare(self, call: AnyCall) -> Prepared:
+        if not self._site.is_root:
+            raise ToolFailed(ROOT_ONLY)
+        asked = decode_arguments(call, RequestUserInputArguments).questions
+        if not 1 <= len(asked) <= MOST_QUESTIONS:
+            raise ToolFailed(f"request_user_input takes one to {MOST_QUESTIONS} questions")
+        if not all(one.options for one in asked):
+            raise ToolFailed(NO_OPTIONS)
+        if len({one.id for one in asked}) < len(asked):
+            raise ToolFailed("request_user_input requires a different id for every question")
+        return _QuestionsDeed(asked)
+
+
+class _QuestionsDeed:
+    def __init__(self, asked: tuple[AskedQuestion, ...]) -> None:
+        self._asked = asked
+
+    @property
+    def detail(self) -> AnyCallDetail:
+        words = " / ".join(one.question for one in self._asked)
+        return OtherCall(argument=" ".join(words.split())[:_DETAIL_CHARS])
+
+    def judge(self) -> Verdict:
+        count = len(self._asked)
+        return Ask(subject="a question" if count == 1 else f"{count} questions", cause="question")
+
+    def propose(self, ask: Ask) -> Proposal:
+        questions = tuple(
+            PersonQuestion(
+                id=one.id,
+                header=one.header,
+                question=one.question,
+                options=tuple(
+                    Choice(label=o.label, description=o.description) for o in one.options
+                ),
+            )
+            for one in self._asked
+        )
+        return Proposal(action=QuestionsAction(questions=questions))
+
+    async def run(self, verdict: Run, listen: Listen) -> Outcome:
+        given = {} if verdict.answer is None else verdict.answer.answers
+        known = {one.id: given[one.id] for one in self._asked if one.id in given}
+        if not known:
+            raise ToolFailed(CANCELLED)
+        body = {"answers": {name: {"answers": list(words)} for name, words in known.items()}}
+        return Outcome(content=msgspec.json.encode(body).decode())
