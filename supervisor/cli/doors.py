@@ -28,7 +28,14 @@ DOORS: dict[str, Door] = {
     "log": Door("reading:log", "Print every record of a run in order."),
     "result": Door("reading:result", "Print the final answer of a run, an agent or all items."),
     "send": Door("steer:send", "Say something to an agent of a live run."),
+    "approvals": Door(
+        "approvals:approvals",
+        "List what waits for an approval, and what a reviewer denied lately.",
+    ),
+    "approve": Door("approvals:approve", "Approve what an agent of a live run waits for."),
+    "deny": Door("approvals:deny", "Deny what an agent of a live run waits for."),
     "interrupt": Door("steer:interrupt", "Stop the running turn of one agent, or of all."),
+    "undo": Door("undo:undo", "Put files back as they were before an agent threw them away."),
     "kill": Door("steer:kill", "End an agent and all below it, or the whole run."),
     "rm": Door("ps:rm", "Delete runs that have ended."),
     "prune": Door("ps:prune", "Delete old runs and keep the newest."),
@@ -39,6 +46,8 @@ DOORS: dict[str, Door] = {
     "sandbox": Door("tools:sandbox", "Run a command in the sandbox that agents get."),
     "apply-patch": Door("tools:apply_patch", "Apply a patch in the apply_patch format."),
     "parse-command": Door("tools:parse_command", "Say what a command does, in the words of a log."),
+    "explain": Door("explaining:explain", "Say what would happen to a command here, and why."),
+    "execpolicy": Door("execpolicy:execpolicy", "Rule files about commands."),
     "completion": Door("tools:completion", "Print the completion script of a shell."),
 }
 

@@ -30,10 +30,14 @@ class RunOptions(Value):
     sandbox: str | None = None
     approval: str | None = None
     reviewer: str | None = None
+    allow_commit: bool | None = None
+    allow_domain: tuple[str, ...] = ()
     max_agents: int | None = None
     max_depth: int | None = None
+    max_spawns: int | None = None
     budget_tokens: int | None = None
     budget_usd: float | None = None
+    budget_requests: int | None = None
     deadline: str | None = None
     output_schema: str | None = None
     require_sandbox: str | None = None
@@ -83,14 +87,30 @@ bound_options = _stack(
             "-s", "--sandbox", type=click.Choice(SANDBOXES), help="Default: workspace-write."
         ),
         click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Default: on-request."),
-        click.option("--reviewer", type=click.Choice(["person", "guardian"]), help="Who is asked."),
+        click.option(
+            "--reviewer", type=click.Choice(["person", "guardian", "nobody"]),
+            help="Who is asked. Default: person on a terminal, else guardian.",
+        ),
+        click.option(
+            "--allow-commit", is_flag=True, default=None,
+            help="Agents may record work in the repository: git add, commit, stash, branch, tag.",
+        ),
+        click.option(
+            "--allow-domain", multiple=True, metavar="PATTERN",
+            help="Commands may reach this host, through the network proxy; repeatable.",
+        ),
         click.option("--max-agents", type=click.IntRange(min=1), help="Agents alive at once."),
         click.option("--max-depth", type=click.IntRange(min=0), help="Levels below the root."),
+        click.option(
+            "--max-spawns", type=click.IntRange(min=0),
+            help="Agents that models may start in all (default: 1000).",
+        ),
         click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens of the run."),
         click.option(
             "--budget-usd", type=click.FloatRange(min=0, min_open=True),
             help="Dollars of the run.",
         ),
+        click.option("--budget-requests", type=click.IntRange(min=1), help="Requests of the run."),
         click.option("--deadline", metavar="SPAN", help="End the run after 90s, 30m, 2h …"),
         click.option(
             "--require-sandbox", metavar="fs,net",
@@ -107,6 +127,10 @@ show_options = _stack(
             "-o", "--output-last-message", metavar="FILE", help="Write the final answer to FILE."
         ),
         click.option("--detach", is_flag=True, help="Start, print the run id, go on without us."),
-        click.option("--notify", metavar="COMMAND", help="Run at the end, with a JSON argument."),
+        click.option(
+            "--notify",
+            metavar="COMMAND",
+            help="Run when an approval waits, and at the end, with a JSON argument.",
+        ),
     ]
 )

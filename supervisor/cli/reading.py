@@ -53,11 +53,11 @@ def show(color: str, run: str, agent: str | None, as_json: bool) -> None:
         return
     path, agent_id = find_agent(here, agent)
     if as_json:
-        for record in _agent_records(here, agent_id, path):
+        for record in agent_records(here, agent_id, path):
             click.echo(encode_record(record).decode())
         return
     console = make_console(sys.stdout, environment=os.environ, color=color_choice(color))
-    for line in transcript_lines(_agent_records(here, agent_id, path), path):
+    for line in transcript_lines(agent_records(here, agent_id, path), path):
         console.print(line, soft_wrap=True)
 
 
@@ -73,7 +73,7 @@ def find_agent(here: RunPlaces, wanted: str) -> tuple[str, str]:
     raise UsageError(f"no agent {wanted!r} in run {short_id(here.folder.name)}; there are: {known}")
 
 
-def _agent_records(here: RunPlaces, agent_id: str, path: str) -> Iterator[Record]:
+def agent_records(here: RunPlaces, agent_id: str, path: str) -> Iterator[Record]:
     """The agent's own records, and those of the supervisor that are about it, in order."""
     own = list(read_records(here, file=agent_id))
     about = [

@@ -20,24 +20,36 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
+from swarm.roles.config.resources import resource_limits
 from swarm.roles.config.schema import AgentsTable, Config
 from swarm.roles.config.spans import parse_span
 from swarm.roles.guidance import GuidanceRules, load_guidance
 from swarm.roles.loader import RoleUnusable, find_role
-from swarm.roles.narrow import narrow_approval, narrow_budget, narrow_sandbox
+from swarm.roles.narrow import (
+    narrow_approval,
+    narrow_budget,
+    narrow_role_network,
+    narrow_sandbox,
+    without_direct_network,
+)
+from swarm.roles.network import network_policy
+from swarm.roles.rules.load import rules_of
 from swarm.roles.schema import Role
 
 from ..fanout.excerpts import read_excerpt, render_excerpts
 from ..fanout.globbing import find_paths
 from ..fanout.items import find_items, item_texts
-from ..request import FanOut, RunRequest
+from ..request import FanOut, ReviewSettings, RunRequest
 from ..taskfile import FanOutTable
+from .memory_size import memory_bytes
 from .options import RunOptions
 from .providers import build_providers, check_choice
+from .reviewing import Answering, choose_reviewer
 from .schemas import check_schema, read_schema
 from .settings import Settings
 
 CONTEXT_BYTES = 512 << 10
+DEFAULT_MAX_SPAWNS = 1_000
 _SYSTEM_MODELS = Path("/etc/swarm/models.toml")
 
 
@@ -56,6 +68,7 @@ def build_request(
     *,
     environment: Mapping[str, str],
     run_lines: Callable[[str, Path], str],
+    answering: Answering = "nowhere",
 ) -> Prepared:
     """Resolve everything.
 
@@ -64,6 +77,7 @@ def build_request(
         settings: Task and merged configuration.
         environment: Without any key; what agents and commands may see.
         run_lines: Runs a fan-out's command in the read-only sandbox.
+        answering: Where a person could answer what this run asks.
 
     Raises:
         UsageError: With the option, or the file and key, that is wrong.
@@ -75,6 +89,11 @@ def build_request(
     check_choice(config.model_provider, config, providers)
     add_dirs = tuple(_folder(name, "--add-dir") for name in options.add_dir)
     sandbox = narrow_sandbox(base_sandbox(config, add_dirs), role)
+    wanted_network = network_policy(config)
+    if wanted_network is not None or role.network is not None:  # then the proxy is the only way
+        sandbox = without_direct_network(sandbox)
+        if isinstance(sandbox, DangerFullAccess):
+            warnings.append("without a sandbox nothing holds commands to the network's list")
     guidance = _guidance(config, cwd, settings, warnings)
     request = RunRequest(
         task=settings.task.name,
@@ -90,15 +109,24 @@ def build_request(
         catalogue=_catalogues(settings),
         effort=config.model_reasoning_effort,
         sandbox=sandbox,
-        approval=narrow_approval(config.approval_policy, role.approval),
-        reviewer="nobody",  # until there is a guardian and a prompt: what would ask is refused
+        network=narrow_role_network(wanted_network, role),
+        approval=narrow_approval(config.approval, role.approval),
+        granular=config.granular,
+        reviewer=choose_reviewer(config, warnings, at=answering),
+        allow_commit=config.allow_commit,
+        approval_timeout_s=_timeout(config),
+        auto_review=_review_settings(config),
         require_sandbox=_required(options.require_sandbox),
         max_agents=default_max_agents() if table.max_threads is None else table.max_threads + 1,
         max_depth=3 if table.max_depth is None else table.max_depth,
+        max_spawns=DEFAULT_MAX_SPAWNS if table.max_total is None else table.max_total,
+        wake_parents=table.wake_parents,
         budget=narrow_budget(_budget(config), role.budget),
         deadline_s=None if config.deadline is None else parse_span(config.deadline),
         output_schema=_schema(options, settings),
         shell_environment=_shell_policy(config),
+        resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
+        rules=rules_of(settings.loaded.layers, cwd, warnings),
         user_instructions=guidance,
         record=_absolute(options.record),
         replay=None if options.replay is None else _file(options.replay, "--replay"),
@@ -112,6 +140,18 @@ def build_request(
         literal_keys=literal,
         key_variables=settings.key_variables,
         warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _review_settings(config: Config) -> ReviewSettings:
+    table = config.auto_review
+    if not 1 <= table.timeout_sec <= 600:
+        raise UsageError("auto_review.timeout_sec: must be between 1 and 600")
+    return ReviewSettings(
+        model=table.model,
+        effort=table.model_reasoning_effort or None,
+        policy=table.policy,
+        deadline_s=table.timeout_sec,
     )
 
 
@@ -135,6 +175,10 @@ def base_sandbox(config: Config, add_dirs: tuple[str, ...]) -> SandboxPolicy:
                 exclude_tmpdir_env_var=table.exclude_tmpdir_env_var,
                 exclude_slash_tmp=table.exclude_slash_tmp,
             )
+
+
+def _timeout(config: Config) -> float | None:
+    return None if config.approval_timeout is None else parse_span(config.approval_timeout)
 
 
 def _brief(role: Role, config: Config) -> RoleBrief:
@@ -176,6 +220,7 @@ def _with_fan_out(
         request,
         fan_role=_brief(role, settings.config),
         fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
+        fan_network=narrow_role_network(request.network, role),
         fan_model=role.model,
         fan_effort=role.effort,
         fan_budget=role.budget,

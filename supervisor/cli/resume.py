@@ -14,12 +14,14 @@ from swarm.roles.config.load import load_config, read_layers
 from swarm.roles.config.spans import parse_span
 
 from ..about import is_alive, load_request, read_about
+from ..console.style import is_ci
 from ..keys import take_keys
 from ..places import RunPlaces, find_places, find_run, run_places
 from ..request import RunRequest
 from .doors import DoorCommand
 from .options import show_options
 from .providers import build_providers
+from .reviewing import NO_PERSON
 from .run import move_openai, show_of
 from .settings import key_variables, override_layer
 from .starting import start_run
@@ -31,6 +33,7 @@ from .starting import start_run
 @click.option("-p", "--prompt", help="The next words to the root agent.")
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="A new bound for the run.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Likewise.")
+@click.option("--budget-requests", type=click.IntRange(min=1), help="Likewise.")
 @click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
 @show_options
@@ -84,8 +87,11 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
     budget = Budget(
         tokens=said["budget_tokens"] or request.budget.tokens,
         usd=said["budget_usd"] or request.budget.usd,
-        requests=request.budget.requests,
+        requests=said["budget_requests"] or request.budget.requests,
     )
+    if request.reviewer == "person" and is_ci(environment):
+        click.echo(f"swarm: warning: {NO_PERSON}", err=True)
+        request = msgspec.structs.replace(request, reviewer="nobody")
     deadline = request.deadline_s if said["deadline"] is None else parse_span(said["deadline"])
     return msgspec.structs.replace(
         request,

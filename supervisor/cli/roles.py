@@ -83,7 +83,7 @@ def explain_role(name: str, *, as_json: bool) -> None:
     known, loaded = _load()
     role = find_role(known, name)
     config = loaded.config
-    parent = Limits(sandbox=base_sandbox(config, ()), approval=config.approval_policy)
+    parent = Limits(sandbox=base_sandbox(config, ()), approval=config.approval)
     limits = narrow(parent, role)
     if as_json:
         print_json({

@@ -8,14 +8,17 @@ from typing import Any
 import click
 import msgspec
 
+from ..console.style import is_terminal
 from ..keys import take_keys
 from ..places import find_places
 from ..taskfile import MAX_TASK_BYTES, read_task
 from .doors import DoorCommand
+from .notifying import split_words
 from .options import RunOptions, ShowOptions, bound_options, show_options, who_options
 from .request_building import Prepared, build_request
+from .reviewing import find_answering
 from .settings import load_settings
-from .starting import split_words, start_run
+from .starting import start_run
 
 
 @click.command("run", cls=DoorCommand)
@@ -65,10 +68,18 @@ def prepare(options: RunOptions, environment: dict[str, str]) -> Prepared:
     task = read_task(options.task, prompt=options.prompt, read_stdin=read_stdin)
     settings = load_settings(options, task, environment)
     keys = take_keys(environment, settings.key_variables)
-    prepared = build_request(options, settings, environment=environment, run_lines=run_lines)
+    answering = find_answering(environment, on_terminal=_on_terminal())
+    prepared = build_request(
+        options, settings, environment=environment, run_lines=run_lines, answering=answering
+    )
     move_openai(settings.config.openai_base_url)
     request = msgspec.structs.replace(prepared.request, keys={**keys, **prepared.literal_keys})
     return msgspec.structs.replace(prepared, request=request, literal_keys={})
+
+
+def _on_terminal() -> bool:
+    """Keys can be read, and what is asked can be seen."""
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def move_openai(base_url: str | None) -> None:

@@ -16,11 +16,11 @@ from swarm.roles.loader import Roles, find_role, load_roles
 from swarm.roles.schema import Role
 
 from ..places import find_places
-from ..taskfile import FrontMatter, Task
+from ..taskfile import FrontMatter, NetworkFront, Task
 from .options import RunOptions
 
 BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
-_REVIEWERS = {"person": "user", "guardian": "auto_review"}
+_REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}
 
 
 class Settings(Value):
@@ -98,6 +98,7 @@ def task_layer(task: Task) -> Layer:
         "model_reasoning_effort": front.effort,
         "sandbox_mode": front.sandbox,
         "deadline": front.deadline,
+        "network": None if front.network is None else _network(front.network),
         "budget": _said(
             {name: getattr(front.budget, name, None) for name in ("tokens", "usd", "requests")}
         ),
@@ -113,7 +114,16 @@ def flag_layer(options: RunOptions) -> Layer:
         "model_reasoning_effort": options.effort,
         "sandbox_mode": options.sandbox,
         "deadline": options.deadline,
-        "budget": _said({"tokens": options.budget_tokens, "usd": options.budget_usd}),
+        "network": _network(NetworkFront(allow=options.allow_domain))
+        if options.allow_domain
+        else None,
+        "budget": _said(
+            {
+                "tokens": options.budget_tokens,
+                "usd": options.budget_usd,
+                "requests": options.budget_requests,
+            }
+        ),
     }
     return Layer(name="flags", values=_said(values))
 
@@ -123,8 +133,21 @@ def _common(said: FrontMatter | RunOptions) -> Toml:
     return {
         "approval_policy": said.approval,
         "approvals_reviewer": _REVIEWERS.get(said.reviewer or ""),
-        "agents": _said({"max_threads": threads, "max_depth": said.max_depth}),
+        "allow_commit": said.allow_commit,
+        "agents": _said(
+            {
+                "max_threads": threads,
+                "max_depth": said.max_depth,
+                "max_total": said.max_spawns,
+            }
+        ),
     }
+
+
+def _network(front: NetworkFront) -> Toml:
+    """The proxy is switched on, and these hosts are added to what lower layers name."""
+    words: dict[str, object] = dict.fromkeys(front.allow, "allow")
+    return {"enabled": True, "domains": words | dict.fromkeys(front.deny, "deny")}
 
 
 def _said(values: Mapping[str, object]) -> Toml:

@@ -4,11 +4,8 @@ Rule: everything that can be wrong was told before; `ignite` comes before Trio, 
 """
 
 import os
-import shlex
-import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -21,8 +18,9 @@ from swarm.mailbox.protocol.records import RunCompleted
 
 from ..console.style import ColorChoice, choose_view, is_terminal
 from ..ignition import ignite
-from ..places import Places
+from ..places import Places, run_places
 from ..request import RunRequest
+from .notifying import Notifier, open_notifier
 from .options import ShowOptions
 from .walls import check_walls
 
@@ -40,7 +38,6 @@ EXIT_CODES = {
     "interrupted": 130,
     "terminated": 143,
 }
-_NOTIFY_LIMIT_S = 10.0
 
 
 def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
@@ -78,7 +75,8 @@ def run_here(
 
         from ..supervisor import run_to_its_end
 
-        view = _Announcing(_open_view(show), on_started)
+        notifier = open_notifier(show.notify, request)
+        view = _Announcing(_open_view(show, request, places), on_started, notifier)
         try:
             completed = trio.run(run_to_its_end, request, view, ignition, places)
         except BaseExceptionGroup as group:
@@ -93,7 +91,8 @@ def run_here(
     finally:
         ignition.close()
     _write_answer(show, completed)
-    _notify(show, request, completed)
+    if notifier is not None:
+        notifier.finish(completed)
     return EXIT_CODES[completed.status]
 
 
@@ -116,7 +115,7 @@ def _end_lines(view: "_Announcing", show: ShowOptions, error: BaseException) -> 
         view.finish(RunCompleted(status="failed", message=str(error)))
 
 
-def _open_view(show: ShowOptions) -> "View":
+def _open_view(show: ShowOptions, request: RunRequest, places: Places) -> "View":
     kind = choose_view(
         as_json=show.as_json,
         plain=show.plain,
@@ -133,7 +132,13 @@ def _open_view(show: ShowOptions) -> "View":
         return PlainView(sys.stderr, sys.stdout)
     from ..console.live import LiveView
 
-    return LiveView(sys.stderr, sys.stdout, environment=os.environ, color=color_choice(show.color))
+    color = color_choice(show.color)
+    view = LiveView(sys.stderr, sys.stdout, environment=os.environ, color=color)
+    if request.reviewer == "person" and request.run_id is not None:
+        from .prompting import open_panel
+
+        view.panel = open_panel(run_places(places, request.run_id))
+    return view
 
 
 def color_choice(color: str | None) -> ColorChoice:
@@ -148,8 +153,13 @@ def color_choice(color: str | None) -> ColorChoice:
 class _Announcing:
     """A view that also says when the run has begun. Otherwise the view it wraps."""
 
-    def __init__(self, view: "View", on_started: Callable[[], None] | None) -> None:
-        self._view, self._on_started = view, on_started
+    def __init__(
+        self,
+        view: "View",
+        on_started: Callable[[], None] | None,
+        notifier: Notifier | None = None,
+    ) -> None:
+        self._view, self._on_started, self._notifier = view, on_started, notifier
         self.started = self.finished = False
 
     def on_feed(self, feed: AnyFeed) -> None:
@@ -158,9 +168,14 @@ class _Announcing:
             if self._on_started is not None:
                 self._on_started()
         self._view.on_feed(feed)
+        if self._notifier is not None:
+            self._notifier.on_feed(feed)
 
     async def draw(self, current: Callable[[], RunView]) -> None:
-        await self._view.draw(current)
+        if self._notifier is None:
+            await self._view.draw(current)
+        else:
+            await self._notifier.run_beside(self._view.draw, current)
 
     def finish(self, completed: RunCompleted) -> None:
         self.finished = True
@@ -178,35 +193,3 @@ def _write_answer(show: ShowOptions, completed: RunCompleted) -> None:
     if not completed.result:
         click.echo("swarm: warning: there is no final answer; the file is empty", err=True)
     write_result(Path(show.output_last_message).absolute(), completed.result or "")
-
-
-def _notify(show: ShowOptions, request: RunRequest, completed: RunCompleted) -> None:
-    """`--notify`: the command with one JSON argument; its failure changes nothing."""
-    if show.notify is None:
-        return
-    about = {
-        "type": "run.completed",
-        "run": request.run_id,
-        "status": completed.status,
-        "message": completed.message,
-        "last_message": completed.result,
-    }
-    words = [*split_words(show.notify), msgspec.json.encode(about).decode()]
-    with suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            timeout=_NOTIFY_LIMIT_S, check=False, env=request.environment,
-        )  # fmt: skip
-
-
-def split_words(command: str) -> list[str]:
-    """Shell words of a command, without a shell. Raises UsageError for an open quote."""
-    from swarm.mailbox.errors import UsageError
-
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"--notify: {error}: {command}") from error
-    if not words:
-        raise UsageError("--notify: the command is empty")
-    return words

@@ -1,8 +1,11 @@
 """`swarm watch`: the live tree of a run in another terminal. Reads only; leaving harms nothing."""
 
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -10,7 +13,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.feed import FeedReader, open_feed_reader
-from swarm.mailbox.protocol.control import Recorded, RunView, decode_feed
+from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView, decode_feed
 from swarm.mailbox.protocol.records import RunCompleted
 
 from ..about import is_alive
@@ -25,6 +28,10 @@ from .doors import DoorCommand
 from .printing import print_json
 from .starting import color_choice
 
+if TYPE_CHECKING:
+    from .browsing import Browser
+
+_STDIN = 0
 _JOIN_LIMIT_S = 5.0
 _LOOK_S = 1.0
 
@@ -37,7 +44,8 @@ _LOOK_S = 1.0
 def watch(color: str, run: str | None, plain: bool, as_json: bool) -> None:
     """Watch a run: the live tree of its agents.
 
-    Without RUN the newest one. It is read-only; Ctrl-C ends the watching, not the run.
+    Without RUN the newest one. It is read-only; Ctrl-C or q ends the watching, not the run.
+    On a terminal: up and down select an agent, Enter shows its transcript, Esc goes back, s sorts.
 
     \b
     Example:
@@ -110,13 +118,14 @@ class _Watched:
     def __init__(self) -> None:
         self.state = RunState()
         self.completed: RunCompleted | None = None
+        self.on_feed: Callable[[AnyFeed], None] = lambda feed: None
 
     def current(self) -> RunView:
         return self.state.view()
 
 
 async def _watch(here: RunPlaces, view: View) -> None:
-    """Join the feed, take the snapshot, follow until the run is over."""
+    """Join the feed, take the snapshot, follow until the run is over or the person leaves."""
     watched = _Watched()
     async with open_feed_reader(here.feed) as reader, trio.open_nursery() as nursery:
         number = -1
@@ -127,6 +136,10 @@ async def _watch(here: RunPlaces, view: View) -> None:
         watched.state = RunState.from_view(await get_view(here))
         nursery.start_soon(view.draw, watched.current)
         nursery.start_soon(_end_when_dead, here, nursery.cancel_scope)
+        nursery.start_soon(_end_when_told, nursery.cancel_scope)
+        if (browser := _open_browser(here, view, watched)) is not None:
+            watched.on_feed = browser.on_feed
+            nursery.start_soon(_browse, browser, nursery.cancel_scope)
         await _follow(here, reader, number, watched, view)
         nursery.cancel_scope.cancel()
     if watched.completed is not None:
@@ -146,10 +159,35 @@ async def _follow(
         except msgspec.DecodeError:
             continue  # of a newer supervisor; the snapshot has its effect
         watched.state.apply(feed)
+        watched.on_feed(feed)
         view.on_feed(feed)
         if isinstance(feed, Recorded) and isinstance(feed.record.body, RunCompleted):
             watched.completed = feed.record.body
             return
+
+
+def _open_browser(here: RunPlaces, view: View, watched: _Watched) -> "Browser | None":
+    """Keys are read only from a terminal in whose foreground we are."""
+    from ..console.keys import can_read_keys
+    from ..console.live import LiveView
+
+    if not isinstance(view, LiveView) or not can_read_keys(_STDIN):
+        return None
+    from .browsing import Browser
+
+    return Browser(here, view, watched.current)
+
+
+async def _browse(browser: "Browser", scope: trio.CancelScope) -> None:
+    if await browser.run(_STDIN):
+        scope.cancel()
+
+
+async def _end_when_told(scope: trio.CancelScope) -> None:
+    """Also then the terminal is put back as it was."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
+        async for _ in signals:
+            scope.cancel()
 
 
 async def _end_when_dead(here: RunPlaces, scope: trio.CancelScope) -> None:

@@ -33,7 +33,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fold_tree(
-    agents: tuple[AgentView, ...], *, height: int, open_paths: frozenset[str] = frozenset()
+    agents: tuple[AgentView, ...],
+    *,
+    height: int,
+    open_paths: frozenset[str] = frozenset(),
+    keep: str = "",
 ) -> tuple[Row, ...]:
     """At most `height` rows (≥ 1) of a tree.
 
@@ -41,6 +45,7 @@ def fold_tree(
         agents: Sorted by path, so that a parent stands before its descendants.
         height: Lines there are.
         open_paths: Ended subtrees that a person wants to see whole.
+        keep: The path of an agent that has the best right to a line.
     """
     height = max(height, 1)
     depths = [agent.path.count("/") for agent in agents]
@@ -48,26 +53,51 @@ def fold_tree(
     visible = _visible(len(agents), folded)
     if len(visible) <= height:
         return tuple(_lay_out(agents, depths, visible, folded, more=""))
-    chosen = _choose(agents, visible, height - 1)
+    chosen = _choose(agents, visible, height - 1, keep)
     hidden = [index for index in visible if index not in chosen]
     inside = sum(folded.get(index, 0) for index in hidden)
     more = _count(agents, hidden, inside)
     return tuple(_lay_out(agents, depths, sorted(chosen), folded, more=more))
 
 
-def fold_list(agents: tuple[AgentView, ...], *, height: int, sort: Sort) -> tuple[Row, ...]:
-    """At most `height` rows, greatest first, without a tree: as `top` does it."""
+def fold_list(
+    agents: tuple[AgentView, ...], *, height: int, sort: Sort, keep: str = ""
+) -> tuple[Row, ...]:
+    """At most `height` rows, greatest first, without a tree: as `top` does it.
+
+    The agent with the path `keep` is the last one drawn if its rank would leave it out.
+    """
     height = max(height, 1)
-    order = sorted(range(len(agents)), key=lambda index: _rank(agents[index], sort), reverse=True)
+    order = _ranked(agents, sort)
     if len(order) <= height:
         return tuple(Row(agent=agents[index]) for index in order)
-    rows = [Row(agent=agents[index]) for index in order[: height - 1]]
-    return (*rows, Row(more=_count(agents, order[height - 1 :], 0)))
+    shown, hidden = order[: height - 1], order[height - 1 :]
+    kept = next((index for index in hidden if agents[index].path == keep), None)
+    if kept is not None and shown:
+        hidden = [shown[-1], *(index for index in hidden if index != kept)]
+        shown = [*shown[:-1], kept]
+    rows = [Row(agent=agents[index]) for index in shown]
+    return (*rows, Row(more=_count(agents, hidden, 0)))
+
+
+def paths_in_order(
+    agents: tuple[AgentView, ...], *, sort: Sort, open_paths: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """All agents that can have a line, in the order of their lines, however few lines there are."""
+    if sort != "tree":
+        return tuple(agents[index].path for index in _ranked(agents, sort))
+    depths = [agent.path.count("/") for agent in agents]
+    visible = _visible(len(agents), _fold_ended(agents, depths, open_paths))
+    return tuple(agents[index].path for index in visible)
+
+
+def _ranked(agents: tuple[AgentView, ...], sort: Sort) -> list[int]:
+    return sorted(range(len(agents)), key=lambda index: _rank(agents[index], sort), reverse=True)
 
 
 def wants_person(agent: AgentView) -> bool:
     """It stands still until somebody answers: it must stand out."""
-    return agent.state == "waiting" and "approv" in agent.note.lower()
+    return bool(agent.approval)
 
 
 def _rank(agent: AgentView, sort: Sort) -> float:
@@ -117,10 +147,11 @@ def _visible(count: int, folded: dict[int, int]) -> list[int]:
     return visible
 
 
-def _choose(agents: tuple[AgentView, ...], visible: list[int], room: int) -> set[int]:
+def _choose(agents: tuple[AgentView, ...], visible: list[int], room: int, keep: str) -> set[int]:
     """The indexes to draw: by right, each with the ancestors that give it its place."""
     chosen: set[int] = set()
-    for index in _by_right(agents, visible, room):
+    first = [index for index in visible if keep and agents[index].path == keep]
+    for index in (*first, *_by_right(agents, visible, room)):
         if len(chosen) >= room:
             break
         line = {index, *_ancestors(agents, index)} - chosen

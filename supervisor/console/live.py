@@ -28,7 +28,9 @@ from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
 from .answer import print_answer, summarize
+from .columns import Line
 from .paint import WARN, glyphs_for
+from .prompting import Panel
 from .safe_text import clean_line
 from .style import ColorChoice, make_console, page_width
 from .tree import Picture, TreeOptions, render_final, render_run
@@ -78,6 +80,8 @@ class LiveView:
         self._drawn: Picture | None = None
         self._width = 0
         self.frames = 0  # drawn so far
+        self.panel: Panel | None = None  # where a person answers, below the tree
+        self.page: Callable[[int, int], Picture] | None = None  # (width, height): not the tree
 
     def on_feed(self, feed: AnyFeed) -> None:
         """Only marks that something changed; the fold is the caller's."""
@@ -87,6 +91,8 @@ class LiveView:
                 self._notice(f"warning: {feed.record.agent} {body.message}")
             elif isinstance(body, GatewayEnded):
                 self._notice(f"warning: the gateway ended: {body.reason}")
+            if self.panel is not None:
+                self.panel.notice()
         self.redraw()
 
     def show(self, options: TreeOptions) -> None:
@@ -112,6 +118,8 @@ class LiveView:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_size)
+                if self.panel is not None:
+                    nursery.start_soon(self.panel.run, current, self.redraw)
                 while True:
                     work_s = await self._draw_frame(live, current())
                     await self._wait_turn(current(), work_s)
@@ -153,8 +161,14 @@ class LiveView:
     def _show(self, live: Live, view: RunView, *, final: bool) -> None:
         width, height = self._read_size()
         now = self._clock()
-        render = render_final if final else render_run
-        picture = render(view, width=width, height=height - 1, now=now, options=self.options)
+        if self.page is not None and not final:
+            picture = self.page(width, height - 1)
+        else:
+            render = render_final if final else render_run
+            asked = self._panel_lines(width, height) if not final else []
+            room = height - 1 - len(asked)
+            picture = render(view, width=width, height=room, now=now, options=self.options)
+            picture = Picture([*picture.lines, *asked])
         if self._drawn is not None and width < self._width:
             self._console.control(*_climb(self._drawn, width))
         for line in self._notices:
@@ -162,6 +176,11 @@ class LiveView:
         self._notices.clear()
         live.update(picture, refresh=True)
         self._drawn, self._width = picture, width
+
+    def _panel_lines(self, width: int, height: int) -> list[Line]:
+        if self.panel is None:
+            return []
+        return self.panel.lines(width=width, height=max(height - 4, 2))
 
     def _read_size(self) -> tuple[int, int]:
         """Columns and lines of this terminal now, also after a resize; never under 2."""

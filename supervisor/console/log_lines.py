@@ -26,25 +26,36 @@ from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
     AnyRecordBody,
+    ApprovalRequested,
+    ApprovalResolved,
     BudgetSet,
     ContextRecorded,
     FanOutItemEnded,
     FanOutPlanned,
     GatewayEnded,
+    GrantGiven,
     InputPosted,
     ItemRecorded,
+    JobBegan,
+    JobClosed,
+    JobRowEnded,
     MailHandled,
     MailPosted,
     ProcessEnded,
     ProviderChosen,
     Record,
     Reserved,
+    Reviewed,
     RunCompleted,
     RunStarted,
+    SnapshotSettled,
+    SnapshotTaken,
+    Undone,
     encode_record,
 )
 
 from .amounts import render_age, render_count, render_span, render_time, render_usd
+from .asking_words import describe_approval
 from .bounds import describe_bound
 from .describe import describe_call, describe_end, describe_item, describe_sandbox, describe_task
 from .safe_text import clean_line, first_line
@@ -63,11 +74,18 @@ def select(record: Record, wanted: LogFilter) -> bool:
     body = record.body
     if wanted.mail and not isinstance(body, MailPosted | MailHandled):
         return False
-    if wanted.reviews and not (isinstance(body, CallEnded) and body.status == "declined"):
+    if wanted.reviews and not _is_about_approval(body):
         return False
     if wanted.agent is None or record.agent == wanted.agent:
         return True
     return isinstance(body, MailPosted) and wanted.agent in {body.mail.author, body.mail.recipient}
+
+
+def _is_about_approval(body: AnyRecordBody) -> bool:
+    """Questions, answers, grants, reviews, and calls that were not allowed."""
+    if isinstance(body, CallEnded):
+        return body.status == "declined"
+    return isinstance(body, ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed)
 
 
 def log_line(record: Record, *, as_json: bool = False) -> str:
@@ -150,6 +168,10 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(describe_bound(body))
         case AgentSpawned() | ProcessEnded() | AgentEnded():
             return clean_line(_life_words(body))
+        case ApprovalRequested() | ApprovalResolved() | GrantGiven() | Reviewed():
+            return clean_line(describe_approval(body))
+        case SnapshotTaken() | SnapshotSettled() | Undone():
+            return clean_line(_kept_words(body))
         case InputPosted(source=source):
             return clean_line(f"{source}: {describe_task(body)}")
         case MailPosted(mail=mail):
@@ -164,8 +186,20 @@ def describe_body(body: AnyRecordBody) -> str:
         case FanOutItemEnded():
             words = f"{body.index} {body.item}: {body.state}, attempt {body.attempt}"
             return clean_line(f"{words}: {first_line(body.result)}")
+        case JobBegan() | JobRowEnded() | JobClosed():
+            return clean_line(_job_words(body))
         case _:
             assert_never(body)
+
+
+def _job_words(body: JobBegan | JobRowEnded | JobClosed) -> str:
+    match body:
+        case JobBegan():
+            return f"{body.job_id} {body.wish.csv_path}: {body.rows} rows, attempt {body.attempt}"
+        case JobRowEnded():
+            return f"row {body.index + 1}: {' '.join(body.cells[4:7])}"
+        case JobClosed():
+            return f"{body.job_id} {body.status}"
 
 
 def _in_turn_words(
@@ -212,6 +246,19 @@ def _run_words(body: RunStarted | ProviderChosen | RunCompleted | GatewayEnded |
         case Drew():
             cost = "" if body.usd is None else f" {render_usd(body.usd)}"
             return f"{body.agent_id} {body.model} {body.usage.total_tokens} tokens{cost}"
+
+
+def _kept_words(body: SnapshotTaken | SnapshotSettled | Undone) -> str:
+    match body:
+        case SnapshotTaken():
+            out = f", left out: {', '.join(body.left_out[:8])}" if body.left_out else ""
+            return f"{body.snapshot_id} {body.files} files, {body.size_bytes} bytes{out}"
+        case SnapshotSettled():
+            return f"{body.snapshot_id} looked at after its call"
+        case Undone():
+            left = f", left alone: {', '.join(body.left[:8])}" if body.left else ""
+            kept = f", what was there is in {body.kept_as}" if body.kept_as else ""
+            return f"{body.snapshot_id} {body.restored} put back{left}{kept}"
 
 
 def _life_words(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:

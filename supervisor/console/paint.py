@@ -12,6 +12,7 @@ BUSY = Style(color="cyan")
 BAR = Style(color="cyan")
 WARN = Style(color="yellow")
 BAD = Style(color="red")
+SELECTED = Style(reverse=True)
 ASKING = Style(color="yellow", bold=True, reverse=True)
 
 STATE_STYLES = {

@@ -7,7 +7,7 @@ nothing repeats itself: a wait that goes on is said once.
 from collections.abc import Callable
 from typing import TextIO
 
-from swarm.mailbox.ids import ROOT_PATH, short_id
+from swarm.mailbox.ids import ROOT_PATH, is_reviewer, short_id
 from swarm.mailbox.protocol.control import AnyFeed, Passed, RunView
 from swarm.mailbox.protocol.events import (
     CallBegan,
@@ -25,6 +25,8 @@ from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
+    ApprovalRequested,
+    ApprovalResolved,
     FanOutItemEnded,
     FanOutPlanned,
     GatewayEnded,
@@ -39,6 +41,7 @@ from swarm.mailbox.protocol.records import (
 
 from .amounts import render_count, render_span, render_time
 from .answer import print_answer, summarize
+from .asking_words import answered_words, asked_words
 from .describe import (
     describe_call,
     describe_end,
@@ -58,9 +61,10 @@ class PlainState:
 
     def __init__(self) -> None:
         self.began = 0.0
+        self.run = ""  # its short id
         self.calls: dict[tuple[str, str], str] = {}  # (path, call id) → its words
         self.waits: dict[str, str] = {}  # path → the wait that was said last
-        self.paths: dict[str, str] = {}  # agent id → path
+        self.paths: dict[str, str] = {}  # agent id → path, while its process lives
         self.answer: list[str] = []  # the root's last message, held back: it may be the answer
         self.fan_total = self.fan_ended = 0
 
@@ -70,6 +74,8 @@ def plain_lines(feed: AnyFeed, state: PlainState) -> list[str]:
     if isinstance(feed, Passed):
         return _passing_lines(feed, state)
     record = feed.record
+    if is_reviewer(record.agent):
+        return []  # what it came to is told with what it reviewed
     agent = _who(record, state)
     words = _run_words(record, state) or _agent_words(record, state, agent)
     if not words:
@@ -95,8 +101,10 @@ def _who(record: Record, state: PlainState) -> str:
     if isinstance(body, AgentSpawned):
         state.paths[body.agent_id] = body.path
         return clean_line(body.path)
-    if isinstance(body, AgentEnded | ProcessEnded):
+    if isinstance(body, AgentEnded):
         return clean_line(state.paths.get(body.agent_id, record.agent))
+    if isinstance(body, ProcessEnded):
+        return clean_line(state.paths.pop(body.agent_id, record.agent))
     if isinstance(body, FanOutItemEnded):
         return clean_line(body.agent)
     return clean_line(record.agent)
@@ -105,7 +113,7 @@ def _who(record: Record, state: PlainState) -> str:
 def _run_words(record: Record, state: PlainState) -> list[str]:
     match record.body:
         case RunStarted() as body:
-            state.began = record.ts
+            state.began, state.run = record.ts, short_id(body.run_id)
             verb = "resumed" if body.resumed else "started"
             name = f"swarm {body.version} run {short_id(body.run_id)} {verb}"
             return [clean_line(f"{name} at {render_time(record.ts)} in {body.cwd}: {body.title}")]
@@ -154,6 +162,10 @@ def _agent_words(record: Record, state: PlainState, agent: str) -> list[str]:
             return [f"warning: process {body.pid} ended: {clean_line(body.reason)}"]
         case AgentEnded() as body:
             return [_ended(body)]
+        case ApprovalRequested() as body:
+            return asked_words(body, run=state.run)
+        case ApprovalResolved() as body:
+            return [answered_words(body)]
         case _:
             return []
 

@@ -2,7 +2,7 @@
 
 Rule: state changes here and nowhere else; `RunState` is the one mutable place, and every step of it
 is a pure function from one `AgentView` to the next. A record that was applied already changes
-nothing, so a watcher may start from any snapshot. No event costs more because many agents ended.
+nothing, so a watcher may start from any snapshot. Nothing costs more because many agents ended.
 """
 
 import time
@@ -13,8 +13,10 @@ from typing import get_args
 
 from msgspec.structs import replace
 
+from swarm.mailbox.ids import is_reviewer
+from swarm.mailbox.protocol.approvals import PendingApproval
 from swarm.mailbox.protocol.control import AgentState, AgentView, AnyFeed, Passed, RunView
-from swarm.mailbox.protocol.events import CallBegan, CallEnded
+from swarm.mailbox.protocol.events import CallBegan, CallEnded, TokenCount
 from swarm.mailbox.protocol.gateway import Drew, Fetching, Throttled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -33,12 +35,15 @@ from swarm.mailbox.protocol.records import (
 
 from .describe import describe_call, describe_task, describe_throttle
 from .reduce_agent import reduce_agent, reduce_passing, shrink_ended
+from .reduce_approvals import mark_waiting, reduce_cost, reduce_queue, unmark
 from .reduce_run import reduce_run
 from .safe_text import clean_line
 
 KEEP_ENDED = 256  # ended agents kept with all their texts; older ones keep only their figures
+LIST_ENDED = 512  # ended agents that are listed at all; older ones are only counted
 _END_STATES = frozenset(get_args(EndState))
 _DONE, _FAILED = 1, 2
+_TRIES = 4  # of an agent's end, to list older ones no more
 _MAX_TASKS = 4096  # first words for agents that are not there yet
 
 
@@ -48,6 +53,7 @@ class RunState:
     Args:
         clock: Unix seconds; only for passing events, which carry no time of their own.
         keep_ended: Ended agents that keep their result, task and note whole.
+        list_ended: Ended agents that are listed at all, besides those who have somebody below.
         slots_max: How many agent processes may live at once; 0 = not known.
     """
 
@@ -56,10 +62,11 @@ class RunState:
         *,
         clock: Callable[[], float] = time.time,
         keep_ended: int = KEEP_ENDED,
+        list_ended: int = LIST_ENDED,
         slots_max: int = 0,
     ) -> None:
         self._clock = clock
-        self._keep_ended = keep_ended
+        self._keep_ended, self._list_ended = keep_ended, list_ended
         self._run = RunView(slots_max=slots_max)
         self._seen = 0
         self._agents: dict[str, AgentView] = {}
@@ -68,7 +75,9 @@ class RunState:
         self._calls: dict[str, dict[str, tuple[str, str]]] = {}  # path → running calls
         self._tasks: dict[str, str] = {}  # path → first words, said before the agent was there
         self._ended: deque[str] = deque()  # newest last; only those still whole
+        self._shrunk: deque[str] = deque()  # those after them, newest last
         self._live: set[str] = set()  # paths whose process lives
+        self._asking: dict[str, PendingApproval] = {}  # path → the oldest that waits
         self._fan = bytearray()  # per item: 0 open, else what _DONE and _FAILED say
         self._cached: RunView | None = None
 
@@ -80,11 +89,15 @@ class RunState:
         state._agents = {agent.path: agent for agent in view.agents}
         state._order = sorted(state._agents)
         state._paths = {agent.agent_id: agent.path for agent in view.agents if agent.agent_id}
-        state._live = {agent.path for agent in view.agents if agent.pid}
-        state._seen = sum(agent.started > 0 for agent in view.agents)
+        state._live = {one.path for one in view.agents if one.pid and not is_reviewer(one.path)}
+        state._seen = view.unlisted + sum(
+            one.started > 0 and not is_reviewer(one.path) for one in view.agents
+        )
+        state._asking = {one.agent: one for one in reversed(view.approvals)}
         ended = [agent for agent in view.agents if agent.state == "ended"]
         ended.sort(key=lambda agent: agent.last_progress)
         state._ended.extend(agent.path for agent in ended[-state._keep_ended :])
+        state._shrunk.extend(agent.path for agent in ended[: -state._keep_ended])
         return state
 
     @property
@@ -156,14 +169,14 @@ class RunState:
                 )
             )
         elif view := self._agents.get(feed.agent):
-            self._agents[feed.agent] = reduce_passing(view, event, self._clock())
-            self._cached = None
+            self._put(reduce_passing(view, event, self._clock()))
 
     def _apply_record(self, record: Record) -> None:
         if record.seq <= self._run.seq:
             return
         self._run = replace(self._run, seq=record.seq)
         self._cached = None
+        self._follow_queue(record)
         path = self._path_of(record)
         body = record.body
         if not path:
@@ -181,6 +194,19 @@ class RunState:
             if isinstance(body, AgentEnded):
                 self._keep_few(path)
         self._apply_to_run(record)
+
+    def _follow_queue(self, record: Record) -> None:
+        """What waits for an answer; the rows of those who ask say so until it is there."""
+        before = self._run.approvals
+        after = reduce_queue(before, record)
+        if after is before:
+            self._run = reduce_cost(self._run, record.body)
+            return
+        self._run = replace(self._run, approvals=after)
+        self._asking = {one.agent: one for one in reversed(after)}
+        for path in {one.agent for one in before} | set(self._asking):
+            if view := self._agents.get(path):
+                self._put(view if path in self._asking else unmark(view))
 
     def _path_of(self, record: Record) -> str:
         """The agent whose view changes: mail is its recipient's, a payment its payer's."""
@@ -200,9 +226,10 @@ class RunState:
         """Ids, living processes and running calls: what an AgentView has no place for."""
         match record.body:
             case AgentSpawned(agent_id=agent_id):
-                self._seen += not self._agents[path].started
                 self._paths[agent_id] = path
-                self._live.add(path)
+                if not is_reviewer(path):
+                    self._count_agent(path, record.body.epoch)
+                    self._live.add(path)
                 self._calls.pop(path, None)
             case ProcessEnded():
                 if record.body.epoch >= self._agents[path].epoch:
@@ -218,6 +245,15 @@ class RunState:
                     left.pop(call_id, None)
             case _:
                 pass
+
+    def _count_agent(self, path: str, epoch: int) -> None:
+        """A first life is a new agent; a later one at an unlisted path is an old one come back."""
+        if self._agents[path].started:
+            return
+        if epoch > 1 and self._run.unlisted:
+            self._change(replace(self._run, unlisted=self._run.unlisted - 1))
+        else:
+            self._seen += 1
 
     def _with_call(self, view: AgentView, body: object) -> AgentView:
         """After a call's end, show the latest one that still runs."""
@@ -240,6 +276,8 @@ class RunState:
                 self._count_item(index, well=state == "completed")
             case RunCompleted():
                 self._end_root(body)
+            case TokenCount() if is_reviewer(record.agent):
+                return  # told apart, by `Reviewed`
             case _:
                 pass
         self._change(reduce_run(self._run, body, record.ts))
@@ -259,6 +297,9 @@ class RunState:
         for path in sorted(self._live):
             view = replace(self._agents[path], pid=0, rss_bytes=0, tool="", argument="", text="")
             self._put(view if view.state == "ended" else replace(view, state="suspended"))
+        for path, view in self._agents.items():
+            if is_reviewer(path) and view.pid:
+                self._put(replace(view, pid=0, state="ended", end_state="crashed"))
         self._live.clear()
         self._calls.clear()
 
@@ -294,8 +335,28 @@ class RunState:
             if old is not None and old.state == "ended" and old.path != "/root":
                 self._paths.pop(old.agent_id, None)
                 self._put(shrink_ended(old))
+                self._shrunk.append(old.path)
+        for _ in range(_TRIES):
+            if len(self._shrunk) > max(self._list_ended - self._keep_ended, 0):
+                self._drop(self._shrunk.popleft())
+
+    def _drop(self, path: str) -> None:
+        """Count it and list it no more. One that still has a process or company comes later."""
+        view = self._agents.get(path)
+        if view is None or view.state != "ended":
+            return  # it came back to life, and ends again some day
+        after = bisect_left(self._order, path) + 1
+        has_below = after < len(self._order) and self._order[after].startswith(f"{path}/")
+        if view.pid or has_below:
+            self._shrunk.append(path)
+            return
+        del self._agents[path]
+        del self._order[after - 1]
+        self._change(replace(self._run, unlisted=self._run.unlisted + 1))
 
     def _put(self, view: AgentView) -> None:
+        if view.path in self._asking and view.state != "ended":
+            view = mark_waiting(view, self._asking[view.path])
         self._agents[view.path] = view
         self._cached = None
 

@@ -8,6 +8,7 @@ from sys import intern
 
 from msgspec.structs import replace
 
+from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.control import AgentState, AgentView
 from swarm.mailbox.protocol.events import (
     CallBegan,
@@ -131,6 +132,8 @@ def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
     gone = replace(view, pid=0, rss_bytes=0, tool="", argument="", text="")
     if view.state == "ended":
         return gone
+    if is_reviewer(view.path):  # nobody restarts it
+        return replace(gone, state="ended", end_state="completed" if body.orderly else "crashed")
     if body.orderly:
         return replace(gone, state="suspended")
     return replace(gone, state="restarting", note=clean_line(body.reason))

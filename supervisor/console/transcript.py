@@ -62,10 +62,9 @@ def transcript_lines(
         path: The agent.
         options: What is cut.
     """
-    story = _Story(path, options or TranscriptOptions())
+    story = Story(path, options)
     for record in records:
-        if record.agent == path or story.concerns(record.body):
-            yield from story.tell(record)
+        yield from story.hear(record)
 
 
 def transcript_text(
@@ -76,14 +75,21 @@ def transcript_text(
     return "".join(line.plain + "\n" for line in lines)
 
 
-class _Story:
-    def __init__(self, path: str, options: TranscriptOptions) -> None:
-        self._path, self._options = path, options
+class Story:
+    """One agent's story while it grows: `hear` each record once, in order."""
+
+    def __init__(self, path: str, options: TranscriptOptions | None = None) -> None:
+        self._path, self._options = path, options or TranscriptOptions()
         self._agent_id = ""
         self._turns = 0
         self._patches: dict[str, tuple[FileChange, ...]] = {}  # call id → what was asked
 
-    def concerns(self, body: AnyRecordBody) -> bool:
+    def hear(self, record: Record) -> Iterator[Text]:
+        """Its lines; none for a record of somebody else."""
+        if record.agent == self._path or self._concerns(record.body):
+            yield from self._tell(record)
+
+    def _concerns(self, body: AnyRecordBody) -> bool:
         """Records of others that belong here too: mail to this agent, the end of its process."""
         match body:
             case MailPosted(mail=mail):
@@ -95,7 +101,7 @@ class _Story:
             case _:
                 return False
 
-    def tell(self, record: Record) -> Iterator[Text]:
+    def _tell(self, record: Record) -> Iterator[Text]:
         match record.body:
             case AgentSpawned() as body:
                 self._agent_id = body.agent_id

@@ -22,7 +22,7 @@ from .bounds import budget_parts
 from .columns import Line, crop, plan_columns, render_row
 from .fan import FanProgress, measure_fan
 from .fold import Row, Sort, fold_list, fold_tree
-from .paint import BAD, BAR, DIM, HEAD, LINES, PLAIN, STATE_STYLES, WARN, Glyphs
+from .paint import BAD, BAR, DIM, HEAD, LINES, PLAIN, SELECTED, STATE_STYLES, WARN, Glyphs
 from .safe_text import clean_line
 
 FINAL_ROWS = 16  # agents left on the screen when a run is over
@@ -34,6 +34,8 @@ class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
     sort: Sort = "tree"
     open_paths: frozenset[str] = frozenset()  # ended subtrees shown whole
     glyphs: Glyphs = LINES
+    selected: str = ""  # the path whose line stands out
+    hint: str = ""  # a last line: what keys do
 
 
 class Picture:
@@ -77,6 +79,8 @@ def render_run(
     if view.fetching:
         foot.append(_fetch_line(view, width, chosen.glyphs))
     foot.append(_footer(view, width, now, chosen.glyphs))
+    if chosen.hint:
+        foot.append(_fit([(chosen.hint, DIM)], width, chosen.glyphs))
     if height < len(head) + len(foot) + 2:
         head = head[:1]
     if height < len(head) + len(foot) + 2:
@@ -84,9 +88,11 @@ def render_run(
     room = height - len(head) - len(foot)
     rows: tuple[Row, ...] = ()
     if room > 0 and chosen.sort == "tree":
-        rows = fold_tree(view.agents, height=room, open_paths=chosen.open_paths)
+        rows = fold_tree(
+            view.agents, height=room, open_paths=chosen.open_paths, keep=chosen.selected
+        )
     elif room > 0:
-        rows = fold_list(view.agents, height=room, sort=chosen.sort)
+        rows = fold_list(view.agents, height=room, sort=chosen.sort, keep=chosen.selected)
     body = _body(rows, view, width, chosen, now)
     return Picture([*head, *body, *foot][: max(height, 1)])
 
@@ -99,7 +105,8 @@ def render_final(
     The run's last words (`answer.summarize`) take the footer's place.
     """
     rows = min(height, FINAL_ROWS + 4)
-    picture = render_run(view, width=width, height=rows, now=now, options=options)
+    plain = msgspec.structs.replace(options or TreeOptions(), selected="", hint="")
+    picture = render_run(view, width=width, height=rows, now=now, options=plain)
     return Picture(picture.lines[:-1]) if len(picture.lines) > 1 else picture
 
 
@@ -120,7 +127,16 @@ def _body(
 ) -> Iterator[Line]:
     columns = plan_columns(width, rows, model=view.model)
     for row in rows:
-        yield render_row(row, columns, now=now, glyphs=options.glyphs)
+        line = render_row(row, columns, now=now, glyphs=options.glyphs)
+        is_selected = row.agent is not None and row.agent.path == options.selected
+        yield mark_line(line, width) if is_selected else line
+
+
+def mark_line(line: Line, width: int) -> Line:
+    """The whole line stands out."""
+    blank = Segment(" " * (width - sum(cell_len(cell.text) for cell in line)))
+    marked = [cell for cell in (*line, blank) if cell.text]
+    return [Segment(cell.text, (cell.style or PLAIN) + SELECTED) for cell in marked]
 
 
 def _header(view: RunView, width: int, glyphs: Glyphs) -> list[Line]:
@@ -181,9 +197,14 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
     parts.append((f"{render_count(view.usage.total_tokens)} tokens", PLAIN))
     if view.usd is not None:
         parts.append((render_usd(view.usd), PLAIN))
+    if spent := view.review_usage.total_tokens:
+        cost = "" if view.review_usd is None else f" {render_usd(view.review_usd)}"
+        parts.append((f"reviews {render_count(spent)} tokens{cost}", DIM))
     parts += [
         (words, WARN if is_tight else PLAIN) for words, is_tight in budget_parts(view, now=now)
     ]
+    if view.unlisted:
+        parts.append((f"{view.unlisted} ended before", DIM))
     if view.warnings:
         noun = "warning" if view.warnings == 1 else "warnings"
         parts.append((f"{view.warnings} {noun}", WARN))

@@ -7,7 +7,7 @@ Source: Codex `exec --json`; differs in unique ids, usage per turn, and what `do
 
 from msgspec import UNSET
 
-from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.ids import ROOT_PATH, is_reviewer
 from swarm.mailbox.protocol.control import Passed
 from swarm.mailbox.protocol.events import (
     CallBegan,
@@ -24,6 +24,8 @@ from swarm.mailbox.protocol.gateway import Drew, Fetching, Throttled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
+    ApprovalRequested,
+    ApprovalResolved,
     FanOutItemEnded,
     FanOutPlanned,
     GatewayEnded,
@@ -36,6 +38,7 @@ from swarm.mailbox.protocol.records import (
 )
 
 from ..console.describe import describe_fetching, describe_sandbox
+from .json_approvals import approval_line
 from .json_items import message_item
 from .json_lines import (
     AgentSpawnedLine,
@@ -64,6 +67,8 @@ def lines_for(record: Record, state: JsonState) -> list[AnyLine]:
     Lines from before the root's start are held back until it; `run.completed` waits for nothing.
     """
     state.count(record)
+    if is_reviewer(record.agent):
+        return []  # what it came to is told as an assessment
     path = state.paths.get(_agent_id(record), record.agent)
     lines = _run_lines(record, state)
     if lines is None:
@@ -88,6 +93,8 @@ def notices_for(feed: Passed, state: JsonState) -> list[AnyLine]:
     """Retries, waits and throttling: said once each, until something else is said."""
     event = feed.event
     lines: list[AnyLine] = []
+    if is_reviewer(feed.agent):
+        return lines
     if isinstance(event, Throttled):
         words = event.reason if event.delay_s is not None else ""
         if words and words != state.throttle:
@@ -175,6 +182,8 @@ def _run_completed(body: RunCompleted, state: JsonState) -> list[AnyLine]:
         usd=body.usd,
         duration_s=body.duration_s,
         budget=state.budget_use(),
+        review_usage=usage_of(state.review_usage) if state.reviews else UNSET,
+        review_usd=state.review_usd if state.reviews else UNSET,
     )
     return [*lines, last]
 
@@ -213,6 +222,8 @@ def _agent_lines(record: Record, state: JsonState, path: str) -> list[AnyLine]:
             return [WarningLine(message=message)]
         case ProcessEnded() | AgentEnded():
             return _ended(body, state, agent, path)
+        case ApprovalRequested() | ApprovalResolved():
+            return [approval_line(body, path)]
         case _:
             return []
 

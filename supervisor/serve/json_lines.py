@@ -9,6 +9,7 @@ from typing import Literal, dataclass_transform
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from swarm.mailbox.protocol.approvals import AnyAction, Preview
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.items import TokenUsage
 
@@ -166,6 +167,28 @@ class AgentStatusLine(Line, tag="agent.status"):
     usd: float | UnsetType | None = UNSET
 
 
+class ApprovalRequestedLine(Line, tag="approval.requested"):
+    """Always names its agent."""
+
+    id: str
+    kind: str  # command, patch, network, permissions, questions
+    action: AnyAction
+    cause: str
+    reason: str
+    reviewer: str
+    preview: Preview | None = None
+
+
+class ApprovalResolvedLine(Line, tag="approval.resolved"):
+    """Likewise."""
+
+    id: str
+    outcome: str
+    by: str
+    scope: str
+    reason: str
+
+
 class FanOutPlannedLine(Line, tag="fan_out.planned"):
     total: int
     role: str
@@ -204,6 +227,8 @@ class RunCompletedLine(Line, tag="run.completed"):
     usd: float | None = None
     duration_s: float = 0.0
     budget: BudgetUse | UnsetType = UNSET  # only where a bound holds
+    review_usage: Usage | UnsetType = UNSET  # only where a reviewer was asked; not in `usage`
+    review_usd: float | UnsetType | None = UNSET  # its part of `usd`
 
 
 AnyLine = (
@@ -219,6 +244,8 @@ AnyLine = (
     | WarningLine
     | AgentSpawnedLine
     | AgentStatusLine
+    | ApprovalRequestedLine
+    | ApprovalResolvedLine
     | FanOutPlannedLine
     | FanOutItemLine
     | RunCompletedLine

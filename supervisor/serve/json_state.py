@@ -6,7 +6,7 @@ from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.gateway import Drew, Lapsed
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Budget
-from swarm.mailbox.protocol.records import BudgetSet, Record
+from swarm.mailbox.protocol.records import BudgetSet, Record, Reviewed
 
 from .json_items import OpenItems
 from .json_lines import AnyLine, BudgetUse
@@ -40,6 +40,9 @@ class JsonState:
         self.budget = Budget()
         self.drawn_tokens = self.drawn_requests = 0
         self.drawn_usd = 0.0
+        self.reviews = 0
+        self.review_usage = TokenUsage()
+        self.review_usd: float | None = None
 
     def agent(self, path: str) -> JsonAgent:
         return self.agents.setdefault(path, JsonAgent())
@@ -55,6 +58,11 @@ class JsonState:
                 self._add(bill.usage.total_tokens, bill.usd, 1)
             case Lapsed() as bill:
                 self._add(bill.tokens, bill.usd, bill.requests)
+            case Reviewed() as review:
+                self.reviews += 1
+                self.review_usage = self.review_usage.plus(review.usage)
+                if review.usd is not None:
+                    self.review_usd = (self.review_usd or 0.0) + review.usd
             case _:
                 pass
 

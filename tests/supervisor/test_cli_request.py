@@ -43,7 +43,7 @@ def test_the_built_in_values(build, tmp_path):
     request = build().request
     assert request.cwd == str(tmp_path / "project")
     assert request.sandbox == WorkspaceWrite()
-    assert (request.approval, request.reviewer) == ("on-request", "nobody")
+    assert (request.approval, request.reviewer) == ("on-request", "guardian")
     assert request.max_agents == default_max_agents() >= 8
     assert (request.model, request.provider, request.deadline_s) == (None, None, None)
     assert (request.role.name, request.prompt, request.keys) == ("default", "The task.", {})

@@ -9,13 +9,14 @@ from swarm.mailbox.protocol.items import TokenUsage
 from swarm.supervisor.console.fold import fold_list, fold_tree
 
 
-def agent(path, state="running", *, at=0.0, end="", note="", tokens=0):
+def agent(path, state="running", *, at=0.0, end="", note="", tokens=0, approval=""):
     return AgentView(
         path=path,
         state=state,
         end_state=end or ("completed" if state == "ended" else ""),
         last_progress=at,
         note=note,
+        approval=approval,
         usage=TokenUsage(total_tokens=tokens),
     )
 
@@ -34,7 +35,7 @@ FLAT = tree(
     agent("/root/b", "ended", at=3),
     agent("/root/c", "running"),
     agent("/root/d", "queued"),
-    agent("/root/e", "waiting", note="approval: rm -rf build"),
+    agent("/root/e", "waiting", note="needs approval a1: rm -rf build", approval="a1"),
     agent("/root/f", "idle"),
     agent("/root/g", "ended", at=2, end="failed"),
 )

@@ -30,6 +30,7 @@ AGENTS = (
         role="worker",
         state="waiting",
         note="approval: git push",
+        approval="a1",
         model="big",
         last_progress=900.0,
     ),

@@ -1,0 +1,1 @@
+"""Questions that need a yes: one queue for the tree, grants, and who answers."""

@@ -1,0 +1,262 @@
+"""One queue for the whole tree: grants first, then whoever answers; the first answer counts.
+
+Rule: a question is journaled before anybody sees it, and its answer before the asker hears it.
+Whatever ends without an answer (time, a lost reviewer, a dead asker) is no yes.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import trio
+
+from swarm.mailbox.protocol.approvals import (
+    ApprovalRequest,
+    DecidedBy,
+    ExtraPermissions,
+    Grant,
+    PendingApproval,
+    PermissionsAction,
+    Scope,
+)
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.records import (
+    AnyRecordBody,
+    ApprovalRequested,
+    ApprovalResolved,
+    GrantGiven,
+    Record,
+)
+from swarm.mailbox.protocol.requests import Decided
+
+from .base import AutoReviewer, Verdict
+from .bounds import MOST_OPEN, MOST_OPEN_IN_RUN, cut_request, cut_text
+from .entry import Closed, Entry, is_same_wish
+from .grants import Grants, Past, asked_permissions
+from .route import Asked, Nobody, Way, route
+from .words import (
+    reviewer_failed_text,
+    timed_out_text,
+    unavailable_text,
+    withdrawn_text,
+)
+
+KEPT_DENIALS = 10
+_KEPT_ENDS = 256  # answered questions that are remembered, for who answers too late
+_REVIEW_LIMIT_S = 600.0  # a reviewer has a deadline of its own; this one is behind it
+_MOST_REASON = 4_000
+
+
+class Book(Protocol):
+    """Where it is written. `then` is called with the record once it is on disk, in order."""
+
+    def put(
+        self, body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
+    ) -> None: ...
+
+
+class Rules(Value):
+    """How this run asks."""
+
+    timeout_s: float | None = None  # of a person; None: until the run's deadline
+
+
+class Broker:
+    """A `Decider`. One for each run, made in supervisor.py; answers come through `answers`.
+
+    Args:
+        book: The journal.
+        limits_of: The limits of the agent at a path; None when there is no such agent.
+        grants: What holds already, shared with those who start agents.
+        past: What a resumed run left open.
+        rules: How long a person is waited for.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        limits_of: Callable[[str], Limits | None],
+        grants: Grants,
+        past: Past,
+        rules: Rules,
+    ) -> None:
+        self.book, self.grants = book, grants
+        for held in past.grants:
+            grants.add(held)
+        self._limits_of, self._rules = limits_of, rules
+        self._number = past.last_number
+        self._open: dict[str, Entry] = {}
+        self.denied: deque[Closed] = deque(maxlen=KEPT_DENIALS)
+        self.ended: deque[Closed] = deque(maxlen=_KEPT_ENDS)
+        self.reviewer: AutoReviewer | None = None
+        for approval_id, agent in past.unanswered:
+            reason = "the run ended before it was answered"
+            gone = ApprovalResolved(
+                approval_id=approval_id, outcome="aborted", by="nobody", reason=reason
+            )
+            book.put(gone, agent=agent)
+
+    @property
+    def open(self) -> tuple[Entry, ...]:
+        """What waits, oldest first; only what is written down."""
+        return tuple(one for one in self._open.values() if one.written.is_set() and one.is_open)
+
+    async def decide(self, agent: str, request: ApprovalRequest) -> Decided:
+        """Put one question for the agent at this path; see `base.Decider`."""
+        while True:
+            if (grant := self.grants.find(agent, request)) is not None:
+                return await self._by_grant(agent, request, grant)
+            way = self._way(agent, request)
+            if isinstance(way, Nobody):
+                return Decided(outcome="unavailable", text=unavailable_text(request, way.why))
+            twin = self._twin_of(request)
+            if twin is None:
+                break
+            await twin.done.wait()
+            if twin.decided is not None:
+                return twin.decided
+        entry = self._enter(agent, request, way)
+        try:
+            return await self._wait(entry)
+        finally:
+            if entry.is_open:
+                self._withdraw(entry)
+
+    def _way(self, agent: str, request: ApprovalRequest) -> Way:
+        limits = self._limits_of(agent)
+        if limits is None:
+            return Nobody(why="this agent is not known")
+        if sum(one.agent == agent for one in self._open.values()) >= MOST_OPEN:
+            return Nobody(why=f"{MOST_OPEN} questions of this agent wait already")
+        if len(self._open) >= MOST_OPEN_IN_RUN:
+            return Nobody(why=f"{MOST_OPEN_IN_RUN} questions of this run wait already")
+        way = route(request, limits)
+        if way == "guardian" and self.reviewer is None:
+            return Nobody(why="this run has no reviewer")
+        return way
+
+    def _twin_of(self, request: ApprovalRequest) -> Entry | None:
+        for one in self._open.values():
+            if one.is_open and is_same_wish(one.request, request):
+                return one
+        return None
+
+    def _enter(self, agent: str, request: ApprovalRequest, way: Asked) -> Entry:
+        self._number += 1
+        shown = cut_request(request)
+        pending = PendingApproval(
+            approval_id=f"a{self._number}", agent=agent, request=shown, reviewer=way
+        )
+        entry = Entry(pending, request)
+        self._open[entry.approval_id] = entry
+        asked = ApprovalRequested(
+            approval_id=entry.approval_id, request=shown, reviewer=pending.reviewer
+        )
+        self.book.put(asked, agent=agent, then=entry.on_written)
+        return entry
+
+    async def _wait(self, entry: Entry) -> Decided:
+        await entry.written.wait()
+        if entry.pending.reviewer == "person":
+            limit_s = self._rules.timeout_s
+            with trio.move_on_after(float("inf") if limit_s is None else limit_s):
+                await entry.answered.wait()
+            if entry.is_open:
+                text = timed_out_text(entry.request, limit_s or 0.0)
+                self.resolve(entry, Decided(outcome="timed_out", text=text))
+        else:
+            await self._wait_review(entry)
+        await entry.done.wait()
+        assert entry.decided is not None
+        return entry.decided
+
+    async def _wait_review(self, entry: Entry) -> None:
+        """The reviewer judges; a person who is quicker ends the review."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._review, entry)
+            await entry.answered.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _review(self, entry: Entry) -> None:
+        assert self.reviewer is not None
+        verdict = Verdict(
+            outcome="failed", text=reviewer_failed_text(entry.request, "it never answered")
+        )
+        with trio.move_on_after(_REVIEW_LIMIT_S):
+            verdict = await self.reviewer.review(entry.pending)
+        if not entry.is_open:
+            return
+        decided = Decided(
+            outcome="aborted" if verdict.abort_turn else verdict.outcome,
+            by="guardian",
+            text=verdict.text,
+            permissions=self._given(entry.request) if verdict.outcome == "approved" else None,
+        )
+        self.resolve(entry, decided)
+        if decided.outcome in ("denied", "aborted"):
+            self.denied.append(Closed(entry, "guardian", verdict.rationale or verdict.text))
+
+    def resolve(self, entry: Entry, decided: Decided) -> None:
+        """The first answer: written, then heard. Never waits; `entry.done` says when it stands."""
+        entry.decided = decided
+        entry.answered.set()
+        self._close(entry, decided.by, decided.outcome)
+        resolved = ApprovalResolved(
+            approval_id=entry.approval_id,
+            outcome=decided.outcome,
+            by=decided.by,
+            scope=decided.scope,
+            reason=cut_text(decided.text, _MOST_REASON),
+        )
+        self.book.put(resolved, agent=entry.agent, then=lambda _: entry.done.set())
+
+    def _withdraw(self, entry: Entry) -> None:
+        """The asker is gone, or has stopped waiting: nobody's answer counts any more."""
+        entry.answered.set()
+        entry.done.set()
+        self._close(entry, "nobody", "aborted")
+        resolved = ApprovalResolved(
+            approval_id=entry.approval_id,
+            outcome="aborted",
+            by="nobody",
+            reason=withdrawn_text(entry.request),
+        )
+        self.book.put(resolved, agent=entry.agent)
+
+    def _close(self, entry: Entry, by: DecidedBy, outcome: str) -> None:
+        self._open.pop(entry.approval_id, None)
+        self.ended.append(Closed(entry, by, outcome))
+
+    async def _by_grant(self, agent: str, request: ApprovalRequest, grant: Grant) -> Decided:
+        """A person has said yes before. One for a single use is taken back, then it runs."""
+        if (taken := self.grants.use(grant)) is not None:
+            written = trio.Event()
+            self.book.put(taken, agent=agent, then=lambda _: written.set())
+            await written.wait()
+        scope: Scope = "once" if grant.uses is not None else "session"
+        given = self._given(request)
+        return Decided(outcome="approved", by="grant", scope=scope, permissions=given)
+
+    def give(self, grant: Grant, *, then: Callable[[], None] | None = None) -> None:
+        """From now on it holds; `then` is called once it is written."""
+        self.grants.add(grant)
+        told = None if then is None else partial(_drop, then)
+        self.book.put(GrantGiven(grant=grant), agent=grant.path, then=told)
+
+    def next_grant_id(self) -> str:
+        """Unique in the run, over its resumes too."""
+        self._number += 1
+        return f"g{self._number}-{time.time_ns() // 1_000_000:x}"
+
+    @staticmethod
+    def _given(request: ApprovalRequest) -> ExtraPermissions | None:
+        if isinstance(request.action, PermissionsAction):
+            return request.action.permissions
+        return asked_permissions(request)
+
+
+def _drop(then: Callable[[], None], _: Record) -> None:
+    then()

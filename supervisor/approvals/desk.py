@@ -1,0 +1,115 @@
+"""Where agents' `Review` requests arrive: each is put to the broker, and its answer sent back.
+
+Rule: a question lives no longer than the life and the turn that asked it; whoever dies, is
+interrupted or ends its turn has withdrawn what it asked.
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.ops import Answer, Notice
+from swarm.mailbox.protocol.records import AnyRecordBody, Record
+from swarm.mailbox.protocol.requests import Decided, Review
+
+from ..agents import LiveAgent
+from ..running import Running
+from .base import Decider
+from .words import granted_notice
+
+_MOST_WAITING = 256  # reviews of one agent that are under way, whatever becomes of them
+
+
+class JournalBook:
+    """A `broker.Book`: into the run's own file, and shown as it was written."""
+
+    def __init__(self, running: Running) -> None:
+        self._run = running
+
+    def put(
+        self, body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
+    ) -> None:
+        def written(record: Record) -> None:
+            self._run.showing.record(record)
+            if then is not None:
+                then(record)
+
+        self._run.journal.write(body, agent=agent, then=written)
+
+
+class Desk:
+    """Serves reviews beside everything else; owned by dispatch's nursery."""
+
+    def __init__(self, running: Running, decider: Decider, nursery: trio.Nursery) -> None:
+        self._run, self._decider, self._nursery = running, decider, nursery
+        self._open: dict[str, dict[int, trio.CancelScope]] = {}  # path → request → its task
+
+    def serve(self, agent: LiveAgent, request_id: int, review: Review) -> None:
+        """Begin one review. Never waits."""
+        asked = self._open.setdefault(agent.path, {})
+        if request_id in asked or len(asked) >= _MOST_WAITING:
+            return  # the agent's own limit is far below; who floods gets no answer
+        scope = trio.CancelScope()
+        asked[request_id] = scope
+        agent.asking += 1
+        self._nursery.start_soon(self._serve, agent, request_id, review, scope)
+
+    def withdraw(self, agent: LiveAgent) -> None:
+        """Its turn is over: what it asked is not waited for any more."""
+        for scope in self._open.get(agent.path, {}).values():
+            scope.cancel()
+
+    async def _serve(
+        self, agent: LiveAgent, request_id: int, review: Review, scope: trio.CancelScope
+    ) -> None:
+        epoch, decided = agent.epoch, list[Decided]()
+        try:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._end_with, agent, scope)
+                    decided.append(await self._decider.decide(agent.path, review.approval))
+                    nursery.cancel_scope.cancel()
+        finally:
+            agent.asking -= 1
+            self._forget(agent.path, request_id)
+        if decided and agent.epoch == epoch:
+            try:
+                await self._run.send(agent, Answer(request_id=request_id, reply=decided[0]))
+            except PeerGone:
+                return  # it ended meanwhile; nobody waits
+
+    async def _end_with(self, agent: LiveAgent, scope: trio.CancelScope) -> None:
+        if agent.child is not None:
+            await agent.child.wait_ended()
+            scope.cancel()
+
+    def _forget(self, path: str, request_id: int) -> None:
+        asked = self._open.get(path, {})
+        asked.pop(request_id, None)
+        if not asked:
+            self._open.pop(path, None)
+
+
+class Teller:
+    """Tells an agent that a person has overruled the reviewer."""
+
+    def __init__(
+        self,
+        running: Running,
+        nursery: trio.Nursery,
+        find: Callable[[str], LiveAgent | None],
+    ) -> None:
+        self._run, self._nursery, self._find = running, nursery, find
+
+    def tell(self, agent: str, approval_id: str) -> None:
+        """Never waits; an agent that is gone is not told."""
+        if (life := self._find(agent)) is not None:
+            self._nursery.start_soon(self._tell, life, granted_notice(approval_id))
+
+    async def _tell(self, life: LiveAgent, text: str) -> None:
+        try:
+            await self._run.send(life, Notice(notice_id=new_uuid7(), text=text))
+        except PeerGone:
+            return

@@ -1,0 +1,71 @@
+"""`swarm explain`: the configuration of this folder, as `run` would use it, handed to the worker's
+own judges. Rule: this room may not import them; they are started in our place.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+
+from swarm.mailbox.protocol.limits import Limits
+from swarm.roles.login_shell import find_shell
+from swarm.roles.narrow import narrow_approval, narrow_sandbox
+from swarm.roles.rules.load import rule_folders, unheeded_rules
+
+from ..console.style import is_terminal
+from ..places import find_places
+from ..taskfile import Task
+from .doors import DoorCommand
+from .options import APPROVALS, SANDBOXES, RunOptions
+from .request_building import base_sandbox
+from .reviewing import choose_reviewer, find_answering
+from .settings import load_settings
+from .tools import become
+
+_REST = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@click.command("explain", cls=DoorCommand, context_settings=_REST)
+@click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="As for `swarm run`.")
+@click.option("-a", "--approval", type=click.Choice(APPROVALS), help="As for `swarm run`.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+def explain(
+    *, sandbox: str | None, approval: str | None, as_json: bool, command: tuple[str, ...]
+) -> NoReturn:
+    """Say what would happen to a command here, and why.
+
+    Nothing is run. One argument with blanks or shell signs is a script, as a model would send it.
+
+    \b
+    Example:
+      swarm explain -a on-request -- "git add -A && git push"
+    """
+    environment = dict(os.environ)
+    options = RunOptions(sandbox=sandbox, approval=approval)
+    settings = load_settings(options, Task(name="explain", body=""), environment)
+    places = find_places(environment)
+    warnings = list(settings.loaded.warnings)
+    at = find_answering(environment, on_terminal=is_terminal(sys.stdin) and is_terminal(sys.stderr))
+    limits = Limits(
+        sandbox=narrow_sandbox(base_sandbox(settings.config, ()), settings.role),
+        approval=narrow_approval(settings.config.approval, settings.role.approval),
+        granular=settings.config.granular,
+        reviewer=choose_reviewer(settings.config, warnings, at=at),
+    )
+    layers = settings.loaded.layers
+    order = {
+        "limits": limits,
+        "cwd": settings.cwd,
+        "rule_folders": [str(folder) for folder in rule_folders(layers)],
+        "hidden_paths": [str(places.runtime), str(places.runs)],
+        "shell": find_shell(environment),
+        "warnings": [*warnings, *unheeded_rules(layers, Path(settings.cwd))],
+    }
+    words = command[1:] if command[:1] == ("--",) else command
+    flags = ["--json"] if as_json else []
+    situation = msgspec.json.encode(order).decode()
+    become("swarm.worker.policy.standalone", "explain", situation, *flags, "--", *words)

@@ -1,0 +1,210 @@
+"""Keys that a person presses at a terminal, one by one, without Enter.
+
+Rule guarded: the terminal is as it was when the block ends, however it ends; Ctrl-C and Ctrl-Z stay
+what they are. Who is in the background, or has no terminal, reads no keys.
+"""
+
+import math
+import os
+import signal
+import termios
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import trio
+
+ESC_WAIT_S = 0.05  # what follows an ESC within this time belongs to it
+_MOST_BYTES = 32  # of one sequence; a longer one is none
+_ESC = 0x1B
+_FINALS = {
+    "A": "up", "B": "down", "C": "right", "D": "left", "H": "home", "F": "end", "M": "enter",
+    "Z": "back_tab",
+}  # fmt: skip
+_NUMBERS = {
+    "1": "home", "3": "delete", "4": "end", "5": "page_up", "6": "page_down", "7": "home",
+    "8": "end",
+}  # fmt: skip
+_CONTROLS = {
+    0x03: "ctrl-c",
+    0x0D: "enter",
+    0x0A: "enter",
+    0x09: "tab",
+    0x7F: "backspace",
+    0x08: "backspace",
+}
+
+
+def decode_keys(data: bytes, *, at_rest: bool) -> tuple[tuple[str, ...], bytes]:
+    """What was pressed, and the bytes of a key that has not arrived whole. Pure.
+
+    Args:
+        data: As the terminal sent it; anything may stand there.
+        at_rest: Nothing followed for a while: a lone ESC is the key, a torn sequence is dropped.
+
+    Returns:
+        Keys in order: a printable character, or one of `up down left right home end page_up
+        page_down enter esc tab back_tab backspace delete`; others are passed over. The rest is
+        shorter than 32 bytes, and empty if `at_rest`.
+    """
+    keys: list[str] = []
+    index = 0
+    while index < len(data):
+        key, size = _next_key(data[index : index + _MOST_BYTES])
+        if size == 0:  # torn
+            if not at_rest:
+                return tuple(keys), data[index:]
+            key, size = ("esc" if data[index] == _ESC else ""), 1
+            if data[index + 1 : index + 2] in {b"[", b"O"}:
+                key, size = "", len(data) - index
+        if key:
+            keys.append(key)
+        index += size
+    return tuple(keys), b""
+
+
+def _next_key(data: bytes) -> tuple[str, int]:
+    """The first key ("" = none that we know) and its bytes; 0 bytes: more must come."""
+    first = data[0]
+    if first == _ESC:
+        return _escape(data)
+    if first < 0x20 or first == 0x7F:
+        return _CONTROLS.get(first, ""), 1
+    if first < 0x80:
+        return chr(first), 1
+    size = 2 if 0xC2 <= first < 0xE0 else 3 if 0xE0 <= first < 0xF0 else 4
+    if not 0xC2 <= first < 0xF5:
+        return "", 1
+    try:
+        text = data[:size].decode()
+    except UnicodeDecodeError as error:
+        return ("", 0) if error.reason == "unexpected end of data" else ("", 1)
+    return (text, size) if text.isprintable() else ("", size)
+
+
+def _escape(data: bytes) -> tuple[str, int]:
+    if len(data) < 2:
+        return "", 0
+    if data[1] == ord("O"):
+        return (_FINALS.get(chr(data[2]), ""), 3) if len(data) > 2 else ("", 0)
+    if data[1] != ord("["):
+        return "esc", 1
+    for index in range(2, len(data)):
+        if 0x40 <= data[index] <= 0x7E:
+            return _control_sequence(data[2:index], chr(data[index])), index + 1
+        if not 0x20 <= data[index] <= 0x3F:
+            return "", index  # no sequence: what stands here is read anew
+    return ("", 0) if len(data) < _MOST_BYTES else ("", len(data))
+
+
+def _control_sequence(parameters: bytes, final: str) -> str:
+    if final == "~":
+        return _NUMBERS.get(parameters.decode("ascii", "replace").partition(";")[0], "")
+    return _FINALS.get(final, "")
+
+
+# --- the terminal --------------------------------------------------------------------------------
+
+
+def can_read_keys(fd: int) -> bool:
+    """True if this is a terminal and we are in its foreground."""
+    try:
+        return os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return False
+
+
+class Keys:
+    """Iterate over it: it ends with the terminal."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._rest = b""
+        self._pressed = deque[str]()
+
+    def __aiter__(self) -> "Keys":
+        return self
+
+    async def __anext__(self) -> str:
+        while not self._pressed:
+            await self._read()
+        return self._pressed.popleft()
+
+    async def _read(self) -> None:
+        data, at_rest = b"", True
+        with trio.move_on_after(ESC_WAIT_S if self._rest else math.inf):
+            await trio.lowlevel.wait_readable(self._fd)
+            at_rest = False
+            try:
+                data = os.read(self._fd, 1024)
+            except OSError as error:
+                raise StopAsyncIteration from error  # hung up
+            if not data:
+                raise StopAsyncIteration
+        keys, self._rest = decode_keys(self._rest + data, at_rest=at_rest)
+        self._pressed.extend(keys)
+
+
+@asynccontextmanager
+async def open_keys(fd: int) -> AsyncIterator[Keys]:
+    """Keys of a terminal for which `can_read_keys` is true. Raises OSError if it is none."""
+    with _each_key(fd) as again:
+        async with trio.open_nursery() as nursery:
+            if threading.current_thread() is threading.main_thread():
+                nursery.start_soon(_renew, again)
+            yield Keys(fd)
+            nursery.cancel_scope.cancel()
+
+
+class _Mode:
+    """Without echo and lines; Ctrl-C is a key, the other signals stay."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        try:
+            self._before = termios.tcgetattr(fd)
+        except termios.error as error:
+            raise OSError(*error.args) from error
+
+    def enter(self) -> None:
+        mode = list(self._before)
+        mode[3] &= ~(termios.ICANON | termios.ECHO)
+        mode[6] = [*self._before[6]]
+        mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+        mode[6][termios.VINTR] = b"\0"  # Ctrl-C is a key: a signal could hit half a change
+        self._set(mode)
+
+    def leave(self) -> None:
+        self._set(self._before)
+
+    def _set(self, mode: list[int | list[bytes | int]]) -> None:
+        with suppress(termios.error), _undisturbed():
+            termios.tcsetattr(self._fd, termios.TCSANOW, mode)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Who is in the background would be stopped for touching the terminal."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+@contextmanager
+def _each_key(fd: int) -> Iterator[_Mode]:
+    mode = _Mode(fd)
+    mode.enter()
+    try:
+        yield mode
+    finally:
+        mode.leave()
+
+
+async def _renew(mode: _Mode) -> None:
+    """Back from Ctrl-Z: the shell may have put the terminal in its own mode."""
+    with trio.open_signal_receiver(signal.SIGCONT) as returns:
+        async for _ in returns:
+            mode.enter()

@@ -1,0 +1,111 @@
+"""The queue's part of the fold: what waits, whose row says so, what reviewing has cost. Pure.
+
+Rule: an agent whose question waits is shown as waiting until the answer, whatever else it does
+meanwhile.
+"""
+
+from msgspec.structs import replace
+
+from swarm.mailbox.protocol.approvals import (
+    ApprovalRequest,
+    CommandAction,
+    NetworkAction,
+    PatchAction,
+    PendingApproval,
+)
+from swarm.mailbox.protocol.control import AgentView, RunView
+from swarm.mailbox.protocol.records import (
+    AnyRecordBody,
+    ApprovalRequested,
+    ApprovalResolved,
+    Record,
+    Reviewed,
+    RunCompleted,
+    RunStarted,
+)
+
+from ..approvals.bounds import cut_text
+from .asking_words import needs_words
+
+_SHOWN = 4_000  # characters of a script or of one diff
+_WORD, _MOST_WORDS = 400, 16  # of a command or of a list of files
+
+
+def reduce_queue(
+    waiting: tuple[PendingApproval, ...], record: Record
+) -> tuple[PendingApproval, ...]:
+    """What waits after this record; the same object if nothing changed."""
+    match record.body:
+        case ApprovalRequested() as body:
+            pending = PendingApproval(
+                approval_id=body.approval_id,
+                agent=record.agent,
+                request=shrink_request(body.request),
+                reviewer=body.reviewer,
+                asked_at=record.ts,
+            )
+            return (*waiting, pending)
+        case ApprovalResolved(approval_id=answered):
+            return tuple(one for one in waiting if one.approval_id != answered)
+        case RunStarted() | RunCompleted():
+            return ()
+        case _:
+            return waiting
+
+
+def reduce_cost(run: RunView, body: AnyRecordBody) -> RunView:
+    """A review's tokens and dollars, apart from the agents'."""
+    if not isinstance(body, Reviewed):
+        return run
+    usd = run.review_usd
+    if body.usd is not None:
+        usd = (usd or 0.0) + body.usd
+    return replace(run, review_usage=run.review_usage.plus(body.usage), review_usd=usd)
+
+
+def mark_waiting(view: AgentView, pending: PendingApproval) -> AgentView:
+    """The row of an agent whose question waits."""
+    asked = pending.approval_id if pending.reviewer == "person" else ""
+    return replace(view, state="waiting", approval=asked, note=needs_words(pending))
+
+
+def unmark(view: AgentView) -> AgentView:
+    """Nothing of it waits any more."""
+    state = "running" if view.state == "waiting" else view.state
+    return replace(view, state=state, approval="", note="")
+
+
+def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
+    """As much as a person reads, at most some 40 KiB; the journal has more.
+
+    Of the keys, which are for grants, only that there are some.
+    """
+    action = request.action
+    if isinstance(action, CommandAction):
+        action = replace(
+            action,
+            script=cut_text(action.script, _SHOWN),
+            argv=_cut_words(action.argv),
+        )
+    elif isinstance(action, PatchAction):
+        changes = tuple(
+            replace(one, unified_diff=cut_text(one.unified_diff, _SHOWN))
+            for one in action.changes[:8]
+        )
+        action = replace(action, changes=changes, files=_cut_words(action.files))
+    elif isinstance(action, NetworkAction):
+        action = replace(action, trigger=cut_text(action.trigger, _SHOWN))
+    return replace(
+        request,
+        action=action,
+        reason=cut_text(request.reason, _SHOWN),
+        retry_reason=cut_text(request.retry_reason, _SHOWN),
+        keys=tuple(key[:80] for key in request.keys[:1]),
+    )
+
+
+def _cut_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    kept = tuple(cut_text(word, _WORD) for word in words[:_MOST_WORDS])
+    if len(words) > _MOST_WORDS:
+        kept = (*kept, f"… [{len(words) - _MOST_WORDS} more]")
+    return kept

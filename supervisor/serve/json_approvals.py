@@ -1,0 +1,35 @@
+"""The lines of the queue in `--json`: what is asked, and what came of it. Pure.
+
+Rule: they name their agent, the root too: a reader answers by id and must know for whom.
+"""
+
+from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved
+
+from ..console.asking_words import action_kind
+from .json_lines import AnyLine, ApprovalRequestedLine, ApprovalResolvedLine
+
+
+def approval_line(body: ApprovalRequested | ApprovalResolved, path: str) -> AnyLine:
+    """One record of the queue as a line."""
+    line: ApprovalRequestedLine | ApprovalResolvedLine
+    match body:
+        case ApprovalRequested(request=request):
+            line = ApprovalRequestedLine(
+                id=body.approval_id,
+                kind=action_kind(request.action),
+                action=request.action,
+                cause=request.cause,
+                reason=request.reason,
+                reviewer=body.reviewer,
+                preview=request.preview,
+            )
+        case ApprovalResolved():
+            line = ApprovalResolvedLine(
+                id=body.approval_id,
+                outcome=body.outcome,
+                by=body.by,
+                scope=body.scope,
+                reason=body.reason,
+            )
+    line.agent = path
+    return line
