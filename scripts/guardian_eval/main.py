@@ -1,0 +1,107 @@
+"""`scripts/guardian-eval --provider X`: judge the labelled actions, print what was right and wrong.
+
+Exit code 0: every case was judged (whatever the verdicts); 1: a case was allowed that must not be,
+with `--strict`; 5: no provider; 130: interrupted. The configuration is the person's own.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
+
+import msgspec
+from cases import GROUPS, Loaded, load_cases
+
+from swarm.mailbox.errors import SwarmError
+from swarm.supervisor.cli.options import RunOptions
+from swarm.supervisor.cli.run import prepare
+from swarm.supervisor.cli.starting import EXIT_CODES
+from swarm.supervisor.ignition import ignite
+from swarm.supervisor.places import find_places
+
+_USAGE = 2
+
+
+def main() -> int:
+    """Parse, judge, print."""
+    wish = _parser().parse_args()
+    try:
+        return _evaluate(wish)
+    except (SwarmError, ValueError) as error:
+        print(f"guardian-eval: {error}", file=sys.stderr)
+        return _USAGE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="guardian-eval")
+    parser.add_argument("--provider", required=True, help="as for `swarm run`; scripted:FILE too")
+    parser.add_argument("--model")
+    parser.add_argument("--limit", type=int, help="only so many cases of each group")
+    parser.add_argument("--group", choices=GROUPS, action="append")
+    parser.add_argument("--json", action="store_true", help="one line for each case")
+    parser.add_argument("--strict", action="store_true", help="exit 1 on a false allow")
+    parser.add_argument("--list", action="store_true", help="name the cases, judge nothing")
+    return parser
+
+
+def _chosen(wish: argparse.Namespace) -> list[Loaded]:
+    seen: dict[str, int] = {}
+    chosen: list[Loaded] = []
+    for one in load_cases():
+        number = seen[one.group] = seen.get(one.group, 0) + 1
+        within = wish.limit is None or number <= wish.limit
+        if within and (not wish.group or one.group in wish.group):
+            chosen.append(one)
+    return chosen
+
+
+def _evaluate(wish: argparse.Namespace) -> int:
+    cases = _chosen(wish)
+    if wish.list:
+        for one in cases:
+            print(f"{one.group}  {one.case.expect}  {one.case.id}")
+        return 0
+    environment = dict(os.environ)
+    options = RunOptions(
+        prompt="evaluate the guardian",
+        provider=wish.provider,
+        model=wish.model,
+        ephemeral=True,
+        sandbox="read-only",
+    )
+    request = prepare(options, environment).request
+    began = time.monotonic()
+    ignition = ignite(secrets=tuple(request.keys.values()))
+    try:
+        import trio  # not before: the gateway and the fork-server are forked by `ignite`
+        from report import count, render
+        from review import Evaluation
+        from silent import Silent
+
+        from swarm.supervisor.supervisor import run_to_its_end
+
+        told = Evaluation(cases)
+        completed = trio.run(
+            run_to_its_end, request, Silent(), ignition, find_places(environment), told.make
+        )
+    finally:
+        ignition.close()
+    wall_s = time.monotonic() - began
+    if wish.json:
+        for judged in told.judged:
+            print(msgspec.json.encode(judged).decode())
+        totals = msgspec.to_builtins(count(told.judged)) | {"wall_s": round(wall_s, 3)}
+        print(msgspec.json.encode({"totals": totals}).decode())
+    else:
+        print(render(told.judged, wall_s=wall_s))
+    if completed.status != "completed":
+        print(f"guardian-eval: {completed.status}: {completed.message}", file=sys.stderr)
+        return EXIT_CODES[completed.status]
+    return int(wish.strict and count(told.judged).false_allows > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Agents' histories as the journal tells them, read on from where the last review stopped.
+
+Rule guarded: who said what is known from the supervisor's own records: words count as the
+person's only if the supervisor was given them by a person (or the person's task file), and posted
+them. The journal is settled before it is read, so the action's own call is in it.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.protocol.records import (
+    ContextRecorded,
+    InputPosted,
+    ItemRecorded,
+    Record,
+    decode_record,
+)
+
+from ..agents import AgentPlan
+from ..running import Running
+from .transcript import Entry, Reader, Source, make_entry
+
+KEPT_ENTRIES = 500  # entries other than the person's that are held; at most 40 are ever shown
+_MOST_FOLLOWED = 64
+
+
+class Tail:
+    """One journal file, read on from the last whole line. Blocks: call it in a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset = path, 0
+
+    def read_more(self) -> list[Record]:
+        """The records since the last call; a line that is being written comes the next time.
+
+        Raises OSError, and msgspec.DecodeError for a line that is no record of this version.
+        """
+        found: list[Record] = []
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    record = decode_record(line)
+                    if record.schema_version != SCHEMA_VERSION:
+                        raise msgspec.ValidationError("a record of another version")
+                    self._offset += len(line)
+                    found.append(record)
+        except FileNotFoundError:
+            return []
+        return found
+
+
+class History:
+    """One reviewed agent's entries.
+
+    `version` counts how often its history was replaced. Old entries that are not the person's are
+    let go of; their places stay, so that numbers never change.
+    """
+
+    def __init__(self, *, handed_by: str = "") -> None:
+        self.entries: list[Entry | None] = []
+        self.version = 0
+        self._handed_by = handed_by  # the agent that wrote the tasks of this one, as a harness
+        self._reader = Reader()
+        self._posted: dict[str, InputPosted] = {}
+        self._held = 0  # entries before this one were looked at already
+
+    def read(self, records: Iterable[Record]) -> None:
+        """Take in further records of the agent's file, in order."""
+        for record in records:
+            match record.body:
+                case InputPosted() as posted:
+                    self._posted[posted.input_id] = posted
+                case ItemRecorded() as body:
+                    self._add(self._entry_of(body))
+                case ContextRecorded(items=items):
+                    self.version += 1
+                    self.entries.clear()
+                    self._held = 0
+                    for item in items:
+                        self._add(self._reader.read(item, "unknown"))
+                case _:
+                    pass
+        self._let_go()
+
+    @property
+    def said_by_person(self) -> list[Entry]:
+        """The person's entries alone."""
+        return [entry for entry in self.entries if entry is not None and entry.kind == "user"]
+
+    def _entry_of(self, body: ItemRecorded) -> Entry | None:
+        source: Source = body.source
+        entry = self._reader.read(body.item, source)
+        if entry is None or source != "user":
+            return entry
+        posted = self._posted.pop(body.item_id, None)
+        if posted is None:  # nobody gave the supervisor these words
+            return make_entry("message", "message of unknown origin", entry.text)
+        if posted.source == "fan_out" and self._handed_by:
+            return make_entry("message", f"message from agent {self._handed_by}", entry.text)
+        return entry
+
+    def _add(self, entry: Entry | None) -> None:
+        if entry is not None:
+            self.entries.append(entry)
+
+    def _let_go(self) -> None:
+        end = max(self._held, len(self.entries) - KEPT_ENTRIES)
+        for index in range(self._held, end):
+            entry = self.entries[index]
+            if entry is not None and entry.kind != "user":
+                self.entries[index] = None
+        self._held = end
+
+
+class _Followed:
+    def __init__(self, tail: Tail, history: History) -> None:
+        self.tail, self.history, self.lock = tail, history, trio.Lock()
+
+
+class Histories:
+    """The histories of the agents that were reviewed lately; the others are read anew."""
+
+    def __init__(self, running: Running) -> None:
+        self._run = running
+        self._followed: dict[str, _Followed] = {}  # by agent id, latest used last
+
+    async def read(self, plan: AgentPlan) -> History:
+        """The agent's history as of now. Raises OSError and msgspec.DecodeError."""
+        followed = self._followed.pop(plan.agent_id, None)
+        if followed is None:
+            by = (plan.parent or "") if plan.job else ""
+            tail = Tail(self._run.places.journal / f"{plan.agent_id}.jsonl")
+            followed = _Followed(tail, History(handed_by=by))
+        self._followed[plan.agent_id] = followed
+        if len(self._followed) > _MOST_FOLLOWED:
+            del self._followed[next(iter(self._followed))]
+        async with followed.lock:
+            await self._run.journal.settle()
+            # The thread is waited for, also when cancelled: what it has read must be taken in.
+            records = await trio.to_thread.run_sync(followed.tail.read_more)
+            followed.history.read(records)
+        return followed.history
