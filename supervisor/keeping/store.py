@@ -1,0 +1,244 @@
+"""The run's store of file contents, by content address, and the lists of what was where.
+
+Rule guarded: what is in the store is whole and never changes; a copy that was cut short leaves
+nothing behind. Blocks: call it in a thread.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+
+MOST_FILES = 20_000
+MOST_BYTES = 512 * 1024 * 1024  # of one snapshot
+MOST_FILE_BYTES = 128 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+_SKIPPED = frozenset({".git"})  # commands cannot write it; git keeps its own past
+
+Kind = Literal["file", "folder", "link", "absent"]
+
+
+class Entry(Value):
+    """One path as it was. `target` of a link is what it points to."""
+
+    path: str  # absolute, its folder canonical
+    kind: Kind
+    mode: int = 0
+    size: int = 0
+    mtime_ns: int = 0
+    sha256: str = ""
+    target: str = ""
+
+    def is_same_as(self, other: "Entry") -> bool:
+        """Whether nothing that can be put back differs; times do not count."""
+        return (self.kind, self.sha256, self.target) == (other.kind, other.sha256, other.target)
+
+
+class Taken(Value):
+    """What a snapshot came to."""
+
+    manifest: str
+    files: int
+    size_bytes: int
+    left_out: tuple[str, ...] = ()
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[Entry, ...]).decode
+
+
+class Store:
+    """`folder` is made at the first use, closed to others."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def take(self, paths: Sequence[str]) -> Taken:
+        """Copy these files and everything below these folders, within the bounds."""
+        return self._take(_walk(paths))
+
+    def take_exactly(self, paths: Sequence[str]) -> Taken:
+        """Copy these alone, nothing below folders; what is absent is noted as absent."""
+        return self._take(paths)
+
+    def _take(self, paths: Iterable[str]) -> Taken:
+        entries: list[Entry] = []
+        left_out: list[str] = []
+        size = 0
+        for path in paths:
+            if len(entries) >= MOST_FILES:
+                left_out.append(f"more than {MOST_FILES} files")
+                break
+            entry = self._keep(path, MOST_BYTES - size)
+            if entry is None:
+                left_out.append(path)
+                continue
+            size += entry.size
+            entries.append(entry)
+        files = sum(entry.kind in ("file", "link") for entry in entries)
+        return Taken(
+            manifest=self.write_manifest(entries),
+            files=files,
+            size_bytes=size,
+            left_out=tuple(left_out[:100]),
+        )
+
+    def look(self, entries: Sequence[Entry]) -> str:
+        """Keep a list of what is now where these entries were; contents are not copied."""
+        return self.write_manifest([look_at(entry.path, like=entry) for entry in entries])
+
+    def write_manifest(self, entries: Sequence[Entry]) -> str:
+        """Returns its address."""
+        return self._write(_encode(tuple(entries)))
+
+    def read_manifest(self, sha256: str) -> tuple[Entry, ...]:
+        """Raises OSError if it is not there, ValueError if it is not what its address says."""
+        data = self._path(sha256).read_bytes()
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise ValueError(f"the list {sha256[:12]} of the run's store is damaged")
+        return _decode(data)
+
+    def open(self, sha256: str) -> int:
+        """A descriptor to read a content from; the caller closes it. Raises OSError."""
+        return os.open(self._path(sha256), os.O_RDONLY | os.O_CLOEXEC)
+
+    def _keep(self, path: str, room_bytes: int) -> Entry | None:
+        """None if it cannot be kept: too large, unreadable, or neither file, folder nor link."""
+        seen = _facts(path)
+        if seen is None or seen.kind != "file":
+            return seen
+        if seen.size > min(room_bytes, MOST_FILE_BYTES):
+            return None
+        try:
+            digest, size = self._copy(path)
+        except OSError:
+            return None
+        return msgspec.structs.replace(seen, sha256=digest, size=size)
+
+    def _copy(self, path: str) -> tuple[str, int]:
+        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(source).st_mode):
+                raise OSError("it is no longer a file")
+            return self._copy_open(source)
+        finally:
+            os.close(source)
+
+    def _copy_open(self, source: int) -> tuple[str, int]:
+        self._make()
+        fresh = self._folder / f"new-{os.getpid()}-{source}"
+        hasher, size = hashlib.sha256(), 0
+        try:
+            with fresh.open("wb") as file:
+                while chunk := os.read(source, _CHUNK_BYTES):
+                    size += len(chunk)
+                    if size > MOST_FILE_BYTES:
+                        raise OSError("it grew beyond the bound")
+                    hasher.update(chunk)
+                    file.write(chunk)
+            digest = hasher.hexdigest()
+            self._settle(fresh, digest)
+        finally:
+            fresh.unlink(missing_ok=True)
+        return digest, size
+
+    def _write(self, data: bytes) -> str:
+        self._make()
+        digest = hashlib.sha256(data).hexdigest()
+        fresh = self._folder / f"new-{os.getpid()}-list-{digest[:16]}"
+        try:
+            fresh.write_bytes(data)
+            self._settle(fresh, digest)
+        finally:
+            fresh.unlink(missing_ok=True)
+        return digest
+
+    def _settle(self, fresh: Path, digest: str) -> None:
+        path = self._path(digest)
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            fresh.replace(path)
+
+    def _path(self, sha256: str) -> Path:
+        return self._folder / sha256[:2] / sha256
+
+    def _make(self) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def look_at(path: str, *, like: Entry | None = None) -> Entry:
+    """What is at this path now. A file that looks untouched since `like` is not read again."""
+    seen = _facts(path) or Entry(path=path, kind="absent")
+    if seen.kind != "file":
+        return seen
+    if like is not None and (like.size, like.mtime_ns) == (seen.size, seen.mtime_ns):
+        return msgspec.structs.replace(seen, sha256=like.sha256)
+    return msgspec.structs.replace(seen, sha256=_digest(path))
+
+
+def _digest(path: str) -> str:
+    try:
+        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return "unreadable"
+    with os.fdopen(source, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _facts(path: str) -> Entry | None:
+    """Without its contents; None for what is no file, folder or link."""
+    try:
+        found = os.lstat(path)
+        kind: Kind
+        if stat.S_ISREG(found.st_mode):
+            kind = "file"
+        elif stat.S_ISDIR(found.st_mode):
+            kind = "folder"
+        elif stat.S_ISLNK(found.st_mode):
+            kind = "link"
+        else:
+            return None
+        target = os.readlink(path) if kind == "link" else ""  # noqa: PTH115  bytes stay bytes
+    except FileNotFoundError:
+        return Entry(path=path, kind="absent")
+    except OSError:
+        return None
+    return Entry(
+        path=path,
+        kind=kind,
+        mode=stat.S_IMODE(found.st_mode),
+        size=found.st_size if kind == "file" else 0,
+        mtime_ns=found.st_mtime_ns,
+        target=target,
+    )
+
+
+def _walk(paths: Sequence[str]) -> Iterator[str]:
+    """Each path and all below it, folders before what they hold; links are not followed."""
+    seen: set[str] = set()
+    waiting = [_canonical(path) for path in reversed(paths)]
+    while waiting:
+        path = waiting.pop()
+        if path in seen or not os.path.lexists(path):
+            continue
+        seen.add(path)
+        yield path
+        if Path(path).is_dir() and not Path(path).is_symlink():
+            try:
+                with os.scandir(path) as entries:
+                    below = sorted(one.path for one in entries if one.name not in _SKIPPED)
+            except OSError:
+                continue
+            waiting.extend(reversed(below))
+
+
+def _canonical(path: str) -> str:
+    """The folder's links resolved, not the last step's."""
+    where = Path(path)
+    return str(Path(os.path.realpath(where.parent)) / where.name)

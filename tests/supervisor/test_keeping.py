@@ -1,0 +1,146 @@
+"""The store keeps what was there, and an undo puts back just that."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from swarm.mailbox.protocol.records import Record, SnapshotSettled, SnapshotTaken, Undone
+from swarm.supervisor.keeping.past import choose, fold_snapshots
+from swarm.supervisor.keeping.restore import plan_undo, put_back
+from swarm.supervisor.keeping.store import Store
+from swarm.supervisor.keeping.undoing import SnapshotRecord, undo
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "kept")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    top = tmp_path / "work"
+    (top / "build" / "deep").mkdir(parents=True)
+    (top / "build" / "a.o").write_bytes(b"\x00object")
+    (top / "build" / "deep" / "run.sh").write_text("echo hi\n")
+    (top / "build" / "deep" / "run.sh").chmod(0o755)
+    (top / "build" / "link").symlink_to("a.o")
+    (top / "build" / "empty").mkdir()
+    return top
+
+
+def _destroy(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+    folder.rmdir()
+
+
+def _shape(top: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(path.relative_to(top)): (
+            str(path.readlink()) if path.is_symlink()
+            else path.read_bytes().hex() if path.is_file() else "folder",
+            path.lstat().st_mode,
+        )
+        for path in sorted(top.rglob("*"))
+    }  # fmt: skip
+
+
+def test_a_removed_tree_comes_back_with_contents_modes_links_and_empty_folders(
+    store: Store, tree: Path
+) -> None:
+    before = _shape(tree)
+    taken = store.take([str(tree / "build")])
+    _destroy(tree / "build")
+    entries = store.read_manifest(taken.manifest)
+    done, failed = put_back(plan_undo(entries, (), force=False), store)
+    assert (done, failed) == (3, ())
+    assert _shape(tree) == before
+
+
+def test_what_others_wrote_since_is_left_alone_unless_forced(store: Store, tree: Path) -> None:
+    file = tree / "build" / "a.o"
+    taken = store.take([str(file)])
+    entries = store.read_manifest(taken.manifest)
+    file.write_bytes(b"the call")
+    after = store.read_manifest(store.look(entries))
+    file.write_bytes(b"somebody else, later")
+    plan = plan_undo(entries, after, force=False)
+    assert plan.restore == ()
+    assert plan.left == (str(file),)
+    put_back(plan_undo(entries, after, force=True), store)
+    assert file.read_bytes() == b"\x00object"
+
+
+def test_what_is_as_the_call_left_it_is_put_back(store: Store, tree: Path) -> None:
+    file = tree / "build" / "a.o"
+    entries = store.read_manifest(store.take([str(file)]).manifest)
+    file.write_bytes(b"the call")
+    after = store.read_manifest(store.look(entries))
+    put_back(plan_undo(entries, after, force=False), store)
+    assert file.read_bytes() == b"\x00object"
+
+
+def test_a_link_put_in_the_way_does_not_lead_the_undo_elsewhere(
+    store: Store, tree: Path, tmp_path: Path
+) -> None:
+    entries = store.read_manifest(store.take([str(tree / "build")]).manifest)
+    _destroy(tree / "build")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tree / "build").symlink_to(elsewhere)
+    _, failed = put_back(plan_undo(entries, (), force=False), store)
+    assert failed
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_git_folders_pipes_and_files_that_are_too_large_are_left_out(
+    store: Store, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swarm.supervisor.keeping.store.MOST_FILE_BYTES", 100)
+    (tree / ".git").mkdir()
+    (tree / ".git" / "HEAD").write_text("ref")
+    os.mkfifo(tree / "pipe")
+    (tree / "large").write_bytes(b"x" * 101)
+    taken = store.take([str(tree)])
+    paths = {entry.path for entry in store.read_manifest(taken.manifest)}
+    assert not any(".git" in path for path in paths)
+    assert set(taken.left_out) == {str(tree / "pipe"), str(tree / "large")}
+
+
+def test_an_undo_can_be_undone(store: Store, tree: Path) -> None:
+    file = tree / "build" / "a.o"
+    taken = store.take([str(file)])
+    records: list[Record] = []
+
+    def note(body: SnapshotRecord, agent: str) -> None:
+        records.append(Record(seq=len(records) + 1, ts=0.0, body=body, agent=agent))
+
+    note(
+        SnapshotTaken(
+            snapshot_id="s1", manifest=taken.manifest, files=1, size_bytes=7, call_id="c1"
+        ),
+        "/root",
+    )
+    file.write_bytes(b"the call")
+    entries = store.read_manifest(taken.manifest)
+    note(SnapshotSettled(snapshot_id="s1", manifest=store.look(entries)), "/root")
+    chosen = choose(fold_snapshots(records), agent="", snapshot_id="")
+    report = undo(chosen, store, note, force=False)
+    assert (report.restored, file.read_bytes()) == (1, b"\x00object")
+    assert choose(fold_snapshots(records), agent="", snapshot_id="") == []
+    back = choose(fold_snapshots(records), agent="", snapshot_id=report.kept_as[0])
+    assert undo(back, store, note, force=False).restored == 1
+    assert file.read_bytes() == b"the call"
+    assert any(isinstance(record.body, Undone) for record in records)
+
+
+def test_a_damaged_list_is_an_error_and_nothing_is_touched(store: Store, tree: Path) -> None:
+    taken = store.take([str(tree / "build" / "a.o")])
+    path = next(path for path in (tree.parent / "kept").rglob(taken.manifest))
+    path.write_bytes(b"damaged")
+    with pytest.raises(ValueError, match="damaged"):
+        store.read_manifest(taken.manifest)
