@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,9 @@ from swarm.mailbox.protocol.items import TokenUsage
 
 from .places import RunPlaces, make_private
 from .request import RunRequest
+
+_NETWORK_DISKS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"}
+_MOUNT_ESCAPE = re.compile(r"\\([0-7]{3})")  # blank, tab, line end and backslash in a mount point
 
 
 class About(Value):
@@ -119,20 +123,24 @@ def is_alive(places: RunPlaces) -> bool:
 def on_network_disk(folder: Path) -> str | None:
     """The file system's type if `folder` lies on one where sqlite's WAL is unsafe, else None."""
     try:
-        mounts = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
-        real = str(folder.resolve())
+        mounts = Path("/proc/self/mounts").read_text(errors="replace")
+        return find_network_disk(str(folder.resolve()), mounts)
     except OSError:
         return None
+
+
+def find_network_disk(path: str, mounts: str) -> str | None:
+    """The same for a canonical path and a text like that of /proc/self/mounts."""
     best, kind = "", ""
-    for line in mounts:
+    for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = fields[1].replace("\\040", " ")
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
+        point = _MOUNT_ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields[1])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):  # of two at one place, the later covers the earlier
             best, kind = point, fields[2]
-    return kind if kind in {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"} else None
+    return kind if kind in _NETWORK_DISKS else None
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -1,5 +1,7 @@
 """What the supervisor remembers of one agent: its plan (fixed) and its life (changing)."""
 
+from collections.abc import Callable
+
 import msgspec
 import trio
 
@@ -33,6 +35,8 @@ class AgentPlan(Value):
     reports: bool = (
         True  # to its parent, by mail; False: to who started it, for example the harness
     )
+    # A reviewer: no slot, no team, no further life, nothing of the project's words.
+    slotless: bool = False
 
 
 class LiveAgent:
@@ -53,13 +57,16 @@ class LiveAgent:
         self.reported_stuck = False
         self.turn: str | None = None
         self.untaken: set[str] = set()  # inputs posted that no turn has taken up yet
+        self.wishes: set[str] = set()  # those of them that only say: go on
+        self.caught_up = False  # this life has been given what its inputs were; letters may come
         self.orderly = False  # it said Goodbye
         self.wanted_end: EndState | None = None  # we are ending it, for this reason
         self.death_reason = ""  # why we killed it, for the journal
         self.deaths: list[float] = []
         self.last_turn_end: TurnEnd | None = None
         self.letters: dict[str, Mail] = {}  # posted, and not yet in its history
-        self.children: dict[str, str] = {}  # path → nickname, as its next life is told
+        self.brood: Callable[[], dict[str, str]] = dict[str, str]  # path → nickname of its children
+        self.asking = 0  # questions of it that wait for an answer
         self.open_calls: dict[str, str] = {}  # call id → tool, of the running turn
         self.responding = False  # a response of its model is not wholly here yet
         self.live_commands = 0
@@ -85,7 +92,22 @@ class LiveAgent:
         self.turn, self.death_reason = None, ""
         self.open_calls.clear()
         self.responding, self.left_command, self.suspending = False, False, False
-        self.live_commands = 0
+        self.live_commands, self.caught_up = 0, False
+
+    def begin_turn(self, turn_id: str) -> None:
+        """A turn has started. Whatever began it, it fulfils every wish to go on."""
+        self.turn = turn_id
+        self.untaken -= self.wishes | {turn_id}
+        self.wishes.clear()
+        self.open_calls.clear()
+
+    def await_turn(self, input_id: str, *, is_wish: bool) -> None:
+        """An input was posted; while a turn runs, the process ignores a mere wish to go on."""
+        if is_wish and self.turn is not None:
+            return
+        self.untaken.add(input_id)
+        if is_wish:
+            self.wishes.add(input_id)
 
     def begin_again(self, epoch: int) -> None:
         """As `begin_life`, after an end that was meant: nothing of that end holds any more."""

@@ -19,10 +19,12 @@ from swarm.mailbox.protocol.items import (
     encode_item,
 )
 from swarm.mailbox.protocol.records import AgentSpawned
+from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.spec import AgentSpec, ChildCard
 
 from .agents import Bound, LiveAgent
 from .journal.replay import AgentMemory
+from .network.policy import ticket_for
 from .places import make_private
 from .registry import Slot
 from .running import Running
@@ -30,7 +32,6 @@ from .spawner.base import Ended, SpawnError
 
 HELLO_DEADLINE_S = 10.0
 _KILL_LIMIT_S = 2.0
-_COMMIT_LIMIT_S = 10.0
 
 
 class Line(NamedTuple):
@@ -50,14 +51,15 @@ async def bear(
     gateway: Bound,
     line: Line = AT_ANY_TIME,
 ) -> None:
-    """Start the present life of `agent`. On return it has a slot, a child and a record.
+    """Start the present life of `agent`. On return it has a slot, a child and a record,
+    which is on its way to the disk before anything that comes of this life.
 
     Raises SpawnError by the line's patience and the Hello deadline at the latest, counted from
     its turn: of a thousand born at once, the last must not be late for the queue's sake.
     """
     plan, identity = agent.plan, agent.identity
     async with AsyncExitStack() as stack:
-        slot = await _wait_for_slot(stack, running, agent, line)
+        slot = None if plan.slotless else await _wait_for_slot(stack, running, agent, line)
         started = trio.current_time()
         running.office.admit(identity, epoch=agent.epoch)
         child = None
@@ -79,7 +81,8 @@ async def bear(
             if isinstance(error, trio.TooSlowError):
                 raise SpawnError(f"{plan.path} did not answer in {HELLO_DEADLINE_S:g} s") from error
             raise
-        slot.commit(child.pid)
+        if slot is not None:
+            slot.commit(child.pid)
     agent.last_beat = trio.current_time()
     spawned = AgentSpawned(
         agent_id=plan.agent_id,
@@ -97,8 +100,8 @@ async def bear(
         warm=child.warm,
         spawn_s=round(trio.current_time() - started, 4),
     )
-    with trio.move_on_after(_COMMIT_LIMIT_S, shield=True):  # from now on its watcher must start
-        await running.commit(spawned, agent=plan.path)
+    # Not waited for: all that follows from it is journaled behind it, in the same order.
+    running.note(spawned, agent=plan.path)
 
 
 async def _wait_for_slot(
@@ -159,6 +162,7 @@ def write_spec(
         tmp_dir=str(tmp),
         environment=request.environment,
         shell_environment=request.shell_environment,
+        resources=request.resources,
         model=plan.model,
         effort=plan.effort,
         nickname=plan.nickname,
@@ -169,14 +173,16 @@ def write_spec(
         interrupted_calls=_calls_without_output(memory),
         hello_deadline_s=HELLO_DEADLINE_S,
         linger_s=request.linger_s,
-        user_instructions=request.user_instructions,
+        user_instructions="" if plan.slotless else request.user_instructions,
         can_spawn=request.max_agents > 1,
         max_agents=request.max_agents,
         roles=request.roles.cards,
-        children=tuple(
-            ChildCard(path=path, nickname=name) for path, name in agent.children.items()
-        ),
+        children=tuple(ChildCard(path=path, nickname=name) for path, name in agent.brood().items()),
         job=plan.job,
+        rules=Rules() if plan.slotless else request.rules,
+        granted=running.grants.permissions_of(plan.path),
+        proxy_endpoint=running.places.proxy if plan.limits.network is not None else "",
+        network_ticket=ticket_for(plan.path, plan.limits, running.run_key),
     )
 
 

@@ -28,7 +28,7 @@ from .birth import AT_ANY_TIME, Line, bear
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent, interrupted_end
 from .running import Running
-from .spawner.base import Ended, SpawnError
+from .spawner.base import Ended, SpawnError, StartLost
 from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
 
@@ -89,13 +89,14 @@ class Control:
         self.on_gone: Callable[[LiveAgent], None] = lambda agent: None
         self.watcher: Watcher = _Nobody()
         self.admit: Callable[[str, Budget], Awaitable[None]] = _unbounded
+        self.is_written: Callable[[Mail], bool] = lambda mail: True
 
     def of_peer(self, identity: bytes) -> LiveAgent | None:
         """The agent whose present life has this socket identity."""
         return self._by_peer.get(identity)
 
     async def spawn(self, plan: AgentPlan, *, memory: AgentMemory | None = None) -> LiveAgent:
-        """Start an agent, new or resumed; return once it said Hello and is journaled.
+        """Start an agent, new or resumed; return once it said Hello.
 
         Raises SpawnError: nothing was started and no slot is held.
         """
@@ -135,23 +136,35 @@ class Control:
                 agent.letters.setdefault(mail_id, mail)
         try:
             await self.admit(agent.path, agent.plan.limits.budget)
-            await bear(self._run, agent, memory, self._gateway, line)
+            try:
+                await bear(self._run, agent, memory, self._gateway, line)
+            except StartLost:  # what that process may have said is not the next one's word
+                self._by_peer.pop(agent.identity, None)
+                agent.begin_life(agent.epoch + 1)
+                self._by_peer[agent.identity] = agent
+                await bear(self._run, agent, memory, self._gateway, line)
         except BaseException:
             self._by_peer.pop(agent.identity, None)
             raise
         self.agents[agent.path] = agent
         self._nursery.start_soon(self._watch, agent)
-        self.watcher.born(agent)
+        if not agent.plan.slotless:
+            self.watcher.born(agent)
         if agent.wanted_end is not None and agent.child is not None:
             agent.child.kill_group()  # its end was wanted while it was being born
             return
         with trio.move_on_after(_HAND_OVER_S, shield=True):  # whoever wanted it may be gone now
-            if memory is not None:
-                await self._catch_up(agent, memory)
+            try:
+                if memory is not None:
+                    await self._catch_up(agent, memory)
+            finally:
+                agent.caught_up = True  # from now on whoever posts a letter hands it over
             await self._hand_over_letters(agent)
 
     async def _hand_over_letters(self, agent: LiveAgent) -> None:
         for mail in tuple(agent.letters.values()):
+            if not self.is_written(mail):
+                continue  # it is handed over as soon as it is
             try:
                 await self._run.send(agent, Deliver(mail=mail))
             except PeerGone:
@@ -182,7 +195,7 @@ class Control:
             return  # a resumed run reads the journal
         if agent.done.is_set():  # else somebody waits for this very event
             agent.done, agent.outcome = trio.Event(), None
-        agent.untaken.add(posted.input_id)
+        agent.await_turn(posted.input_id, is_wish=not posted.parts)
         self.watcher.spoken_to(agent)
         words = UserInput(
             input_id=posted.input_id, parts=posted.parts, output_schema=posted.output_schema
@@ -197,6 +210,7 @@ class Control:
         if agent.done.is_set():
             return
         agent.untaken.clear()
+        agent.wishes.clear()
         if agent.wanted_end == "killed" and state == "interrupted":
             state, message = "killed", "it was ended for good"  # its turn heard it as an interrupt
         outcome = AgentEnded(
@@ -204,6 +218,8 @@ class Control:
         )
         agent.outcome = outcome
         agent.done.set()
+        if agent.plan.slotless:
+            return  # a reviewer's answer is told by `Reviewed`, and no team hears of it
         self._run.note(outcome, agent=agent.path)
         self.watcher.concluded(agent)
 
@@ -292,6 +308,9 @@ class Control:
         ended = await child.wait_ended()
         self._bury(agent, ended)
         if self._leave_if_wanted(agent):
+            return
+        if agent.plan.slotless:  # a review that lost its process has failed; another begins anew
+            self._leave(agent, "crashed", _words(agent, ended))
             return
         agent.deaths.append(trio.current_time())
         verdict = decide_restart(agent.deaths, now=trio.current_time())

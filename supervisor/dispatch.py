@@ -47,14 +47,19 @@ from swarm.mailbox.protocol.requests import (
     BlobStored,
     EnvironmentIs,
     GetEnvironment,
+    KeepFiles,
     RequestRefused,
+    Review,
     StoreBlob,
 )
 
 from .agency.agency import Agency
 from .agents import LiveAgent
+from .approvals.desk import Desk
 from .control import Control
 from .keeper import Keeper
+from .keeping.keeping import Keeping
+from .network.keeper import ProxyKeeper
 from .running import Running
 from .snapshot import ShellSnapshot
 from .turns import on_turn_end
@@ -72,10 +77,13 @@ class Dispatch:
         control: Control,
         keeper: Keeper,
         agency: Agency,
+        desk: Desk,
         nursery: trio.Nursery,
     ) -> None:
         self._run, self._control, self._keeper, self._nursery = running, control, keeper, nursery
-        self._agency = agency
+        self._agency, self._desk = agency, desk
+        self.proxy: ProxyKeeper | None = None
+        self.keeping = Keeping(running, nursery)
         self.unreadable = 0
         request = running.request
         withheld = set(request.keys).union(
@@ -89,6 +97,9 @@ class Dispatch:
             letter = await self._run.office.receive()
             if self._keeper.is_gateway(letter.peer):
                 self._keeper.on_letter(letter)
+                continue
+            if self.proxy is not None and self.proxy.is_proxy(letter.peer):
+                self.proxy.on_letter(letter)
                 continue
             agent = self._control.of_peer(letter.peer)
             if agent is None:
@@ -173,19 +184,19 @@ class Dispatch:
                 )
                 return replaced, None
             case TurnStarted():
-                agent.turn = event.turn_id
-                agent.untaken.discard(event.turn_id)
-                agent.open_calls.clear()
+                agent.begin_turn(event.turn_id)
                 return event, lambda: self._control.reopen(agent)
             case TurnCompleted() | TurnFailed() | TurnAborted():
                 agent.turn, agent.responding = None, False
                 agent.open_calls.clear()
+                self._desk.withdraw(agent)
                 return event, lambda: on_turn_end(self._control, agent, event)
             case CallBegan():
                 agent.open_calls[event.call_id] = event.tool
                 return event, None
             case CallEnded():
                 agent.open_calls.pop(event.call_id, None)
+                self.keeping.call_ended(event.call_id)
                 agent.left_command |= event.session_id is not None
                 return event, None
             case TokenCount():
@@ -219,6 +230,11 @@ class Dispatch:
             agent.progress = beat.progress
             self._progress(agent)
         self._run.showing.state.note_process(agent.path, rss_bytes=beat.rss_bytes)
+        bound = self._run.request.resources.agent_memory_bytes
+        if bound is not None and beat.rss_bytes > bound:
+            used, allowed = beat.rss_bytes >> 20, bound >> 20
+            words = f"its process used {used} MiB of {allowed} MiB (limits.agent_memory)"
+            self._control.strike(agent, words)
 
     def _progress(self, agent: LiveAgent) -> None:
         agent.progress_at = trio.current_time()
@@ -230,17 +246,21 @@ class Dispatch:
         """
         self._progress(agent)
         self._run.office.handled(letter)
-        if isinstance(asked.request, StoreBlob | GetEnvironment):
+        if isinstance(asked.request, StoreBlob | GetEnvironment | KeepFiles):
             self._nursery.start_soon(self._answer, agent, asked.request_id, asked.request)
+        elif isinstance(asked.request, Review):
+            self._desk.serve(agent, asked.request_id, asked.request)
         else:
             self._agency.serve(agent, asked.request_id, asked.request)
 
     async def _answer(
-        self, agent: LiveAgent, request_id: int, request: StoreBlob | GetEnvironment
+        self, agent: LiveAgent, request_id: int, request: StoreBlob | GetEnvironment | KeepFiles
     ) -> None:
         reply: AnyReply
         if isinstance(request, StoreBlob):
             reply = await trio.to_thread.run_sync(self._store, request)
+        elif isinstance(request, KeepFiles):
+            reply = await self.keeping.keep(agent, request)
         else:
             reply = EnvironmentIs(variables=await self._shell.get())
         try:

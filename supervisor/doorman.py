@@ -7,6 +7,7 @@ door (ARCHITECTURE 6.8).
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import assert_never
 
 import msgspec
@@ -18,21 +19,27 @@ from swarm.mailbox.lineage import descendants_of
 from swarm.mailbox.protocol.control import (
     AnyControl,
     AnyControlReply,
+    Approvals,
     Done,
     GetSnapshot,
     InterruptAgent,
     KillAgent,
+    ListApprovals,
     Refused,
+    ResolveApproval,
     SendText,
     Snapshot,
+    UndoFiles,
     decode_control,
     encode_control,
 )
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 
 from .agency.agency import Agency
-from .agency.team import Member
+from .agency.member import Member
+from .approvals.answers import Answers
 from .control import Control
+from .keeping.keeping import Keeping
 from .running import Running
 
 _log = logging.getLogger("swarm.doorman")
@@ -52,6 +59,8 @@ class Doorman:
         self._run, self._control, self._server = running, control, server
         self._agency = agency
         self._stop_run = stop_run
+        self.answers: Answers | None = None  # both are set before it serves
+        self.keeping: Keeping | None = None
 
     async def serve(self) -> None:
         """Each call is answered by a task of its own: a slow one holds up nobody."""
@@ -73,7 +82,7 @@ class Doorman:
     async def _obey(self, wish: AnyControl, peer_pid: int | None) -> AnyControlReply:
         if isinstance(wish, GetSnapshot):
             return Snapshot(view=self._run.showing.current())
-        if peer_pid is None or peer_pid in descendants_of(os.getpid()):
+        if not is_outsider(peer_pid):
             _log.warning("a process of the run itself asked to steer it; refused")
             return Refused(message="a process of this run may not steer it", exit_code=3)
         match wish:
@@ -83,6 +92,12 @@ class Doorman:
                 return await self._interrupt(wish.agent)
             case KillAgent():
                 return await self._kill(wish.agent)
+            case ListApprovals():
+                return Approvals(entries=self.answers.entries() if self.answers else ())
+            case ResolveApproval():
+                return await self._resolve(wish)
+            case UndoFiles():
+                return await self._undo(wish)
             case _:
                 assert_never(wish)
 
@@ -124,17 +139,37 @@ class Doorman:
         await self._agency.kill(below)
         return Done(message=f"ended {_counted(len(below))}")
 
+    async def _resolve(self, wish: ResolveApproval) -> AnyControlReply:
+        if self.answers is None:
+            return Refused(message="this run asks nobody")
+        return await self.answers.resolve(wish)
+
+    async def _undo(self, wish: UndoFiles) -> AnyControlReply:
+        if self.keeping is None:
+            return Refused(message="this run keeps no files")
+        return await self.keeping.undo(wish)
+
     def _member(self, path: str) -> Member | Refused:
         """By full path, or by the last step of one when only one agent has it."""
-        members = self._agency.team.members
-        if (exact := members.get(path)) is not None:
+        team = self._agency.team
+        if (exact := team.find(path)) is not None:
             return exact
-        fits = [one for one in members.values() if one.path.endswith(f"/{path.strip('/')}")]
+        fits = team.find_named(path.strip("/"))
         if len(fits) == 1:
             return fits[0]
         agents = self._control.agents
         known = ", ".join(sorted(agents)[:8]) or "none"
         return Refused(message=f"no live agent {path!r}; live now: {known}")
+
+
+def is_outsider(pid: int | None) -> bool:
+    """True for a living process that this run has not started.
+
+    Whoever asked and left before it was looked at may have been anybody: it has no rights.
+    """
+    if pid is None or pid in descendants_of(os.getpid()):
+        return False
+    return Path(f"/proc/{pid}").exists()
 
 
 def _counted(number: int) -> str:

@@ -34,7 +34,7 @@ from swarm.mailbox.protocol.spec import GatewaySpec
 from .agents import Bound, LiveAgent
 from .budget.treasury import Treasury
 from .running import Running
-from .spawner.base import Child, SpawnError
+from .spawner.base import Child, SpawnError, StartLost
 from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
 
@@ -106,6 +106,13 @@ class Keeper:
         else:
             self._child = await home.start(spec, title="gateway", keys=request.keys)
 
+    async def _start_anew(self) -> None:
+        try:
+            await self.start(first=False)
+        except StartLost:  # once more, as a gateway of another epoch
+            self._run.office.dismiss(self._identity)
+            await self.start(first=False)
+
     async def keep(self, live_agents: Callable[[], list[LiveAgent]]) -> None:
         """Watch the process until cancelled; a dead one is replaced by the restart rule."""
         while True:
@@ -127,7 +134,7 @@ class Keeper:
                 return
             await trio.sleep(verdict.after_s)
             try:
-                await self.start(first=False)
+                await self._start_anew()
             except SpawnError as error:
                 self._fail(f"no gateway could be started: {error}")
                 return

@@ -87,6 +87,10 @@ class RunPlaces(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "tmp"
 
     @property
+    def kept(self) -> Path:
+        return self.folder / "kept"
+
+    @property
     def post(self) -> str:
         return f"ipc://{self.sockets}/s"
 
@@ -97,6 +101,11 @@ class RunPlaces(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def feed(self) -> str:
         return f"ipc://{self.sockets}/f"
+
+    @property
+    def proxy(self) -> str:
+        """Of the network proxy: a plain path, no ZeroMQ endpoint."""
+        return f"{self.sockets}/n"
 
     def gateway(self, epoch: int) -> str:
         return f"ipc://{self.sockets}/g{epoch}"

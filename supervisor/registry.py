@@ -47,14 +47,15 @@ class Slot:
 
 
 class AgentRegistry:
-    """Counts the live agent processes, the root included; remembers every path of the run."""
+    """Counts the live agent processes, the root included; knows every path of the run."""
 
     def __init__(self, max_agents: int) -> None:
         if max_agents < 1:
             raise ValueError("max_agents must be at least 1")
         self._max = max_agents
         self._live: dict[str, int | None] = {}  # path -> pid; None while it starts
-        self._owners: dict[str, str] = {}  # path -> agent id, for the whole run
+        self._owners: dict[str, str] = {}  # path -> agent id
+        self._elsewhere: Callable[[str], str | None] = lambda path: None
         self.on_free: Callable[[], None] | None = None  # called after a slot came free
 
     def __repr__(self) -> str:
@@ -99,13 +100,29 @@ class AgentRegistry:
 
     def check_path(self, path: str, *, agent_id: str = "") -> None:
         """Raise PathTaken if this agent cannot have a new life at `path` now."""
-        if path in self._live or self._owners.get(path, agent_id) != agent_id:
+        if path in self._live or (self._owner(path) or agent_id) != agent_id:
             raise PathTaken(path)
 
     def adopt_path(self, path: str, *, agent_id: str) -> None:
         """Remember an agent of an earlier life of this run. Raises PathTaken."""
-        if self._owners.setdefault(path, agent_id) != agent_id:
+        if (self._owner(path) or agent_id) != agent_id:
             raise PathTaken(path)
+        self._owners[path] = agent_id
+
+    def adopt_back(self, path: str, agent_id: str) -> None:
+        """The other place has given this path back."""
+        self._owners[path] = agent_id
+
+    def look_also(self, elsewhere: Callable[[str], str | None]) -> None:
+        """Ask this for the owner of a path, too: ended agents are remembered on disk."""
+        self._elsewhere = elsewhere
+
+    def hand_over(self, path: str) -> None:
+        """From now on the other place knows the owner of this path, not memory."""
+        self._owners.pop(path, None)
+
+    def _owner(self, path: str) -> str | None:
+        return self._owners.get(path) or self._elsewhere(path)
 
     def release(self, path: str, pid: int) -> bool:
         """The process `pid` has ended. False if it holds no slot (any more): harmless."""
@@ -121,7 +138,7 @@ class AgentRegistry:
 
     def is_known(self, path: str) -> bool:
         """True if the path was ever an agent's in this run, or is reserved now."""
-        return path in self._owners or path in self._live
+        return path in self._live or self._owner(path) is not None
 
     def check(self) -> None:
         """Raise AssertionError if what must always hold does not. For tests and `doctor`."""

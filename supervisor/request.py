@@ -3,8 +3,17 @@
 from typing import Any, Literal
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Budget, Reviewer, SandboxPolicy
+from swarm.mailbox.protocol.limits import (
+    AskForApproval,
+    Budget,
+    Granular,
+    NetworkPolicy,
+    ResourceLimits,
+    Reviewer,
+    SandboxPolicy,
+)
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
+from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.spec import ProviderSpec, RoleBrief, ShellEnvironmentPolicy
 from swarm.roles.loader import Roles
 
@@ -20,6 +29,15 @@ class FanOut(Value):
     output_schema: dict[str, Any] | None = None
     retries: int = 0
     texts: tuple[str, ...] = ()  # one an item, appended to its prompt; empty: none
+
+
+class ReviewSettings(Value):
+    """How the guardian reviews, where it does."""
+
+    model: str | None = None  # None: that of the agent that asks
+    effort: str | None = "low"
+    policy: str = ""  # Markdown; in the place of the built-in policy when not blank
+    deadline_s: float = 90.0  # of one review, the start of its process included
 
 
 class RunRequest(Value):
@@ -39,20 +57,28 @@ class RunRequest(Value):
     effort: str | None = None
     sandbox: SandboxPolicy = _WorkspaceWrite()
     approval: AskForApproval = "on-request"
+    granular: Granular | None = None  # only beside `on-request`
     reviewer: Reviewer = "nobody"
+    auto_review: ReviewSettings = ReviewSettings()
     require_sandbox: tuple[Literal["fs", "net"], ...] = ()
     max_agents: int = 8
     max_depth: int = 3
+    max_spawns: int = 1_000  # agents that models may start in one run; items and rows not counted
+    wake_parents: bool = True  # a child's end starts a turn of its idle parent
     budget: Budget = Budget()
     deadline_s: float | None = None
     output_schema: dict[str, Any] | None = None
     fan_out: FanOut | None = None
     fan_role: RoleBrief = RoleBrief(name="explorer")
     fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None = the same
+    network: NetworkPolicy | None = None  # through the proxy; None: as the sandbox says
+    fan_network: NetworkPolicy | None = None  # of items: never wider than `network`
     fan_model: str | None = None  # what the items' role pins; None = the run's
     fan_effort: str | None = None
     fan_budget: Budget = Budget()  # of each item, within the run's
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
+    resources: ResourceLimits = ResourceLimits()  # of each agent's commands
+    rules: Rules = Rules()  # of every `.rules` file that counts here
     user_instructions: str = ""
     record: str | None = None
     replay: str | None = None
@@ -60,6 +86,8 @@ class RunRequest(Value):
     linger_s: float = 60.0
     run_id: str | None = None  # chosen beforehand (--detach), or the run to resume
     resumes: bool = False
+    allow_commit: bool = False  # a grant for the whole tree, given beforehand
+    approval_timeout_s: float | None = None  # of a person's answer; None: the run's deadline
     next_prompt: str | None = None  # a resumed run's next words to its root
     keys: dict[str, str] = {}  # taken out of the environment; given to the gateway by pipe only
     environment: dict[str, str] = {}  # what agents and commands may see

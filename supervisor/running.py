@@ -11,6 +11,7 @@ from swarm.mailbox.protocol.ops import AnyOp, encode_op
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 
 from .agents import AgentPlan, LiveAgent
+from .approvals.grants import Grants
 from .journal.rollout import RUN_FILE, Journal
 from .places import RunPlaces
 from .registry import AgentRegistry
@@ -33,6 +34,7 @@ class Running(NamedTuple):
     household: Household
     registry: AgentRegistry
     room: WaitingRoom  # the line for the registry's slots
+    grants: Grants  # a person's lasting yeses
 
     def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
         """Journal, then show; without waiting for it."""

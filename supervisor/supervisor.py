@@ -8,7 +8,9 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -25,6 +27,8 @@ from swarm.mailbox.router import open_router
 from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
 from .agency.agency import Agency, run_agency
 from .agents import Bound, LiveAgent
+from .approvals.grants import Grants
+from .approvals.queue import Known, Queue, open_queue
 from .blame import blame
 from .budget.fold import fold_ledger
 from .budget.hours import Hours
@@ -34,12 +38,14 @@ from .control import Control
 from .dispatch import Dispatch
 from .doorman import Doorman
 from .ending import Ending
+from .guardian.reviewer import make_guardian
 from .ignition import Ignition
 from .journal.files import repair_tail
 from .journal.reading import read_records, run_records
 from .journal.replay import RunPast, fold_run
 from .journal.rollout import open_journal
 from .keeper import Keeper
+from .network.keeper import ProxyKeeper
 from .places import Places, RunPlaces, make_private, run_places
 from .registry import AgentRegistry
 from .request import RunRequest
@@ -56,8 +62,21 @@ _SOCKET_PATH_BYTES = 100  # the kernel's limit is 107
 _EPOCHS_A_LIFE = 1_000  # of the gateway; so a resumed run never reuses one
 
 
+class Doer(Protocol):
+    """What a run is for: the task it was given, or something else that needs its processes."""
+
+    async def run(self) -> RunCompleted: ...
+
+
+MakeWork = Callable[[Running, Control, Agency, Keeper, Ending, RunPast], Doer]
+
+
 async def run_to_its_end(
-    request: RunRequest, view: View, ignition: Ignition, places: Places
+    request: RunRequest,
+    view: View,
+    ignition: Ignition,
+    places: Places,
+    work: MakeWork = Work,
 ) -> RunCompleted:
     """Run, or resume when `request.resumes`. Returns when every process of the run has ended.
 
@@ -70,7 +89,8 @@ async def run_to_its_end(
         read_about(here)  # refuses what is no run, or of another version
     with hold_run(here):
         try:
-            completed = await _run_held(request, view, ignition, places, here)
+            held = _Held(here, places, ignition, work)
+            completed = await _run_held(request, view, held)
         except BaseExceptionGroup as group:
             if (fault := blame(group)) is not None:
                 raise fault from None
@@ -83,15 +103,23 @@ async def run_to_its_end(
     return completed
 
 
-async def _run_held(
-    request: RunRequest, view: View, ignition: Ignition, places: Places, here: RunPlaces
-) -> RunCompleted:
+class _Held(NamedTuple):
+    """A run's folder, held, and what the run is made of."""
+
+    here: RunPlaces
+    places: Places
+    ignition: Ignition
+    work: MakeWork
+
+
+async def _run_held(request: RunRequest, view: View, held: _Held) -> RunCompleted:
+    here = held.here
     past = _prepare(request, here)
     started = trio.current_time()
     async with AsyncExitStack() as stack:
-        running = await _open_all(stack, request, view, ignition, here, past)
+        running = await _open_all(stack, request, view, held.ignition, here, past)
         about = _begin(running, past)
-        completed = await _live(running, past, str(places.models), view)
+        completed = await _live(running, past, held, view)
         completed = _with_totals(running, completed, trio.current_time() - started)
         record = await running.commit(completed)
     after = msgspec.structs.replace(
@@ -150,6 +178,7 @@ async def _open_all(
         household=household,
         registry=registry,
         room=WaitingRoom(registry),
+        grants=Grants(),
     )
 
 
@@ -182,11 +211,11 @@ def _begin(running: Running, past: RunPast) -> About:
     return about
 
 
-async def _live(running: Running, past: RunPast, models_dir: str, view: View) -> RunCompleted:
+async def _live(running: Running, past: RunPast, held: _Held, view: View) -> RunCompleted:
     """Everything that runs beside the work, and the work."""
     bound = Bound(epoch=past.starts * _EPOCHS_A_LIFE)
     treasury = _open_treasury(running, past)
-    keeper = Keeper(running, bound, treasury, models_dir=models_dir)
+    keeper = Keeper(running, bound, treasury, models_dir=str(held.places.models))
     async with trio.open_nursery() as nursery:
         control = Control(running, nursery, bound)
         keeper.path_of = control.path_of
@@ -203,23 +232,43 @@ async def _live(running: Running, past: RunPast, models_dir: str, view: View) ->
         nursery.start_soon(treasury.run)
         nursery.start_soon(Hours(control, live, treasury.tell).keep)
         agency: Agency = await nursery.start(run_agency, running, control)
+        agency.gate.model = lambda: keeper.model
         ending = Ending(control, nursery)
-        nursery.start_soon(Dispatch(running, control, keeper, agency, nursery).run)
+        queue = _open_queue(running, control, agency, nursery, held.places)
+        ear = Dispatch(running, control, keeper, agency, queue.desk, nursery)
+        proxy = ear.proxy = ProxyKeeper(running, nursery, queue.broker, first_epoch=bound.epoch)
+        proxy.life = control.agents.get
+        nursery.start_soon(proxy.keep)
+        nursery.start_soon(ear.run)
         nursery.start_soon(ending.obey_signals)
         nursery.start_soon(keep_vigil, running, control, keeper)
+        nursery.start_soon(proxy.watch)
         nursery.start_soon(view.draw, running.showing.current)
         if (kind := on_network_disk(running.places.folder)) is not None:
             running.note(network_warning(str(running.places.folder), kind))
         async with open_control_server(running.places.control) as server:
             door = Doorman(running, control, agency, server, ending.stop_by_kill)
+            door.answers, door.keeping = queue.answers, ear.keeping
             nursery.start_soon(door.serve)
             await keeper.start(first=True)
             nursery.start_soon(keeper.keep, live)
-            completed = await Work(running, control, agency, keeper, ending, past).run()
+            completed = await held.work(running, control, agency, keeper, ending, past).run()
             agency.close()
+            proxy.let_go()
             await _close(running, control, keeper, ending)
             nursery.cancel_scope.cancel()
     return completed
+
+
+def _open_queue(
+    running: Running, control: Control, agency: Agency, nursery: trio.Nursery, places: Places
+) -> Queue:
+    """Where everything that needs a yes is asked."""
+    known = Known(plan=agency.plan_of, life=control.agents.get)
+    resumed = running.request.resumes
+    queue = open_queue(running, nursery, known, config=places.config, resumed=resumed)
+    queue.broker.reviewer = make_guardian(running, control, nursery, agency.plan_of)
+    return queue
 
 
 def _open_treasury(running: Running, past: RunPast) -> Treasury:

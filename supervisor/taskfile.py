@@ -33,6 +33,13 @@ class StrictBudget(BudgetTable, forbid_unknown_fields=True):
     """`budget: {tokens, usd, requests}`."""
 
 
+class NetworkFront(Value, forbid_unknown_fields=True):
+    """`network: {allow: [patterns], deny: [patterns]}`: what commands may reach by the proxy."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
 class FanOutTable(Value, forbid_unknown_fields=True):
     """`fan_out` as written; see docs/tasks.md."""
 
@@ -55,9 +62,12 @@ class FrontMatter(Value, forbid_unknown_fields=True):
     effort: str | None = None
     sandbox: SandboxMode | None = None
     approval: AskForApproval | None = None
-    reviewer: Literal["person", "guardian"] | None = None
+    reviewer: Literal["person", "guardian", "nobody"] | None = None
+    allow_commit: bool | None = None
     max_agents: int | None = None
     max_depth: int | None = None
+    network: NetworkFront | None = None
+    max_spawns: int | None = None
     budget: StrictBudget | None = None
     deadline: str | int | float | None = None
     output_schema: dict[str, Any] | str | None = None
@@ -219,6 +229,7 @@ def _explain(error: msgspec.ValidationError, places: dict[str, int], name: str) 
 def _fields_at(key: str) -> tuple[str, ...]:
     tables: dict[str, type[msgspec.Struct]] = {
         "": FrontMatter, "fan_out": FanOutTable, "fan_out.each": Each, "budget": StrictBudget,
+        "network": NetworkFront,
     }  # fmt: skip
     return tables[key].__struct_fields__ if key in tables else ()
 
@@ -240,6 +251,8 @@ def _check_numbers(front: FrontMatter, places: dict[str, int], name: str) -> Non
         complain("max_agents", "must be at least 1")
     if front.max_depth is not None and front.max_depth < 0:
         complain("max_depth", "must not be negative")
+    if front.max_spawns is not None and front.max_spawns < 0:
+        complain("max_spawns", "must not be negative")
     if (fan := front.fan_out) is None:
         return
     try:

@@ -29,6 +29,7 @@ from .fanout.harness import Answered, Harness, joined_prompt
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .keeper import Keeper
+from .network.policy import with_rules
 from .results import schema_fault
 from .running import Running
 from .spawner.base import SpawnError
@@ -118,10 +119,11 @@ class Work:
             self._run, self._control, request.fan_out, self._limits(for_fan_out=True)
         )
         self._run.showing.state.note_state(ROOT_PATH, "queued", note="waits for the items")
-        answers = await self._harness.run(self._past.fan_ended)
-        if self._was_told():  # it has read the others
+        await self._harness.run(self._past.fan_ended)
+        was_told = self._was_told()  # it has read the others
+        answers = await self._harness.answers(only_fresh=was_told)
+        if was_told:
             body = request.next_prompt or request.prompt
-            answers = [self._harness.fresh[index] for index in sorted(self._harness.fresh)]
             if not answers:
                 return ""
         return joined_prompt(body, answers, limit_bytes=self._room_for(answers))
@@ -203,15 +205,20 @@ class Work:
         sandbox = request.sandbox
         if for_fan_out and request.fan_sandbox is not None:
             sandbox = request.fan_sandbox
+        network = request.fan_network if for_fan_out else request.network
+        if network is not None:
+            network = with_rules(network, request.rules)
         seconds = request.deadline_s
         deadline = None if seconds is None else self._began_unix_s + seconds
         return Limits(
             sandbox=sandbox,
             approval=request.approval,
+            granular=request.granular if request.approval == "on-request" else None,
             reviewer=request.reviewer,
             budget=request.fan_budget if for_fan_out else request.budget,
             deadline_unix_s=deadline,
             max_depth=request.max_depth,
+            network=network,
         )
 
     def _judge(self, outcome: AgentEnded) -> RunCompleted:

@@ -4,9 +4,11 @@ Rule guarded: every request ends in one reply, a refusal that says why, or with 
 asked. Nobody acts upon an agent that is not below him.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import assert_never
 
+import msgspec
 import trio
 
 from swarm.mailbox.errors import PeerGone
@@ -21,9 +23,11 @@ from swarm.mailbox.protocol.requests import (
     GetEnvironment,
     HaltAgent,
     InLine,
+    KeepFiles,
     ListAgents,
     ReportJobResult,
     RequestRefused,
+    Review,
     SendMail,
     Spawn,
     SpawnOnCsv,
@@ -37,20 +41,26 @@ from ..control import Control
 from ..journal.replay import RunPast
 from ..running import Running
 from .births import Births
+from .gate import SpawnGate
 from .inherit import NotPossible
 from .jobs import Jobs
+from .jobs_taken import JobsTaken
 from .letters import Post, report_of, write_letter
 from .line import LineWarden
 from .lives import Lives
+from .member import RESTING, Member
 from .restore import restore_team
-from .team import RESTING, Member, Team
+from .shelf import Shelf
+from .slack import Slack
+from .team import Team
+from .unborn import bury_unborn
 from .verbs import Verbs
 from .waiting_calls import WaitingCalls
 
 MOST_OPEN = 64  # requests of one process at a time
-_WAITING_TOOLS = frozenset({"spawn_agent", "wait_agent", "spawn_agents_on_csv"})
 _GOOD_ENDS = frozenset({"completed", "truncated"})
 _CRASH_STATES = frozenset({"crashed", "killed"})
+_BOUNDS = frozenset({"budget", "deadline"})  # a resume may raise them
 
 
 class Agency:
@@ -58,24 +68,31 @@ class Agency:
 
     def __init__(self, running: Running, control: Control, nursery: trio.Nursery) -> None:
         self._run, self._control, self._nursery = running, control, nursery
-        self.team = Team()
+        registry, shelf = running.registry, Shelf(running.places.folder)
+        registry.look_also(shelf.owner)
+        self.team = Team(shelf, adopt=registry.adopt_back, release=registry.hand_over)
         self.lives = Lives(running, control, self.team, nursery)
         self.lives.on_failed = self._not_revived
         self.post = Post(running, self.team, nursery, self._wake)
         self._open: dict[str, dict[int, tuple[AnyRequest, trio.CancelScope]]] = {}
+        slack = Slack(running, control, self.lives, self._asked)
         self._warden = LineWarden(
-            waiting=self._in_line,
-            live=lambda: list(control.agents.values()),
-            is_blocked=self._is_blocked,
-            relieve=self._relieve,
+            waiting=slack.in_line,
+            live=slack.live,
+            is_blocked=slack.is_blocked,
+            relieve=slack.relieve,
         )
         self._births = Births(running, control, self.team, self.post, self._warden)
         self._births.roles = _roles_of(running)
         self._births.provider = lambda: running.request.provider
+        self.gate = SpawnGate(
+            most=running.request.max_spawns, is_there=lambda path: path in self.team.members
+        )
         self.verbs = Verbs(running, control, self.team, self.post, self.lives)
         self._waits = WaitingCalls(self.team, self.post, self.lives)
         self._jobs = Jobs(running, control, self.team, self._births, nursery)
-        control.watcher = self
+        self._taken = JobsTaken(running, self.team, self.post, self._jobs, nursery)
+        control.watcher, control.is_written = self, self.post.is_written
         nursery.start_soon(self._warden.mind)
 
     # --- the whole tree ------------------------------------------------------------------------
@@ -89,18 +106,32 @@ class Agency:
         while True:
             root = self.team.members.get(ROOT_PATH)
             outcome = None if root is None or root.is_active else root.outcome
-            if outcome is not None and (outcome.state not in _GOOD_ENDS or self.team.at_rest):
+            is_done = self.team.at_rest and self._taken.idle
+            if outcome is not None and (outcome.state not in _GOOD_ENDS or is_done):
                 return outcome
             await self.team.wait_change()
 
+    def plan_of(self, path: str) -> AgentPlan | None:
+        """Who has this path, whether it has a process now or not."""
+        member = self.team.members.get(path)
+        return None if member is None else member.plan
+
     def restore(self, past: RunPast, root: AgentPlan) -> None:
-        """A resumed run: its team is there again, and those who had not finished go on."""
+        """A resumed run: its team is there again, and those who had not finished go on.
+
+        The caller starts the root; letters that come before its Hello wait for it.
+        """
+        top = self.team.enlist(root, state=RESTING)  # what its children come to is told to it
+        top.beginning = True  # by the one who restores: no letter starts it
+        known = {one.spawned.agent_id for one in past.agents.values()}
+        bury_unborn(self._run, known | self._taken.restore())
         for one in restore_team(past, self._births.roles, root):
             ended = one.past.ended
             member = self.team.enlist(one.plan, state=one.state)
             member.epoch, member.outcome = one.past.spawned.epoch, ended
             member.closed = one.state == "killed"
             self._run.registry.adopt_path(member.path, agent_id=one.plan.agent_id)
+            self.gate.started += 1
             if ended is None:
                 self._wake(member)
 
@@ -122,6 +153,8 @@ class Agency:
 
     def close(self) -> None:
         """The run ends: no wish is granted any more, nobody waits."""
+        self._jobs.destine("later")
+        self._taken.drop_all()
         for asked in tuple(self._open.values()):
             for _, scope in tuple(asked.values()):
                 scope.cancel()
@@ -134,11 +167,14 @@ class Agency:
         await self.verbs.end_members(members, grace_s=1.0)
         if was_active and parent is not None and not parent.closed and top.plan.reports:
             words = "(killed) a person ended it for good"
-            note = write_letter(top.path, parent.path, words, kind="final_answer", wakes=True)
+            wakes = self._run.request.wake_parents
+            note = write_letter(top.path, parent.path, words, kind="final_answer", wakes=wakes)
             self.post.post(parent, note)
 
     def interrupt_waiting(self) -> None:
-        """Ctrl-C reaches also the turns that wait without a process."""
+        """Ctrl-C reaches also the turns that wait without a process, and jobs without a turn."""
+        self._jobs.destine("cancelled")
+        self._taken.drop_all()
         for member in tuple(self.team.members.values()):
             self.interrupt_suspended(member)
 
@@ -174,6 +210,8 @@ class Agency:
             reply = RequestRefused(message=str(error))
         finally:
             asked.pop(request_id, None)
+            if not asked and self._open.get(agent.path) is asked:
+                del self._open[agent.path]
         if reply is None:
             return
         if member.suspended is not None and isinstance(request, WaitFor):
@@ -187,7 +225,10 @@ class Agency:
         match request:
             case Spawn():
                 place = self._place_teller(agent, member, request_id, request.task_name)
-                return await self._births.grant(member, request, place)
+                roles, provider = self._births.roles, self._births.provider()
+                self.gate.check(member.plan, request, roles, provider=provider)
+                grant = partial(self._births.grant, member, request, place)
+                return await self.gate.count(f"{member.path}/{request.task_name}", grant)
             case SendMail():
                 return await self.verbs.send(member, request)
             case FollowUp():
@@ -201,10 +242,10 @@ class Agency:
             case CloseAgent():
                 return await self.verbs.close(member, request)
             case SpawnOnCsv():
-                return await self._jobs.run(member, request)
+                return await self._taken.join(member, request)
             case ReportJobResult():
                 return self._jobs.report(member, request)
-            case StoreBlob() | GetEnvironment():
+            case StoreBlob() | GetEnvironment() | Review() | KeepFiles():
                 raise NotPossible("blobs are stored by another room")
             case _:
                 assert_never(request)
@@ -227,38 +268,12 @@ class Agency:
         except PeerGone:
             return  # it ended meanwhile; nobody waits
 
+    def _asked(self, path: str) -> Iterator[AnyRequest]:
+        return (request for request, _ in self._open.get(path, {}).values())
+
     def _cancel_open(self, path: str) -> None:
         for _, scope in tuple(self._open.get(path, {}).values()):
             scope.cancel()
-
-    # --- the line ------------------------------------------------------------------------------
-
-    def _in_line(self) -> int:
-        is_starting = self._run.registry.used > len(self._control.agents)
-        return 0 if is_starting else len(self._run.room)
-
-    def _is_blocked(self, life: LiveAgent) -> bool:
-        """It does nothing until another agent does something."""
-        if life.wanted_end is not None or life.suspending:
-            return False
-        if life.turn is None:
-            return life.path == ROOT_PATH and self.lives.is_idle(life)
-        has_asked = any(
-            isinstance(request, Spawn | WaitFor | SpawnOnCsv)
-            for request, _ in self._open.get(life.path, {}).values()
-        )
-        only_waits = all(tool in _WAITING_TOOLS for tool in life.open_calls.values())
-        return has_asked and only_waits and not life.responding and not life.untaken
-
-    async def _relieve(self, live: list[LiveAgent]) -> bool:
-        """The one nearest to the root that can do without a process gives its slot up."""
-        for life in sorted(live, key=lambda one: one.path.count("/")):
-            if self.lives.is_idle(life):
-                await self._control.end(life)
-                return True
-            if self.lives.only_waits(life) and await self.lives.suspend(life):
-                return True
-        return False
 
     def _wake(self, member: Member) -> None:
         self.lives.wake(member)
@@ -270,12 +285,14 @@ class Agency:
         member = self.team.members.get(agent.path)
         if member is None:
             member = self.team.enlist(agent.plan, state=RESTING)
+        if agent.path == ROOT_PATH and not member.epoch:
+            member.beginning = False
         member.life, member.epoch = agent, agent.epoch
         for mail in agent.letters.values():
             if mail.mail_id not in member.letters:
                 self.team.add_letter(member, mail)
         agent.letters, member.deaths = member.letters, agent.deaths
-        agent.children = member.children
+        agent.brood = partial(self.team.brood, agent.path)
         if (parent := self.team.members.get(member.plan.parent or "")) and member.plan.reports:
             parent.children[member.path] = member.plan.nickname
         if member.state == "queued":
@@ -283,6 +300,7 @@ class Agency:
         self.team.ring()
 
     def turned(self, agent: LiveAgent) -> None:
+        self._cancel_open(agent.path)  # nobody waits any more for what the turn before asked
         if (member := self._of(agent)) is not None:
             self.team.set_state(member, "running")
 
@@ -295,11 +313,14 @@ class Agency:
             return
         child = self.team.members.get(mail.author)
         if mail.kind == "final_answer" and child is not None:
-            member.heard[child.path] = child.ends
+            self.team.tell(member, child)
         self.team.settle_letters(member)
 
     def concluded(self, agent: LiveAgent) -> None:
         member, outcome = self._of(agent), agent.outcome
+        by_bound = outcome is not None and outcome.state in _BOUNDS
+        self._jobs.destine("later" if by_bound else "cancelled", asker=agent.path)
+        self._cancel_open(agent.path)  # as of an interrupted turn: its wishes are withdrawn
         if member is None or outcome is None:
             return
         member.outcome, member.last_turn_end = outcome, agent.last_turn_end
@@ -308,8 +329,11 @@ class Agency:
             self._nursery.start_soon(self.lives.retire, agent)
 
     def died(self, agent: LiveAgent) -> None:
-        if not agent.suspending:
-            self._cancel_open(agent.path)
+        if agent.suspending:
+            return
+        if agent.wanted_end is None and not agent.orderly:
+            self._jobs.destine("now", asker=agent.path)  # it will live again
+        self._cancel_open(agent.path)
 
     def gone(self, agent: LiveAgent) -> None:
         if (member := self._of(agent)) is None or agent.suspending:
@@ -333,12 +357,15 @@ class Agency:
     def _conclude(self, member: Member, outcome: AgentEnded) -> None:
         member.ends += 1
         report, parent = report_of(member, outcome), self.team.members.get(member.plan.parent or "")
+        if report is not None and not self._run.request.wake_parents:
+            report = msgspec.structs.replace(report, trigger_turn=False)
         if report is not None and parent is not None and not parent.closed:
             self.post.post(parent, report)
         self.team.set_state(member, outcome.state)
 
     def _lose(self, member: Member, state: str) -> None:
         """It will have no process again by itself: its letters come back, its children end."""
+        self._taken.drop(member.path)
         self.post.bounce_all(member, reason=f"{member.path} is {state}")
         below = [one for one in self.team.subtree(member.path) if one is not member]
         if below:

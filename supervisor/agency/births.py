@@ -5,6 +5,7 @@ nothing of a refused one is left. What the child shall read is journaled before 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import trio
@@ -28,7 +29,8 @@ from .forks import fork_history, parse_fork_turns
 from .inherit import NotPossible, check_wish, plan_child, role_for
 from .letters import Post, write_letter
 from .line import LineWarden
-from .team import Member, Team
+from .member import Member
+from .team import Team
 
 NO_ROOM = "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
 
@@ -54,7 +56,7 @@ class Births:
             plan = plan_child(asker.plan, wish, role, agent_id=new_uuid7())
             if self._run.registry.max_agents == 1:
                 raise NotPossible(NO_ROOM)
-            if plan.path in self._team.members:
+            if self._team.find(plan.path) is not None:
                 raise NotPossible(f"agent path `{plan.path}` already exists")
             self._run.registry.check_path(plan.path, agent_id=plan.agent_id)
         except (NotPossible, ValueError, SpawnError) as error:
@@ -123,7 +125,7 @@ class Births:
         plan = member.plan
         life = LiveAgent(plan, epoch=1)
         life.letters, life.deaths = member.letters, member.deaths
-        life.children = member.children
+        life.brood = partial(self._team.brood, plan.path)
         with self._warden.in_line() as wish:
             member.birth = wish.scope
             line = Line(patience_s=patience_s, on_place=on_place)

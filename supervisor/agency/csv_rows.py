@@ -189,6 +189,10 @@ class Spool:
         self._offsets[index] = self._file.seek(0, os.SEEK_END)
         self._file.write(msgspec.json.encode(cells) + b"\n")
 
+    def has(self, index: int) -> bool:
+        """True if this row has ended."""
+        return self._offsets[index] >= 0
+
     def cells_of(self, index: int) -> list[str] | None:
         """None: the row was never begun."""
         if self._offsets[index] < 0:

@@ -4,6 +4,8 @@ Rule guarded (law 6): limits are the intersection of the parent's and the role's
 wish that cannot be honoured is refused, never quietly dropped.
 """
 
+from difflib import get_close_matches
+
 import msgspec
 
 from swarm.mailbox.errors import UsageError
@@ -16,6 +18,7 @@ from swarm.roles.schema import Role
 
 from ..agents import AgentPlan
 
+GUARDIAN = "guardian"
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
 EMPTY_MESSAGE = "Empty message can't be sent to an agent"
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -49,16 +52,29 @@ def check_message(message: str) -> None:
 
 
 def role_for(roles: Roles, name: str | None, *, provider: str | None) -> Role:
-    """The role a child shall have. Raises NotPossible: unknown, broken, or of another provider."""
+    """The role a child shall have. Raises NotPossible: unknown, broken, or of another provider.
+
+    The guardian is nobody's child: only the supervisor starts it, with a task of its own.
+    """
+    wanted = (name or "").strip() or "default"
+    if wanted == GUARDIAN or wanted not in {*roles.known, *roles.broken}:
+        near = get_close_matches(wanted, _spawnable(roles), n=1)
+        hint = f"; did you mean `{near[0]}`?" if near else "."
+        known = ", ".join(_spawnable(roles))
+        raise NotPossible(f"unknown agent_type '{wanted}'{hint} Known: {known}")
     try:
-        role = find_role(roles, (name or "").strip() or "default")
+        role = find_role(roles, wanted)
     except UsageError as error:
-        raise NotPossible(str(error)) from error
+        raise NotPossible(f"agent type is currently not available: {error}") from error
     if role.model_provider not in {None, provider}:
         raise NotPossible(
             f"role `{role.name}` wants provider {role.model_provider}, but a run has one"
         )
     return role
+
+
+def _spawnable(roles: Roles) -> list[str]:
+    return sorted(set(roles.known) - {GUARDIAN})
 
 
 def plan_child(asker: AgentPlan, wish: Spawn, role: Role, *, agent_id: str) -> AgentPlan:

@@ -1,15 +1,13 @@
 """Batch jobs: one worker for each row of a table, in order, as slots come free.
 
-Rule guarded: only a row's own worker reports its result, once, while it works. Memory holds the
-workers of now; rows and results stay on disk. Source: Codex `spawn_agents_on_csv`.
+Rule guarded: memory holds the workers of now; rows and results stay on disk. What was cut off by
+the end of the supervisor, of the asker's process or at a bound of the run goes on where it stopped.
+Source: Codex `spawn_agents_on_csv`; that a job outlives its call is ours.
 """
 
 import csv
-import re
 import tempfile
-from collections import deque
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,19 +17,18 @@ import trio
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.control import Passed
 from swarm.mailbox.protocol.events import Waiting
-from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.mailbox.protocol.records import JobBegan, JobClosed
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     JobEnded,
     ReportJobResult,
-    ResultAccepted,
     Spawn,
     SpawnOnCsv,
 )
 
 from ..agents import LiveAgent
 from ..control import Control
-from ..results import schema_fault
+from ..journal.reading import read_records
 from ..running import Running
 from ..spawner.base import SpawnError
 from .births import NO_ROOM, Births
@@ -41,88 +38,24 @@ from .csv_rows import (
     Table,
     check_table,
     check_writable,
-    item_prompt,
     output_for,
-    read_rows,
     write_results,
 )
 from .inherit import NotPossible, plan_child, role_for
-from .team import Member, Team
+from .job import Fate, Item, Job, JobStatus, open_job, report_result
+from .job_past import CutOff, rows_done
+from .member import Member
+from .team import Team
 
-JOB_WORKER = re.compile(r"job_[0-9a-f]{8}_[0-9]+\Z")  # their names
 MOST_WORKERS = 64
 _USUAL_WORKERS = 16
 _RUNTIME_S = 1_800
-_MOST_FAILURES_TOLD = 5
 _DEPTH = "agent depth limit reached; this session cannot spawn more subagents"
 _NOT_REPORTED = "worker finished without calling report_agent_job_result"
-_CANCELLED = "cancelled by worker request"
-
-
-class Item:
-    """A row that is being worked on."""
-
-    def __init__(self, row: Row, path: str) -> None:
-        self.row, self.path = row, path
-        self.result: str | None = None
-        self.reported_at = ""
-
-
-class Job:
-    """One job while it runs."""
-
-    def __init__(self, table: Table, wish: SpawnOnCsv, spool: Spool) -> None:
-        self.job_id = new_uuid7()
-        self.table, self.wish, self.spool = table, wish, spool
-        self.schema = msgspec.json.decode(wish.output_schema) if wish.output_schema else None
-        self.running: dict[str, Item] = {}  # by item id
-        self.completed = self.failed = 0
-        self.stopping = False
-        self.fault: str | None = None
-        self.failures: deque[dict[str, str | None]] = deque(maxlen=_MOST_FAILURES_TOLD)
-        self.shown_at = float("-inf")
-
-    def rows(self) -> Iterator[Row]:
-        path, headers = Path(self.table.path), self.table.headers
-        yield from read_rows(path, headers, id_column=self.wish.id_column)
-
-    def finish(self, item: Item, error: str | None) -> None:
-        """One row has ended: into the spool with it."""
-        self.running.pop(item.row.item_id, None)
-        self.completed += error is None
-        if error is not None:
-            self.failed += 1
-            self.failures.append(
-                {
-                    "item_id": item.row.item_id,
-                    "source_id": item.row.source_id,
-                    "last_error": error,
-                }
-            )
-        cells = [
-            self.job_id, item.row.item_id, str(item.row.index), item.row.source_id or "",
-            "completed" if error is None else "failed", "1", error or "", item.result or "",
-            item.reported_at, _now(),
-        ]  # fmt: skip
-        self.spool.add(item.row.index, cells)
-
-    def summary(self, output: Path | str) -> bytes:
-        return msgspec.json.encode(
-            {
-                "job_id": self.job_id,
-                "status": "failed" if self.fault else "cancelled" if self.stopping else "completed",
-                "output_csv_path": str(output),
-                "total_items": self.table.rows,
-                "completed_items": self.completed,
-                "failed_items": self.failed,
-                "job_error": self.fault or (_CANCELLED if self.stopping else None),
-                "failed_item_errors": list(self.failures) or None,
-            }
-        )
 
 
 class Jobs:
-    """Runs jobs; each in the task of the request that asked for it."""
+    """Runs jobs, each in the task of whoever calls `run` or `go_on`."""
 
     def __init__(
         self,
@@ -135,6 +68,7 @@ class Jobs:
         self._run, self._control, self._team = running, control, team
         self._births, self._nursery = births, nursery
         self._jobs: dict[str, Job] = {}
+        self.on_cut_off: Callable[[CutOff], None] = lambda job: None  # its fate is `now`
 
     async def run(self, asker: Member, wish: SpawnOnCsv) -> AnyReply:
         """From the table to the results; raises NotPossible before anything is started."""
@@ -147,28 +81,83 @@ class Jobs:
         if wish.max_runtime_seconds is not None and wish.max_runtime_seconds < 1:
             raise NotPossible("max_runtime_seconds must be at least 1")
         source = Path(asker.plan.cwd) / wish.csv_path
-        table = await trio.to_thread.run_sync(
-            partial(check_table, source, id_column=wish.id_column)
+        table = await _checked(source, wish)
+        job_id = new_uuid7()
+        output = Path(asker.plan.cwd) / output_for(source, wish.output_csv_path, job_id=job_id)
+        began = JobBegan(
+            job_id=job_id, wish=wish, headers=table.headers, rows=table.rows, output=str(output)
         )
+        return JobEnded(summary=await self._do(asker, began, table))
+
+    async def go_on(self, asker: Member, cut_off: CutOff) -> bytes:
+        """The rest of a job; its summary. Raises NotPossible: its table is another one now."""
+        began = cut_off.began
+        try:
+            table = await _checked(Path(asker.plan.cwd) / began.wish.csv_path, began.wish)
+            if (table.headers, table.rows) != (began.headers, began.rows):
+                raise NotPossible(f"the table {table.path} was changed")
+            again = msgspec.structs.replace(began, attempt=began.attempt + 1)
+            return await self._do(asker, again, table)
+        except NotPossible:
+            self.close(asker.path, began.job_id, "failed")
+            raise
+
+    def destine(self, fate: Fate, *, asker: str | None = None) -> None:
+        """What becomes of the jobs that this agent's calls wait for, when they are cut off next.
+
+        None: of all jobs, also of those that go on by themselves.
+        """
+        for job in self._jobs.values():
+            if asker is None or (job.is_called and job.asker == asker):
+                job.destine(fate)
+
+    def report(self, asker: Member, wish: ReportJobResult) -> AnyReply:
+        """Take a worker's result."""
+        return report_result(self._jobs, asker.path, wish)
+
+    # --- one job -------------------------------------------------------------------------------
+
+    async def _do(self, asker: Member, began: JobBegan, table: Table) -> bytes:
+        roots = (asker.plan.cwd, *asker.plan.add_dirs)
+        place = check_writable(Path(began.output), asker.plan.limits.sandbox, roots=roots)
         with tempfile.TemporaryFile(dir=self._run.places.tmp) as file:
-            job = _open_job(table, wish, Spool(file, table.rows))
-            output = output_for(source, wish.output_csv_path, job_id=job.job_id)
-            roots = (asker.plan.cwd, *asker.plan.add_dirs)
-            place = check_writable(
-                Path(asker.plan.cwd) / output, asker.plan.limits.sandbox, roots=roots
+            job = open_job(
+                table,
+                began.wish,
+                Spool(file, table.rows),
+                job_id=began.job_id,
+                attempt=began.attempt,
             )
+            if began.attempt > 1:
+                await trio.to_thread.run_sync(self._remember, job)
+            job.asker = asker.path
+            self._run.note(began, agent=asker.path)
             self._jobs[job.job_id] = job
+            is_over = False
             try:
                 await self._work_through(asker, job)
                 job.fault = job.fault or await self._export(job, place)
-                return JobEnded(summary=job.summary(place))
-            finally:
+                is_over = True
+            finally:  # a cancelled nursery's error is a group: no `except` would catch it
                 del self._jobs[job.job_id]
+                self._run.journal.forget(job.job_id)
+                if is_over or job.fate == "cancelled":
+                    self.close(asker.path, job.job_id, job.status if is_over else "cancelled")
+                elif job.fate == "now":
+                    self.on_cut_off(CutOff(began, asker.path))
+            return job.summary(place)
+
+    def _remember(self, job: Job) -> None:
+        job.remember(rows_done(read_records(self._run.places, file=job.job_id)))
+
+    def close(self, asker: str, job_id: str, status: JobStatus) -> None:
+        """Nothing of this job will run any more."""
+        self._run.note(JobClosed(job_id=job_id, status=status), agent=asker)
 
     async def _work_through(self, asker: Member, job: Job) -> None:
         most = self._run.registry.max_agents - 1
         workers = min(job.wish.max_concurrency or _USUAL_WORKERS, MOST_WORKERS, most)
-        rows = job.rows()
+        rows = job.rows_to_do()
         try:
             async with trio.open_nursery() as nursery:
                 for _ in range(max(1, workers)):
@@ -190,10 +179,12 @@ class Jobs:
         for row in rows:
             if job.stopping:
                 return
-            item = Item(row, f"{asker.path}/job_{job.job_id[-8:]}_{row.index + 1}")
-            job.running[row.item_id] = item
-            job.finish(item, await self._one_row(asker, job, item))
+            item = job.begin(row, asker.path)
+            ended = job.finish(item, await self._one_row(asker, job, item))
+            self._run.note(ended, agent=asker.path, file=job.job_id)
             self._show(asker, job)
+
+    # --- one row -------------------------------------------------------------------------------
 
     async def _one_row(self, asker: Member, job: Job, item: Item) -> str | None:
         """Why the row failed; None if it did not."""
@@ -211,7 +202,7 @@ class Jobs:
             raise
         try:
             with trio.move_on_after(limit_s):
-                await self._control.say(life, _words(job, item), source="fan_out")
+                await self._control.say(life, job.words_for(item), source="fan_out")
                 await life.done.wait()
                 ended_in_time = True
         finally:
@@ -256,54 +247,6 @@ class Jobs:
         )
         self._run.showing.passing(Passed(agent=asker.path, event=Waiting(reason=reason)))
 
-    def report(self, asker: Member, wish: ReportJobResult) -> AnyReply:
-        """Take a worker's result."""
-        return report_result(self._jobs, asker.path, wish)
 
-
-def report_result(jobs: Mapping[str, Job], path: str, wish: ReportJobResult) -> ResultAccepted:
-    """Take the result of the worker at `path`: its own row's, while it works, once.
-
-    One that does not fit raises NotPossible, with the reason: it may be sent again.
-    """
-    job = jobs.get(wish.job_id)
-    item = job.running.get(wish.item_id) if job is not None else None
-    if job is None or item is None or item.path != path or item.result is not None:
-        return ResultAccepted(accepted=False)
-    try:
-        result = msgspec.json.decode(wish.result)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NotPossible("result must be a JSON object") from error
-    if not isinstance(result, dict):
-        raise NotPossible("result must be a JSON object")
-    text = msgspec.json.encode(result).decode()
-    if job.schema is not None and (fault := schema_fault(text, job.schema)):
-        raise NotPossible(fault)
-    item.result, item.reported_at = text, _now()
-    job.stopping |= wish.stop
-    return ResultAccepted(accepted=True)
-
-
-def _open_job(table: Table, wish: SpawnOnCsv, spool: Spool) -> Job:
-    try:
-        job = Job(table, wish, spool)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NotPossible(f"output_schema is not JSON: {error}") from error
-    if job.schema is not None and not isinstance(job.schema, dict):
-        raise NotPossible("output_schema must be a JSON object")
-    return job
-
-
-def _words(job: Job, item: Item) -> UserInput:
-    text = item_prompt(
-        job.wish.instruction,
-        job.table.headers,
-        item.row,
-        job_id=job.job_id,
-        schema=job.wish.output_schema,
-    )
-    return UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+async def _checked(source: Path, wish: SpawnOnCsv) -> Table:
+    return await trio.to_thread.run_sync(partial(check_table, source, id_column=wish.id_column))

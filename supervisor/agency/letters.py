@@ -16,7 +16,8 @@ from swarm.mailbox.protocol.ops import Deliver, Mail
 from swarm.mailbox.protocol.records import AgentEnded, MailHandled, MailPosted, Record
 
 from ..running import Running
-from .team import Member, Team, preview
+from .member import Member
+from .team import Team, preview
 
 _CARRY_LIMIT_S = 2.0
 MOST_UNREAD = 1_000  # letters of one reader; more are refused
@@ -70,6 +71,7 @@ class Post:
     ) -> None:
         self._run, self._team, self._nursery, self._wake = running, team, nursery, wake
         self._carrying: dict[str, trio.Event] = {}
+        self._unwritten: set[str] = set()
 
     def post(self, reader: Member, mail: Mail) -> None:
         """Journal a letter, then carry it; a closed reader's is dead at once. Never waits."""
@@ -84,6 +86,10 @@ class Post:
             self._team.set_state(reader, "running" if reader.life is not None else "queued")
         self._journal(reader, mail, lambda: self._carry(reader, mail))
 
+    def is_written(self, mail: Mail) -> bool:
+        """False while the journal does not have it: nobody may be given it yet."""
+        return mail.mail_id not in self._unwritten
+
     async def post_and_wait(self, reader: Member, mail: Mail) -> None:
         """As `post`; return once the letter is written."""
         self.post(reader, mail)
@@ -92,9 +98,11 @@ class Post:
     def _journal(self, reader: Member, mail: Mail, then: Callable[[], None] | None) -> None:
         def written(record: Record) -> None:
             self._run.showing.record(record)
+            self._unwritten.discard(mail.mail_id)
             if then is not None:
                 then()
 
+        self._unwritten.add(mail.mail_id)
         self._run.journal.write(
             MailPosted(mail=mail), agent=reader.path, file=reader.plan.agent_id, then=written
         )
@@ -126,7 +134,7 @@ class Post:
         """The reader is gone: its letters are dead, and those who wrote them are told."""
         for mail in self._team.drop_letters(reader):
             self.bury(reader, mail, reason=reason)
-            author = self._team.members.get(mail.author)
+            author = self._team.find(mail.author)
             if author is None or author.closed or mail.kind not in {"message", "followup"}:
                 continue
             words = f"Your message to {reader.path} was not read: {reason}. It said: "
@@ -164,6 +172,8 @@ class Post:
             self._wake(reader)
         if life is None or not life.hello.is_set() or life.wanted_end or life.suspending:
             return  # its next life gets all that was not read
+        if not life.caught_up:
+            return  # what its last life left undone comes first; then it gets all its letters
         try:
             await self._run.send(life, Deliver(mail=mail))
         except PeerGone:

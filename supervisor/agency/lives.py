@@ -21,7 +21,8 @@ from ..journal.reading import read_records
 from ..journal.replay import AgentMemory, fold_agent, interrupted_end
 from ..running import Running
 from ..spawner.base import SpawnError
-from .team import Member, Suspended, Team
+from .member import Member, Suspended
+from .team import Team
 
 _LOOK_S = 0.25
 ABORTED = "aborted by user"
@@ -77,7 +78,7 @@ class Lives:
                 await life.gone.wait()
             life = member.life or LiveAgent(member.plan, epoch=member.epoch)
             life.letters, life.deaths = member.letters, member.deaths
-            life.children = member.children
+            life.brood = partial(self._team.brood, path)
             memory = await self._recall(member)
             if memory.open_calls:
                 self._close_calls(member, memory)
@@ -86,7 +87,10 @@ class Lives:
                 return
             life.begin_again(member.epoch + 1)
             place = partial(self.show_place, path)
-            has_more = memory.open_turn or memory.inputs or self._team.is_woken(member)
+            is_asked = any(
+                mail.trigger_turn for mail in memory.mails.values()
+            )  # unread, of a resume
+            has_more = memory.open_turn or memory.inputs or is_asked or self._team.is_woken(member)
             await self._control.enliven(life, memory, Line(on_place=place))
             if not has_more:  # its last life had ended its turn, and only the word of it was lost
                 self._control.conclude_again(life, memory.last_message)

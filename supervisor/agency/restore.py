@@ -14,7 +14,7 @@ from swarm.roles.schema import Role
 from ..agents import AgentPlan
 from ..journal.replay import AgentPast, RunPast
 from .inherit import child_brief
-from .jobs import JOB_WORKER
+from .job import JOB_WORKER
 
 UNFINISHED = "unfinished"
 

@@ -1,87 +1,48 @@
 """Who is in the tree: every agent that was ever started or stands in line, with what it came to.
 
-Rule guarded: a path is an agent's for the whole run and so is its result; its process may end.
-Whoever waits for a change waits for the bell, and nothing here waits.
+Rule guarded: a path is an agent's for the whole run and so is its result; its process may end, and
+its memory here too: who has finished, and whose parent was told, lies on the shelf until somebody
+asks for it. Whoever waits for a change waits for the bell, and nothing here waits.
 """
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from weakref import WeakValueDictionary
 
 import trio
 
-from swarm.mailbox.ids import AgentPath, is_within
+from swarm.mailbox.ids import ROOT_PATH, AgentPath, is_within
 from swarm.mailbox.protocol.ops import Mail
-from swarm.mailbox.protocol.records import AgentEnded
-from swarm.mailbox.protocol.requests import TeamMember
 
-from ..agents import AgentPlan, LiveAgent, TurnEnd
+from ..agents import AgentPlan
+from .heap import give_back_pages
+from .member import ACTIVE, PREVIEW_CHARS, Member, member_of
+from .shelf import Kept, Shelf
 
-ACTIVE = frozenset({"queued", "starting", "running"})
-RESTING = "idle"  # started, and never asked anything
-_PREVIEW_CHARS = 500
-
-
-class Suspended:
-    """A turn that stopped in the middle of one call, to go on in another process."""
-
-    def __init__(self, *, turn_id: str, call_id: str, tool: str) -> None:
-        self.turn_id, self.call_id, self.tool = turn_id, call_id, tool
-        self.output: str | None = None  # what the call came to, once it is known
-
-
-class Member:
-    """One agent as its team knows it. Changed by the agency alone, its state by `Team`."""
-
-    def __init__(self, plan: AgentPlan, *, state: str) -> None:
-        self.plan = plan
-        self.state = state  # queued, starting, running, idle, or an EndState
-        self.life: LiveAgent | None = None  # kept while a process lives or is suspended
-        self.epoch = 0
-        self.letters: dict[str, Mail] = {}  # posted, and not yet in its history
-        self.outbox: deque[Mail] = deque()  # journaled, and not yet handed over
-        self.outcome: AgentEnded | None = None
-        self.last_turn_end: TurnEnd | None = None
-        self.last_task = ""
-        self.ends = 0  # how often its work reached an end state
-        self.children: dict[str, str] = {}  # those not closed: path → nickname
-        self.heard: dict[str, int] = {}  # child → which of its ends this agent was told
-        self.closed = False  # for good: killed or closed
-        self.beginning = False  # a life of it is being started
-        self.birth: trio.CancelScope | None = None  # of its first life, while it is begun
-        self.deaths: list[float] = []
-        self.suspended: Suspended | None = None
-
-    @property
-    def path(self) -> str:
-        return self.plan.path
-
-    @property
-    def is_active(self) -> bool:
-        """Works, or is about to."""
-        return self.state in ACTIVE
-
-    @property
-    def result(self) -> str | None:
-        """What its work came to, or why it did not."""
-        return self.outcome.message if self.outcome is not None else None
-
-    def as_told(self) -> TeamMember:
-        """This member in a reply."""
-        return TeamMember(
-            path=self.path,
-            status=self.state,
-            result=None if self.is_active else self.result,
-            last_task=self.last_task,
-            nickname=self.plan.nickname,
-            role=self.plan.role.name,
-        )
+_FEW = 64  # members are shelved when there are more
 
 
 class Team:
-    """All members by path, in the order of their coming."""
+    """All members by path, in the order of their coming.
 
-    def __init__(self) -> None:
-        self.members: dict[str, Member] = {}
+    Args:
+        shelf: Where the finished go; without one all stay in memory.
+        adopt: Told path and id of one that comes back from the shelf.
+        release: Told the path of one that went there: the shelf knows its owner.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf | None = None,
+        *,
+        adopt: Callable[[str, str], None] = lambda path, owner: None,
+        release: Callable[[str], None] = lambda path: None,
+    ) -> None:
+        self.members: dict[str, Member] = {}  # those in memory; `find` knows the others too
+        self._shelf, self._adopt, self._release = shelf, adopt, release
+        self._held: WeakValueDictionary[str, Member] = WeakValueDictionary()  # shelved, yet in use
+        self._taken: list[Kept] = []  # paths of the forgotten, for the shelf
+        self._came = 0
+        self._tidy_at = _FEW
         self._active: set[str] = set()
         self._waking: dict[str, str] = {}  # unread letters that will start a turn → reader
         self._bell = trio.Event()
@@ -93,19 +54,46 @@ class Team:
 
     def enlist(self, plan: AgentPlan, *, state: str) -> Member:
         """A new member. The caller has checked that the path is nobody else's."""
+        if len(self.members) >= self._tidy_at:
+            self._tidy()
         member = self.members[plan.path] = Member(plan, state=state)
+        self._came += 1
+        member.came = self._came
         self.set_state(member, state)
         return member
 
+    def find(self, path: str) -> Member | None:
+        """The agent with this path, also one that finished long ago."""
+        member = self.members.get(path)
+        if member is not None or self._shelf is None:
+            return member
+        if (member := self._held.get(path)) is None and self._shelf.owner(path) is None:
+            return None
+        if (parent := path.rpartition("/")[0]) and self.find(parent) is None:
+            return None
+        return self._take_back(path, member)
+
+    def find_named(self, step: str) -> list[Member]:
+        """All whose path ends with this step."""
+        here = [path for path in self.members if path.endswith(f"/{step}")]
+        away = self._shelf.named(step) if self._shelf is not None else []
+        found = (self.find(path) for path in (*here, *away))
+        return [member for member in found if member is not None]
+
     def forget(self, member: Member) -> None:
         """It was never started, or its answer went elsewhere: nobody asks for it again."""
-        self.members.pop(member.path, None)
+        if self.members.get(member.path) is member:
+            del self.members[member.path]
+        if member.epoch and self._shelf is not None and not member.forgotten:
+            self._take_path(member)
+        member.forgotten = True
         self._active.discard(member.path)
         for mail_id in member.letters:
             self._waking.pop(mail_id, None)
         self.ring()
 
     def set_state(self, member: Member, state: str) -> None:
+        self._keep(member)
         member.state = state
         if state in ACTIVE:
             self._active.add(member.path)
@@ -113,14 +101,40 @@ class Team:
             self._active.discard(member.path)
         self.ring()
 
+    def tell(self, asker: Member, member: Member) -> None:
+        """The asker hears of the member's latest end; that is news for its parent alone."""
+        if member.plan.parent == asker.path:
+            self._keep(member)
+            member.told = member.ends
+
     def subtree(self, path: str) -> list[Member]:
-        """The agent and all below it."""
+        """The agent and all below it, also those who finished long ago."""
+        if self._shelf is not None:
+            for kept in self._shelf.below(path):
+                if kept.kept:
+                    self.find(kept.path)
+            self.find(path)
         top = AgentPath(path)
         return [one for one in self.members.values() if is_within(AgentPath(one.path), top)]
 
     def children_of(self, path: str) -> Iterator[Member]:
-        """Direct children, in the order of their coming."""
+        """Direct children that are at work, or whose end their parent has not heard of."""
         return (one for one in self.members.values() if one.plan.parent == path)
+
+    def all_children_of(self, path: str) -> list[Member]:
+        """Direct children, however long ago they finished."""
+        if self._shelf is not None:
+            for kept in self._shelf.children_of(path):
+                if kept.kept:
+                    self.find(kept.path)
+        return sorted(self.children_of(path), key=lambda one: one.came)
+
+    def brood(self, path: str) -> dict[str, str]:
+        """The children of an agent that were not closed: path → nickname."""
+        away = self._shelf.children_of(path) if self._shelf is not None else []
+        member = self.members.get(path)
+        here = member.children if member is not None else {}
+        return {one.path: one.nickname for one in away if one.kept and one.is_child} | here
 
     def others_active(self, path: str) -> bool:
         """True if anybody but `path` works, or will be woken by a letter."""
@@ -133,9 +147,80 @@ class Team:
         """Nobody works and no unread letter will make anybody work."""
         return not self._active and not self._waking
 
+    # --- the shelf -----------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        """Put away whoever is at rest and below whom nobody is left, the deepest first."""
+        shelf = self._shelf
+        if shelf is None:
+            return
+        in_use: dict[str, int] = {}  # parent → children in memory
+        for one in self.members.values():
+            parent = one.plan.parent or ""
+            in_use[parent] = in_use.get(parent, 0) + 1
+        away: list[Member] = []
+        for one in sorted(self.members.values(), key=lambda one: -one.plan.depth):
+            if one.is_at_rest and not in_use.get(one.path) and self._is_known_to_have_ended(one):
+                away.append(one)
+                in_use[one.plan.parent or ""] -= 1
+        if shelf.put([one.as_kept() for one in away]):
+            for one in away:
+                self._put_away(one)
+            give_back_pages()
+        self._tidy_at = max(_FEW, 2 * len(self.members))
+
+    def _is_known_to_have_ended(self, member: Member) -> bool:
+        """Nobody is left who would have to be told."""
+        parent = self.members.get(member.plan.parent or "")
+        if parent is None:
+            return member.path != ROOT_PATH
+        is_told = member.told >= member.ends or not member.plan.reports
+        return is_told or member.closed or parent.closed
+
+    def _put_away(self, member: Member) -> None:
+        del self.members[member.path]
+        self._held[member.path] = member
+        if (parent := self.members.get(member.plan.parent or "")) is not None:
+            parent.children.pop(member.path, None)
+        self._release(member.path)
+
+    def _take_path(self, member: Member) -> None:
+        """A forgotten one's path stays its own; many are written at once."""
+        parent, owner = member.plan.parent or "", member.plan.agent_id
+        self._taken.append(Kept(path=member.path, parent=parent, owner=owner, came=member.came))
+        if len(self._taken) >= _FEW and self._shelf is not None:
+            taken, self._taken = self._taken, []
+            if self._shelf.put(taken):
+                for one in taken:
+                    self._release(one.path)
+                give_back_pages()
+
+    def _take_back(self, path: str, held: Member | None) -> Member | None:
+        """Whoever held it all the time finds the same one here."""
+        assert self._shelf is not None
+        kept = self._shelf.take(path)
+        if held is None and (kept is None or not kept.kept):
+            if kept is not None:
+                self._shelf.put([kept])  # only its path is taken
+            return None
+        member = held if held is not None or kept is None else member_of(kept)
+        assert member is not None
+        self.members[path] = member
+        self._adopt(path, member.plan.agent_id)
+        parent = self.members.get(member.plan.parent or "")
+        if parent is not None and member.plan.reports and not member.closed:
+            parent.children[path] = member.plan.nickname
+        return member
+
+    def _keep(self, member: Member) -> None:
+        """Changed by one who held it: it is in memory again."""
+        if self.members.get(member.path) is not member and not member.forgotten:
+            self.find(member.path)
+
     # --- letters -------------------------------------------------------------------------------
 
     def add_letter(self, member: Member, mail: Mail) -> None:
+        self._keep(member)
         member.letters[mail.mail_id] = mail
         if mail.trigger_turn:
             self._waking[mail.mail_id] = member.path
@@ -174,4 +259,4 @@ class Team:
 
 def preview(text: str) -> str:
     """The head of a task, for lists."""
-    return text if len(text) <= _PREVIEW_CHARS else text[: _PREVIEW_CHARS - 1] + "…"
+    return text if len(text) <= PREVIEW_CHARS else text[: PREVIEW_CHARS - 1] + "…"

@@ -34,7 +34,8 @@ from ..running import Running
 from .inherit import NotPossible, check_message
 from .letters import MOST_UNREAD, Post, write_letter
 from .lives import Lives
-from .team import Member, Team
+from .member import Member
+from .team import Team
 from .waiting_calls import find_member
 
 CLOSE_GRACE_S = 5.0
@@ -184,7 +185,7 @@ class Verbs:
             )
         if not is_within(path, AgentPath(asker.path)):
             raise NotPossible(f"{path} is not below you: an agent may {verb} only its descendants")
-        return self._team.members.get(path)
+        return self._team.find(path)
 
 
 def _sent(reader: Member) -> AnyReply:

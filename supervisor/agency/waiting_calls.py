@@ -10,7 +10,8 @@ from ..fanout.excerpts import share_out
 from .inherit import NotPossible
 from .letters import Post
 from .lives import Lives
-from .team import Member, Team
+from .member import Member
+from .team import Team
 from .waits import at_timeout, look
 
 MOST_TIMEOUT_S = 3_600.0
@@ -65,7 +66,7 @@ def find_member(team: Team, asker: Member, reference: str) -> Member:
         path = resolve_path(reference, base=AgentPath(asker.path))
     except ValueError as error:
         raise NotPossible(str(error)) from error
-    member = team.members.get(path)
+    member = team.find(path)
     if member is None:
         raise NotPossible(f"live agent path `{path}` not found")
     return member

@@ -9,7 +9,8 @@ from typing import Literal
 
 from swarm.mailbox.protocol.requests import Waited
 
-from .team import Member, Team
+from .member import Member
+from .team import Team
 
 
 def look(
@@ -28,13 +29,15 @@ def look(
     if targets or mode == "all":
         over = len(finished) == len(watched) if mode == "all" else bool(finished)
     else:
-        finished = [one for one in finished if asker.heard.get(one.path, 0) < one.ends]
+        finished = [one for one in finished if one.told < one.ends]
         over = bool(finished) or bool(asker.letters)
+    if over and mode == "all" and not targets:
+        finished = watched = team.all_children_of(asker.path)
     if over or _is_spoken_to(asker) or _has_word(asker):
-        return _told(asker, watched, finished, timed_out=False)
+        return _told(team, asker, watched, finished, timed_out=False)
     if not team.others_active(asker.path):  # nobody is left who could write or finish
         rest = [one for one in watched if not one.is_active]
-        return _told(asker, watched, rest, timed_out=False)
+        return _told(team, asker, watched, rest, timed_out=False)
     return None
 
 
@@ -42,7 +45,7 @@ def at_timeout(team: Team, asker: Member, targets: Sequence[Member]) -> Waited:
     """What is told when the time is up: who finished all the same, and who works on."""
     watched = list(targets) if targets else list(team.children_of(asker.path))
     finished = [one for one in watched if not one.is_active] if targets else []
-    return _told(asker, watched, finished, timed_out=True)
+    return _told(team, asker, watched, finished, timed_out=True)
 
 
 def _is_spoken_to(asker: Member) -> bool:
@@ -54,10 +57,15 @@ def _has_word(asker: Member) -> bool:
 
 
 def _told(
-    asker: Member, watched: Sequence[Member], finished: Sequence[Member], *, timed_out: bool
+    team: Team,
+    asker: Member,
+    watched: Sequence[Member],
+    finished: Sequence[Member],
+    *,
+    timed_out: bool,
 ) -> Waited:
     for one in finished:
-        asker.heard[one.path] = one.ends
+        team.tell(asker, one)
     return Waited(
         timed_out=timed_out,
         finished=tuple(one.as_told() for one in finished),

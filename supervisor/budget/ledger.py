@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.ids import ROOT_PATH, is_reviewer
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import Budget
 
@@ -235,7 +236,11 @@ class Ledger:
         return worst if worst is not None and worst.portion >= TIGHT else None
 
     def _chain(self, path: str) -> list[_Node]:
-        """The counted subtrees that hold this path, from the root down."""
+        """The counted subtrees that hold this path, from the root down.
+
+        Reviews are paid by the run as a whole.
+        """
+        path = ROOT_PATH if is_reviewer(path) else path
         found: list[_Node] = []
         end = 0
         while end < len(path):

@@ -1,11 +1,12 @@
 """The harness divides the work: one agent per item, in order, as slots come free.
 
-Each failure is recorded and stops nobody else. Memory holds the answers' heads and the plan, not
-the agents: an item's agent is forgotten when its process has ended.
+Each failure is recorded and stops nobody else. Memory holds the plan and not what is done: an
+item's agent is forgotten when its process has ended, and its answer stands in the journal alone.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 import trio
@@ -18,6 +19,7 @@ from swarm.mailbox.protocol.records import AgentEnded, EndState, FanOutItemEnded
 
 from ..agents import AgentPlan, LiveAgent
 from ..control import Control
+from ..journal.reading import run_records
 from ..request import FanOut
 from ..running import Running
 from ..spawner.base import SpawnError
@@ -25,6 +27,9 @@ from .excerpts import share_out
 from .items import item_prompt
 
 _SEGMENT_CHARS = 40
+
+
+_BEFORE, _FRESH = 1, 2
 
 
 class Answered(Value):
@@ -60,11 +65,11 @@ class Harness:
         self._run, self._control, self._fan, self._limits = running, control, fan_out, limits
         self._names = name_items(fan_out.items)
         self.live: dict[int, LiveAgent] = {}
-        self.fresh: dict[int, Answered] = {}  # what ended in this life of the run
+        self._kept = bytearray(len(fan_out.items))  # per item: _BEFORE, _FRESH, 0 = no answer
         self.stopping = False
 
-    async def run(self, ended_before: dict[int, FanOutItemEnded]) -> list[Answered]:
-        """Run every item that did not complete before; return all answers in order of the items."""
+    async def run(self, ended_before: dict[int, FanOutItemEnded]) -> None:
+        """Run every item that did not complete before."""
         slots = self._run.registry.max_agents
         wanted = min(self._fan.concurrency or slots, slots, max(1, len(self._fan.items)))
         self._run.note(
@@ -72,25 +77,42 @@ class Harness:
                 items=self._fan.items, names=self._names, role=self._fan.role, concurrency=wanted
             )
         )
-        answers: dict[int, Answered] = {
-            index: Answered(item=end.item, state=end.state, result=end.result)
-            for index, end in ended_before.items()
-            if end.state == "completed"
-        }
-        todo = iter([n for n in range(len(self._fan.items)) if n not in answers])
+        for index, end in ended_before.items():
+            if end.state == "completed" and index < len(self._kept):
+                self._kept[index] = _BEFORE
+        todo = (index for index in range(len(self._fan.items)) if not self._kept[index])
         async with trio.open_nursery() as nursery:
             for _ in range(wanted):
-                nursery.start_soon(self._work, todo, answers.__setitem__)
-        return [answers[index] for index in sorted(answers)]
+                nursery.start_soon(self._work, todo)
 
-    async def _work(self, todo: Iterator[int], keep: Callable[[int, Answered], None]) -> None:
+    async def answers(self, *, only_fresh: bool) -> list[Answered]:
+        """What the items came to, in their order, from the journal; read once, at the end.
+
+        Args:
+            only_fresh: Leave out what was completed in an earlier life of the run.
+        """
+        await self._run.journal.settle()
+        return await trio.to_thread.run_sync(partial(self._read_answers, only_fresh=only_fresh))
+
+    def _read_answers(self, *, only_fresh: bool) -> list[Answered]:
+        wanted = {_FRESH} if only_fresh else {_FRESH, _BEFORE}
+        found: dict[int, Answered] = {}
+        for record in run_records(self._run.places):
+            end = record.body
+            if not isinstance(end, FanOutItemEnded) or end.index >= len(self._kept):
+                continue
+            if self._kept[end.index] in wanted:  # the newest of an item stands last
+                found[end.index] = Answered(item=end.item, state=end.state, result=end.result)
+        return [found[index] for index in sorted(found)]
+
+    async def _work(self, todo: Iterator[int]) -> None:
         for index in todo:
             if self.stopping:
                 return
-            answer = self.fresh[index] = await self._one_item(index)
-            keep(index, answer)
+            await self._one_item(index)
+            self._kept[index] = _FRESH
 
-    async def _one_item(self, index: int) -> Answered:
+    async def _one_item(self, index: int) -> None:
         item = self._fan.items[index]
         state: EndState = "failed"
         result, path = "", str(child_path(ROOT_PATH, self._names[index]))
@@ -106,7 +128,6 @@ class Harness:
                 index=index, item=item, agent=path, state=state, result=result, attempt=attempt
             )
         )
-        return Answered(item=item, state=state, result=result)
 
     async def _attempt(self, index: int, attempt: int) -> tuple[EndState, str, str]:
         plan = self._plan(index, attempt)

@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS records (
 CREATE INDEX IF NOT EXISTS by_agent ON records (agent, seq);
 CREATE INDEX IF NOT EXISTS by_kind ON records (kind, seq);
 """
+_PAGES_KIB = 128  # sqlite's own 2 MB would fill up over a few hundred agents and stay
 
 
 class IndexRow(NamedTuple):
@@ -71,6 +72,7 @@ class Index:
             )
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(f"PRAGMA cache_size=-{_PAGES_KIB}")
             connection.executescript(_SCHEMA)
             self._connection = connection
         return self._connection

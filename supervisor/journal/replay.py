@@ -131,14 +131,15 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             memory.items = list(body.items)
         case TurnStarted() as body:
             memory.open_turn = body.turn_id
-            if (begun := memory.inputs.get(body.turn_id)) is not None and not begun.parts:
-                del memory.inputs[body.turn_id]  # a mere "go on" leaves nothing in the history
+            _fulfil_wishes(memory)
         case TurnCompleted() as body:
             memory.open_turn, memory.last_message = None, body.last_message
             memory.open_calls.clear()
+            _fulfil_wishes(memory)
         case TurnFailed() | TurnAborted():
             memory.open_turn = None
             memory.open_calls.clear()
+            _fulfil_wishes(memory)
         case CallBegan() as body:
             memory.open_calls[body.call_id] = body
         case CallEnded() as body:
@@ -153,3 +154,8 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             memory.mails.pop(body.mail_id, None)
         case _:
             pass
+
+
+def _fulfil_wishes(memory: AgentMemory) -> None:
+    """A mere "go on" leaves nothing in the history; any turn fulfils it or makes it needless."""
+    memory.inputs = {name: one for name, one in memory.inputs.items() if one.parts}

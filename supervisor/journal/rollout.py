@@ -18,10 +18,14 @@ from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
     AnyRecordBody,
+    ApprovalRequested,
+    ApprovalResolved,
     FanOutItemEnded,
+    GrantGiven,
     Record,
     RunCompleted,
     RunStarted,
+    SnapshotTaken,
     decode_record,
     encode_record,
 )
@@ -41,6 +45,10 @@ _SYNCED = (
     AgentEnded,
     FanOutItemEnded,
     RunCompleted,
+    ApprovalRequested,
+    ApprovalResolved,
+    GrantGiven,
+    SnapshotTaken,
 )
 
 

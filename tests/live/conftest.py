@@ -100,6 +100,11 @@ class Rig:
         self._processes.append(process)
         return Started(process, out, err)
 
+    def adopt(self, process: trio.Process) -> trio.Process:
+        """A command that was started in another way; it is swept away with the others."""
+        self._processes.append(process)
+        return process
+
     async def run(self, provider: str, *words: str, sandbox: str = "danger-full-access") -> Started:
         """Start `swarm run` of a prompt in the workspace."""
         where = ("--provider", provider, "-s", sandbox)

@@ -16,7 +16,7 @@ from swarm.worker.sandbox.plan import SandboxPlan
 line, writer = os.pipe2(os.O_CLOEXEC)
 
 def live():
-    kept = fork_early(lifeline_fd=line, stderr_fd=2)
+    kept = fork_early(lifeline_fd=line, stderr_fd=2, title="swarm: launcher of /root [x]")
     settle_child()
     os.close(writer)
     link = fork_launcher(lifeline_fd=line)
@@ -65,6 +65,17 @@ def tell(part: str, parent: str = "") -> str:
 
 def test_it_is_the_agents_only_child_runs_commands_and_goes_with_the_agent():
     assert tell("trio.run(command, link)") == "served []"
+
+
+def test_one_that_sleeps_already_says_what_it_is():
+    part = """
+    from pathlib import Path
+    folder, title = Path(f"/proc/{link.pid}"), b"swarm: launcher of /root [x]"
+    while not (folder / "cmdline").read_bytes().startswith(title):
+        pass
+    print((folder / "comm").read_text().strip(), flush=True)
+    """
+    assert tell(part) == "swarm: launcher"
 
 
 def test_one_that_was_never_called_ends_with_the_life_line():

@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ProcessEnded
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.supervisor.agents import AgentPlan, Bound
+from swarm.supervisor.approvals.grants import Grants
 from swarm.supervisor.console.reduce import RunState
 from swarm.supervisor.control import Control
 from swarm.supervisor.dispatch import Dispatch
@@ -115,12 +116,14 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, Control]]:
             household=on,
             registry=registry,
             room=WaitingRoom(registry),
+            grants=Grants(),
         )
         on.running = running
         control = Control(running, nursery, Bound())
         keeper = SimpleNamespace(is_gateway=lambda peer: False)
         agency = SimpleNamespace()  # nobody asks it anything here
-        nursery.start_soon(Dispatch(running, control, keeper, agency, nursery).run)
+        desk = SimpleNamespace(withdraw=lambda agent: None)  # likewise
+        nursery.start_soon(Dispatch(running, control, keeper, agency, desk, nursery).run)
         yield on, control
         nursery.cancel_scope.cancel()
 

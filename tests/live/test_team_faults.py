@@ -183,20 +183,27 @@ async def test_a_resumed_run_has_its_team_and_its_unfinished_agents_go_on(tmp_pa
     }  # fmt: skip
 
 
+def until(name: str) -> str:
+    """A command that ends once the file is there."""
+    return f"until test -e {name}; do sleep 0.02; done"
+
+
 async def test_a_parent_that_dies_while_its_child_stands_in_line_leaves_nothing_behind(tmp_path):
     turns = [
         calls("/root", *spawns("a", "c")),
         calls("/root", waits("a", "c")),
         says("/root", "over"),
+        calls("/root/a", call("exec_command", cmd=until("c"))),  # now there is no slot for b
         calls("/root/a", *spawns("b")),
         says("/root/a", "a lives again"),
-        calls("/root/c", call("exec_command", cmd="sleep 3")),
+        calls("/root/c", call("exec_command", cmd=f"touch c; {until('end')}")),
         says("/root/c", "c is done"),
     ]
     async with told(tmp_path, turns, "--max-agents", "3") as story:
-        await story.until(lambda: story.of(CallBegan, "/root/a"))
-        await trio.sleep(0.3)
+        await story.until(lambda: story.of(MailPosted, "/root/a/b"))
         os.kill(story.of(AgentSpawned, "/root/a")[0].pid, signal.SIGKILL)
+        await story.until(lambda: len(story.of(AgentSpawned, "/root/a")) == 2)
+        (tmp_path / "end").touch()
     assert story.code == 0, (tmp_path / "out").read_text()[-3000:]
     ends = {one.agent: one.body for one in story.records() if isinstance(one.body, AgentEnded)}
     assert ends["/root/a"].message == "a lives again"

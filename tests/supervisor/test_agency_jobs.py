@@ -8,7 +8,7 @@ import pytest
 from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted, SpawnOnCsv
 from swarm.supervisor.agency.csv_rows import Row, Spool, Table
 from swarm.supervisor.agency.inherit import NotPossible
-from swarm.supervisor.agency.jobs import Item, Job, report_result
+from swarm.supervisor.agency.job import Item, Job, report_result
 
 TABLE = Table(path="/t.csv", headers=("v",), rows=2)
 SCHEMA = b'{"type":"object","required":["n"]}'
@@ -69,3 +69,15 @@ def test_at_most_five_failures_are_told(job):
         job.finish(Item(row, WORKER), "it failed")
     told = msgspec.json.decode(job.summary("/out.csv"))
     assert (told["failed_items"], len(told["failed_item_errors"])) == (9, 5)
+
+
+def test_a_job_that_was_given_up_stays_so_when_the_run_ends_a_moment_later(job):
+    job.destine("cancelled")
+    job.destine("later")
+    assert job.fate == "cancelled"
+
+
+def test_a_job_that_was_to_go_on_is_left_for_a_resume_when_the_run_ends_first(job):
+    job.destine("now")
+    job.destine("later")
+    assert job.fate == "later"

@@ -1,0 +1,61 @@
+"""Which live agents do nothing until another one does, and which of them can free its slot.
+
+Rule guarded: an agent counts as blocked only if nothing of its own is under way: no command, no
+answer of the model, no word it has not taken up.
+"""
+
+from collections.abc import Callable, Iterable
+
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.requests import AnyRequest, Spawn, SpawnOnCsv, WaitFor
+
+from ..agents import LiveAgent
+from ..control import Control
+from ..running import Running
+from .lives import Lives
+
+_WAITING_TOOLS = frozenset({"spawn_agent", "wait_agent", "spawn_agents_on_csv"})
+
+
+class Slack:
+    """What the warden of the line asks. `asked` gives the open requests of an agent by its path."""
+
+    def __init__(
+        self,
+        running: Running,
+        control: Control,
+        lives: Lives,
+        asked: Callable[[str], Iterable[AnyRequest]],
+    ) -> None:
+        self._run, self._control, self._lives, self._asked = running, control, lives, asked
+
+    def live(self) -> list[LiveAgent]:
+        """Those that hold a slot: the reviewer is none of them."""
+        return [life for life in self._control.agents.values() if not life.plan.slotless]
+
+    def in_line(self) -> int:
+        """How many wait for a slot while nobody is being started."""
+        is_starting = self._run.registry.used > len(self.live())
+        return 0 if is_starting else len(self._run.room)
+
+    def is_blocked(self, life: LiveAgent) -> bool:
+        """It does nothing until another agent does something."""
+        if life.wanted_end is not None or life.suspending:
+            return False
+        if life.turn is None:
+            return life.path == ROOT_PATH and self._lives.is_idle(life)
+        has_asked = any(
+            isinstance(request, Spawn | WaitFor | SpawnOnCsv) for request in self._asked(life.path)
+        )
+        only_waits = all(tool in _WAITING_TOOLS for tool in life.open_calls.values())
+        return has_asked and only_waits and not life.responding and not life.untaken
+
+    async def relieve(self, live: list[LiveAgent]) -> bool:
+        """The one nearest to the root that can do without a process gives its slot up."""
+        for life in sorted(live, key=lambda one: one.path.count("/")):
+            if self._lives.is_idle(life):
+                await self._control.end(life)
+                return True
+            if self._lives.only_waits(life) and await self._lives.suspend(life):
+                return True
+        return False

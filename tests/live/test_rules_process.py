@@ -1,0 +1,205 @@
+"""Rule files through real processes: hostile ones end there; the commands print what they say."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.rules import Rules
+from swarm.roles.config.merge import Layer
+from swarm.roles.rules.load import MAX_BYTES, load_files, load_rules, rule_folders, rules_of
+
+pytestmark = pytest.mark.live
+PROGRAM = "import sys; from swarm.supervisor.cli.main import main; main()"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "default.rules"
+
+
+def swarm(*words, cwd=None, **environment):
+    return subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM, *words], capture_output=True, text=True, timeout=60,
+        stdin=subprocess.DEVNULL, env={**os.environ, **environment}, cwd=cwd,
+    )  # fmt: skip
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_files_of_all_folders_count_in_order(tmp_path):
+    write(tmp_path / "low", "b.rules", 'prefix_rule(pattern=["b"])')
+    write(tmp_path / "low", "a.rules", 'prefix_rule(pattern=["a"])')
+    write(tmp_path / "low", "notes.txt", "not rules")
+    (tmp_path / "low" / "c.rules").mkdir()
+    write(tmp_path / "high", "z.rules", '\ufeffprefix_rule(pattern=["z"], decision="forbidden")')
+    loaded = load_rules([tmp_path / "low", tmp_path / "absent", tmp_path / "high"])
+    assert [one.pattern[0][0] for one in loaded.rules.prefixes] == ["a", "b", "z"]
+    assert [Path(name).name for name in loaded.files] == ["a.rules", "b.rules", "z.rules"]
+    assert loaded.warnings == ()
+
+
+def test_no_file_starts_no_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", None)
+    assert load_rules([tmp_path]).rules == Rules()
+
+
+def test_one_broken_file_and_no_rule_is_known(tmp_path):
+    good = write(tmp_path, "a.rules", 'prefix_rule(pattern=["a"])')
+    bad = write(tmp_path, "b.rules", "\nprefix_rule(pattern=[])")
+    loaded = load_files([good, bad])
+    why = f"{bad}:2: invalid pattern element: pattern cannot be empty"
+    assert loaded.rules == Rules(broken=why)
+    assert why in loaded.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("for i in range(1000000000):\n    pass", "takes too long"),
+        ("x = 9\nfor i in range(40):\n    x = x * x", "takes too long"),
+        ("x = [0] * 1000000000", "too much memory"),
+        ("x = [i for i in range(1000000000)]", "too much memory"),
+        (f"x = {'[' * 20_000}{']' * 20_000}", "nested too deeply"),
+        (f"x = {'-' * 200_000}1", "nested too deeply"),
+        ("w = 'x' * 90000\nfor i in range(200):\n    prefix_rule(pattern=[w])", "too long"),
+    ],
+)
+def test_a_hostile_file_is_broken_and_its_neighbours_are_not_blamed(text, why, tmp_path):
+    good = write(tmp_path, "a.rules", 'prefix_rule(pattern=["a"])')
+    bad = write(tmp_path, "b.rules", text)
+    loaded = load_files([good, bad])
+    assert loaded.broken_file == str(bad)
+    assert why in loaded.rules.broken
+
+
+def test_bytes_that_are_no_text_are_a_broken_file(tmp_path):
+    path = tmp_path / "a.rules"
+    path.write_bytes(b"# \xff")
+    assert load_files([path]).rules.broken == f"{path}: not UTF-8 at byte 2"
+
+
+def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path):
+    large = write(tmp_path, "large.rules", "#" * (MAX_BYTES + 1))
+    os.mkfifo(tmp_path / "fifo.rules")
+    for path in (large, tmp_path / "fifo.rules", tmp_path / "absent.rules", tmp_path):
+        with pytest.raises(UsageError, match=f"failed to read rules file {path}"):
+            load_files([path])
+
+
+def test_rules_lie_beside_every_configuration_that_counts(tmp_path):
+    layers = (
+        Layer(name="system", source="/etc/swarm/config.toml", exists=False),
+        Layer(name="user", source=str(tmp_path / "config.toml")),
+        Layer(name="profile", source=str(tmp_path / "work.config.toml")),
+        Layer(name="project", source="/p/.swarm/config.toml", ignored="not trusted"),
+        Layer(name="-c"),
+    )
+    assert rule_folders(layers) == (Path("/etc/swarm/rules"), tmp_path / "rules")
+
+
+def test_rules_of_a_project_do_not_count_and_a_person_is_told(tmp_path):
+    write(tmp_path / ".swarm" / "rules", "a.rules", 'prefix_rule(pattern=["a"])')
+    (tmp_path / "inner" / ".swarm" / "rules").mkdir(parents=True)
+    user = Layer(name="user", source=str(tmp_path / "home" / "config.toml"))
+    warnings: list[str] = []
+    assert rules_of((user,), tmp_path / "inner", warnings) == Rules()
+    folder = tmp_path / ".swarm" / "rules"
+    assert warnings == [
+        f"{folder}: project rules are not obeyed yet: they need trust in the project"
+    ]
+
+
+def test_rules_of_the_users_own_folder_count_wherever_it_lies(tmp_path):
+    write(tmp_path / ".swarm" / "rules", "a.rules", 'prefix_rule(pattern=["a"])')
+    user = Layer(name="user", source=str(tmp_path / ".swarm" / "config.toml"))
+    warnings: list[str] = []
+    assert len(rules_of((user,), tmp_path, warnings).prefixes) == 1
+    assert warnings == []
+
+
+def test_no_key_reaches_the_process_that_evaluates(tmp_path, monkeypatch):
+    seen = {}
+    real = subprocess.run
+
+    def spy(*words, **options):
+        seen.update(options["env"])
+        return real(*words, **options)
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setattr(subprocess, "run", spy)
+    load_files([write(tmp_path, "a.rules", "")])
+    assert "PATH" in seen
+    assert "OPENAI_API_KEY" not in seen
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["git", "status"], '{"matchedRules":[]}'),
+        (
+            ["shutdown", "now"],
+            '{"matchedRules":[{"prefixRuleMatch":{"matchedPrefix":["shutdown"],'
+            '"decision":"forbidden","justification":"This is somebody\'s machine."}}],'
+            '"decision":"forbidden"}',
+        ),
+        (["/usr/bin/git", "pull"], '{"matchedRules":[]}'),
+        (["bash", "-lc", "shutdown"], '{"matchedRules":[]}'),
+    ],
+)
+def test_execpolicy_check_prints_one_line_of_json(words, expected):
+    done = swarm("execpolicy", "check", "-r", str(EXAMPLE), "--", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected + "\n", "")
+
+
+def test_execpolicy_check_resolves_and_indents_when_asked(tmp_path):
+    path = write(tmp_path, "a.rules", 'prefix_rule(pattern=["git"], justification="é")')
+    done = swarm(
+        "execpolicy", "check", "-r", str(path), "--pretty", "--resolve-host-executables",
+        "/tmp/git", "-x",
+    )  # fmt: skip
+    match = {
+        "matchedPrefix": ["git"], "decision": "allow", "resolvedProgram": "/tmp/git",
+        "justification": "é",
+    }  # fmt: skip
+    answer = {"matchedRules": [{"prefixRuleMatch": match}], "decision": "allow"}
+    assert done.stdout == json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
+
+
+def test_execpolicy_check_says_what_is_wrong_with_a_file(tmp_path):
+    path = write(tmp_path, "a.rules", 'prefix_rule(pattern=["a"], decision="b")')
+    done = swarm("execpolicy", "check", "-r", str(path), "--", "ls")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        f"Error: failed to parse policy at {path}\n\n"
+        f"Caused by:\n    {path}:1: invalid decision: b\n"
+    )
+    missing = swarm("execpolicy", "check", "-r", str(tmp_path / "none"), "--", "ls")
+    assert (missing.returncode, "failed to read rules file" in missing.stderr) == (2, True)
+
+
+def test_explain_uses_the_rules_and_the_configuration_of_this_folder(tmp_path):
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    write(home, "config.toml", 'sandbox_mode = "read-only"\n')
+    rules = write(home / "rules", "mine.rules", 'prefix_rule(pattern=["make"], decision="prompt")')
+    done = swarm("explain", "--json", "--", "make all && ls", cwd=work, SWARM_HOME=str(home))
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["cause"], found["cwd"]) == ("ask", "rule", str(work))
+    assert found["sandbox"]["policy"] == "read-only"
+    assert [rule["file"] for rule in found["commands"][0]["rules"]] == [str(rules)]
+    text = swarm("explain", "-a", "never", "make", cwd=work, SWARM_HOME=str(home))
+    assert "verdict   refused, unasked" in text.stdout
+
+
+def test_explain_warns_of_a_broken_rule_file(tmp_path):
+    bad = write(tmp_path / "rules", "a.rules", "x = (")
+    done = swarm("explain", "--", "ls", SWARM_HOME=str(tmp_path))
+    assert done.returncode == 0
+    assert f"{bad}:1: Parse error" in done.stderr

@@ -1,0 +1,159 @@
+"""A batch job outlives what ran it: rows that were done are not run again, none is lost."""
+
+import csv
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
+from swarm.mailbox.protocol.records import (
+    AgentSpawned,
+    ItemRecorded,
+    JobBegan,
+    JobClosed,
+    JobRowEnded,
+    MailPosted,
+    RunCompleted,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+from team_story import RESUME, Story, call, calls, says, told
+
+pytestmark = pytest.mark.live
+LIMIT_S = 45
+ROWS = [f"r{number}" for number in range(6)]
+JOB = call("spawn_agents_on_csv", csv_path="rows.csv", instruction="do {name}", id_column="name",
+           output_csv_path="out.csv", max_concurrency=2)  # fmt: skip
+# The workers of the first three rows end; the others first wait for the file `go`.
+WORK = "case {agent} in *job_????????_[1-3]) ;; *) until test -e go; do sleep 0.05; done ;; esac"
+
+
+def turns_for(*of_root) -> list:
+    """No worker reports, since a script does not know its ids: each row ends as failed."""
+    return [
+        *of_root,
+        calls("/root/*", call("exec_command", cmd=WORK, yield_time_ms=30_000)),
+        says("/root/*", "no report"),
+    ]
+
+
+def prepare(folder: Path) -> None:
+    (folder / "rows.csv").write_text("name\n" + "\n".join(ROWS) + "\n")
+
+
+def results(folder: Path) -> list[dict[str, str]]:
+    with (folder / "out.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+async def cut_off(story: Story, turns: list) -> None:
+    """Start the run, and kill its supervisor once three rows have ended."""
+    argv = story.argv(turns, "--max-agents", "3")
+    run = await trio.lowlevel.open_process(argv, env=story.environment, stderr=-3, stdout=-3)
+    await story.until(lambda: len(story.of(JobRowEnded)) >= 3)
+    run.kill()
+    await run.wait()
+
+
+async def resume_and_let_go(story: Story, once: Callable[[], object]) -> None:
+    """The rows that are left end only after the root has done what `once` sees."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(resume, story)
+        await story.until(once)
+        (story.folder / "go").touch()
+
+
+async def resume(story: Story) -> None:
+    argv = [sys.executable, "-P", "-c", RESUME, story.run_id()]
+    done = await trio.run_process(
+        argv, env=story.environment, capture_stdout=True, capture_stderr=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+
+
+def assert_each_row_ended_once(story: Story, folder: Path) -> None:
+    ended = Counter(one.index for one in story.of(JobRowEnded))
+    assert ended == Counter(range(len(ROWS)))
+    assert [row["name"] for row in results(folder)] == ROWS
+    assert [one.status for one in story.of(JobClosed)] == ["completed"]
+    assert [one.attempt for one in story.of(JobBegan)] == [1, 2]
+
+
+async def test_a_resumed_run_does_the_rows_that_are_left_and_tells_the_asker(tmp_path):
+    prepare(tmp_path)
+    story = Story(tmp_path)
+    turns = turns_for(
+        calls("/root", JOB),
+        says("/root", "I wait for a letter"),
+        says("/root", "I have a letter"),
+    )
+    with trio.fail_after(LIMIT_S):
+        await cut_off(story, turns)
+        before = {one.index for one in story.of(JobRowEnded)}
+        await resume_and_let_go(story, lambda: story.of(TurnCompleted, "/root"))
+    assert_each_row_ended_once(story, tmp_path)
+    rows = {row["name"]: row["attempt_count"] for row in results(tmp_path)}
+    assert {ROWS[index] for index in before} == {name for name, one in rows.items() if one == "1"}
+    first, second = (one.mail.content for one in story.of(MailPosted, "/root"))
+    assert "taken up" in first
+    assert "cut off, has ended" in second
+    assert story.of(RunCompleted)[-1].result == "I have a letter"
+
+
+async def test_an_asker_that_wants_the_same_job_again_joins_it(tmp_path):
+    prepare(tmp_path)
+    story = Story(tmp_path)
+    turns = turns_for(calls("/root", JOB), calls("/root", JOB), says("/root", "{last_output}"))
+    with trio.fail_after(LIMIT_S):
+        await cut_off(story, turns)
+        await resume_and_let_go(story, lambda: len(story.of(CallBegan, "/root")) == 2)
+    assert_each_row_ended_once(story, tmp_path)
+    summary = msgspec.json.decode(story.of(RunCompleted)[-1].result)
+    assert summary["failed_items"] + summary["completed_items"] == len(ROWS)
+    first, *more = (one.mail.content for one in story.of(MailPosted, "/root"))
+    assert "taken up" in first
+    assert all("has ended" in one for one in more)  # only if its call came a moment too late
+
+
+async def test_a_job_goes_on_when_the_process_of_its_asker_dies(tmp_path):
+    prepare(tmp_path)
+    turns = turns_for(
+        calls("/root", JOB),
+        says("/root", "I wait for a letter"),
+        says("/root", "I have a letter"),
+    )
+    async with told(tmp_path, turns, "--max-agents", "3") as story:
+        await story.until(lambda: len(story.of(JobRowEnded)) >= 3)
+        os.kill(story.of(AgentSpawned, "/root")[0].pid, signal.SIGKILL)
+        await story.until(lambda: len(story.of(JobBegan)) == 2)
+        (tmp_path / "go").touch()
+    assert story.code == 0
+    assert_each_row_ended_once(story, tmp_path)
+    letters = [one.mail for one in story.of(MailPosted, "/root")]
+    first, second = (one.content for one in letters)
+    assert "taken up" in first
+    assert "cut off, has ended" in second
+    read = {one.item_id for one in story.of(ItemRecorded, "/root") if one.source == "mail"}
+    assert {one.mail_id for one in letters} <= read
+
+
+async def test_a_job_of_an_interrupted_run_is_over(tmp_path):
+    prepare(tmp_path)
+    story = Story(tmp_path)
+    turns = turns_for(calls("/root", JOB), says("/root", "never"))
+    with trio.fail_after(LIMIT_S):
+        argv = story.argv(turns, "--max-agents", "3")
+        run = await trio.lowlevel.open_process(argv, env=story.environment, stderr=-3, stdout=-3)
+        await story.until(lambda: len(story.of(JobRowEnded)) >= 3)
+        run.send_signal(signal.SIGINT)
+        await run.wait()
+    assert run.returncode == 130
+    assert [one.status for one in story.of(JobClosed)] == ["cancelled"]
+    assert not (tmp_path / "out.csv").exists()

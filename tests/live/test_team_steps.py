@@ -1,0 +1,142 @@
+"""One process of a team dies, hangs or crashes at one step of another's life: nothing is lost.
+
+Lost would be: an answer, a letter, a call without an end, a slot, a process. All are counted.
+"""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from swarm.mailbox.protocol.events import CallBegan, CallEnded
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    GatewayEnded,
+    ItemRecorded,
+    MailHandled,
+    MailPosted,
+    ProcessEnded,
+    RunCompleted,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+from team_story import RESUME, Story, call, calls, says, spawns, waits
+
+pytestmark = pytest.mark.live
+FAULTY = str(Path(__file__).with_name("faulty.py"))
+LIMIT_S = 45
+SIGNALS = ("SIGKILL", "SIGSTOP", "SIGSEGV")
+STEPS = ("born", "turn", "tool", "answer")
+TURNS = [
+    calls("/root", *spawns("a", "b")),
+    calls("/root", *spawns("a", "b")),  # whom a fault has cost is wanted again; else refused
+    calls("/root", waits("a", "b")),
+    calls("/root", waits("a", "b")),  # a wait that was cut off is made again
+    says("/root", "{last_output}"),
+    calls("/root/*", call("exec_command", cmd="echo once")),
+    {**says("/root/*", "{agent} is done"), "repeat": "forever"},
+]
+
+
+async def run_with(folder: Path, step: str, name: str, victim: str) -> Story:
+    """The whole run with its fault; a killed supervisor's run is taken up again."""
+    story = Story(folder)
+    _, *words = story.argv(TURNS, "--max-agents", "4")
+    driver = [sys.executable, "-P", FAULTY, step, name, victim]
+    with trio.fail_after(LIMIT_S):
+        done = await ran(story, [*driver, *words])
+        if victim == "supervisor":
+            assert done.returncode < 0, "it was to die"
+            done = await ran(story, [sys.executable, "-P", "-c", RESUME, story.run_id()])
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert b"Traceback" not in done.stderr
+    return story
+
+
+async def ran(story: Story, argv: list[str]):
+    return await trio.run_process(
+        argv, env=story.environment, capture_stdout=True, capture_stderr=True, check=False
+    )
+
+
+def assert_nothing_is_lost(story: Story) -> None:
+    completed = story.of(RunCompleted)[-1]
+    assert completed.status == "completed"
+    finished = msgspec.json.decode(completed.result or "{}")["finished"]
+    assert {one["agent_name"]: (one["end_state"], one["result"]) for one in finished} == {
+        f"/root/{name}": ("completed", f"/root/{name} is done") for name in "ab"
+    }
+    records = story.records()
+    posted = [one.mail for one in story.of(MailPosted)]
+    answers = Counter(mail.author for mail in posted if mail.kind == "final_answer")
+    assert answers == {"/root/a": 1, "/root/b": 1}
+    read = {one.item_id for one in story.of(ItemRecorded) if one.source == "mail"}
+    settled = read | {one.mail_id for one in story.of(MailHandled)}
+    assert {mail.mail_id for mail in posted} <= settled
+    begun = Counter((one.agent, one.body.call_id) for one in records if is_a(one, CallBegan))
+    ended = Counter((one.agent, one.body.call_id) for one in records if is_a(one, CallEnded))
+    assert begun == ended
+    lines = Counter(one.item_id for one in story.of(ItemRecorded))
+    assert set(lines.values()) == {1}
+
+
+def assert_every_process_is_accounted_for(story: Story) -> None:
+    born = Counter((one.agent_id, one.epoch) for one in story.of(AgentSpawned))
+    gone = Counter((one.agent_id, one.epoch) for one in story.of(ProcessEnded))
+    assert born == gone
+    assert story.slots_at_the_end() == 1
+    assert story.most <= 4
+
+
+def is_a(record, kind) -> bool:
+    return isinstance(record.body, kind)
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("step", STEPS)
+async def test_an_agent_that_is_hit_at_any_step_lives_again_and_answers(tmp_path, step, name):
+    story = await run_with(tmp_path, step, name, "agent")
+    assert_nothing_is_lost(story)
+    assert_every_process_is_accounted_for(story)
+    assert 1 <= len(story.of(AgentSpawned, "/root/a")) <= 2  # its last word may have gone out
+    assert len(story.of(AgentSpawned, "/root/b")) == 1
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+async def test_an_agent_that_is_hit_before_its_hello_was_never_there(tmp_path, name):
+    story = await run_with(tmp_path, "mute", name, "agent")
+    assert_nothing_is_lost(story)
+    assert_every_process_is_accounted_for(story)
+    assert "collab spawn failed" in story.outputs()[0]
+    assert len(story.of(AgentSpawned, "/root/a")) == 1
+    assert len({one.agent_id for one in story.of(AgentEnded, "/root/a")}) == 1
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("step", ["born", "tool"])
+async def test_a_fork_server_that_is_hit_costs_a_team_nobody(tmp_path, step, name):
+    story = await run_with(tmp_path, step, name, "fork-server")
+    assert_nothing_is_lost(story)
+    assert_every_process_is_accounted_for(story)
+    assert len(story.of(AgentSpawned)) == 3
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("step", ["born", "turn", "answer"])
+async def test_a_gateway_that_is_hit_is_replaced_under_a_team(tmp_path, step, name):
+    story = await run_with(tmp_path, step, name, "gateway")
+    assert_nothing_is_lost(story)
+    assert_every_process_is_accounted_for(story)
+    assert len(story.of(AgentSpawned)) == 3
+    assert len(story.of(GatewayEnded)) <= 1
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_supervisor_that_is_hit_is_resumed_with_its_team(tmp_path, step, name):
+    story = await run_with(tmp_path, step, name, "supervisor")
+    assert_nothing_is_lost(story)

@@ -1,0 +1,48 @@
+"""A wish to go on never keeps an agent at work: any turn fulfils it, and a running one swallows it.
+
+The same rule holds for a life and for what its journal remembers.
+"""
+
+from swarm.mailbox.protocol.events import TurnCompleted, TurnStarted
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.ops import TextInput
+from swarm.mailbox.protocol.records import InputPosted, Record
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.supervisor.agents import AgentPlan, LiveAgent
+from swarm.supervisor.journal.replay import AgentMemory, fold_agent
+
+MODEL = ModelInfo(slug="m", provider="p", wire="scripted", context_window=1_000)
+PLAN = AgentPlan(path="/root", agent_id="a", role=RoleBrief(), limits=Limits(), cwd="/")
+WISH = InputPosted(input_id="wish", parts=(), source="task")
+WORDS = InputPosted(input_id="words", parts=(TextInput(text="hear me"),), source="person")
+BY_LETTER = TurnStarted(turn_id="letter", model=MODEL)
+OVER = TurnCompleted(turn_id="letter", last_message="done")
+
+
+async def test_a_turn_that_a_letter_began_fulfils_the_wish_but_leaves_words_to_be_read():
+    agent = LiveAgent(PLAN, epoch=2)
+    agent.await_turn("wish", is_wish=True)
+    agent.await_turn("words", is_wish=False)
+    agent.begin_turn("letter")
+    assert agent.untaken == {"words"}
+
+
+async def test_a_wish_that_comes_while_a_turn_runs_is_not_waited_for():
+    agent = LiveAgent(PLAN, epoch=2)
+    agent.begin_turn("letter")
+    agent.await_turn("wish", is_wish=True)
+    assert not agent.untaken
+
+
+def remembered(*bodies) -> AgentMemory:
+    return fold_agent(Record(seq=n, ts=0.0, body=one) for n, one in enumerate(bodies, start=1))
+
+
+def test_a_journal_remembers_no_wish_that_a_turn_has_fulfilled():
+    assert list(remembered(WISH, WORDS, BY_LETTER).inputs) == ["words"]
+    assert not remembered(BY_LETTER, WISH, OVER).inputs
+
+
+def test_a_wish_that_no_turn_has_taken_up_is_remembered():
+    assert list(remembered(BY_LETTER, WISH).inputs) == ["wish"]

@@ -1,0 +1,160 @@
+"""Whole trees in virtual time: hours of waiting cost nothing, and no slot is lost on any way."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from swarm.mailbox.protocol.events import CallBegan
+from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailHandled, MailPosted
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
+
+LIMIT_S = 7200
+
+
+async def over(tree) -> str:
+    """Until the run's work is done; the root's end state."""
+    with trio.fail_after(LIMIT_S):
+        outcome = await tree.agency.wait_over()
+    await wait_all_tasks_blocked()
+    assert tree.slots == len(tree.control.agents) == len(tree.alive)
+    return outcome.state
+
+
+async def test_a_nested_tree_spawns_waits_and_finishes_from_the_leaves_up(tmp_path, autojump_clock):
+    scripts = {
+        "/root": [calls(spawn("a"), spawn("b")), calls(wait("a", "b")), says("root")],
+        "/root/a": [calls(spawn("x"), spawn("y")), calls(wait("x", "y")), says("a")],
+        "/root/b": [calls(WORK), says("b")],
+        "/root/a/x": [calls(spawn("deep")), calls(wait("deep")), says("x")],
+        "/root/a/y": [calls(WORK), calls(WORK), says("y")],
+        "/root/a/x/deep": [calls(WORK, WORK, WORK), says("deep")],
+    }
+    async with open_tree(tmp_path, scripts, max_agents=8) as tree:
+        began = trio.current_time()
+        await tree.begin()
+        assert await over(tree) == "completed"
+        ends = tree.ends()
+        assert set(ends) == {*scripts} - {""}
+        assert {state for states in ends.values() for state in states} == {"completed"}
+        assert tree.alive == {"/root"}
+        assert 10 <= trio.current_time() - began < 60
+        letters = [one.mail for one in tree.bodies(MailPosted)]
+        assert sorted(one.author for one in letters if one.kind == "final_answer") == sorted(
+            path for path in scripts if path != "/root"
+        )
+
+
+async def test_with_two_slots_a_deep_tree_still_finishes_by_suspended_parents(
+    tmp_path, autojump_clock
+):
+    scripts = {
+        "/root": [calls(spawn("a")), calls(wait("a")), says("root")],
+        "/root/a": [calls(spawn("b")), calls(wait("b")), says("a")],
+        "/root/a/b": [calls(WORK), says("b")],
+    }
+    async with open_tree(tmp_path, scripts, max_agents=2) as tree:
+        await tree.begin()
+        assert await over(tree) == "completed"
+        assert tree.ends()["/root/a/b"] == ["completed"]
+        assert len(tree.children["/root"]) + len(tree.children["/root/a"]) > 2, "nobody gave way"
+
+
+async def test_letters_are_read_in_order_and_one_that_wakes_starts_a_finished_agent_again(
+    tmp_path, autojump_clock
+):
+    def message(text):
+        return "send_message", {"target": "a", "message": text}
+
+    scripts = {
+        "/root": [
+            calls(spawn("a")),
+            calls(message("one"), message("two"), message("three")),
+            calls(wait("a")),
+            calls(("followup_task", {"target": "a", "message": "again"})),
+            calls(wait("a")),
+            says("root"),
+        ],
+        "/root/a": [calls(WORK), says("first"), says("second")],
+    }
+    async with open_tree(tmp_path, scripts) as tree:
+        await tree.begin()
+        assert await over(tree) == "completed"
+        read = [one.item for one in tree.bodies(ItemRecorded, "/root/a") if one.source == "mail"]
+        words = [item.content[0].text for item in read]
+        assert [text.rpartition("\n")[2] for text in words] == [
+            "be a", "one", "two", "three", "again",
+        ]  # fmt: skip
+        assert tree.ends()["/root/a"] == ["completed", "completed"]
+        assert len(tree.children["/root/a"]) == 2
+
+
+async def test_a_spawn_that_waits_for_a_slot_fails_at_its_deadline_and_leaves_nothing(
+    tmp_path, autojump_clock
+):
+    busy = [calls(WORK) for _ in range(30)]
+    scripts = {
+        "/root": [calls(spawn("a"), spawn("b")), calls(wait("a")), says("root")],
+        "/root/a": [*busy, says("a")],
+    }
+    async with open_tree(tmp_path, scripts, max_agents=2) as tree:
+        began = trio.current_time()
+        await tree.begin()
+        await tree.until(lambda: len(tree.outputs()) == 2)
+        assert 120 <= trio.current_time() - began < 135
+        assert "no agent slot came free within 120 s" in tree.outputs()[1]
+        assert await over(tree) == "completed"
+        assert "/root/b" not in tree.children
+        assert [one.dead for one in tree.bodies(MailHandled, "/root/b")] == [True]
+
+
+async def test_an_interrupted_parents_wish_is_withdrawn_and_its_child_works_on(
+    tmp_path, autojump_clock
+):
+    scripts = {
+        "/root": [calls(spawn("p")), calls(wait("p")), calls(wait("p/c")), says("1"), says("2")],
+        "/root/p": [calls(spawn("c")), calls(spawn("d")), says("c has told me")],
+        "/root/p/c": [calls(WORK), calls(WORK), says("c")],
+    }
+    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
+        await tree.begin()
+        await tree.until(lambda: len(tree.bodies(CallBegan, "/root/p")) == 2)
+        await tree.until(lambda: bool(tree.bodies(MailPosted, "/root/p/d")))
+        await tree.control.interrupt([tree.control.agents["/root/p"]], "a person said so")
+        assert await over(tree) == "completed"
+        assert tree.ends()["/root/p"] == ["interrupted", "completed"]
+        assert tree.ends()["/root/p/c"] == ["completed"]
+        assert not tree.bodies(AgentSpawned, "/root/p/d")
+
+
+async def test_a_child_that_never_says_hello_is_refused_at_its_deadline(tmp_path, autojump_clock):
+    scripts = {"/root": [calls(spawn("a")), says("root")]}
+    async with open_tree(tmp_path, scripts) as tree:
+        tree.mute.add("/root/a")
+        began = trio.current_time()
+        await tree.begin()
+        assert await over(tree) == "completed"
+        assert 10 <= trio.current_time() - began < 20
+        assert "did not answer in 10 s" in tree.outputs()[0]
+
+
+async def test_a_killed_child_lives_again_and_four_deaths_in_a_minute_are_told(
+    tmp_path, autojump_clock
+):
+    scripts = {
+        "/root": [calls(spawn("a")), calls(wait("a")), says("root")],
+        "/root/a": [calls(WORK) for _ in range(20)],
+    }
+    async with open_tree(tmp_path, scripts) as tree:
+        await tree.begin()
+        for life in range(1, 5):
+            await tree.until(lambda life=life: len(tree.bodies(CallBegan, "/root/a")) == life)
+            tree.children["/root/a"][-1].kill_group()
+        assert await over(tree) == "completed"
+        assert tree.ends()["/root/a"] == ["crashed"]
+        finished = msgspec.json.decode(tree.outputs()[1])["finished"]
+        assert [one["end_state"] for one in finished] == ["crashed"]
