@@ -32,10 +32,23 @@ class ModelServer:
 @contextmanager
 def model_server(mode: str, turns: int = 0, command: str = "true") -> Iterator[ModelServer]:
     """Start the server in a process of its own; it is ended with the block."""
+    with _server("model_server.py", mode, str(turns), command) as server:
+        yield server
+
+
+@contextmanager
+def team_server(story: str, *numbers: int) -> Iterator[ModelServer]:
+    """The same for teams: what each agent says is a story of agents_server.py."""
+    with _server("agents_server.py", story, ",".join(map(str, numbers))) as server:
+        yield server
+
+
+@contextmanager
+def _server(program: str, *arguments: str) -> Iterator[ModelServer]:
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
-        arguments = [str(port_file), mode, str(turns), command]
-        process = subprocess.Popen([sys.executable, str(HERE / "model_server.py"), *arguments])
+        argv = [sys.executable, str(HERE / program), str(port_file), *arguments]
+        process = subprocess.Popen(argv)
         try:
             while not port_file.exists():
                 if process.poll() is not None:
@@ -88,9 +101,27 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def newest_run(environment: dict[str, str]) -> Path:
+    """The folder of the newest run. Raises FileNotFoundError while there is none."""
+    runs = sorted((Path(environment["SWARM_HOME"]) / "state" / "runs").iterdir())
+    if not runs:
+        raise FileNotFoundError("no run has begun")
+    return runs[-1]
+
+
 def journal_of(environment: dict[str, str]) -> Iterator[dict[str, Any]]:
     """All records of the newest run, file by file."""
     runs = sorted((Path(environment["SWARM_HOME"]) / "state" / "runs").iterdir())
     for path in sorted((runs[-1] / "journal").glob("*.jsonl")):
-        for line in path.read_text().splitlines():
+        yield from _lines_of(path)
+
+
+def journal_records(environment: dict[str, str], file: str) -> Iterator[dict[str, Any]]:
+    """The records of one file of the newest run; `run` is the run's own."""
+    return _lines_of(newest_run(environment) / "journal" / f"{file}.jsonl")
+
+
+def _lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open() as lines:
+        for line in lines:
             yield json.loads(line)

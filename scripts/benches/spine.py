@@ -1,4 +1,4 @@
-"""The spine's figures: a tool turn, start-up, spawn, memory, streaming."""
+"""The spine's figures: a tool turn, start-up, streaming; those of a crowd are in `crowd`."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from main import Row
-from rig import SWARM, cpu_seconds, journal_of, model_server, pss_bytes, run_swarm, swarm_home
+from rig import SWARM, cpu_seconds, journal_of, model_server, run_swarm, swarm_home
 
 FULL = ["-s", "danger-full-access"]
 
@@ -22,8 +22,9 @@ def measure(quick: bool) -> Iterator[Row]:
     yield from start_time(5 if quick else 15)
     yield from tool_turns(turns, FULL, "without sandbox", 12, "23 ms mini-swe-agent")
     yield from tool_turns(turns, [], "with sandbox", 18, "86 ms Codex")
-    yield from spawn_time(10 if quick else 50)
-    yield from fan_figures(20 if quick else 200)
+    import crowd  # late: it is built on this module
+
+    yield from crowd.measure(quick)
     yield from streaming(10 if quick else 50)
 
 
@@ -76,48 +77,14 @@ def tool_turns(turns: int, flags: list[str], name: str, limit: float, peer: str)
     yield Row(f"turn {turns} beside turn 20, {name}", late / early, 1.1, "x", "2.1 mini-swe-agent")
 
 
-def spawn_time(agents: int) -> Iterator[Row]:
-    """Agents one after another, each answered at once."""
-    with (
-        model_server("answer") as server,
-        swarm_home(server.url) as environment,
-        tempfile.TemporaryDirectory() as cwd,
-    ):
-        for number in range(agents):
-            (Path(cwd) / f"item{number:04}").mkdir()
-        task = fan_out_task(environment, concurrency=1)
-        run_swarm(environment, "run", str(task), "--plain", cwd=cwd)
-        spawn_ms = statistics.median(one["spawn_s"] for one in spawns(environment)) * 1000
-        yield Row("warm spawn, request to Hello", spawn_ms, 10, "ms")
-
-
-def fan_out_task(environment: dict[str, str], *, concurrency: int) -> Path:
+def fan_out_task(environment: dict[str, str], *, concurrency: int, role: str = "explorer") -> Path:
     """A task file with one agent a folder."""
     task = Path(environment["SWARM_HOME"]) / "fan.md"
     task.write_text(
-        f"---\nmax_agents: {concurrency + 1}\nfan_out:\n  each: {{dirs: '*'}}\n"
+        f"---\nmax_agents: {concurrency + 1}\nfan_out:\n  each: {{dirs: '*'}}\n  role: {role}\n"
         f"  prompt: Look at {{item}}.\n  concurrency: {concurrency}\n---\nJoin.\n"
     )
     return task
-
-
-def fan_figures(agents: int) -> Iterator[Row]:
-    """Spawn many agents whose requests hang; look at them; kill the run."""
-    with (
-        model_server("hang") as server,
-        swarm_home(server.url) as environment,
-        tempfile.TemporaryDirectory() as cwd,
-    ):
-        for number in range(agents):
-            (Path(cwd) / f"item{number:04}").mkdir()
-        with fan_out_run(environment, cwd, agents):
-            deadline = time.monotonic() + 120
-            while len(spawned := spawns(environment)) < agents and time.monotonic() < deadline:
-                time.sleep(0.2)
-            time.sleep(1.0)
-            sizes = [pss_bytes(record["pid"]) / 2**20 for record in spawned]
-            what = f"memory of one of {len(spawned)} live agents (PSS)"
-            yield Row(what, statistics.median(sizes), 6, "MB")
 
 
 def streaming(agents: int) -> Iterator[Row]:
@@ -143,11 +110,13 @@ def streaming(agents: int) -> Iterator[Row]:
 class fan_out_run:
     """A run with one agent a folder, all at once; ended hard with the block."""
 
-    def __init__(self, environment: dict[str, str], cwd: str, agents: int) -> None:
-        self.environment, self.cwd, self.agents = environment, cwd, agents
+    def __init__(
+        self, environment: dict[str, str], cwd: str, agents: int, role: str = "explorer"
+    ) -> None:
+        self.environment, self.cwd, self.agents, self.role = environment, cwd, agents, role
 
     def __enter__(self) -> "subprocess.Popen[bytes]":
-        task = fan_out_task(self.environment, concurrency=self.agents)
+        task = fan_out_task(self.environment, concurrency=self.agents, role=self.role)
         self.run = subprocess.Popen(
             [*SWARM, "run", str(task), "--json"],
             env=self.environment, cwd=self.cwd, stdin=subprocess.DEVNULL,

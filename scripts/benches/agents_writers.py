@@ -1,0 +1,91 @@
+"""swarm with agents that write letters by the clock instead of by a model; for agents_mail.py.
+
+Everything else is the real thing: processes, sockets, the supervisor, its journal, the sessions'
+inboxes. When its task arrives, an agent waits for the file `go`, then asks the supervisor to carry
+letters at its rate, as `send_message` does, and notes which letters arrive in its own inbox when.
+"""
+
+import json
+import os
+import random
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+FOLDER = "SWARM_BENCH_MAIL"  # a folder; the file `plan` in it says how much and how long
+STAMP = "letter"
+
+
+def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
+    """The real fork-server, whose children note their mail."""
+    from swarm.worker import forkserver
+    from swarm.worker.session import Session
+
+    deliver = Session.deliver
+
+    def note_and_deliver(session: Session, mail: object) -> None:
+        arrived = time.monotonic_ns()
+        words = str(mail.content)  # type: ignore[attr-defined]
+        if words.startswith(STAMP):
+            sent = int(words.rpartition(" ")[2])
+            _arrived.append((words, (arrived - sent) / 1e6))
+        elif "bench:leaf" in words:
+            name = words.partition("<")[2].partition(">")[0]
+            trio.lowlevel.spawn_system_task(_write_letters, session, int(name[1:]))
+        deliver(session, mail)  # type: ignore[arg-type]
+
+    Session.deliver = note_and_deliver  # type: ignore[method-assign,assignment]
+    forkserver.begin(channel_fd, lifeline_fd)
+
+
+_arrived: list[tuple[str, float]] = []
+
+
+async def _write_letters(session: object, me: int) -> None:
+    folder = Path(os.environ[FOLDER])
+    plan = json.loads((folder / "plan").read_text())
+    while not (folder / "go").exists():  # noqa: ASYNC110 — a file has no event
+        await trio.sleep(0.02)
+    gap, refused = plan["agents"] / plan["rate"], list[str]()
+    dice = random.Random(me)
+    begin = trio.current_time() + dice.random() * gap
+    sent = round(plan["seconds"] / gap)
+    async with trio.open_nursery() as nursery:
+        for number in range(sent):
+            await trio.sleep_until(begin + number * gap)
+            other = (me + 1 + dice.randrange(plan["agents"] - 1)) % plan["agents"]
+            nursery.start_soon(partial(_write_one, session, me, number, other, refused))
+    await trio.sleep(2.0)  # what is on its way
+    found = {"me": me, "sent": sent, "refused": refused, "arrived": _arrived}
+    fresh = folder / f"{me}.new"
+    fresh.write_text(json.dumps(found))
+    fresh.rename(folder / f"{me}.json")
+
+
+async def _write_one(session: object, me: int, number: int, other: int, refused: list[str]) -> None:
+    from swarm.mailbox.protocol.requests import SendMail, Sent
+
+    words = f"{STAMP} {me} {number} {time.monotonic_ns()}"
+    wish = SendMail(target=f"/root/p{other}", message=words)
+    reply = await session.reporter.ask(wish)  # type: ignore[attr-defined]
+    if not isinstance(reply, Sent):
+        refused.append(repr(reply))
+
+
+def main() -> None:
+    """As the command `swarm`."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from swarm.supervisor.cli import starting
+    from swarm.supervisor.cli.main import main as swarm
+    from swarm.supervisor.ignition import Programs, ignite
+
+    starting.ignite = partial(ignite, Programs(forkserver="agents_writers:begin"))
+    swarm()
+
+
+if __name__ == "__main__":
+    main()
