@@ -15,7 +15,6 @@ import trio
 
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.post import Letter
-from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.control import Passed
 from swarm.mailbox.protocol.events import (
     AnyEvent,
@@ -213,9 +212,8 @@ class Dispatch:
 
     def _on_hello(self, agent: LiveAgent, hello: Hello, letter: Letter) -> None:
         """Believe the first Hello with this life's secret and pid; refuse any other."""
-        expected = self._run.supervisor_proof(agent.identity)
         child = agent.child
-        is_ours = hello.secret == expected and hello.protocol_version == PROTOCOL_VERSION
+        is_ours = self._run.is_proven(agent.identity, hello)
         if agent.hello.is_set() or not is_ours or (child is not None and child.pid != hello.pid):
             _log.warning("%s said a hello that is not its own; it is ended", agent.path)
             self._control.strike(agent, "it said a hello that was not its own")

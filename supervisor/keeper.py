@@ -10,7 +10,6 @@ import trio
 from swarm.mailbox.errors import PeerGone, SwarmError
 from swarm.mailbox.ids import AgentId
 from swarm.mailbox.post import Letter
-from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.control import Passed
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.gateway import (
@@ -202,8 +201,7 @@ class Keeper:
         self._run.office.handled(letter)
 
     def _on_hello(self, hello: Hello) -> None:
-        ours = hello.secret == self._run.supervisor_proof(self._identity)
-        if ours and hello.protocol_version == PROTOCOL_VERSION and not self._trusted:
+        if self._run.is_proven(self._identity, hello) and not self._trusted:
             self._trusted = True
         elif self._child is not None:
             self._child.kill_group()

@@ -7,6 +7,8 @@ import trio
 from swarm.mailbox.ids import RunId
 from swarm.mailbox.post import PostOffice
 from swarm.mailbox.proof import make_proof
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.events import Hello
 from swarm.mailbox.protocol.ops import AnyOp, encode_op
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 
@@ -58,6 +60,11 @@ class Running(NamedTuple):
 
     def supervisor_proof(self, identity: bytes) -> bytes:
         return make_proof(self.run_key, identity, purpose="supervisor")
+
+    def is_proven(self, identity: bytes, hello: Hello) -> bool:
+        """True if this life was started by us, in our version."""
+        ours = hello.secret == self.supervisor_proof(identity)
+        return ours and hello.protocol_version == PROTOCOL_VERSION
 
     def gateway_proof(self, identity: bytes) -> bytes:
         return make_proof(self.run_key, identity, purpose="gateway")

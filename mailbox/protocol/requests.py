@@ -23,6 +23,10 @@ class Review(Tagged):
     approval: ApprovalRequest
 
 
+MOST_KEPT_FILES = 20_000  # of one wish
+MOST_KEPT_BYTES = 512 * 1024 * 1024
+
+
 class KeepFiles(Tagged):
     """Copy these files and folders into the run's store before a command throws them away."""
 

@@ -14,9 +14,8 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.requests import MOST_KEPT_BYTES, MOST_KEPT_FILES
 
-MOST_FILES = 20_000
-MOST_BYTES = 512 * 1024 * 1024  # of one snapshot
 MOST_FILE_BYTES = 128 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _SKIPPED = frozenset({".git"})  # commands cannot write it; git keeps its own past
@@ -72,10 +71,10 @@ class Store:
         left_out: list[str] = []
         size = 0
         for path in paths:
-            if len(entries) >= MOST_FILES:
-                left_out.append(f"more than {MOST_FILES} files")
+            if len(entries) >= MOST_KEPT_FILES:
+                left_out.append(f"more than {MOST_KEPT_FILES} files")
                 break
-            entry = self._keep(path, MOST_BYTES - size)
+            entry = self._keep(path, MOST_KEPT_BYTES - size)
             if entry is None:
                 left_out.append(path)
                 continue

@@ -20,14 +20,13 @@ import trio
 from swarm.mailbox.protocol.approvals import Preview
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import ReadOnly
+from swarm.mailbox.protocol.requests import MOST_KEPT_BYTES, MOST_KEPT_FILES
 
 from ..exec.outcome import ExecFailed, ExecRequest
 from ..exec.sessions import ExecSessions
 from ..policy.destruction import Destruction, find_destructions
 from ..policy.words import Words
 
-MOST_FILES = 20_000  # that are counted, and that a copy is kept of
-MOST_BYTES = 512 * 1024 * 1024
 _MOST_SHOWN = 20
 _MOST_MATCHES = 2_000
 _LOOK_S = 2.0
@@ -88,7 +87,7 @@ def _told(real: list[tuple[Destruction, _Loss]], cwd: str) -> Foreseen:
         count=count,
         size_bytes=size,
         paths=tuple([*(_short(path, cwd) for path in files), *lines][:_MOST_SHOWN]),
-        kept=whole and all_files and count <= MOST_FILES and size <= MOST_BYTES,
+        kept=whole and all_files and count <= MOST_KEPT_FILES and size <= MOST_KEPT_BYTES,
     )
     return Foreseen(preview=preview, kinds=tuple(one.kind for one, _ in real), keep=keep)
 
@@ -195,7 +194,7 @@ def _walk(path: str, loss: _Loss, deadline: float) -> None:
     waiting = [path]
     while waiting:
         one = waiting.pop()
-        if loss.count >= MOST_FILES or time.monotonic() > deadline:
+        if loss.count >= MOST_KEPT_FILES or time.monotonic() > deadline:
             loss.is_whole = False
             return
         try:
