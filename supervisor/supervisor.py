@@ -27,6 +27,7 @@ from swarm.mailbox.router import open_router
 from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
 from .agency.agency import Agency, run_agency
 from .agents import Bound, LiveAgent
+from .approvals.base import AutoReviewer, LateReviewer
 from .approvals.grants import Grants
 from .approvals.queue import Known, Queue, open_queue
 from .blame import blame
@@ -38,7 +39,6 @@ from .control import Control
 from .dispatch import Dispatch
 from .doorman import Doorman
 from .ending import Ending
-from .guardian.reviewer import make_guardian
 from .ignition import Ignition
 from .journal.files import repair_tail
 from .journal.reading import read_records, run_records
@@ -267,7 +267,13 @@ def _open_queue(
     known = Known(plan=agency.plan_of, life=control.agents.get)
     resumed = running.request.resumes
     queue = open_queue(running, nursery, known, config=places.config, resumed=resumed)
-    queue.broker.reviewer = make_guardian(running, control, nursery, agency.plan_of)
+
+    def make_reviewer() -> AutoReviewer:
+        from .guardian.reviewer import make_guardian  # milliseconds that a start need not wait for
+
+        return make_guardian(running, control, nursery, agency.plan_of)
+
+    queue.broker.reviewer = LateReviewer(make_reviewer)
     return queue
 
 

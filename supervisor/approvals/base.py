@@ -4,6 +4,7 @@ The broker owns the queue. A reviewer is asked by it and never writes the queue 
 reviewer cannot say in time is no yes.
 """
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from swarm.mailbox.protocol.approvals import ApprovalRequest, PendingApproval
@@ -29,6 +30,20 @@ class AutoReviewer(Protocol):
         Cancelled when the asker is gone or somebody else has answered.
         """
         ...
+
+
+class LateReviewer:
+    """An `AutoReviewer` that is made for the first review: most runs never need one."""
+
+    def __init__(self, make: Callable[[], AutoReviewer]) -> None:
+        self._make = make
+        self._made: AutoReviewer | None = None
+
+    async def review(self, pending: PendingApproval) -> Verdict:
+        """As the one that is made."""
+        if self._made is None:
+            self._made = self._make()
+        return await self._made.review(pending)
 
 
 class Decider(Protocol):
