@@ -7,14 +7,13 @@ function from its request's number to the calls that it makes next; no calls = i
 
 import asyncio
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from model_server import HEAD, Server, chunked, completed, event, message
+from model_server import HEAD, Server, chunked, completed, event, message, serve_until_told
 
 Call = tuple[str, dict[str, Any]]
 Part = Callable[[str, int], list[Call]]  # name of the agent, number of its request → calls
@@ -195,15 +194,7 @@ def part_of(body: bytes) -> tuple[str, str]:
 async def main() -> None:
     port_file, story = Path(sys.argv[1]), sys.argv[2]
     server = TeamServer(STORIES[story](*map(int, sys.argv[3].split(","))))
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 26, backlog=1024)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    fresh = port_file.with_suffix(".new")
-    fresh.write_text(str(listener.sockets[0].getsockname()[1]))
-    fresh.replace(port_file)
-    await stop.wait()
-    seen = {"first_byte": server.first_byte, "requests": server.seen}
-    Path(f"{port_file}.seen").write_text(json.dumps(seen))  # noqa: ASYNC240  at its end, alone
+    await serve_until_told(server, port_file)
 
 
 if __name__ == "__main__":

@@ -131,11 +131,9 @@ class Server:
         )
 
 
-async def main() -> None:
-    port_file, mode, turns = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    command = sys.argv[4] if len(sys.argv) > 4 else "true"
-    server = Server(mode, turns, command)
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 26)
+async def serve_until_told(server: Server, port_file: Path) -> None:
+    """Serve on a free port, which is written to `port_file`; at SIGTERM, write what was seen."""
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 26, backlog=1024)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     fresh = port_file.with_suffix(".new")
@@ -144,6 +142,13 @@ async def main() -> None:
     await stop.wait()
     seen = {"first_byte": server.first_byte, "requests": server.seen}
     Path(f"{port_file}.seen").write_text(json.dumps(seen))  # noqa: ASYNC240  at its end, alone
+
+
+async def main() -> None:
+    port_file, mode, turns = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    command = sys.argv[4] if len(sys.argv) > 4 else "true"
+    server = Server(mode, turns, command)
+    await serve_until_told(server, port_file)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,21 @@
 """The grant "commit in this repository": git records work, and nothing else of `.git` opens."""
 
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from escape_world import opened_launcher, said_by
 
 from swarm.mailbox.protocol.limits import WorkspaceWrite
-from swarm.worker.exec.launcher import LauncherLink, open_launcher
-from swarm.worker.exec.process import CommandRequest, start_command
+from swarm.worker.exec.process import CommandRequest
 from swarm.worker.sandbox.plan import plan_sandbox
 from swarm.worker.sandbox.repository import find_repository, open_repository, with_repository
 
-LAUNCHER = (
-    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
-    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
-)
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "HOME": "/nonexistent",
     "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
@@ -50,15 +45,6 @@ def _git(folder, *words):
     return done.stdout
 
 
-@contextmanager
-def _launcher():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
-        theirs.close()
-        yield process, ours
-
-
 async def run(top, script, *, granted=True):
     plan = plan_sandbox(
         WorkspaceWrite(), cwd=str(top), tmp_dir=str(top.parent), stack="bwrap", hidden_paths=()
@@ -68,16 +54,9 @@ async def run(top, script, *, granted=True):
         assert plan is not None
     argv = ("/bin/bash", "-c", script)
     asked = CommandRequest(argv=argv, cwd=str(top), environment=ENVIRONMENT, sandbox=plan)
-    with _launcher() as (process, ours), trio.fail_after(30):
-        async with open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher:
-            command = await start_command(launcher, asked)
-            said = b""
-            while chunk := await command.receive():
-                said += chunk
-            status = await command.wait()
-            await command.kill_tree()
-            command.close()
-    return status.exit_code, said.decode()
+    async with opened_launcher() as (launcher, _):
+        said = await said_by(launcher, asked)
+    return said.status.exit_code, said.text
 
 
 async def test_without_the_grant_git_can_record_nothing(work):

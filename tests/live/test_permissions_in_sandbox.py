@@ -3,28 +3,22 @@
 import random
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from escape_world import PYTHON, opened_launcher
 
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import Limits, NetworkPolicy, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
-from swarm.worker.exec.launcher import LauncherLink, open_launcher
 from swarm.worker.exec.outcome import ExecRequest
 from swarm.worker.exec.sessions import open_exec_sessions
 from swarm.worker.sandbox.probe import probe_sandbox
-
-LAUNCHER = (
-    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
-    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
-)
-PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
 
 
 @pytest.fixture(params=["landlock", "bwrap"])
@@ -48,15 +42,6 @@ def place():
     shutil.rmtree(home)
 
 
-@contextmanager
-def start_launcher():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
-        theirs.close()
-        yield process, ours
-
-
 @asynccontextmanager
 async def opened_sessions(place, limits):
     spec = AgentSpec(
@@ -65,12 +50,11 @@ async def opened_sessions(place, limits):
         gateway_token=b"", blobs_dir="", tmp_dir=str(place / "tmp"),
         environment={"PATH": "/usr/bin:/bin"}, hidden_paths=(str(place / "run"),),
     )  # fmt: skip
-    with start_launcher() as (process, ours), trio.fail_after(20):
-        async with (
-            open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher,
-            open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
-        ):
-            yield sessions
+    async with (
+        opened_launcher() as (launcher, _),
+        open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
+    ):
+        yield sessions
 
 
 async def run(place, script, extra, *, policy=None, python=False):

@@ -6,22 +6,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from escape_world import PYTHON, opened_launcher
 
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
-from swarm.worker.exec.launcher import LauncherLink, open_launcher
 from swarm.worker.exec.process import CommandRequest, start_command
 from swarm.worker.sandbox.plan import PROTECTED_NAMES, plan_sandbox
 
-LAUNCHER = (
-    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
-    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
-)
-PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
 EPERM, EACCES, EROFS = 1, 13, 30
 
 
@@ -44,22 +40,6 @@ def place(tmp_path):
     shutil.rmtree(home)
 
 
-@contextmanager
-def start_launcher():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
-        theirs.close()
-        yield process, ours
-
-
-@asynccontextmanager
-async def opened_launcher():
-    with start_launcher() as (process, ours), trio.fail_after(20):
-        async with open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher:
-            yield launcher
-
-
 async def run(place, stack, script, *, policy=None, python=False, cwd=None, tty=False):
     """Exit code and output of a script in the sandbox."""
     cwd = cwd or str(place / "work")
@@ -71,7 +51,7 @@ async def run(place, stack, script, *, policy=None, python=False, cwd=None, tty=
     asked = CommandRequest(
         argv=argv, cwd=cwd, environment={"PATH": "/usr/bin:/bin"}, sandbox=plan, tty=tty
     )
-    async with opened_launcher() as launcher:
+    async with opened_launcher() as (launcher, _):
         command = await start_command(launcher, asked)
         said = b""
         while chunk := await command.receive():
@@ -307,7 +287,7 @@ async def test_bwraps_own_loader_is_not_steered(place):
         cwd=str(place / "work"), sandbox=plan,
         environment={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/opt/lib"},
     )  # fmt: skip
-    async with opened_launcher() as launcher:
+    async with opened_launcher() as (launcher, _):
         command = await start_command(launcher, asked)
         said = b""
         while chunk := await command.receive():

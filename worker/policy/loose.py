@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from .words import Words, program_name, script_tree, shell_script, text_of
+from .words import Words, descend, program_name, script_tree, shell_script, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -72,7 +72,7 @@ def _commands(words: LooseWords, depth: int) -> Iterator[LooseWords]:
         yield words
         return
     root, source = read
-    for node in _descend(root):
+    for node in descend(root):
         if node.type == "command":
             yield from _commands(_words_of(node, source), depth + 1)
 
@@ -103,14 +103,6 @@ def _unwrapped(words: LooseWords) -> LooseWords:
                 break
         words = words[at:]
     return words
-
-
-def _descend(root: "Node") -> "Iterator[Node]":
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(reversed(node.children))
 
 
 def _words_of(command: "Node", source: bytes) -> LooseWords:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HeredocCall",
+    "descend",
     "heredoc_call",
     "heredoc_command",
     "join_words",
@@ -90,7 +91,7 @@ def plain_commands(script: str) -> tuple[Words, ...] | None:
     if root.has_error or not _only_plain_tokens(root, source):
         return None
     commands: list[Words] = []
-    for node in _descend(root):
+    for node in descend(root):
         if node.type == "command":
             words = _literal_words(node, source)
             if words is None:
@@ -110,7 +111,7 @@ def heredoc_command(script: str) -> Words | None:
     root = _parse(source)
     if root.has_error:
         return None
-    nodes = list(_descend(root))
+    nodes = list(descend(root))
     commands = [node for node in nodes if node.type == "command"]
     heredocs = [node for node in nodes if node.type == "heredoc_redirect"]
     if len(commands) != 1 or len(heredocs) != 1:
@@ -157,6 +158,15 @@ def text_of(node: "Node", source: bytes) -> str:
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
+def descend(root: "Node") -> "Iterator[Node]":
+    """Every node in the order of the text, parents first; not recursive."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children))
+
+
 def load_grammar() -> None:
     """Import the parser now (3–10 ms), in a process that will fork; no thread, no open file."""
     _parser()
@@ -187,19 +197,10 @@ def _parse(source: bytes) -> "Node":
     return _parser().parse(source.translate(_MASK)).root_node
 
 
-def _descend(root: "Node") -> "Iterator[Node]":
-    """Every node in the order of the text, parents first; not recursive."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(reversed(node.children))
-
-
 def _only_plain_tokens(root: "Node", source: bytes) -> bool:
     """Whether all nodes are of the subset and nothing but blanks lies between the tokens."""
     covered = 0
-    for node in _descend(root):
+    for node in descend(root):
         if node.type not in (_NAMED if node.is_named else _ANONYMOUS):
             return False
         is_token = node.type in ("string", "raw_string") or not node.child_count
