@@ -112,6 +112,11 @@ class Stage:
             await trio.sleep(0.01)
         return found
 
+    def is_reviewing(self) -> bool:
+        """Whether the reviewer is shown, and in a turn."""
+        seen = self.running.showing.state.agent("/guardian")
+        return seen is not None and seen.state == "running"
+
     def prompts(self, path: str = "/guardian") -> list[str]:
         """What the reviewer at this path was asked."""
         return [
@@ -168,7 +173,7 @@ async def killed(stage: Stage) -> object:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
         asked = await stage.until(lambda: stage.prompts() and stage.records(AgentSpawned))
-        await stage.until(lambda: stage.running.showing.state.agent("/guardian").state == "running")
+        await stage.until(stage.is_reviewing)
         os.kill(asked[0].body.pid, signal.SIGKILL)
     verdicts.append(await stage.review())
     return {"verdicts": as_plain(*verdicts)}
@@ -201,9 +206,7 @@ async def given_up(stage: Stage) -> object:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.review)
             await stage.until(stage.prompts)
-            await stage.until(
-                lambda: stage.running.showing.state.agent("/guardian").state == "running"
-            )
+            await stage.until(stage.is_reviewing)
             scope.cancel()
     await stage.until(lambda: not stage.guardian.is_stopping)
     return {"verdicts": as_plain(await stage.review())}
