@@ -13,6 +13,7 @@ from typing import NamedTuple
 import trio
 
 from .desk import OTHER_SIDE, Desk, SoleMailbox
+from .doorway import Accept, Doorway
 
 
 class Passage(NamedTuple):
@@ -36,8 +37,11 @@ def no_faults(_passage: Passage) -> tuple[float, ...]:
 class PairOffice(Desk):
     """PostOffice in memory. Made by `open_pair_office`."""
 
-    def __init__(self, nursery: trio.Nursery, *, epoch: int, faults: Faults) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, *, epoch: int, faults: Faults, accept: Accept | None = None
+    ) -> None:
         super().__init__(partial(self._carry_frame, inward=False), epoch=epoch)
+        self._doorway = Doorway(accept)
         self._nursery, self.faults = nursery, faults
         self._children: dict[bytes, Desk] = {}
         self._wire = deque[Passage]()
@@ -52,6 +56,15 @@ class PairOffice(Desk):
         self._nursery.start_soon(desk.tend_silence)
         desk.greet(OTHER_SIDE)
         return mailbox
+
+    def arrive(self, peer: bytes, frame: bytes) -> None:
+        if peer not in self._talks and (epoch := self._doorway.epoch_of(peer)) is not None:
+            self.admit(peer, epoch=epoch)
+        super().arrive(peer, frame)
+
+    def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
+        self._doorway.close_behind(peer)
+        return super().dismiss(peer)
 
     def sever(self, identity: bytes) -> None:
         """The child's process has died: nothing reaches it, nothing comes from it."""
@@ -100,11 +113,11 @@ class PairOffice(Desk):
 
 @asynccontextmanager
 async def open_pair_office(
-    *, epoch: int = 1, faults: Faults = no_faults
+    *, epoch: int = 1, faults: Faults = no_faults, accept: Accept | None = None
 ) -> AsyncIterator[PairOffice]:
     """An office whose children connect in memory; when the block ends, so do their mailboxes."""
     async with trio.open_nursery() as nursery:
-        office = PairOffice(nursery, epoch=epoch, faults=faults)
+        office = PairOffice(nursery, epoch=epoch, faults=faults, accept=accept)
         nursery.start_soon(office.tend_wire)
         nursery.start_soon(office.tend_acknowledgements)
         nursery.start_soon(office.tend_silence)

@@ -3,8 +3,7 @@
 Mail to an admitted peer that is not connected is kept, and goes out when its first frame arrives.
 """
 
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -13,14 +12,11 @@ import trio
 import zmq
 
 from .desk import Desk
+from .doorway import Accept, Doorway
 from .polled import PolledSocket, bind, open_socket
 from .post import PostStatistics
 
 _BATCH = 64  # frames taken before other tasks run
-_MOST_LEFT = 1024  # dismissed peers remembered, so that a straggling frame opens nothing
-
-Accept = Callable[[bytes], int | None]
-"""For a peer that is not admitted: the epoch to expect of it, or None to drop its frames."""
 
 
 class RouterOffice(Desk):
@@ -35,27 +31,21 @@ class RouterOffice(Desk):
         accept: Accept | None = None,
     ) -> None:
         super().__init__(lambda peer, frame: sock.send(peer, frame), epoch=epoch)
-        self._monitor, self._accept = monitor, accept
+        self._monitor, self._doorway = monitor, Doorway(accept)
         self._hung_up = self._farewells = 0
-        self._left = OrderedDict[bytes, None]()  # dismissed, so never accepted again
 
     def admit(self, peer: bytes, *, epoch: int) -> None:
         super().admit(peer, epoch=epoch)
         self._drain_monitor()
 
     def arrive(self, peer: bytes, frame: bytes) -> None:
-        if self._accept is not None and peer not in self._talks and peer not in self._left:
-            epoch = self._accept(peer)
-            if epoch is not None:
-                self.admit(peer, epoch=epoch)
+        if peer not in self._talks and (epoch := self._doorway.epoch_of(peer)) is not None:
+            self.admit(peer, epoch=epoch)
         super().arrive(peer, frame)
 
     def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
         self._farewells += self.is_heard(peer)
-        if self._accept is not None:
-            self._left[peer] = None
-            if len(self._left) > _MOST_LEFT:
-                self._left.popitem(last=False)
+        self._doorway.close_behind(peer)
         return super().dismiss(peer)
 
     def statistics(self) -> PostStatistics:

@@ -11,7 +11,6 @@ from typing import Literal, Protocol
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.ops import Deliver, Interrupt, Mail, Shutdown, UserInput
@@ -175,7 +174,9 @@ class Control:
         for posted in memory.inputs.values():
             await self._post(agent, posted)
         if memory.open_turn is not None and not memory.inputs:
-            await self.say(agent, UserInput(input_id=new_uuid7(), parts=()), source="task")
+            await self.say(
+                agent, UserInput(input_id=self._run.chances.new_id(), parts=()), source="task"
+            )
 
     async def say(
         self, agent: LiveAgent, words: UserInput, *, source: InputSource = "task"

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.control import ControlCall, ControlServer
-from swarm.mailbox.ids import ROOT_PATH, new_uuid7
+from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.lineage import descendants_of
 from swarm.mailbox.protocol.control import (
     AnyControl,
@@ -110,7 +110,7 @@ class Doorman:
         if not wish.wake:
             await self._agency.leave_letter(found, wish.text)
             return Done(message=f"left for {found.path}; it is read at its next turn")
-        words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=wish.text),))
+        words = UserInput(input_id=self._run.chances.new_id(), parts=(TextInput(text=wish.text),))
         await self._agency.say(found, words)
         return Done(message=f"sent to {found.path}")
 

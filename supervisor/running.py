@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import trio
 
+from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.ids import RunId
 from swarm.mailbox.post import PostOffice
 from swarm.mailbox.proof import make_proof
@@ -19,7 +20,7 @@ from .places import RunPlaces
 from .registry import AgentRegistry
 from .request import RunRequest
 from .showing import Showing
-from .spawner.household import Household
+from .spawner.base import Home
 from .waiting import WaitingRoom
 
 
@@ -33,10 +34,11 @@ class Running(NamedTuple):
     office: PostOffice
     journal: Journal
     showing: Showing
-    household: Household
+    household: Home
     registry: AgentRegistry
     room: WaitingRoom  # the line for the registry's slots
     grants: Grants  # a person's lasting yeses
+    chances: Chances = REAL
 
     def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
         """Journal, then show; without waiting for it."""

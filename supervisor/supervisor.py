@@ -4,10 +4,7 @@ Order: the folder's lock, the post, the journal, the household, then the tasks (
 vigil, doorman, view), then the work. The work's end, a signal or a broken part ends the rest.
 """
 
-import os
-import secrets
 import shutil
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import NamedTuple, Protocol
@@ -15,14 +12,11 @@ from typing import NamedTuple, Protocol
 import msgspec
 import trio
 
-from swarm.mailbox.control import open_control_server
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.feed import open_feed
-from swarm.mailbox.ids import RunId, new_uuid7
+from swarm.mailbox.ids import RunId
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
 from swarm.mailbox.redact import Redactor
-from swarm.mailbox.router import open_router
 
 from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
 from .agency.agency import Agency, run_agency
@@ -51,7 +45,7 @@ from .registry import AgentRegistry
 from .request import RunRequest
 from .running import Running
 from .showing import Showing
-from .spawner.household import open_household
+from .surroundings import OUTSIDE, Surroundings
 from .version import VERSION
 from .view import View
 from .vigil import keep_vigil
@@ -77,6 +71,7 @@ async def run_to_its_end(
     ignition: Ignition,
     places: Places,
     work: MakeWork = Work,
+    around: Surroundings = OUTSIDE,
 ) -> RunCompleted:
     """Run, or resume when `request.resumes`. Returns when every process of the run has ended.
 
@@ -84,12 +79,12 @@ async def run_to_its_end(
     UsageError before anything was started (a second resume, an older version), and SwarmError
     when the journal or the state folder cannot be written.
     """
-    here = run_places(places, request.run_id or new_uuid7())
+    here = run_places(places, request.run_id or around.chances.new_id())
     if request.resumes:
         read_about(here)  # refuses what is no run, or of another version
     with hold_run(here):
         try:
-            held = _Held(here, places, ignition, work)
+            held = _Held(here, places, ignition, work, around)
             completed = await _run_held(request, view, held)
         except BaseExceptionGroup as group:
             if (fault := blame(group)) is not None:
@@ -110,6 +105,7 @@ class _Held(NamedTuple):
     places: Places
     ignition: Ignition
     work: MakeWork
+    around: Surroundings
 
 
 async def _run_held(request: RunRequest, view: View, held: _Held) -> RunCompleted:
@@ -117,7 +113,7 @@ async def _run_held(request: RunRequest, view: View, held: _Held) -> RunComplete
     past = _prepare(request, here)
     started = trio.current_time()
     async with AsyncExitStack() as stack:
-        running = await _open_all(stack, request, view, held.ignition, here, past)
+        running = await _open_all(stack, request, view, held, past)
         about = _begin(running, past)
         completed = await _live(running, past, held, view)
         completed = _with_totals(running, completed, trio.current_time() - started)
@@ -156,20 +152,25 @@ async def _open_all(
     stack: AsyncExitStack,
     request: RunRequest,
     view: View,
-    ignition: Ignition,
-    here: RunPlaces,
+    held: _Held,
     past: RunPast,
 ) -> Running:
-    office = await stack.enter_async_context(open_router(here.post))
-    feed = await stack.enter_async_context(open_feed(here.feed))
+    here, around = held.here, held.around
+    office = await stack.enter_async_context(around.open_post(here.post))
+    feed = await stack.enter_async_context(around.open_feed(here.feed))
     journal = await stack.enter_async_context(
-        open_journal(here, last_seq=past.last_seq, redactor=Redactor(request.keys.values()))
+        open_journal(
+            here,
+            last_seq=past.last_seq,
+            redactor=Redactor(request.keys.values()),
+            unix_s=around.chances.unix_s,
+        )
     )
-    household = await stack.enter_async_context(open_household(ignition))
+    household = await stack.enter_async_context(around.open_home(held.ignition))
     registry = AgentRegistry(request.max_agents)
     return Running(
         run_id=RunId(here.folder.name),
-        run_key=secrets.token_bytes(32),
+        run_key=around.chances.entropy(32),
         request=request,
         places=here,
         office=office,
@@ -179,6 +180,7 @@ async def _open_all(
         registry=registry,
         room=WaitingRoom(registry),
         grants=Grants(),
+        chances=around.chances,
     )
 
 
@@ -203,7 +205,7 @@ def _begin(running: Running, past: RunPast) -> About:
         title=title[:80],
         task=request.task,
         cwd=request.cwd,
-        pid=os.getpid(),
+        pid=running.chances.pid(),
         started=past.started_ts or record.ts,
         version=VERSION,
     )
@@ -230,7 +232,8 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
         control.on_gone, treasury.live_agents = on_gone, live
         control.admit = treasury.admit
         nursery.start_soon(treasury.run)
-        nursery.start_soon(Hours(control, live, treasury.tell).keep)
+        hours = Hours(control, live, treasury.tell, unix_s=running.chances.unix_s)
+        nursery.start_soon(hours.keep)
         agency: Agency = await nursery.start(run_agency, running, control)
         agency.gate.model = lambda: keeper.model
         ending = Ending(control, nursery)
@@ -246,7 +249,7 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
         nursery.start_soon(view.draw, running.showing.current)
         if (kind := on_network_disk(running.places.folder)) is not None:
             running.note(network_warning(str(running.places.folder), kind))
-        async with open_control_server(running.places.control) as server:
+        async with held.around.open_control(running.places.control) as server:
             door = Doorman(running, control, agency, server, ending.stop_by_kill)
             door.answers, door.keeping = queue.answers, ear.keeping
             nursery.start_soon(door.serve)
@@ -282,7 +285,7 @@ def _open_treasury(running: Running, past: RunPast) -> Treasury:
     records = run_records(running.places) if past.starts else ()
     treasury = Treasury(running, fold_ledger(records))
     request = running.request
-    deadline = None if request.deadline_s is None else time.time() + request.deadline_s
+    deadline = None if request.deadline_s is None else running.chances.unix_s() + request.deadline_s
     treasury.open_books(request.budget, deadline_unix_s=deadline)
     return treasury
 

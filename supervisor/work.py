@@ -4,7 +4,6 @@ A resumed run takes up what is not done: items without a completed answer, input
 a turn that was cut off, the next prompt.
 """
 
-import time
 from contextlib import suppress
 from typing import Literal
 
@@ -12,7 +11,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import ROOT_PATH, new_uuid7
+from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.events import TurnCompleted, TurnFailed, Warned
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Limits
@@ -62,7 +61,7 @@ class Work:
         self._ending, self._past = ending, past
         self._harness: Harness | None = None
         ending.on_interrupt = self._stop_harness
-        self._began_unix_s = time.time()
+        self._began_unix_s = running.chances.unix_s()
 
     async def run(self) -> RunCompleted:
         """Do the work; the totals of the result are filled in by the caller."""
@@ -146,7 +145,7 @@ class Work:
         life = self._past.agents.get(ROOT_PATH)
         plan = AgentPlan(
             path=ROOT_PATH,
-            agent_id=life.spawned.agent_id if life else new_uuid7(),
+            agent_id=life.spawned.agent_id if life else self._run.chances.new_id(),
             role=request.role,
             limits=self._limits(for_fan_out=False),
             cwd=request.cwd,
@@ -170,12 +169,14 @@ class Work:
         root = await self._control.spawn(plan, memory=memory)
         if words is not None:
             part = TextInput(text=words)
-            await self._control.say(root, UserInput(input_id=new_uuid7(), parts=(part,)))
+            await self._control.say(
+                root, UserInput(input_id=self._run.chances.new_id(), parts=(part,))
+            )
         elif self._ended_by_bound() and memory.open_turn is None and not memory.inputs:
             with suppress(PeerGone):
-                note = Notice(notice_id=new_uuid7(), text=raised_note())
+                note = Notice(notice_id=self._run.chances.new_id(), text=raised_note())
                 await self._run.send(root, note)
-            await self._control.say(root, UserInput(input_id=new_uuid7(), parts=()))
+            await self._control.say(root, UserInput(input_id=self._run.chances.new_id(), parts=()))
         elif memory.open_turn is None and not memory.inputs:
             self._control.conclude_again(root, memory.last_message)
 
@@ -195,7 +196,7 @@ class Work:
         parts.append(TextInput(text=body))
         schema = request.output_schema
         return UserInput(
-            input_id=new_uuid7(),
+            input_id=self._run.chances.new_id(),
             parts=tuple(parts),
             output_schema=msgspec.json.encode(schema) if schema else None,
         )

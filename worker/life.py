@@ -11,6 +11,7 @@ from typing import Protocol
 
 import trio
 
+from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello
@@ -20,7 +21,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 from .exec.sessions import EnvironmentSource
 from .reporter import Reporter
 from .sampler import Dial
-from .session import Chances, Session
+from .session import Session
 from .submission import serve
 from .tools.approval import Asker
 from .tools.orchestrator import Orchestrator
@@ -64,7 +65,7 @@ async def live(
     post: Mailbox,
     dial: Dial,
     hands: Hands,
-    chances: Chances | None = None,
+    chances: Chances = REAL,
 ) -> None:
     """One life, from Hello to Goodbye, over any mailbox.
 
@@ -73,10 +74,10 @@ async def live(
         post: The mailbox to the supervisor; owned by the caller.
         dial: Opens a mailbox to a gateway's endpoint; used again whenever it has moved.
         hands: Its tools and commands; owned by the caller, its commands are ended here.
-        chances: Ids, noise and the wall clock.
+        chances: Ids, noise, the wall clock, the process's number.
     """
     reporter = Reporter(post)
-    reporter.say(Hello(secret=spec.secret, pid=os.getpid(), protocol_version=PROTOCOL_VERSION))
+    reporter.say(Hello(secret=spec.secret, pid=chances.pid(), protocol_version=PROTOCOL_VERSION))
     session = Session(spec, reporter, dial, chances)
     hands.take_environment_from(partial(_ask_environment, reporter, spec))
     registry = hands.make_registry(reporter, session.team)

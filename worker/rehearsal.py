@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
+from swarm.mailbox.chances import Chances
 from swarm.mailbox.pair import PairOffice, open_pair_office
 from swarm.mailbox.post import Letter, Mailbox, PostOffice
 from swarm.mailbox.protocol.events import (
@@ -52,7 +53,6 @@ from swarm.mailbox.protocol.spec import AgentSpec
 from .exec.sessions import EnvironmentSource
 from .life import live
 from .reporter import Reporter
-from .session import Chances
 from .tools.registry import Registry
 from .tools.spec import Tool
 from .tools.team import Team

@@ -4,17 +4,14 @@ Rule guarded: the history and what the supervisor was told of it are changed in 
 an await between them. The agent owns no files; the supervisor's journal is the memory.
 """
 
-import random
-import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import trio
 
-from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted
 from swarm.mailbox.protocol.items import (
     AnyItem,
@@ -49,22 +46,14 @@ Source = Literal["context", "user", "mail", "model", "tool", "note"]
 IMAGE_TAKEN_BACK = "[the image was left out: the model's provider could not read it]"
 
 
-class Chances(NamedTuple):
-    """What differs from one life to the next; given, so that a test can repeat a life."""
-
-    new_id: Callable[[], str] = new_uuid7
-    noise: Callable[[], float] = random.random  # in [0, 1)
-    unix_s: Callable[[], float] = time.time
-
-
 class Session:
     """State and the steps that change it. `drive` owns the turns; one runs at a time."""
 
     def __init__(
-        self, spec: AgentSpec, reporter: Reporter, dial: Dial, chances: Chances | None = None
+        self, spec: AgentSpec, reporter: Reporter, dial: Dial, chances: Chances = REAL
     ) -> None:
         self.spec, self.reporter = spec, reporter
-        self._chances = chances or Chances()
+        self._chances = chances
         self.new_id, self.noise = self._chances.new_id, self._chances.noise
         self.inbox = Inbox()
         self.team = Team(spec, reporter, self.inbox)

@@ -45,7 +45,7 @@ from .gate import SpawnGate
 from .inherit import NotPossible
 from .jobs import Jobs
 from .jobs_taken import JobsTaken
-from .letters import Post, report_of, write_letter
+from .letters import Post, report_of
 from .line import LineWarden
 from .lives import Lives
 from .member import RESTING, Member
@@ -149,7 +149,7 @@ class Agency:
 
     async def leave_letter(self, member: Member, text: str) -> None:
         """A person's words that wake nobody: read at the agent's next turn, if there is one."""
-        await self.post.post_and_wait(member, write_letter("person", member.path, text))
+        await self.post.post_and_wait(member, self.post.write("person", member.path, text))
 
     def close(self) -> None:
         """The run ends: no wish is granted any more, nobody waits."""
@@ -168,7 +168,7 @@ class Agency:
         if was_active and parent is not None and not parent.closed and top.plan.reports:
             words = "(killed) a person ended it for good"
             wakes = self._run.request.wake_parents
-            note = write_letter(top.path, parent.path, words, kind="final_answer", wakes=wakes)
+            note = self.post.write(top.path, parent.path, words, kind="final_answer", wakes=wakes)
             self.post.post(parent, note)
 
     def interrupt_waiting(self) -> None:
@@ -356,7 +356,8 @@ class Agency:
 
     def _conclude(self, member: Member, outcome: AgentEnded) -> None:
         member.ends += 1
-        report, parent = report_of(member, outcome), self.team.members.get(member.plan.parent or "")
+        report = report_of(member, outcome, self._run.chances)
+        parent = self.team.members.get(member.plan.parent or "")
         if report is not None and not self._run.request.wake_parents:
             report = msgspec.structs.replace(report, trigger_turn=False)
         if report is not None and parent is not None and not parent.closed:

@@ -10,7 +10,6 @@ from functools import partial
 import msgspec
 import trio
 
-from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
@@ -27,7 +26,7 @@ from ..running import Running
 from ..spawner.base import SpawnError
 from .forks import fork_history, parse_fork_turns
 from .inherit import NotPossible, check_wish, plan_child, role_for
-from .letters import Post, write_letter
+from .letters import Post
 from .line import LineWarden
 from .member import Member
 from .team import Team
@@ -45,7 +44,7 @@ class Births:
         self._post, self._warden = post, warden
         self.roles = Roles()
         self.provider: Callable[[], str | None] = lambda: None
-        self._names = NicknamePool()
+        self._names = NicknamePool(running.chances.dice)
 
     async def grant(self, asker: Member, wish: Spawn, on_place: Callable[[int], None]) -> AnyReply:
         """Serve one wish; returns by its deadline and the Hello deadline at the latest."""
@@ -53,7 +52,7 @@ class Births:
             check_wish(asker.plan, wish)
             role = role_for(self.roles, wish.agent_type, provider=self.provider())
             turns = parse_fork_turns(wish.fork_turns)
-            plan = plan_child(asker.plan, wish, role, agent_id=new_uuid7())
+            plan = plan_child(asker.plan, wish, role, agent_id=self._run.chances.new_id())
             if self._run.registry.max_agents == 1:
                 raise NotPossible(NO_ROOM)
             if self._team.find(plan.path) is not None:
@@ -110,7 +109,7 @@ class Births:
                 agent=member.path,
                 file=member.plan.agent_id,
             )
-        task = write_letter(asker.path, member.path, wish.message, kind="new_task", wakes=True)
+        task = self._post.write(asker.path, member.path, wish.message, kind="new_task", wakes=True)
         self._post.post(member, task)
         return AgentMemory(items=history)
 

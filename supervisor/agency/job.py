@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import JobRowEnded
 from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted, SpawnOnCsv
@@ -54,8 +54,10 @@ class Job:
         *,
         job_id: str | None = None,
         attempt: int = 1,
+        chances: Chances = REAL,
     ) -> None:
-        self.job_id, self.attempt = job_id or new_uuid7(), attempt
+        self._chances = chances
+        self.job_id, self.attempt = job_id or chances.new_id(), attempt
         self.table, self.wish, self.spool = table, wish, spool
         self.schema = msgspec.json.decode(wish.output_schema) if wish.output_schema else None
         self.running: dict[str, Item] = {}  # by item id
@@ -102,7 +104,7 @@ class Job:
         cells = (
             self.job_id, item.row.item_id, str(item.row.index), item.row.source_id or "",
             "completed" if error is None else "failed", str(self.attempt), error or "",
-            item.result or "", item.reported_at, _now(),
+            item.result or "", item.reported_at, self.now(),
         )  # fmt: skip
         self._count(cells)
         self.spool.add(item.row.index, list(cells))
@@ -114,6 +116,11 @@ class Job:
             if 0 <= one.index < self.table.rows and not self.spool.has(one.index):
                 self._count(one.cells)
                 self.spool.add(one.index, list(one.cells))
+
+    def now(self) -> str:
+        """The moment, as a table says it."""
+        moment = datetime.fromtimestamp(self._chances.unix_s(), UTC)
+        return moment.isoformat(timespec="seconds")
 
     def _count(self, cells: tuple[str, ...]) -> None:
         if cells[_STATUS] == "completed":
@@ -151,15 +158,21 @@ class Job:
             job_id=self.job_id,
             schema=self.wish.output_schema,
         )
-        return UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),))
+        return UserInput(input_id=self._chances.new_id(), parts=(TextInput(text=text),))
 
 
 def open_job(
-    table: Table, wish: SpawnOnCsv, spool: Spool, *, job_id: str | None = None, attempt: int = 1
+    table: Table,
+    wish: SpawnOnCsv,
+    spool: Spool,
+    *,
+    job_id: str | None = None,
+    attempt: int = 1,
+    chances: Chances = REAL,
 ) -> Job:
     """A job that has not begun. Raises NotPossible: its schema is none."""
     try:
-        job = Job(table, wish, spool, job_id=job_id, attempt=attempt)
+        job = Job(table, wish, spool, job_id=job_id, attempt=attempt, chances=chances)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NotPossible(f"output_schema is not JSON: {error}") from error
     if job.schema is not None and not isinstance(job.schema, dict):
@@ -185,10 +198,6 @@ def report_result(jobs: Mapping[str, Job], path: str, wish: ReportJobResult) -> 
     text = msgspec.json.encode(result).decode()
     if job.schema is not None and (fault := schema_fault(text, job.schema)):
         raise NotPossible(fault)
-    item.result, item.reported_at = text, _now()
+    item.result, item.reported_at = text, job.now()
     job.stopping |= wish.stop
     return ResultAccepted(accepted=True)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

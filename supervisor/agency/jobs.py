@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import trio
 
-from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.control import Passed
 from swarm.mailbox.protocol.events import Waiting
 from swarm.mailbox.protocol.records import JobBegan, JobClosed
@@ -82,7 +81,7 @@ class Jobs:
             raise NotPossible("max_runtime_seconds must be at least 1")
         source = Path(asker.plan.cwd) / wish.csv_path
         table = await _checked(source, wish)
-        job_id = new_uuid7()
+        job_id = self._run.chances.new_id()
         output = Path(asker.plan.cwd) / output_for(source, wish.output_csv_path, job_id=job_id)
         began = JobBegan(
             job_id=job_id, wish=wish, headers=table.headers, rows=table.rows, output=str(output)
@@ -127,6 +126,7 @@ class Jobs:
                 Spool(file, table.rows),
                 job_id=began.job_id,
                 attempt=began.attempt,
+                chances=self._run.chances,
             )
             if began.attempt > 1:
                 await trio.to_thread.run_sync(self._remember, job)
@@ -230,7 +230,7 @@ class Jobs:
         name = item.path.rpartition("/")[2]
         role = role_for(self._births.roles, None, provider=None)
         wish = Spawn(task_name=name, message="-")
-        plan = plan_child(asker.plan, wish, role, agent_id=new_uuid7())
+        plan = plan_child(asker.plan, wish, role, agent_id=self._run.chances.new_id())
         plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)
         member = self._team.enlist(plan, state="queued")
         member.beginning = True

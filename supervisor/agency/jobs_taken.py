@@ -14,7 +14,7 @@ from ..running import Running
 from .inherit import NotPossible
 from .job_past import CutOff, fold_jobs
 from .jobs import Jobs
-from .letters import Post, write_letter
+from .letters import Post
 from .member import Member
 from .team import Team
 
@@ -140,7 +140,7 @@ class JobsTaken:
         name = began.job_id[-8:]
         text = words.replace("{job}", name).replace("{table}", began.wish.csv_path)
         author = f"{asker.path}/job_{name}"
-        letter = write_letter(author, asker.path, text, wakes=wakes)
+        letter = self._post.write(author, asker.path, text, wakes=wakes)
         self._post.post(asker, letter)
         return letter.mail_id
 

@@ -4,14 +4,13 @@ Rule guarded: nothing is handed over before it is written, and a letter belongs 
 new agent under an old name never sees it. An agent that has no process gets it in its next life.
 """
 
-import time
 from collections.abc import Callable
 from typing import Literal
 
 import trio
 
+from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.ops import Deliver, Mail
 from swarm.mailbox.protocol.records import AgentEnded, MailHandled, MailPosted, Record
 
@@ -28,21 +27,27 @@ Kind = Literal["new_task", "message", "followup", "final_answer"]
 
 
 def write_letter(
-    author: str, reader: str, content: str, *, kind: Kind = "message", wakes: bool = False
+    author: str,
+    reader: str,
+    content: str,
+    *,
+    kind: Kind = "message",
+    wakes: bool = False,
+    chances: Chances = REAL,
 ) -> Mail:
     """A letter with an id of its own."""
     return Mail(
-        mail_id=new_uuid7(),
+        mail_id=chances.new_id(),
         author=author,
         recipient=reader,
         content=content,
         kind=kind,
         trigger_turn=wakes,
-        sent_at=round(time.time(), 3),
+        sent_at=round(chances.unix_s(), 3),
     )
 
 
-def report_of(member: Member, outcome: AgentEnded) -> Mail | None:
+def report_of(member: Member, outcome: AgentEnded, chances: Chances = REAL) -> Mail | None:
     """What a parent is told when its child's work has come to an end; None for the root."""
     parent = member.plan.parent
     if parent is None or not member.plan.reports or member.closed:
@@ -56,6 +61,7 @@ def report_of(member: Member, outcome: AgentEnded) -> Mail | None:
         text or "(no answer)",
         kind="final_answer",
         wakes=outcome.state not in _SILENT_ENDS,
+        chances=chances,
     )
 
 
@@ -72,6 +78,13 @@ class Post:
         self._run, self._team, self._nursery, self._wake = running, team, nursery, wake
         self._carrying: dict[str, trio.Event] = {}
         self._unwritten: set[str] = set()
+
+    def write(
+        self, author: str, reader: str, content: str, *, kind: Kind = "message", wakes: bool = False
+    ) -> Mail:
+        """A letter that is not posted yet."""
+        chances = self._run.chances
+        return write_letter(author, reader, content, kind=kind, wakes=wakes, chances=chances)
 
     def post(self, reader: Member, mail: Mail) -> None:
         """Journal a letter, then carry it; a closed reader's is dead at once. Never waits."""
@@ -138,7 +151,7 @@ class Post:
             if author is None or author.closed or mail.kind not in {"message", "followup"}:
                 continue
             words = f"Your message to {reader.path} was not read: {reason}. It said: "
-            note = write_letter(reader.path, author.path, words + preview(mail.content))
+            note = self.write(reader.path, author.path, words + preview(mail.content))
             self.post(author, note)
 
     async def wait_carried(self, reader: Member) -> None:

@@ -22,7 +22,7 @@ CREATE TABLE shelf (
 CREATE INDEX by_parent ON shelf (parent, came);
 """
 _FIELDS = "path, parent, owner, came, nickname, is_child, kept"
-_PAGES_KIB = 256  # kept in memory, whatever is on the disk
+_PAGES_KIB = 64  # kept in memory, whatever is on the disk
 
 
 class ShelfFailed(SwarmError):

@@ -32,7 +32,7 @@ from swarm.mailbox.protocol.requests import (
 from ..control import Control
 from ..running import Running
 from .inherit import NotPossible, check_message
-from .letters import MOST_UNREAD, Post, write_letter
+from .letters import MOST_UNREAD, Post
 from .lives import Lives
 from .member import Member
 from .team import Team
@@ -58,7 +58,7 @@ class Verbs:
     async def send(self, asker: Member, wish: SendMail) -> AnyReply:
         """A letter that wakes nobody."""
         reader = self._reader(asker, wish.target, wish.message)
-        letter = write_letter(asker.path, reader.path, wish.message)
+        letter = self._post.write(asker.path, reader.path, wish.message)
         await self._post.post_and_wait(reader, letter)
         return _sent(reader)
 
@@ -69,7 +69,9 @@ class Verbs:
             raise NotPossible("Follow-up tasks can't target the root agent")
         if wish.interrupt and not reader.closed:
             await self._interrupt(reader, f"{asker.path} has another task for it")
-        letter = write_letter(asker.path, reader.path, wish.message, kind="followup", wakes=True)
+        letter = self._post.write(
+            asker.path, reader.path, wish.message, kind="followup", wakes=True
+        )
         await self._post.post_and_wait(reader, letter)
         return _sent(reader)
 

@@ -88,6 +88,7 @@ class Broker:
             grants.add(held)
         self._limits_of, self._rules = limits_of, rules
         self._number = past.last_number
+        self.unix_s: Callable[[], float] = time.time
         self._open: dict[str, Entry] = {}
         self.denied: deque[Closed] = deque(maxlen=KEPT_DENIALS)
         self.ended: deque[Closed] = deque(maxlen=_KEPT_ENDS)
@@ -249,7 +250,7 @@ class Broker:
     def next_grant_id(self) -> str:
         """Unique in the run, over its resumes too."""
         self._number += 1
-        return f"g{self._number}-{time.time_ns() // 1_000_000:x}"
+        return f"g{self._number}-{int(self.unix_s() * 1000):x}"
 
     @staticmethod
     def _given(request: ApprovalRequest) -> ExtraPermissions | None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.ops import Answer, Notice
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 from swarm.mailbox.protocol.requests import Decided, Review
@@ -110,6 +109,6 @@ class Teller:
 
     async def _tell(self, life: LiveAgent, text: str) -> None:
         try:
-            await self._run.send(life, Notice(notice_id=new_uuid7(), text=text))
+            await self._run.send(life, Notice(notice_id=self._run.chances.new_id(), text=text))
         except PeerGone:
             return

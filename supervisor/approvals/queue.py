@@ -60,6 +60,7 @@ def open_queue(
 
     _grant_beforehand(running)
     broker = Broker(JournalBook(running), limits_of, running.grants, past, rules)
+    broker.unix_s = running.chances.unix_s
 
     async def save(request: ApprovalRequest) -> str:
         return await trio.to_thread.run_sync(save_rule, config / "rules", request)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import ROOT_PATH, new_uuid7
+from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.gateway import (
     AnyGatewayOp,
@@ -247,7 +247,7 @@ class Treasury:
 
     def tell(self, agent: LiveAgent, text: str) -> None:
         """Put a word before the agent's next request. Never waits."""
-        self._notices.append((agent, Notice(notice_id=new_uuid7(), text=text)))
+        self._notices.append((agent, Notice(notice_id=self._run.chances.new_id(), text=text)))
         self._work.set()
 
     def _answer(self, asked: _Asked, op: AnyGatewayOp) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 import trio
 
-from swarm.mailbox.ids import ROOT_PATH, child_path, new_uuid7
+from swarm.mailbox.ids import ROOT_PATH, child_path
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
@@ -138,7 +138,7 @@ class Harness:
         self.live[index] = agent
         try:
             words = UserInput(
-                input_id=new_uuid7(),
+                input_id=self._run.chances.new_id(),
                 parts=(TextInput(text=item_prompt(self._fan, index)),),
                 output_schema=_schema(self._fan),
             )
@@ -170,7 +170,7 @@ class Harness:
             path, copy = child_path(ROOT_PATH, f"{name}_{copy}"), copy + 1
         return AgentPlan(
             path=path,
-            agent_id=new_uuid7(),
+            agent_id=self._run.chances.new_id(),
             role=request.fan_role,
             limits=self._limits,
             cwd=request.cwd,

@@ -4,7 +4,6 @@ Rules guarded: whatever goes wrong is no yes; a review that failed is told apart
 every attempt is in the journal; a lost reviewer costs the one action it was judging.
 """
 
-import random
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -12,7 +11,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.ids import ROOT_PATH, new_uuid7
+from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.approvals import PendingApproval
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import Reviewed
@@ -56,9 +55,9 @@ class Failed(Exception):
 class _Review:
     """One review: what is asked, until when, and how many attempts are written down."""
 
-    def __init__(self, pending: PendingApproval, *, deadline: float) -> None:
+    def __init__(self, pending: PendingApproval, review_id: str, *, deadline: float) -> None:
         self.pending, self.deadline = pending, deadline
-        self.review_id, self.attempts = new_uuid7(), 0
+        self.review_id, self.attempts = review_id, 0
         self.began = trio.current_time()
 
 
@@ -81,7 +80,6 @@ class Guardian:
         bench: The reviewing processes.
         plan_of: The plan of an agent by its path, whether it has a process now or not.
         settings: Model, policy and deadline.
-        noise: Between 0 and 1; spreads the pauses between attempts.
     """
 
     def __init__(
@@ -91,10 +89,9 @@ class Guardian:
         plan_of: PlanOf,
         *,
         settings: ReviewSettings,
-        noise: Callable[[], float] = random.random,
     ) -> None:
         self._run, self._bench, self._plan_of = running, bench, plan_of
-        self._settings, self._noise = settings, noise
+        self._settings, self._noise = settings, running.chances.noise
         self._histories = Histories(running)
         self._breakers: dict[str, Breaker] = {}  # agent path
 
@@ -114,7 +111,7 @@ class Guardian:
         """As `review`, of a case that comes from elsewhere; it opens no circuit breaker."""
         verdict: Verdict | None = None
         deadline = trio.current_time() + self._settings.deadline_s
-        review = _Review(pending, deadline=deadline)
+        review = _Review(pending, self._run.chances.new_id(), deadline=deadline)
         with trio.CancelScope(deadline=deadline):
             try:
                 case = await gather(pending)

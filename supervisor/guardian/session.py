@@ -11,7 +11,6 @@ import msgspec
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.events import TokenCount, TurnCompleted, TurnFailed, TurnStarted
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.ops import Notice, TextInput, UserInput
@@ -68,7 +67,7 @@ class Session:
         self._model: ModelInfo | None = None
         plan = AgentPlan(
             path=path,
-            agent_id=new_uuid7(),
+            agent_id=running.chances.new_id(),
             role=brief_for(seat),
             limits=LIMITS,
             cwd=seat.cwd,
@@ -112,10 +111,10 @@ class Session:
         life = self._life
         if note:
             try:
-                await self._run.send(life, Notice(notice_id=new_uuid7(), text=note))
+                await self._run.send(life, Notice(notice_id=self._run.chances.new_id(), text=note))
             except PeerGone:
                 raise Trouble("the reviewer's process has ended") from None
-        turn_id = self._last_turn = new_uuid7()
+        turn_id = self._last_turn = self._run.chances.new_id()
         words = UserInput(
             input_id=turn_id,
             parts=tuple(TextInput(text=text) for text in parts),

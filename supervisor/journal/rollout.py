@@ -62,10 +62,16 @@ class Journal:
     """The only way a record comes to be. Made by `open_journal`."""
 
     def __init__(
-        self, files: JournalFiles, index: Index, *, last_seq: int, redactor: Redactor
+        self,
+        files: JournalFiles,
+        index: Index,
+        *,
+        last_seq: int,
+        redactor: Redactor,
+        unix_s: Callable[[], float] = time.time,
     ) -> None:
         self._files, self._index, self._redactor = files, index, redactor
-        self._seq = last_seq
+        self._seq, self._unix_s = last_seq, unix_s
         self._queue: list[_Entry] = []
         self._unindexed: list[IndexRow] = []
         self._wake = trio.Event()
@@ -90,7 +96,7 @@ class Journal:
             then: Acknowledge and show. It must not raise.
         """
         self._seq += 1
-        record = Record(seq=self._seq, ts=round(time.time(), 3), body=body, agent=agent)
+        record = Record(seq=self._seq, ts=round(self._unix_s(), 3), body=body, agent=agent)
         self._queue.append(_Entry(file, record, then))
         if self._idle.is_set():
             self._idle = trio.Event()
@@ -182,7 +188,11 @@ def _call_back(entries: list[_Entry]) -> None:
 
 @asynccontextmanager
 async def open_journal(
-    places: RunPlaces, *, last_seq: int = 0, redactor: Redactor | None = None
+    places: RunPlaces,
+    *,
+    last_seq: int = 0,
+    redactor: Redactor | None = None,
+    unix_s: Callable[[], float] = time.time,
 ) -> AsyncIterator[Journal]:
     """Open the run's journal for writing; the caller holds the run's lock.
 
@@ -190,6 +200,7 @@ async def open_journal(
         places: Its folder exists already.
         last_seq: The highest number in use, from a fold; 0 for a new run.
         redactor: Knows the run's keys; without one only well-known shapes are hidden.
+        unix_s: The clock by which records are dated.
     """
     places.journal.mkdir(mode=0o700, exist_ok=True)
     journal = Journal(
@@ -197,6 +208,7 @@ async def open_journal(
         Index(places.index),
         last_seq=last_seq,
         redactor=redactor or Redactor(()),
+        unix_s=unix_s,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)

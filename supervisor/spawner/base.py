@@ -1,10 +1,14 @@
 """What a started process is to everyone above the spawner: a value when it ended, a few verbs."""
 
 import signal
+from collections.abc import Mapping
 from typing import Protocol
+
+import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.spec import AnySpec
 
 STDERR_KEPT_BYTES = 64 * 1024
 
@@ -72,6 +76,29 @@ class Child(Protocol):
 
     def kill_group(self) -> None:
         """SIGKILL the group and all that descends from the process, in whatever session."""
+        ...
+
+
+class Home(Protocol):
+    """Who starts the processes of a run, and leaves none behind."""
+
+    @property
+    def births(self) -> trio.CapacityLimiter:
+        """Held by whoever waits for a Hello."""
+        ...
+
+    async def start(
+        self, spec: AnySpec, *, title: str, keys: Mapping[str, str] | None = None
+    ) -> Child:
+        """Start a process for this spec. Raises SpawnError and StartLost."""
+        ...
+
+    async def first_gateway(self, spec: AnySpec, keys: Mapping[str, str]) -> Child:
+        """The gateway that a run begins with. Raises SpawnError."""
+        ...
+
+    async def close(self, *, grace_s: float) -> None:
+        """End all that lives; bounded."""
         ...
 
 

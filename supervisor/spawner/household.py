@@ -42,11 +42,16 @@ class Household:
         self._server: ForkServerLink | None = None  # orders are kept until it is ready
         if ignition.server is not None:
             self._server, ignition.server = ForkServerLink(ignition.server), None
-        self.births = trio.CapacityLimiter(MOST_BIRTHS)  # held by whoever waits for a Hello
+        self._births = trio.CapacityLimiter(MOST_BIRTHS)
         self._server_deaths: list[float] = []
         self._lost_server = False
         self._closing = False
         self.last_trouble = ""  # the last words of a fork-server that died
+
+    @property
+    def births(self) -> trio.CapacityLimiter:
+        """Held by whoever waits for a Hello."""
+        return self._births
 
     @property
     def children(self) -> tuple[Child, ...]:

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import trio
 
+from swarm.mailbox.chances import Chances
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.pair import open_pair_office
 from swarm.mailbox.post import Mailbox
@@ -48,7 +49,6 @@ from swarm.supervisor.waiting import WaitingRoom
 from swarm.worker.life import live
 from swarm.worker.props import Manner, PropTool
 from swarm.worker.rehearsal import END, MODEL, Prompter, Props, done
-from swarm.worker.session import Chances
 from swarm.worker.tools.belt import team_tools
 
 Reply = Sequence[object]

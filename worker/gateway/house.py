@@ -46,8 +46,10 @@ class Surroundings:
         *,
         announce: Callable[[Throttled | Fetching], None],
         warn: Callable[[str], None],
+        noise: Callable[[], float] = random.random,
     ) -> None:
         self.keys, self.announce, self.warn = keys, announce, warn
+        self.noise = noise
         self.redactor = Redactor(keys.values())
 
     def tell(self, fetching: Fetching) -> None:
@@ -163,7 +165,7 @@ async def _open_backend(
     provider = choice.provider
 
     def patient(source: Source) -> PatientBackend:
-        gate = Gate(announce=around.announce, noise=random.random)
+        gate = Gate(announce=around.announce, noise=around.noise)
         return PatientBackend(source, gate, max_retries=provider.request_max_retries)
 
     match choice.model.wire:

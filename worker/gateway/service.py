@@ -6,16 +6,19 @@ as a task of its own under one nursery; what an agent asked for ends when the ag
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 import trio
 
+from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.doorway import Accept
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.post import Mailbox
+from swarm.mailbox.post import Mailbox, PostOffice
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.gateway import (
@@ -34,7 +37,7 @@ from swarm.mailbox.protocol.spec import GatewaySpec
 from swarm.mailbox.router import open_router
 from swarm.worker.lifeline import watch_lifeline
 
-from .house import Surroundings, open_house
+from .house import House, Surroundings, open_house
 from .reception import Reception
 
 HEARTBEAT_S = 2.0
@@ -66,6 +69,24 @@ async def _live(spec: GatewaySpec, keys: Mapping[str, str], lifeline_fd: int | N
     return exit_code
 
 
+def _open_office(spec: GatewaySpec, accept: Accept) -> AbstractAsyncContextManager[PostOffice]:
+    return open_router(spec.bind, epoch=spec.epoch, accept=accept)
+
+
+class Doors(NamedTuple):
+    """How a gateway opens what it stands on, and where its jitter comes from; a rehearsal has
+    others.
+    """
+
+    open_house: Callable[[GatewaySpec, Surroundings], AbstractAsyncContextManager[House]] = (
+        open_house
+    )
+    open_office: Callable[[GatewaySpec, Accept], AbstractAsyncContextManager[PostOffice]] = (
+        _open_office
+    )
+    chances: Chances = REAL
+
+
 class Process:
     """The life of a gateway, between its Hello and its Goodbye.
 
@@ -74,9 +95,18 @@ class Process:
         supervisor: The mailbox to the supervisor; others close it.
     """
 
-    def __init__(self, spec: GatewaySpec, keys: Mapping[str, str], supervisor: Mailbox) -> None:
+    def __init__(
+        self,
+        spec: GatewaySpec,
+        keys: Mapping[str, str],
+        supervisor: Mailbox,
+        doors: Doors | None = None,
+    ) -> None:
         self._spec, self._supervisor = spec, supervisor
-        self._around = Surroundings(keys, announce=self._pass_on, warn=self._warn_soon)
+        self._doors = doors = doors or Doors()
+        self._around = Surroundings(
+            keys, announce=self._pass_on, warn=self._warn_soon, noise=doors.chances.noise
+        )
         self._work = trio.CancelScope()
         self._grace_s = LAST_WORDS_S
         self._reception: Reception | None = None
@@ -89,7 +119,7 @@ class Process:
         await self._post(
             Hello(
                 secret=self._spec.secret,
-                pid=os.getpid(),
+                pid=self._doors.chances.pid(),
                 protocol_version=PROTOCOL_VERSION,
                 kind="gateway",
             )
@@ -112,11 +142,9 @@ class Process:
     async def _serve(self) -> int:
         """Returns only if no provider can be used; else the work is cancelled from outside."""
         try:
-            async with open_house(self._spec, self._around) as house:
+            async with self._doors.open_house(self._spec, self._around) as house:
                 reception = Reception(house, self._spec, self._supervisor, self._around.redactor)
-                async with open_router(
-                    self._spec.bind, epoch=self._spec.epoch, accept=reception.accept
-                ) as office:
+                async with self._doors.open_office(self._spec, reception.accept) as office:
                     self._reception = reception
                     if self._asks_first:
                         reception.grants.ask_first()  # said while the provider was chosen
