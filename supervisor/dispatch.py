@@ -179,7 +179,11 @@ class Dispatch:
             case ContextReplaced():
                 items = tuple(decode_item(item) for item in event.items)
                 replaced = ContextRecorded(
-                    turn_id=event.turn_id, items=items, summary=event.summary
+                    turn_id=event.turn_id,
+                    items=items,
+                    summary=event.summary,
+                    shortened=event.shortened,
+                    undoes=event.undoes,
                 )
                 return replaced, None
             case TurnStarted():

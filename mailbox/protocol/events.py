@@ -11,6 +11,7 @@ import msgspec
 
 from .base import Tagged, Value
 from .changes import FileChange as FileChange
+from .changes import Shortened as Shortened
 from .items import TokenUsage
 from .requests import AnyRequest
 from .sampling import ModelInfo, SampleErrorKind
@@ -90,11 +91,17 @@ class ItemCompleted(Tagged):
 
 
 class ContextReplaced(Tagged):
-    """Compaction or rollback: the history is now exactly these items."""
+    """Compaction or rollback: the history is now exactly these items.
+
+    At most one of `shortened` and `undoes` is set. `undoes` names the shortening that a person
+    took back.
+    """
 
     turn_id: str
     items: tuple[msgspec.Raw, ...]
     summary: str = ""
+    shortened: Shortened | None = None
+    undoes: str = ""
 
 
 class CommandCall(Tagged, tag="command"):

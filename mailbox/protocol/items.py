@@ -69,10 +69,23 @@ class CustomToolCallOutput(Tagged):
     success: bool | None = None
 
 
+class Compaction(Tagged):
+    """What a provider made of the items before it; opaque, sent back as it came."""
+
+    encrypted_content: str
+    id: str | None = None
+
+
 AnyCall = FunctionCall | CustomToolCall
 AnyOutput = FunctionCallOutput | CustomToolCallOutput
 AnyItem = (
-    Message | Reasoning | FunctionCall | CustomToolCall | FunctionCallOutput | CustomToolCallOutput
+    Message
+    | Reasoning
+    | FunctionCall
+    | CustomToolCall
+    | FunctionCallOutput
+    | CustomToolCallOutput
+    | Compaction
 )
 
 

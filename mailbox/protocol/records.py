@@ -9,6 +9,7 @@ import msgspec
 
 from .approvals import ApprovalRequest, DecidedBy, Grant, Outcome, Scope
 from .base import SCHEMA_VERSION, Tagged, Value
+from .changes import Shortened
 from .events import (
     CallBegan,
     CallEnded,
@@ -108,6 +109,8 @@ class ContextRecorded(Tagged):
     turn_id: str
     items: tuple[AnyItem, ...]
     summary: str = ""
+    shortened: Shortened | None = None
+    undoes: str = ""
 
 
 class ProcessEnded(Tagged):

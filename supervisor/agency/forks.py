@@ -6,8 +6,9 @@ is kept (wires without phases have no others), and so are letters that gave a ta
 
 from collections.abc import Iterable
 
+from swarm.mailbox.marks import is_person
 from swarm.mailbox.protocol.events import TurnCompleted
-from swarm.mailbox.protocol.items import AnyItem, Message, text_of
+from swarm.mailbox.protocol.items import AnyItem, Compaction, Message, text_of
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, MailPosted, Record
 
 FORK_RULE = "fork_turns must be `none`, `all`, or a positive integer string"
@@ -58,7 +59,7 @@ def _read(records: Iterable[Record]) -> list[_Kept]:
                     _Kept(item, starts_turn=source == "user" or is_task, is_task=is_task)
                 )
             case ContextRecorded(items=items):
-                entries = [_Kept(item, starts_turn=_is_said(item)) for item in items]
+                entries = [_Kept(item, starts_turn=is_person(item)) for item in items]
             case MailPosted(mail=mail) if mail.trigger_turn:
                 tasks.add(mail.mail_id)
             case TurnCompleted(last_message=str() as last):
@@ -66,10 +67,6 @@ def _read(records: Iterable[Record]) -> list[_Kept]:
             case _:
                 pass
     return entries
-
-
-def _is_said(item: AnyItem) -> bool:
-    return isinstance(item, Message) and item.role == "user"
 
 
 def _mark_answer(entries: list[_Kept], last_message: str) -> None:
@@ -84,7 +81,7 @@ def _mark_answer(entries: list[_Kept], last_message: str) -> None:
 def _is_kept(one: _Kept) -> bool:
     item = one.item
     if not isinstance(item, Message):
-        return False
+        return isinstance(item, Compaction)  # what a provider made of its beginning
     if item.role != "assistant":
         return True
     return item.phase == "final_answer" or one.is_task or (one.ended_turn and item.phase is None)

@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.gateway import Fetching, Throttled
 from swarm.mailbox.protocol.items import (
     AnyItem,
+    Compaction,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -30,9 +31,9 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, SandboxPolicy
 from swarm.mailbox.protocol.ops import TextInput
-from swarm.mailbox.protocol.records import InputPosted, MailPosted
+from swarm.mailbox.protocol.records import ContextRecorded, InputPosted, MailPosted
 
-from .amounts import render_span
+from .amounts import render_count, render_span
 from .safe_text import clean_line, first_line
 
 _LETTERS = {"add": "A", "delete": "D", "update": "M"}
@@ -126,6 +127,19 @@ def describe_fetching(event: Fetching) -> str:
     return f"{words} of {total:.0f} MB" if total else f"{words} MB"
 
 
+def describe_replaced(body: ContextRecorded) -> str:
+    """Why a history is another one now, and what that did to its size."""
+    if body.undoes:
+        return f"compaction undone: {len(body.items)} items again"
+    if (done := body.shortened) is None:
+        return f"history replaced by {len(body.items)} items"
+    why = {"limit": "nearly full", "overflow": "over its window", "person": "asked for"}
+    how = {"model": "summary by the model", "provider": "by the provider", "cut": "without a model"}
+    sizes = f"{render_count(done.before_tokens)} → {render_count(done.after_tokens)} tokens"
+    counts = f"{done.before_items} → {len(body.items)} items"
+    return f"history compacted: {sizes}, {counts} ({why[done.trigger]}; {how[done.means]})"
+
+
 def describe_item(item: AnyItem, *, limit: int = 200) -> str:
     """The first words of an item of the history."""
     match item:
@@ -139,6 +153,8 @@ def describe_item(item: AnyItem, *, limit: int = 200) -> str:
             words = f"call {item.name} {item.input}"
         case FunctionCallOutput() | CustomToolCallOutput():
             words = f"output: {first_line(text_of(item.output), limit=limit)}"
+        case Compaction():
+            words = "compaction: (sealed by the provider)"
         case _:
             assert_never(item)
     return clean_line(words, limit=limit)

@@ -57,7 +57,14 @@ from swarm.mailbox.protocol.records import (
 from .amounts import render_age, render_count, render_span, render_time, render_usd
 from .asking_words import describe_approval
 from .bounds import describe_bound
-from .describe import describe_call, describe_end, describe_item, describe_sandbox, describe_task
+from .describe import (
+    describe_call,
+    describe_end,
+    describe_item,
+    describe_replaced,
+    describe_sandbox,
+    describe_task,
+)
 from .safe_text import clean_line, first_line
 
 
@@ -213,7 +220,7 @@ def _in_turn_words(
         case ItemRecorded():
             return f"{body.source} {describe_item(body.item)}"
         case ContextRecorded():
-            return f"{len(body.items)} items {first_line(body.summary)}"
+            return f"{describe_replaced(body)} {first_line(body.summary)}"
         case TokenCount():
             share = f"{render_count(body.context_tokens)} of {render_count(body.context_window)}"
             return f"{body.last.total_tokens} tokens, {body.total.total_tokens} in all, {share}"

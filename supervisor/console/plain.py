@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.records import (
     AgentSpawned,
     ApprovalRequested,
     ApprovalResolved,
+    ContextRecorded,
     FanOutItemEnded,
     FanOutPlanned,
     GatewayEnded,
@@ -46,6 +47,7 @@ from .describe import (
     describe_call,
     describe_end,
     describe_fetching,
+    describe_replaced,
     describe_throttle,
     describe_waiting,
 )
@@ -156,6 +158,8 @@ def _agent_words(record: Record, state: PlainState, agent: str) -> list[str]:
             kind = mail.kind.replace("_", " ")
             to = f"{clean_line(mail.author)} to {clean_line(mail.recipient)}"
             return [f"mail, {kind}, {to}: {first_line(mail.content)}"]
+        case ContextRecorded() as body if body.shortened or body.undoes:
+            return [describe_replaced(body)]
         case Warned(message=message):
             return [f"warning: {clean_line(message)}"]
         case ProcessEnded(orderly=False) as body:

@@ -29,6 +29,7 @@ from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
     AnyRecordBody,
+    ContextRecorded,
     ItemRecorded,
     MailHandled,
     MailPosted,
@@ -83,6 +84,8 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
             return _turn(view, body, at)
         case CallBegan() | CallEnded() | TokenCount() | ItemRecorded():
             return _in_turn(view, body, at)
+        case ContextRecorded():
+            return replace(view, state=_going_on(view), last_progress=at)
         case _:
             return view
 

@@ -38,7 +38,7 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .amounts import render_count, render_span
-from .describe import describe_call, describe_end, describe_sandbox
+from .describe import describe_call, describe_end, describe_replaced, describe_sandbox
 from .paint import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
 from .safe_text import clean_block, clean_line
 
@@ -119,7 +119,7 @@ class Story:
             case CallBegan() | CallEnded():
                 yield from self._call(record.body)
             case ContextRecorded() as body:
-                yield Text(f"— history replaced by {len(body.items)} items —", style=DIM)
+                yield Text(f"— {describe_replaced(body)} —", style=DIM)
                 yield from _indented(body.summary, DIM, limit=self._options.output_lines)
             case Warned(message=message):
                 yield _line(f"warning: {message}", WARN)

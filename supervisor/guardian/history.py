@@ -70,6 +70,8 @@ class History:
         self._reader = Reader()
         self._posted: dict[str, InputPosted] = {}
         self._held = 0  # entries before this one were looked at already
+        self._said: set[str] = set()  # texts of the person's entries so far
+        self._begun = False
 
     def read(self, records: Iterable[Record]) -> None:
         """Take in further records of the agent's file, in order."""
@@ -84,9 +86,10 @@ class History:
                     self.entries.clear()
                     self._held = 0
                     for item in items:
-                        self._add(self._reader.read(item, "unknown"))
+                        self._add(self._kept(self._reader.read(item, "unknown")))
                 case _:
                     pass
+            self._begun = True
         self._let_go()
 
     @property
@@ -106,9 +109,21 @@ class History:
             return make_entry("message", f"message from agent {self._handed_by}", entry.text)
         return entry
 
+    def _kept(self, entry: Entry | None) -> Entry | None:
+        """An entry of a replaced history, of which the agent says what it holds.
+
+        So words are the person's only if they were so before. What the file begins with is the
+        supervisor's own record: a fork's share of its parent's history.
+        """
+        if entry is None or entry.kind != "user" or not self._begun or entry.text in self._said:
+            return entry
+        return make_entry("message", "message of unknown origin", entry.text)
+
     def _add(self, entry: Entry | None) -> None:
         if entry is not None:
             self.entries.append(entry)
+            if entry.kind == "user":
+                self._said.add(entry.text)
 
     def _let_go(self) -> None:
         end = max(self._held, len(self.entries) - KEPT_ENTRIES)

@@ -8,6 +8,7 @@ agent wrote never bears the person's name. Everything shown here is evidence, no
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from swarm.mailbox.marks import CONTEXTUAL
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
     AnyItem,
@@ -29,15 +30,6 @@ EMPTY_DELTA = "<no retained transcript delta entries>"
 PERSON = "person"  # the author of a person's letter
 _INDENT = "    "
 _TOKEN_BYTES = 4
-# What the harness itself puts into an agent's history in the role of the user.
-_CONTEXTUAL = (
-    "<environment_context>",
-    "<turn_aborted>",
-    "<user_instructions>",
-    "<skill>",
-    "<permissions instructions>",
-    "# AGENTS.md instructions for ",
-)
 
 Kind = Literal["user", "message", "tool"]
 Source = Literal["context", "user", "mail", "model", "tool", "note", "unknown"]
@@ -144,7 +136,7 @@ def _message(message: Message, source: Source) -> Entry | None:
         return make_entry("message", f"message from agent {_path(message.author)}", text)
     if source == "unknown":
         parts = (text_of((part,)) for part in message.content)
-        text = "\n".join(part for part in parts if not part.startswith(_CONTEXTUAL))
+        text = "\n".join(part for part in parts if not part.startswith(CONTEXTUAL))
     return make_entry("user", "user", text)
 
 

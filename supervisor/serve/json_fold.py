@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.records import (
     AgentSpawned,
     ApprovalRequested,
     ApprovalResolved,
+    ContextRecorded,
     FanOutItemEnded,
     FanOutPlanned,
     GatewayEnded,
@@ -44,6 +45,8 @@ from .json_lines import (
     AgentSpawnedLine,
     AgentStatusLine,
     AnyLine,
+    ContextCompactedLine,
+    ContextRestoredLine,
     ErrorLine,
     ErrorText,
     FanOutItemLine,
@@ -218,6 +221,8 @@ def _agent_lines(record: Record, state: JsonState, path: str) -> list[AnyLine]:
         case Drew(usd=usd):
             agent.usd = agent.usd if usd is None else (agent.usd or 0.0) + usd
             return []
+        case ContextRecorded():
+            return _replaced(body)
         case Warned(message=message):
             return [WarningLine(message=message)]
         case ProcessEnded() | AgentEnded():
@@ -226,6 +231,19 @@ def _agent_lines(record: Record, state: JsonState, path: str) -> list[AnyLine]:
             return [approval_line(body, path)]
         case _:
             return []
+
+
+def _replaced(body: ContextRecorded) -> list[AnyLine]:
+    if body.undoes:
+        return [ContextRestoredLine(id=body.undoes, items=len(body.items))]
+    if (done := body.shortened) is None:
+        return []
+    line = ContextCompactedLine(
+        id=done.compaction_id, trigger=done.trigger, means=done.means,
+        before_tokens=done.before_tokens, after_tokens=done.after_tokens,
+        before_items=done.before_items, after_items=len(body.items),
+    )  # fmt: skip
+    return [line]
 
 
 def _spawned(body: AgentSpawned, state: JsonState) -> list[AnyLine]:

@@ -205,6 +205,25 @@ class FanOutItemLine(Line, tag="fan_out.item"):
     total: int
 
 
+class ContextCompactedLine(Line, tag="context.compacted"):
+    """An agent's history was made shorter; see docs/context.md."""
+
+    id: str
+    trigger: str
+    means: str
+    before_tokens: int
+    after_tokens: int
+    before_items: int
+    after_items: int
+
+
+class ContextRestoredLine(Line, tag="context.restored"):
+    """A person took the compaction of this id back."""
+
+    id: str
+    items: int
+
+
 class BudgetUse(Part):
     """The bounds of the run (null: none) and what counts against them."""
 
@@ -248,6 +267,8 @@ AnyLine = (
     | ApprovalResolvedLine
     | FanOutPlannedLine
     | FanOutItemLine
+    | ContextCompactedLine
+    | ContextRestoredLine
     | RunCompletedLine
 )
 

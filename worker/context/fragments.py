@@ -7,6 +7,13 @@ changes is appended as a new piece and never edited in place.
 from pathlib import Path
 
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
+from swarm.mailbox.marks import (
+    ABORTED_END,
+    ABORTED_START,
+    ENVIRONMENT_END,
+    ENVIRONMENT_START,
+    GUIDANCE_START,
+)
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
     ContentPart,
@@ -33,9 +40,6 @@ _MAIL_TYPES = {
     "final_answer": "FINAL_ANSWER",
 }
 PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
-ENVIRONMENT_START, ENVIRONMENT_END = "<environment_context>", "</environment_context>"
-ABORTED_START, ABORTED_END = "<turn_aborted>", "</turn_aborted>"
-GUIDANCE_START = "# AGENTS.md instructions for "
 TEAM_START, TEAM_END = "<team>", "</team>"
 SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
 RESULT_KNOWN = "(wait_agent has given you this answer already)"

@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.items import (
     AnyCall,
     AnyItem,
     AnyOutput,
+    Compaction,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -88,6 +89,8 @@ def _is_of_a_response(item: AnyItem) -> bool:
     match item:
         case Reasoning() | FunctionCall() | CustomToolCall():
             return True
+        case Compaction():
+            return False
         case FunctionCallOutput() | CustomToolCallOutput():
             return True
         case Message(role=role, author=author):

@@ -6,14 +6,13 @@ conversation's life; a change of rights, date or place is appended before the ne
 
 from collections.abc import Iterable
 
+from swarm.mailbox.marks import ENVIRONMENT_START, GUIDANCE_START
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import AnyItem, InputText, Message, text_message
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .fragments import (
-    ENVIRONMENT_START,
-    GUIDANCE_START,
     PERMISSIONS_START,
     SPAWNED_START,
     Place,

@@ -5,6 +5,7 @@ Rule guarded: nothing here looks at an item twice; each adds its estimate when i
 
 from swarm.mailbox.protocol.items import (
     AnyItem,
+    Compaction,
     CustomToolCallOutput,
     FunctionCallOutput,
     InputImage,
@@ -32,7 +33,7 @@ def estimate_item(item: AnyItem, *, encoded_bytes: int) -> int:
     which is there already, not of JSON (a few per cent less).
     """
     match item:
-        case Reasoning(encrypted_content=str(sealed)):
+        case Reasoning(encrypted_content=str(sealed)) | Compaction(encrypted_content=sealed):
             return estimate_tokens(max(0, len(sealed) * 3 // 4 - _ENCRYPTION_BYTES))
         case Message(content=parts):
             images = sum(isinstance(part, InputImage) for part in parts)

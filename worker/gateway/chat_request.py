@@ -13,6 +13,7 @@ import msgspec
 
 from swarm.mailbox.protocol.items import (
     AnyItem,
+    Compaction,
     ContentPart,
     CustomToolCall,
     CustomToolCallOutput,
@@ -196,6 +197,8 @@ class ChatStore:
                 self._model_item().calls.append(_Call(call_id, "function", called))
             case FunctionCallOutput() | CustomToolCallOutput():
                 self._add_output(item)
+            case Compaction():
+                pass  # sealed by a provider of the other wire; nobody here could read it
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)

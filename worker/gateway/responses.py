@@ -8,6 +8,7 @@ import msgspec
 
 from swarm.mailbox.protocol.items import (
     AnyItem,
+    Compaction,
     CustomToolCall,
     FunctionCall,
     Message,
@@ -225,6 +226,8 @@ class ResponsesStream:
                     input=item.input or "",
                     id=item.id,
                 )
+            case "compaction" | "compaction_summary" if item.encrypted_content:
+                return Compaction(encrypted_content=item.encrypted_content, id=item.id)
             case _:
                 return None
 

@@ -10,6 +10,7 @@ import msgspec
 
 from swarm.mailbox.protocol.items import (
     AnyItem,
+    Compaction,
     ContentPart,
     CustomToolCall,
     CustomToolCallOutput,
@@ -155,7 +156,7 @@ class ResponsesStore:
             case Reasoning(summary=summary, encrypted_content=encrypted):
                 texts = tuple(_SummaryText(text=text) for text in summary)
                 return to_json(_Reasoning(summary=texts, encrypted_content=encrypted))
-            case FunctionCall() | CustomToolCall():
+            case FunctionCall() | CustomToolCall() | Compaction():
                 return to_json(item if item.id is None else msgspec.structs.replace(item, id=None))
             case FunctionCallOutput() | CustomToolCallOutput():
                 output = item.output

@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.events import ReasoningArrived, TextArrived, TokenCo
 from swarm.mailbox.protocol.items import (
     AnyCall,
     AnyItem,
+    Compaction,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -128,8 +129,8 @@ class Attempt:
         """Record a whole item; start it if it is a call."""
         session, turn = self._session, self._turn
         match item:
-            case FunctionCallOutput() | CustomToolCallOutput():
-                return False  # only we answer calls; one without its call would break the history
+            case FunctionCallOutput() | CustomToolCallOutput() | Compaction():
+                return False  # only we answer calls, and shorten what was said
             case _:
                 name = self._name(item.id) if item.id else session.new_item_id()
         session.reporter.settle(TextArrived, name)
