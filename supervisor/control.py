@@ -258,19 +258,22 @@ class Control:
             for agent in list(self.agents.values()):
                 nursery.start_soon(self.end, agent)
 
-    async def interrupt(self, agents: Sequence[LiveAgent], reason: str) -> None:
+    async def interrupt(
+        self, agents: Sequence[LiveAgent], reason: str, *, keep_commands: bool = False
+    ) -> None:
         """Abort the turns of these agents; they stay. One between two lives gets no other."""
+        order = Interrupt(reason=reason, keep_commands=keep_commands)
         async with trio.open_nursery() as nursery:
             for agent in agents:
                 if not agent.hello.is_set() or agent.identity not in self._by_peer:
                     agent.wanted_end = agent.wanted_end or "interrupted"
                     continue
-                nursery.start_soon(self._interrupt_one, agent, reason)
+                nursery.start_soon(self._interrupt_one, agent, order)
 
-    async def _interrupt_one(self, agent: LiveAgent, reason: str) -> None:
+    async def _interrupt_one(self, agent: LiveAgent, order: Interrupt) -> None:
         with trio.move_on_after(_END_GRACE_S):
             try:
-                await self._run.send(agent, Interrupt(reason=reason))
+                await self._run.send(agent, order)
             except PeerGone:
                 return
 

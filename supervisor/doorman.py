@@ -89,7 +89,7 @@ class Doorman:
             case SendText():
                 return await self._send(wish)
             case InterruptAgent():
-                return await self._interrupt(wish.agent)
+                return await self._interrupt(wish.agent, keep_commands=wish.keep_commands)
             case KillAgent():
                 return await self._kill(wish.agent)
             case ListApprovals():
@@ -114,7 +114,7 @@ class Doorman:
         await self._agency.say(found, words)
         return Done(message=f"sent to {found.path}")
 
-    async def _interrupt(self, path: str) -> AnyControlReply:
+    async def _interrupt(self, path: str, *, keep_commands: bool) -> AnyControlReply:
         if not path:
             agents = list(self._control.agents.values())
             self._agency.interrupt_waiting()
@@ -125,7 +125,8 @@ class Doorman:
             if self._agency.interrupt_suspended(found):
                 return Done(message="interrupted 1 agent")
             agents = [found.life] if found.life is not None else []
-        await self._control.interrupt(agents, "a person interrupted it")
+        why = "a person interrupted it"
+        await self._control.interrupt(agents, why, keep_commands=keep_commands)
         return Done(message=f"interrupted {_counted(len(agents))}")
 
     async def _kill(self, path: str) -> AnyControlReply:

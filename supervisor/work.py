@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 import trio
 
+from swarm.mailbox.answers import schema_fault
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.events import TurnCompleted, TurnFailed, Warned
@@ -29,7 +30,6 @@ from .journal.reading import read_records
 from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .keeper import Keeper
 from .network.policy import with_rules
-from .results import schema_fault
 from .running import Running
 from .spawner.base import SpawnError
 

@@ -29,6 +29,7 @@ from .tools.registry import Registry
 from .tools.team import Team
 
 HEARTBEAT_S = 2.0
+COMMANDS_ENDED = "The user ended the commands that ran in the background ({count})."
 _END_COMMANDS_S = 5.0
 _ENVIRONMENT_LIMIT_S = 10.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -89,6 +90,7 @@ async def live(
         nursery.start_soon(session.sampler.stay_connected)
         nursery.start_soon(session.drive)
         nursery.start_soon(_warm, session, hands)
+        nursery.start_soon(_end_commands_when_asked, session, hands)
         shutdown = await serve(session, post)
         with trio.move_on_after(_END_COMMANDS_S):
             await session.close()
@@ -130,6 +132,19 @@ async def _warm(session: Session, hands: Hands) -> None:
     """
     await session.sampler.call_announced.wait()
     await hands.warm()
+
+
+async def _end_commands_when_asked(session: Session, hands: Hands) -> None:
+    """An interrupt ends what still runs in the background, for ever; each time bounded."""
+    while True:
+        await session.quiet.wait()
+        session.quiet = trio.Event()
+        if not (running := hands.live_commands):
+            continue
+        if session.quiet_is_news:
+            session.note(COMMANDS_ENDED.format(count=running))
+        with trio.move_on_after(_END_COMMANDS_S):
+            await hands.end_commands()
 
 
 def _resident_bytes() -> int:

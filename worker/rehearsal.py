@@ -217,13 +217,10 @@ class Props:
     def __init__(self, tools: Sequence[Tool], make_team_tools: MakeTools) -> None:
         self._tools, self._make_team_tools = tuple(tools), make_team_tools
         self.warmed = self.ended = False
+        self.live_commands = 0
 
     def make_registry(self, reporter: Reporter, team: Team) -> Registry:
         return Registry((*self._tools, *self._make_team_tools(team)))
-
-    @property
-    def live_commands(self) -> int:
-        return 0
 
     def take_environment_from(self, source: EnvironmentSource) -> None:
         self.environment_source = source

@@ -68,6 +68,8 @@ class Session:
         self.has_tools = False
         self._wake = trio.Event()
         self._at_rest = trio.Event()
+        self.quiet = trio.Event()  # set: what commands still run are to end now
+        self.quiet_is_news = False  # and no turn's end tells the model so
         self.history = self._restore()
         self.sampler = Sampler(spec, self.history, dial)
         self._orchestrator: Orchestrator | None = None
@@ -125,15 +127,30 @@ class Session:
         """Something to be told before the next request."""
         self.inbox.notify(Notice(notice_id=self.new_id(), text=text))
 
-    def interrupt(self, reason: AbortReason) -> None:
-        """Abort the running turn, if its end is not decided yet. What comes later starts anew."""
-        if self.turn is not None and self.turn.open:
-            self.turn.abort(reason, unread=self.inbox.drain_words())
+    def interrupt(self, reason: AbortReason, *, keep_commands: bool = False) -> None:
+        """Abort the running turn, if its end is not decided yet. What comes later starts anew.
+
+        Its commands end with it, those of an idle agent too, unless they are to be kept.
+        """
+        aborted = self._abort_turn(reason, commands_ended=not keep_commands)
+        if not keep_commands:
+            self.quiet_is_news = not aborted
+            self.quiet.set()
+
+    def _abort_turn(self, reason: AbortReason, *, commands_ended: bool) -> bool:
+        if self.turn is None or not self.turn.open:
+            return False
+        self.turn.commands_ended = commands_ended
+        self.turn.abort(reason, unread=self.inbox.drain_words())
+        return True
 
     async def close(self) -> None:
-        """Abort the turn, start no other, return at rest; the caller sets the deadline."""
+        """Abort the turn, start no other, return at rest; the caller sets the deadline.
+
+        Its commands are the caller's to end.
+        """
         self._closing = True
-        self.interrupt("interrupted")
+        self._abort_turn("interrupted", commands_ended=True)
         await self._at_rest.wait()
 
     # --- recording ----------------------------------------------------------------------------
@@ -189,6 +206,7 @@ class Session:
     def record_outputs(self, turn: Turn) -> None:
         """Add the outputs of the response's calls, in call order; an aborted one says so."""
         limit = 10_000 if turn.model is None else turn.model.output_limit_tokens
+        turn.note_calls()
         for pending in turn.pending:
             turn.declined |= pending.outcome is not None and pending.outcome.status == "declined"
             self.record(turn.turn_id, _output_of(pending, limit), source="tool")

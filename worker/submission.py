@@ -57,8 +57,8 @@ def apply(session: Session, op: AnyOp) -> None:
             session.deliver(mail)
         case Notice():
             session.inbox.notify(op)
-        case Interrupt(reason=reason):
-            session.interrupt(_REASONS.get(reason, "interrupted"))
+        case Interrupt(reason=reason, keep_commands=keep):
+            session.interrupt(_REASONS.get(reason, "interrupted"), keep_commands=keep)
         case GatewayMoved(endpoint=endpoint, token=token):
             session.sampler.move(endpoint, token)
         case Answer(request_id=request_id, reply=reply):

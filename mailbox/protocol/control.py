@@ -96,9 +96,10 @@ class SendText(Tagged):
 
 
 class InterruptAgent(Tagged):
-    """Abort the turn of one agent; of all when `agent` is empty."""
+    """Abort the turn of one agent, of all when `agent` is empty; their commands end too."""
 
     agent: str = ""
+    keep_commands: bool = False
 
 
 class KillAgent(Tagged):

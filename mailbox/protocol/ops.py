@@ -56,9 +56,10 @@ class Notice(Tagged):
 
 
 class Interrupt(Tagged):
-    """Abort the running turn; the agent stays. Nothing happens if none runs."""
+    """Abort the running turn; the agent stays. Its commands end, also when no turn runs."""
 
     reason: str = ""
+    keep_commands: bool = False  # those that run in the background go on
 
 
 class Shutdown(Tagged):

@@ -169,6 +169,7 @@ SampleErrorKind = Literal[
     "refused_budget",
     "missing_key",
     "no_provider",
+    "repeating",  # of a turn alone: the model did the same again and again
     "other",
 ]
 

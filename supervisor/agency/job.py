@@ -12,12 +12,12 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.answers import schema_fault
 from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import JobRowEnded
 from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted, SpawnOnCsv
 
-from ..results import schema_fault
 from .csv_rows import Row, Spool, Table, item_prompt, read_rows
 from .inherit import NotPossible
 

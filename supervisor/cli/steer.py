@@ -44,16 +44,20 @@ def send(run: str, agent: str, text: str, wake: bool) -> None:
 @click.command("interrupt", cls=DoorCommand)
 @click.argument("run")
 @click.argument("agent", required=False)
-def interrupt(run: str, agent: str | None) -> None:
+@click.option(
+    "--keep-commands", is_flag=True, help="Let the commands that it runs in the background go on."
+)
+def interrupt(run: str, agent: str | None, keep_commands: bool) -> None:
     """Stop the running turn of one agent, or of all.
 
-    The agent stays and can be spoken to.
+    Its commands end too. The agent stays and can be spoken to.
 
     \b
     Example:
       swarm interrupt 4f21c0aa /root/scout
     """
-    click.echo(tell(run, InterruptAgent(agent=agent or "")), err=True)
+    wish = InterruptAgent(agent=agent or "", keep_commands=keep_commands)
+    click.echo(tell(run, wish), err=True)
 
 
 @click.command("kill", cls=DoorCommand)

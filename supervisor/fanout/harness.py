@@ -192,7 +192,7 @@ def _checked(outcome: AgentEnded, fan_out: FanOut) -> tuple[EndState, str]:
     """An answer that does not fit the schema is a failure that says why."""
     if outcome.state != "completed" or fan_out.output_schema is None:
         return outcome.state, outcome.message
-    from ..results import schema_fault
+    from swarm.mailbox.answers import schema_fault
 
     fault = schema_fault(outcome.message, fan_out.output_schema)
     return ("failed", fault) if fault else (outcome.state, outcome.message)

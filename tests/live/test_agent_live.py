@@ -210,16 +210,19 @@ async def test_a_patch_a_listing_and_a_picture():
     assert sum(isinstance(detail, PatchCall) for detail in details) == 3
 
 
-async def test_an_interrupt_kills_the_command_that_was_waited_for_and_no_session():
-    replies = [
-        (done(command("sleep 1000 # kept", yield_time_ms=250)), END),
-        (done(command("sleep 2000 # ended", "d", yield_time_ms=30000)), END),
+def two_commands():
+    return [
+        (done(command("sleep 1000 # behind", yield_time_ms=250)), END),
+        (done(command("sleep 2000 # waited for", "d", yield_time_ms=30000)), END),
     ]
-    async with living_agent(replies) as agent:
+
+
+async def test_an_interrupt_that_keeps_commands_kills_only_the_one_that_was_waited_for():
+    async with living_agent(two_commands()) as agent:
         await agent.stage.say("go")
         await agent.stage.wait_for(CallBegan, 2)
         sleepers = await two_sleepers(agent)
-        await agent.stage.order(Interrupt())
+        await agent.stage.order(Interrupt(keep_commands=True))
         ending = await agent.stage.wait_turns()
         assert ending.duration_s < 10
         await gone([pid for pid, line in sleepers.items() if "2000" in line])
@@ -230,6 +233,21 @@ async def test_an_interrupt_kills_the_command_that_was_waited_for_and_no_session
         await agent.stage.order(Shutdown())
         await trio.to_thread.run_sync(agent.process.wait)
         await gone(kept)
+
+
+async def test_an_interrupt_ends_the_commands_in_the_background_too_and_the_agent_stays():
+    more = [(done(command("echo up", "e")), END), FINAL]
+    async with living_agent([*two_commands(), *more]) as agent:
+        await agent.stage.say("go")
+        await agent.stage.wait_for(CallBegan, 2)
+        sleepers = await two_sleepers(agent)
+        await agent.stage.order(Interrupt())
+        await agent.stage.wait_turns()
+        await gone(sleepers)
+        await agent.stage.say("and now?", input_id="turn-2")
+        await agent.stage.wait_turns(2)
+    assert "were ended" in agent.stage.items("note")[0].content[0].text
+    assert agent.stage.items("tool")[-1].output.endswith("up\n")
 
 
 def sleeping_below(pid):

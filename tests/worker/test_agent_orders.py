@@ -90,6 +90,34 @@ async def test_an_interrupt_gives_every_call_its_output_then_the_mark(autojump_c
     assert play.gateway.inputs[1][: len(play.gateway.inputs[0])] == play.gateway.inputs[0]
 
 
+@pytest.mark.parametrize("keep", [False, True])
+async def test_an_interrupt_ends_the_commands_in_the_background_unless_they_are_kept(
+    autojump_clock, keep
+):
+    async with open_rehearsal(PROP_SPEC, [FOREVER, FINAL]) as play:
+        play.props.live_commands = 2
+        await play.stage.say("go")
+        await trio.sleep(1)
+        await play.stage.order(Interrupt(keep_commands=keep))
+        await play.stage.wait_turns()
+        await trio.sleep(1)
+        assert play.props.ended is not keep
+    (mark,) = play.stage.items("note")
+    assert ("were ended" in mark.content[0].text) is not keep
+
+
+async def test_an_idle_agents_commands_end_too_and_its_model_is_told(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, [FINAL, FINAL]) as play:
+        play.props.live_commands = 1
+        await play.stage.order(Interrupt())
+        await trio.sleep(1)
+        assert play.props.ended
+        await play.stage.say("go")
+        await play.stage.wait_turns()
+    (note,) = play.stage.items("note")
+    assert "ended the commands" in note.content[0].text
+
+
 async def test_an_interrupt_while_the_model_speaks_tells_the_gateway(autojump_clock):
     async with open_rehearsal(PROP_SPEC, [FOREVER, FINAL]) as play:
         await play.stage.say("go")
@@ -179,7 +207,8 @@ async def test_mail_after_a_shown_answer_waits_for_the_next_turn(autojump_clock)
 
 
 async def test_a_schema_holds_for_the_requests_of_its_turn_alone(autojump_clock):
-    async with open_rehearsal(PROP_SPEC, [FINAL, FINAL]) as play:
+    as_json = (done(text_message("assistant", "1")), END)
+    async with open_rehearsal(PROP_SPEC, [as_json, FINAL]) as play:
         ask = UserInput(input_id="a", parts=(TextInput(text="q"),), output_schema=b'{"x":1}')
         await play.stage.order(ask)
         await play.stage.wait_turns()

@@ -155,15 +155,21 @@ def team_text(spec: AgentSpec) -> str:
     return "\n".join((start, *parts, end))
 
 
-def turn_aborted() -> Message:
-    """The mark behind an interrupted turn."""
-    text = f"{ABORTED_START}\n{_TEXTS['turn_aborted']}\n{ABORTED_END}"
+def turn_aborted(*, commands_ended: bool = False) -> Message:
+    """The mark behind an interrupted turn; its background commands ended with it, or live on."""
+    words = _TEXTS["turn_aborted_commands_ended" if commands_ended else "turn_aborted"]
+    text = f"{ABORTED_START}\n{words}\n{ABORTED_END}"
     return Message(role="user", content=(InputText(text=text),))
 
 
 def last_call() -> Message:
     """The budget is used up: one more request, for the best answer there is."""
     return text_message("developer", _TEXTS["last_call"])
+
+
+def repeating(times: int) -> Message:
+    """What a model is told that does the same again and again."""
+    return text_message("developer", _TEXTS["repeating"].format(times=times))
 
 
 def mail_message(mail: Mail, *, known: bool = False) -> Message:

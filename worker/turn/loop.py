@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 import trio
 
+from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.events import (
     TurnAborted,
     TurnCompleted,
@@ -16,13 +17,16 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
     Waiting,
 )
+from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed
 
 from ..context import fragments
 from ..context.prompt import instructions_for
 from ..sampler import Question, SampleTrouble
+from .answering import MOST_REPAIRS, repair_words
 from .inbox import Opening
 from .next import Finish, Heard, Sample, next_step
+from .repeats import Verdict
 from .retry import plan_retry
 from .state import Turn
 from .stream import Attempt
@@ -62,6 +66,8 @@ async def _pursue(session: "Session", turn: Turn) -> Ending:
             return _fail(session, turn, heard)
         if turn.last_call:
             return _close_account(session, turn, heard)
+        if (stuck := _look_at_repeats(session, turn)) is not None:
+            return _fail(session, turn, stuck)
         if heard.called_tools:
             turn.nudges = 0
         step = next_step(heard, pending_input=session.inbox.pending, nudges=turn.nudges)
@@ -69,7 +75,8 @@ async def _pursue(session: "Session", turn: Turn) -> Ending:
             case Sample(nudge=nudge):
                 turn.nudges += nudge
             case Finish(last_message=text):
-                return _complete(turn, text, heard)
+                if not _send_back(session, turn, text):
+                    return _complete(turn, text, heard)
             case _:
                 assert_never(step)
 
@@ -116,6 +123,40 @@ async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | 
             )
         )
         await trio.sleep(delay_s)
+
+
+def _look_at_repeats(session: "Session", turn: Turn) -> SampleFailed | None:
+    """Tell a model that does the same again and again; if that did not help, why the turn ends."""
+    doing, turn.doing = turn.doing, Verdict.FINE
+    match doing:
+        case Verdict.FINE:
+            return None
+        case Verdict.TELL:
+            words = fragments.repeating(turn.streak.responses)
+            session.record(turn.turn_id, words, source="note")
+            return None
+        case Verdict.STOP:
+            message = (
+                f"the model made the same calls {turn.streak.responses} times in a row and learned "
+                "nothing new, also after it was told so. Tell it what to do differently, or use "
+                "another model"
+            )
+            return SampleFailed(request_id=0, kind="repeating", message=message)
+
+
+def _send_back(session: "Session", turn: Turn, text: str | None) -> bool:
+    """Ask once more for an answer that does not fit its schema. False: the answer stands."""
+    schema = turn.output_schema
+    if schema is None or text is None or turn.repairs >= MOST_REPAIRS:
+        return False
+    if is_reviewer(session.spec.path):
+        return False  # who asked it judges it, and begins anew
+    words = repair_words(text, schema)
+    if words is None:
+        return False
+    turn.repairs += 1
+    session.record(turn.turn_id, text_message("developer", words), source="note")
+    return True
 
 
 def _announce(session: "Session", turn: Turn, model: ModelInfo) -> None:
@@ -167,7 +208,8 @@ def _abort(session: "Session", turn: Turn) -> TurnAborted:
     _close_books(session, turn)
     for words in turn.unread:
         session.record_words(turn, words)
-    session.record(turn.turn_id, fragments.turn_aborted(), source="note")
+    mark = fragments.turn_aborted(commands_ended=turn.commands_ended)
+    session.record(turn.turn_id, mark, source="note")
     return TurnAborted(
         turn_id=turn.turn_id,
         reason=turn.abort_reason,

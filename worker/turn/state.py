@@ -4,11 +4,12 @@ from typing import Literal
 
 import trio
 
-from swarm.mailbox.protocol.items import AnyCall, TokenUsage
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall, TokenUsage, text_of
 from swarm.mailbox.protocol.ops import UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo
 
 from ..tools.spec import Outcome
+from .repeats import Did, Streak, Verdict
 
 StartedBy = Literal["user", "mail", "resume"]
 AbortReason = Literal["interrupted", "replaced", "budget", "deadline"]
@@ -22,6 +23,12 @@ class Pending:
         self.aborted_text = aborted_text  # with `{seconds}`: what the model reads if it is aborted
         self.started = started
         self.outcome: Outcome | None = None
+        self.seconds = 0.0  # once it has an outcome
+
+    def settle(self, outcome: Outcome) -> None:
+        """It has come to its end."""
+        self.outcome = outcome
+        self.seconds = trio.current_time() - self.started
 
 
 class Turn:
@@ -43,6 +50,10 @@ class Turn:
         self.declined = False  # some call was refused
         self.pending: list[Pending] = []  # calls of the current response, in call order
         self.unread: list[UserInput] = []  # words that came before it was aborted
+        self.commands_ended = False  # when it was aborted
+        self.repairs = 0  # how often an answer that does not fit its schema was sent back
+        self.streak = Streak()
+        self.doing = Verdict.FINE  # of its latest response's calls
 
     def abort(self, reason: AbortReason, *, unread: list[UserInput]) -> None:
         """End an open turn now. `unread` words join the history behind its outputs."""
@@ -50,6 +61,24 @@ class Turn:
         self.abort_reason, self.unread = reason, unread
         self.scope.cancel()
 
+    def note_calls(self) -> None:
+        """The present response's calls have ended: do they only repeat what was done before?"""
+        done = [_did(pending) for pending in self.pending if pending.outcome is not None]
+        if done:
+            self.doing = self.streak.add(done)
+
     @property
     def elapsed_s(self) -> float:
         return trio.current_time() - self.started
+
+
+def _did(pending: Pending) -> Did:
+    call, outcome = pending.call, pending.outcome
+    assert outcome is not None
+    return Did(
+        name=call.name,
+        arguments=call.arguments if isinstance(call, FunctionCall) else call.input,
+        status=outcome.status,
+        end=f"{outcome.exit_code} {outcome.shown or text_of(outcome.content)}",
+        seconds=pending.seconds,
+    )

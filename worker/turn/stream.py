@@ -131,6 +131,9 @@ class Attempt:
         match item:
             case FunctionCallOutput() | CustomToolCallOutput() | Compaction():
                 return False  # only we answer calls, and shorten what was said
+            case FunctionCall() | CustomToolCall():
+                item = self._with_own_id(item)
+                name = self._name(item.id) if item.id else session.new_item_id()
             case _:
                 name = self._name(item.id) if item.id else session.new_item_id()
         session.reporter.settle(TextArrived, name)
@@ -157,6 +160,18 @@ class Attempt:
 
     # --- calls --------------------------------------------------------------------------------
 
+    def _with_own_id(self, call: AnyCall) -> AnyCall:
+        """The call, by another id if it has none or one that a call before it in this response
+        has: its output must find it.
+        """
+        taken = {pending.call.call_id for pending in self._turn.pending}
+        if call.call_id and call.call_id not in taken:
+            return call
+        numbers = range(2, len(taken) + 3)
+        base = call.call_id or "call"
+        free = next(name for number in numbers if (name := f"{base}-{number}") not in taken)
+        return msgspec.structs.replace(call, call_id=free)
+
     def _start(self, call: AnyCall) -> None:
         session = self._session
         self.heard = msgspec.structs.replace(self.heard, called_tools=True)
@@ -179,8 +194,9 @@ class Attempt:
 
     async def _perform(self, pending: Pending, place: Place) -> None:
         async with place:
-            pending.outcome = await self._session.orchestrator.perform(
+            outcome = await self._session.orchestrator.perform(
                 pending.call, turn_id=self._turn.turn_id
             )
-            if pending.outcome.ends_turn:  # a person's word, like an interrupt
+            pending.settle(outcome)
+            if outcome.ends_turn:  # a person's word, like an interrupt
                 self._session.interrupt("interrupted")

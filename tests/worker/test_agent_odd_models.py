@@ -1,0 +1,133 @@
+"""Models that behave badly, through the real loop: each turn has one clear end."""
+
+import msgspec
+import pytest
+
+from swarm.mailbox.protocol.events import CallBegan, CallEnded, TurnCompleted, TurnFailed
+from swarm.mailbox.protocol.items import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    text_message,
+)
+from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.worker.props import PROP_SPEC, PropTool
+from swarm.worker.rehearsal import END, done, open_rehearsal
+from swarm.worker.tools.plan import UpdatePlan
+
+FINAL = (done(text_message("assistant", "done")), END)
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def call(name, call_id="c", arguments="{}"):
+    return FunctionCall(call_id=call_id, name=name, arguments=arguments)
+
+
+def answers(*texts):
+    return [(done(text_message("assistant", text)), END) for text in texts]
+
+
+async def ask_for_json(play):
+    parts = (TextInput(text="how many?"),)
+    schema = msgspec.json.encode(SCHEMA)
+    await play.stage.order(UserInput(input_id="turn-1", parts=parts, output_schema=schema))
+    return await play.stage.wait_turns()
+
+
+async def test_one_call_for_ever_is_told_of_once_and_then_ends_the_turn(autojump_clock):
+    tool = PropTool("look")
+    replies = [(done(call("look", f"c{number}")), END) for number in range(100)]
+    async with open_rehearsal(PROP_SPEC, replies, tools=[tool]) as play:
+        await play.stage.say("go")
+        ending = await play.stage.wait_turns()
+    assert isinstance(ending, TurnFailed)
+    assert ending.kind == "repeating"
+    assert "12 times in a row" in ending.message
+    assert len(tool.runs) == 13
+    notes = [item.content[0].text for item in play.stage.items("note")]
+    assert len(notes) == 1
+    assert "6 times in a row" in notes[0]
+    assert len(play.stage.items("tool")) == 13  # the last one is answered too
+
+
+async def test_a_model_that_heeds_what_it_is_told_goes_on(autojump_clock):
+    replies = [(done(call("look", f"c{number}")), END) for number in range(7)]
+    async with open_rehearsal(PROP_SPEC, [*replies, FINAL], tools=[PropTool("look")]) as play:
+        await play.stage.say("go")
+        assert isinstance(await play.stage.wait_turns(), TurnCompleted)
+
+
+async def test_a_model_that_calls_unknown_tools_for_ever_is_stopped_too(autojump_clock):
+    replies = [(done(call("nothing", f"c{number}")), END) for number in range(100)]
+    async with open_rehearsal(PROP_SPEC, replies) as play:
+        await play.stage.say("go")
+        ending = await play.stage.wait_turns()
+    assert (type(ending), ending.kind) == (TurnFailed, "repeating")
+    assert {event.status for event in play.stage.heard(CallEnded)} == {"failed"}
+
+
+async def test_two_calls_with_one_id_are_told_apart(autojump_clock):
+    one, other = PropTool("one"), PropTool("other")
+    reply = (
+        done(call("one", "c")),
+        done(call("other", "c")),
+        done(CustomToolCall(call_id="c", name="gone", input="x")),
+        done(call("one", "")),
+        END,
+    )
+    async with open_rehearsal(PROP_SPEC, [reply, FINAL], tools=[one, other]) as play:
+        await play.stage.say("go")
+        assert isinstance(await play.stage.wait_turns(), TurnCompleted)
+    assert play.stage.items("tool") == [
+        FunctionCallOutput(call_id="c", output="one ok", success=True),
+        FunctionCallOutput(call_id="c-2", output="other ok", success=True),
+        CustomToolCallOutput(
+            call_id="c-3", output="unsupported custom tool call: gone", success=False
+        ),
+        FunctionCallOutput(call_id="call-2", output="one ok", success=True),
+    ]
+    begun = [event.call_id for event in play.stage.heard(CallBegan)]
+    ended = [event.call_id for event in play.stage.heard(CallEnded)]
+    assert sorted(begun) == sorted(ended) == ["c", "c-2", "c-3", "call-2"]
+
+
+@pytest.mark.parametrize("arguments", ["no json", "[1]", '{"plan": [', "{" * 5_000, "17"])
+async def test_arguments_that_are_no_json_are_answered_and_the_turn_goes_on(
+    autojump_clock, arguments
+):
+    reply = (done(call("update_plan", "c", arguments)), END)
+    async with open_rehearsal(PROP_SPEC, [reply, FINAL], tools=[UpdatePlan()]) as play:
+        await play.stage.say("go")
+        assert isinstance(await play.stage.wait_turns(), TurnCompleted)
+    (output,) = play.stage.items("tool")
+    assert output.output.startswith("failed to parse function arguments")
+    assert output.success is False
+
+
+async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, answers("about seven", '{"n": 7}')) as play:
+        ending = await ask_for_json(play)
+    assert (type(ending), ending.last_message) == (TurnCompleted, '{"n": 7}')
+    (note,) = play.stage.items("note")
+    assert "not JSON" in note.content[0].text
+    assert '"integer"' in note.content[0].text  # the schema, for providers that do not pass it on
+    assert all(request.output_schema for request in play.gateway.requests)
+
+
+async def test_it_is_asked_for_once_and_not_for_ever(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, answers("no", '{"n": "no"}', "never asked")) as play:
+        ending = await ask_for_json(play)
+    assert ending.last_message == '{"n": "no"}'
+    assert len(play.gateway.requests) == 2
+
+
+async def test_an_answer_that_fits_is_not_asked_for_again(autojump_clock):
+    async with open_rehearsal(PROP_SPEC, answers('{"n": 1}', "never asked")) as play:
+        assert (await ask_for_json(play)).last_message == '{"n": 1}'
+
+
+async def test_a_reviewers_answer_is_judged_by_who_asked_it(autojump_clock):
+    spec = msgspec.structs.replace(PROP_SPEC, path="/guardian")
+    async with open_rehearsal(spec, answers("no json", "never asked")) as play:
+        assert (await ask_for_json(play)).last_message == "no json"
