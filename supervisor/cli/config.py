@@ -1,4 +1,4 @@
-"""`swarm config get|list|layers`: effective values and where each is from. Read-only for now."""
+"""`swarm config`: effective values and where each is from; editing is in `config_edit`."""
 
 import os
 from typing import Any
@@ -7,10 +7,12 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.roles.config.keypath import check_key, parse_key
 from swarm.roles.config.load import Loaded, load_config, read_layers
 from swarm.roles.config.merge import as_table, dotted_leaves, look_up
 
 from ..places import find_places
+from .config_edit import set_key, show_schema, show_version, unset_key
 from .doors import DoorCommand
 from .printing import print_columns, print_json
 from .settings import find_cwd, override_layer
@@ -26,6 +28,10 @@ def config() -> None:
     Example:
       swarm config list
     """
+
+
+for _command in (set_key, unset_key, show_version, show_schema):
+    config.add_command(_command)
 
 
 def _load(overrides: tuple[str, ...]) -> Loaded:
@@ -105,7 +111,8 @@ def get_config(key: str, overrides: tuple[str, ...], *, as_json: bool) -> None:
     loaded = _load(overrides)
     rows = [row for row in effective(loaded) if row[0] == key or row[0].startswith(f"{key}.")]
     if not rows:
-        raise UsageError(f"no such key: {key}; `swarm config list` shows all")
+        check_key(parse_key(key))
+        raise UsageError(f"{key} has no value")
     if len(rows) == 1 and rows[0][0] == key:
         value = rows[0][1]
         print_json(value) if as_json else click.echo(_shown(value))

@@ -1,0 +1,71 @@
+"""The configuration as JSON Schema, for editors: made from the structs of `schema.py`. Pure.
+
+Rule: it forbids what the loader warns of, and knows nothing that the structs do not say. Codex's
+keys that have no effect here are allowed with any value.
+"""
+
+from typing import Any, cast
+
+import msgspec
+
+from .keypath import MIXED
+from .schema import CODEX_INNER_KEYS, CODEX_KEYS, Config
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+NO_EFFECT = {"description": "A key of Codex; it has no effect here."}
+_REFERENCE = "#/$defs/{name}"
+
+
+def config_schema() -> dict[str, Any]:
+    """The whole schema; equal calls give equal values."""
+    kinds = [Config, *(kind for pair in MIXED.values() for kind in pair)]
+    _, parts = msgspec.json.schema_components(kinds, ref_template=_REFERENCE, schema_hook=_any)
+    parts = dict(sorted(parts.items()))
+    for part in parts.values():
+        _close(part)
+    for key, (fixed, chosen) in MIXED.items():
+        table = parts[fixed.__name__]
+        table["additionalProperties"] = {"$ref": _REFERENCE.format(name=chosen.__name__)}
+        for inner in sorted(CODEX_INNER_KEYS):
+            prefix, _, name = inner.rpartition(".")
+            if prefix == key:
+                table["properties"].setdefault(name, NO_EFFECT)
+        parts[Config.__name__]["properties"][key] = {"$ref": _REFERENCE.format(name=fixed.__name__)}
+    parts = {name: cast("dict[str, Any]", _without_null(part)) for name, part in parts.items()}
+    whole = parts.pop(Config.__name__)
+    for name in sorted(CODEX_KEYS):
+        whole["properties"].setdefault(name, NO_EFFECT)
+    return {"$schema": DRAFT, **whole, "title": "swarm's config.toml", "$defs": parts}
+
+
+def render_schema() -> str:
+    """The text of the shipped file."""
+    return msgspec.json.format(msgspec.json.encode(config_schema()), indent=1).decode() + "\n"
+
+
+def _without_null(schema: object) -> object:
+    """TOML has no null: what may be left out is simply not required."""
+    if isinstance(schema, list):
+        return [_without_null(one) for one in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    table = cast("dict[str, object]", schema)
+    said = {key: _without_null(value) for key, value in table.items() if value is not None}
+    kinds = cast("list[object]", said.get("anyOf", []))
+    left = [kind for kind in kinds if kind != {"type": "null"}]
+    if len(left) == 1 and isinstance(left[0], dict):
+        del said["anyOf"]
+        return cast("dict[str, object]", left[0]) | said
+    return said | {"anyOf": left} if left else said
+
+
+def _close(part: dict[str, Any]) -> None:
+    if "properties" in part:
+        part.setdefault("additionalProperties", False)
+        if not part.get("required"):
+            part.pop("required", None)
+
+
+def _any(_kind: type) -> dict[str, Any]:
+    """A value that is read elsewhere."""
+    return {"description": "Any value; it is read elsewhere."}

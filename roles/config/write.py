@@ -1,0 +1,118 @@
+"""The user's configuration file, changed on disk: locked, checked, replaced as a whole.
+
+Guards: a reader sees the old file or the new one; two writers come one after the other; a link
+stays one and what it points to is changed; the file ends readable for its owner alone.
+"""
+
+import fcntl
+import os
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from swarm.mailbox.errors import SwarmError, UsageError
+
+from .edit import Edit, apply_edit, edit_text, version_of
+from .schema import Toml
+
+_MOST_BYTES = 1 << 20
+_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
+
+
+class NotWritten(SwarmError):
+    """Nothing was written; the file is as before."""
+
+
+class VersionConflict(NotWritten):
+    """The file is not what the caller has read."""
+
+
+def write_edit(
+    path: Path, edit: Edit, *, if_version: str | None, check: Callable[[Toml], None]
+) -> str:
+    """Apply one edit to the file; returns its new version.
+
+    Args:
+        path: The file, or a link to it; made with its folder where it is missing.
+        edit: What to change.
+        if_version: The version that it must have now; None: any.
+        check: Raises for a result that must not be written.
+
+    Raises:
+        VersionConflict: It has another version.
+        NotWritten: It cannot be read or written, or another process holds it.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        with _locked(target.parent):
+            text, values = read_values(target)
+            if if_version is not None and if_version != version_of(values):
+                raise VersionConflict(
+                    f"{path} was modified since it was read (it is {version_of(values)}); nothing "
+                    "was written: read it again and retry"
+                )
+            wanted = apply_edit(values, edit)
+            check(wanted)
+            changed = edit_text(text, edit)
+            if changed != text:
+                _replace(target, changed.encode())
+    except OSError as error:
+        raise NotWritten(f"{path} was not changed: {error.strerror or error}") from error
+    return version_of(wanted)
+
+
+def read_values(path: Path) -> tuple[str, Toml]:
+    """The file's text and table; both empty where there is none. Raises UsageError, OSError."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return "", {}
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"{path}: over 1 MiB; this is no configuration")
+    try:
+        text = data.decode("utf-8-sig")
+        return text, tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The folder is locked, not the file: that is replaced."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _ in range(_LOCK_TRIES):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_LOCK_PAUSE_S)
+        else:
+            raise NotWritten(f"another process holds {folder} locked; nothing was written")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace(target: Path, content: bytes) -> None:
+    if len(content) > _MOST_BYTES:
+        raise NotWritten(f"{target} would be over 1 MiB; nothing was written")
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(FileNotFoundError):
+        beside.unlink()
+    try:
+        with os.fdopen(os.open(beside, flags, 0o600), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise

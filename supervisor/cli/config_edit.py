@@ -1,0 +1,166 @@
+"""`swarm config set|unset|version|schema`: the user's file, changed in place.
+
+Rule: nothing is written that a run would refuse to start with.
+"""
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.config.edit import Edit, parse_value, version_of
+from swarm.roles.config.keypath import check_key, format_key, parse_key
+from swarm.roles.config.load import absolute_paths, load_config, read_layers
+from swarm.roles.config.merge import Layer, is_table
+from swarm.roles.config.schema import Toml
+from swarm.roles.config.write import read_values, write_edit
+
+from ..places import find_places
+from .doors import DoorCommand
+from .printing import print_json
+from .settings import find_cwd
+
+_IF_VERSION = click.option(
+    "--if-version", metavar="VERSION",
+    help="Only if the file still has this version (`swarm config version`).",
+)  # fmt: skip
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object about what was done.")
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a change; Codex's words."""
+
+    status: str  # ok, okOverridden
+    version: str
+    file: str
+    overridden_by: str | None = None
+
+
+@click.command("set", cls=DoorCommand)
+@click.argument("key")
+@click.argument("value")
+@click.option("--merge", is_flag=True, help="Add a table's keys to those that are there.")
+@_IF_VERSION
+@_JSON
+def set_key(key: str, value: str, *, merge: bool, if_version: str | None, as_json: bool) -> None:
+    """Set a key in the user's configuration file.
+
+    VALUE is TOML; what is no TOML is text. Comments, order and blank lines stay. Nothing is written
+    that a run could not start with.
+
+    \b
+    Example:
+      swarm config set sandbox_workspace_write.writable_roots '["/data"]'
+    """
+    steps = parse_key(key)
+    check_key(steps)
+    edit = Edit(steps=steps, value=parse_value(value), merge=merge)
+    _tell(edit, _change(edit, if_version), as_json=as_json)
+
+
+@click.command("unset", cls=DoorCommand)
+@click.argument("key")
+@_IF_VERSION
+@_JSON
+def unset_key(key: str, *, if_version: str | None, as_json: bool) -> None:
+    """Take a key out of the user's configuration file.
+
+    \b
+    Example:
+      swarm config unset model
+    """
+    edit = Edit(steps=parse_key(key))
+    _tell(edit, _change(edit, if_version), as_json=as_json)
+
+
+@click.command("version", cls=DoorCommand)
+def show_version() -> None:
+    """Print the version of the user's configuration file, for `--if-version`.
+
+    \b
+    Example:
+      swarm config set model mine --if-version "$(swarm config version)"
+    """
+    _, values = read_values(_user_file())
+    click.echo(version_of(values))
+
+
+@click.command("schema", cls=DoorCommand)
+def show_schema() -> None:
+    """Print the JSON Schema of the configuration, for editors.
+
+    \b
+    Example:
+      swarm config schema > ~/.config/swarm/config.schema.json
+    """
+    from swarm.roles.config.json_schema import render_schema  # no other command needs it
+
+    click.echo(render_schema(), nl=False)
+
+
+def _user_file() -> Path:
+    return find_places(dict(os.environ)).config / "config.toml"
+
+
+def _change(edit: Edit, if_version: str | None) -> Outcome:
+    path = _user_file()
+    version = write_edit(path, edit, if_version=if_version, check=lambda new: _check(path, new))
+    by = _overriding(path, edit) if edit.value is not None else None
+    return Outcome(
+        status="ok" if by is None else "okOverridden",
+        version=version, file=str(path), overridden_by=by,
+    )  # fmt: skip
+
+
+def _layers(path: Path, values: Toml | None = None) -> tuple[Layer, ...]:
+    """All files' layers; `values` in the place of what the user's file says."""
+    layers = read_layers(config_folder=path.parent, cwd=find_cwd(None))
+    if values is None:
+        return layers
+    new = Layer(name="user", source=str(path), values=absolute_paths(values, path.parent))
+    return tuple(new if layer.name == "user" else layer for layer in layers)
+
+
+def _check(path: Path, values: Toml) -> None:
+    """Raises UsageError for a table that could not be loaded, alone or with the other layers."""
+    try:
+        load_config(_layers(path, values))
+    except UsageError as error:
+        raise UsageError(f"{error}; nothing was written") from error
+
+
+def _overriding(path: Path, edit: Edit) -> str | None:
+    """The layer above whose value counts instead of the one just written; None: ours counts."""
+    layers = _layers(path)
+    names = [layer.name for layer in layers]
+    for layer in reversed(layers[names.index("user") + 1 :]):
+        if not layer.ignored and _says(layer.values, edit.steps):
+            return f"{layer.name} ({layer.source})" if layer.source else layer.name
+    return None
+
+
+def _says(values: object, steps: tuple[str, ...]) -> bool:
+    """True if something stands at this key, or at one above it that is no table."""
+    here = values
+    for step in steps:
+        if not is_table(here):
+            return True
+        if step not in here:
+            return False
+        here = here[step]
+    return True
+
+
+def _tell(edit: Edit, outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(outcome))
+        return
+    done = "unset in" if edit.value is None else "set in"
+    click.echo(f"{format_key(edit.steps)} {done} {outcome.file}", err=True)
+    if outcome.overridden_by is not None:
+        click.echo(
+            f"swarm: warning: it has no effect here: overridden by {outcome.overridden_by}",
+            err=True,
+        )
