@@ -145,7 +145,8 @@ class ExecSessions:
 
     async def _start(self, request: ExecRequest) -> Session:
         try:
-            plan = self.plan(request.policy, request.cwd, request.extra)
+            # By the agent's own folder: where a command says it wants to run gives it no rights.
+            plan = self.plan(request.policy, self._spec.cwd, request.extra)
             if request.commits_in:
                 from ..sandbox.repository import with_repository  # for the few that commit
 
