@@ -15,6 +15,7 @@ import trio
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import RunId
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
 from swarm.mailbox.redact import Redactor
 
@@ -35,7 +36,7 @@ from .doorman import Doorman
 from .ending import Ending
 from .ignition import Ignition
 from .journal.files import repair_tail
-from .journal.reading import read_records, run_records
+from .journal.reading import BadLine, last_seq, run_records
 from .journal.replay import RunPast, fold_run
 from .journal.rollout import open_journal
 from .keeper import Keeper
@@ -52,6 +53,7 @@ from .vigil import keep_vigil
 from .waiting import WaitingRoom
 from .work import Work, network_warning
 
+_MOST_BAD_TOLD = 20  # of the journal's bad lines, one warning each
 _SOCKET_PATH_BYTES = 100  # the kernel's limit is 107
 _EPOCHS_A_LIFE = 1_000  # of the gateway; so a resumed run never reuses one
 
@@ -143,8 +145,10 @@ def _prepare(request: RunRequest, here: RunPlaces) -> RunPast:
         return RunPast()
     for file in here.journal.glob("*.jsonl"):
         repair_tail(file)  # a line torn by a power loss would end up in the middle
-    past = fold_run(run_records(here))
-    past.last_seq = max((record.seq for record in read_records(here)), default=0)
+    bad: list[BadLine] = []
+    past = fold_run(run_records(here, bad.append))
+    past.bad_lines = tuple(str(line) for line in bad)
+    past.last_seq = last_seq(here)
     return past
 
 
@@ -199,6 +203,8 @@ def _begin(running: Running, past: RunPast) -> About:
             resumed=past.started is not None,
         )
     )
+    for bad in past.bad_lines[:_MOST_BAD_TOLD]:
+        running.note(Warned(message=bad))
     about = About(
         schema_version=SCHEMA_VERSION,
         run_id=running.run_id,

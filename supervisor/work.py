@@ -26,7 +26,7 @@ from .budget.words import raised_note
 from .control import Control
 from .ending import Ending
 from .fanout.harness import Answered, Harness, joined_prompt
-from .journal.reading import read_records
+from .journal.reading import BadLine, read_records
 from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .keeper import Keeper
 from .network.policy import with_rules
@@ -250,7 +250,11 @@ class Work:
 def recall(running: Running, plan: AgentPlan) -> AgentMemory:
     """What the agent's file remembers; calls that its death cut off are closed as interrupted."""
     file = plan.agent_id
-    memory = fold_agent(read_records(running.places, file=file))
+
+    def tell(bad: BadLine) -> None:
+        running.note(Warned(message=str(bad)), agent=plan.path)
+
+    memory = fold_agent(read_records(running.places, file=file, heed=tell))
     for call in memory.open_calls.values():
         running.note(interrupted_end(call), agent=plan.path, file=file)
     return memory

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import assert_never
 
-import msgspec
 import trio
 
 from swarm.mailbox.errors import PeerGone
@@ -45,10 +44,11 @@ from .gate import SpawnGate
 from .inherit import NotPossible
 from .jobs import Jobs
 from .jobs_taken import JobsTaken
-from .letters import Post, report_of
+from .letters import Post
 from .line import LineWarden
 from .lives import Lives
 from .member import RESTING, Member
+from .reports import cut_off_reports, tell_parent
 from .restore import restore_team
 from .shelf import Shelf
 from .slack import Slack
@@ -134,6 +134,9 @@ class Agency:
             self.gate.started += 1
             if ended is None:
                 self._wake(member)
+        for child in cut_off_reports(self._run.places, past):
+            if (outcome := past.agents[child].ended) and (of := self.team.members.get(child)):
+                tell_parent(self._run, self.team, self.post, (of, outcome))
 
     async def say(self, member: Member, words: UserInput) -> None:
         """A person speaks to an agent, whether it has a process now or not."""
@@ -356,12 +359,7 @@ class Agency:
 
     def _conclude(self, member: Member, outcome: AgentEnded) -> None:
         member.ends += 1
-        report = report_of(member, outcome, self._run.chances)
-        parent = self.team.members.get(member.plan.parent or "")
-        if report is not None and not self._run.request.wake_parents:
-            report = msgspec.structs.replace(report, trigger_turn=False)
-        if report is not None and parent is not None and not parent.closed:
-            self.post.post(parent, report)
+        tell_parent(self._run, self.team, self.post, (member, outcome))
         self.team.set_state(member, outcome.state)
 
     def _lose(self, member: Member, state: str) -> None:

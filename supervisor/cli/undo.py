@@ -100,14 +100,16 @@ def _undo_ended(here: RunPlaces, agent: str, snapshot_id: str, *, force: bool) -
 
 
 async def _put_back(here: RunPlaces, chosen: Sequence[Kept], *, force: bool) -> "UndoReport":
-    from ..journal.reading import read_records
+    from ..journal.files import repair_tail
+    from ..journal.reading import last_seq
     from ..journal.rollout import open_journal
     from ..keeping.store import Store
     from ..keeping.undoing import SnapshotRecord
     from ..keeping.undoing import undo as put_back
 
-    last = max((record.seq for record in read_records(here)), default=0)
-    async with open_journal(here, last_seq=last) as journal:
+    for file in here.journal.glob("*.jsonl"):
+        repair_tail(file)
+    async with open_journal(here, last_seq=last_seq(here)) as journal:
 
         def note(body: SnapshotRecord, path: str) -> None:
             trio.from_thread.run_sync(partial(journal.write, body, agent=path))

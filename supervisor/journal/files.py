@@ -31,7 +31,7 @@ class JournalFiles:
         self._folder = folder
         self._open: OrderedDict[str, int] = OrderedDict()
 
-    def append(self, name: str, lines: Iterable[bytes], *, sync: bool) -> int:
+    def append(self, name: str, lines: Iterable[bytes]) -> int:
         """Write the lines (each ends in a newline) in one go; return the offset of the first.
 
         Raises JournalFailed. A short write (a full disk) is cut back, so no torn line stays.
@@ -48,11 +48,17 @@ class JournalFiles:
             except OSError:
                 os.ftruncate(fd, start)
                 raise
-            if sync:
-                os.fdatasync(fd)
         except OSError as error:
             raise JournalFailed(path, error) from error
         return start
+
+    def sync(self, name: str) -> None:
+        """Return once what was appended is on the disk itself. Raises JournalFailed."""
+        path = self._folder / f"{name}.jsonl"
+        try:
+            os.fdatasync(self._descriptor(name, path))
+        except OSError as error:
+            raise JournalFailed(path, error) from error
 
     def forget(self, name: str) -> None:
         """Close a file that will hardly be written again; writing it later opens it anew."""

@@ -42,6 +42,7 @@ class AgentPast(msgspec.Struct):
 
     spawned: AgentSpawned
     ended: AgentEnded | None = None
+    ended_seq: int = 0
 
 
 class RunPast(msgspec.Struct):
@@ -57,6 +58,7 @@ class RunPast(msgspec.Struct):
     starts: int = 0  # how often the run was started or resumed
     started_ts: float = 0.0
     last_seq: int = 0
+    bad_lines: tuple[str, ...] = ()  # what could not be read of it, in words
 
 
 def fold_run(records: Iterable[Record]) -> RunPast:
@@ -75,6 +77,7 @@ def fold_run(records: Iterable[Record]) -> RunPast:
                 past.agents[body.path] = AgentPast(spawned=body)
             case AgentEnded() as body if record.agent in past.agents:
                 past.agents[record.agent].ended = body
+                past.agents[record.agent].ended_seq = record.seq
             case FanOutPlanned() as body:
                 past.plan = body
             case FanOutItemEnded() as body:

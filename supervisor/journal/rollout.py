@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import trio
@@ -141,22 +142,25 @@ class Journal:
     def _write_in_thread(
         self, batch: list[_Entry], forget: list[str], rows: list[IndexRow]
     ) -> tuple[list[_Entry], list[IndexRow]]:
-        """Redact, write by file, index the batch before: nobody waits for the index."""
+        """Redact, write in order, index the batch before: nobody waits for the index.
+
+        Neighbours of one file go in one write, and no others: whenever this process is killed,
+        what is on disk is a prefix of what was written, over all files.
+        """
         written: list[_Entry] = []
-        lines_of: dict[str, list[bytes]] = {}
-        records_of: dict[str, list[Record]] = {}
-        for queued in batch:
-            entry, line = self._redacted(queued)
-            written.append(entry)
-            lines_of.setdefault(entry.file, []).append(line)
-            records_of.setdefault(entry.file, []).append(entry.record)
         fresh: list[IndexRow] = []
-        for file, lines in lines_of.items():
-            sync = any(isinstance(record.body, _SYNCED) for record in records_of[file])
-            offset = self._files.append(file, lines, sync=sync)
-            for record, line in zip(records_of[file], lines, strict=True):
-                fresh.append(IndexRow.of(record, file, offset))
+        synced: dict[str, None] = {}
+        for file, queued in groupby(batch, key=lambda entry: entry.file):
+            pairs = [self._redacted(entry) for entry in queued]
+            offset = self._files.append(file, [line for _, line in pairs])
+            for entry, line in pairs:
+                written.append(entry)
+                fresh.append(IndexRow.of(entry.record, file, offset))
                 offset += len(line)
+                if isinstance(entry.record.body, _SYNCED):
+                    synced[file] = None
+        for file in synced:
+            self._files.sync(file)
         for file in forget:
             self._files.forget(file)
         self._index.add(rows)

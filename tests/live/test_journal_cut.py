@@ -1,0 +1,64 @@
+"""A supervisor that is killed between two writes of its journal, and what a resume makes of it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, MailPosted, RunCompleted
+
+sys.path.insert(0, str(Path(__file__).parent))
+from team_story import RESUME, Story, call, calls, says, spawns
+
+pytestmark = pytest.mark.live
+
+# The real command, but the journal's process dies right after the write of one record.
+CUT = """
+import os, signal, sys
+from swarm.supervisor.journal.files import JournalFiles
+from swarm.supervisor.cli.main import main
+
+append, marks = JournalFiles.append, [mark.encode() for mark in sys.argv.pop(1).split("|")]
+
+def cut(files, name, lines):
+    lines = list(lines)
+    for number, line in enumerate(lines, 1):
+        if all(mark in line for mark in marks):
+            append(files, name, lines[:number])
+            os.kill(os.getpid(), signal.SIGKILL)
+    return append(files, name, lines)
+
+JournalFiles.append = cut
+main()
+"""
+
+
+async def test_an_answer_whose_letter_was_cut_off_is_told_to_the_parent_once(tmp_path):
+    story = Story(tmp_path)
+    turns = [
+        calls("/root", *spawns("a")),
+        calls("/root", call("exec_command", cmd="sleep 60")),
+        says("/root", "told"),
+        says("/root", "told again"),
+        says("/root/a", "the answer"),
+    ]
+    with trio.fail_after(60):
+        cut = ["-P", "-c", CUT, '"type":"agent_ended"|"agent":"/root/a"', *story.argv(turns)[1:]]
+        first = await trio.run_process(
+            [sys.executable, *cut], env=story.environment, capture_stderr=True, check=False,
+            capture_stdout=True,
+        )  # fmt: skip
+        assert first.returncode == -9, first.stderr
+        assert story.of(AgentEnded, "/root/a")
+        assert not [one for one in story.of(MailPosted) if one.mail.author == "/root/a"]
+        argv = [sys.executable, "-P", "-c", RESUME, story.run_id()]
+        done = await trio.run_process(
+            argv, env=story.environment, capture_stdout=True, capture_stderr=True, check=False
+        )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    letters = [one.mail for one in story.of(MailPosted, "/root") if one.mail.author == "/root/a"]
+    assert [letter.content for letter in letters] == ["the answer"]
+    read = [one for one in story.of(ItemRecorded, "/root") if one.source == "mail"]
+    assert [one.item_id for one in read] == [letters[0].mail_id]
+    assert story.of(RunCompleted)[-1].status == "completed"
