@@ -101,7 +101,7 @@ class ProviderSpec(Value):
     id: str
     name: str
     base_url: str = ""
-    wire_api: str = "responses"  # responses, chat, local, scripted
+    wire_api: str = "responses"  # a Wire
     env_key: str | None = None
     env_key_instructions: str = ""
     query_params: dict[str, str] = {}
@@ -111,6 +111,7 @@ class ProviderSpec(Value):
     stream_max_retries: int = 5
     stream_idle_timeout_ms: int = 300_000
     tolerant_tool_calls: bool = False
+    key_header: str = ""  # that carries the key; "" = the wire's own; `authorization` = as Bearer
 
 
 class GatewaySpec(Tagged):

@@ -19,7 +19,7 @@ from ..places import find_places
 from ..taskfile import FrontMatter, NetworkFront, Task
 from .options import RunOptions
 
-BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
+BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "ANTHROPIC_API_KEY")
 _REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}
 
 
