@@ -15,6 +15,7 @@ import msgspec
 
 from swarm.mailbox.protocol.items import (
     AnyItem,
+    Compaction,
     ContentPart,
     CustomToolCall,
     CustomToolCallOutput,
@@ -120,6 +121,8 @@ class MessagesStore:
                 self._add_call(call_id, name, to_json({"input": text}))
             case FunctionCallOutput() | CustomToolCallOutput():
                 self._add_output(item)
+            case Compaction():
+                pass  # another wire's, and sealed: nothing can be read of it here
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         self._close_turn()
