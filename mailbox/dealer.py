@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
+import zmq
 
 from .desk import OTHER_SIDE, Desk, SoleMailbox
 from .polled import PolledSocket, connect, open_socket
@@ -11,6 +12,9 @@ from .polled import PolledSocket, connect, open_socket
 _BATCH = 64  # frames taken before other tasks run
 _KNOCK_AGAIN_MS = 5  # nobody listens yet: the first agent is often ready before the gateway
 _KNOCK_LATER_MS = 500  # the pause doubles up to this
+
+_ROUTING_ID = int(zmq.ROUTING_ID)
+_RECONNECT_IVL, _RECONNECT_IVL_MAX = int(zmq.RECONNECT_IVL), int(zmq.RECONNECT_IVL_MAX)
 
 
 @asynccontextmanager
@@ -31,9 +35,9 @@ async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIte
         NoEndpoint: `endpoint` is no address.
     """
     with open_socket("dealer") as sock:
-        sock.raw.routing_id = identity
-        sock.raw.reconnect_ivl = _KNOCK_AGAIN_MS
-        sock.raw.reconnect_ivl_max = _KNOCK_LATER_MS
+        sock.raw.set(_ROUTING_ID, identity)
+        sock.raw.set(_RECONNECT_IVL, _KNOCK_AGAIN_MS)
+        sock.raw.set(_RECONNECT_IVL_MAX, _KNOCK_LATER_MS)
         connect(sock, endpoint)
         desk = Desk(lambda _peer, frame: sock.send(frame), epoch=epoch)
         mailbox = SoleMailbox(desk)

@@ -9,17 +9,27 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from pathlib import Path
+from importlib import import_module
 from typing import NoReturn
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _M_ARENA_MAX = -8
 _MOST_FDS = 1 << 20
+# signal.signal turns the old handler into an enum and fails at it: 30 pages copied in each fork.
+set_handler: Callable[[int, object], object] = vars(import_module("_signal"))["signal"]
+_RESET = tuple(
+    map(int, (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT, signal.SIGCONT))
+)
+_SIGINT, _DEFAULT = int(signal.SIGINT), int(signal.SIG_DFL)
 _libc = ctypes.CDLL(None, use_errno=True)
 _fork = ctypes.PyDLL(None, use_errno=True).fork  # keeps the interpreter's lock, as os.fork does
+# Looked up here: ctypes makes a class for each function, and a child would do that again and again.
+_before_fork = ctypes.pythonapi.PyOS_BeforeFork
+_after_fork_parent = ctypes.pythonapi.PyOS_AfterFork_Parent
+_after_fork_child = ctypes.pythonapi.PyOS_AfterFork_Child
 
 
 def fork_bare() -> int:
@@ -44,17 +54,17 @@ def share_one_heap() -> None:
 
 def before_fork() -> None:
     """What Python does before a fork; `settle_parent` follows, also when the fork failed."""
-    ctypes.pythonapi.PyOS_BeforeFork()
+    _before_fork()
 
 
 def settle_parent() -> None:
     """What Python does after a fork in the parent."""
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    _after_fork_parent()
 
 
 def settle_child() -> None:
     """What Python does after a fork in the child: from here on it is like any other."""
-    ctypes.pythonapi.PyOS_AfterFork_Child()
+    _after_fork_child()
 
 
 def become_subreaper() -> None:
@@ -86,10 +96,10 @@ def shed_inheritance(*, stderr_fd: int, keep: Collection[int]) -> None:
     os.dup2(stderr_fd, 2)
     close_all_but({0, 1, 2, *keep})
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT, signal.SIGCONT):
-        signal.signal(number, signal.SIG_DFL)
+    for number in _RESET:
+        set_handler(number, _DEFAULT)
     ignore_interrupts()
-    here = str(Path.cwd())  # the user's project: a trio.py lying there must not be imported
+    here = os.getcwd()  # noqa: PTH109 — the user's project: a trio.py lying there must not be imported
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
 
 
@@ -98,7 +108,7 @@ def ignore_interrupts() -> None:
 
     A handler that does nothing and not SIG_IGN, which the agent's commands would inherit.
     """
-    signal.signal(signal.SIGINT, _do_nothing)
+    set_handler(_SIGINT, _do_nothing)
 
 
 def _do_nothing(number: int, frame: object) -> None:

@@ -7,10 +7,11 @@ call here blocks the loop; nothing sent or received is lost to a cancelled wait.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, cast
 
 import trio
 import zmq
+import zmq.backend
 
 from .errors import MailboxError
 
@@ -19,7 +20,6 @@ IPC_PATH_BYTES = 107  # sun_path without its final zero
 
 Pattern = Literal["dealer", "router", "xpub", "sub"]
 _TYPES = {
-    "dealer": zmq.SocketType.DEALER,
     "router": zmq.SocketType.ROUTER,
     "xpub": zmq.SocketType.XPUB,
     "sub": zmq.SocketType.SUB,
@@ -27,6 +27,8 @@ _TYPES = {
 
 
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)  # plain: asked for every message
+_NOBLOCK, _SNDMORE, _RCVMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE), int(zmq.RCVMORE)
+_DEALER_TYPE = int(zmq.DEALER)
 
 
 class NoEndpoint(MailboxError):
@@ -34,17 +36,20 @@ class NoEndpoint(MailboxError):
 
 
 class _Context:
-    """One context, so one I/O thread, for all sockets of a process; keyed by pid for forks."""
+    """One context, so one I/O thread, for all sockets of a process; keyed by pid for forks.
+
+    It is of pyzmq's inner, compiled layer: the outer one costs each agent some 200 KB.
+    """
 
     def __init__(self) -> None:
         self._pid, self._users = 0, 0
-        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._context: zmq.backend.Context | None = None
 
     @contextmanager
-    def borrow(self) -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
+    def borrow(self) -> Iterator[zmq.backend.Context]:
         """The process's context; the last borrower ends it."""
         if self._context is None or self._pid != os.getpid():
-            self._context, self._pid, self._users = zmq.Context(io_threads=1), os.getpid(), 0
+            self._context, self._pid, self._users = zmq.backend.Context(1), os.getpid(), 0
         context = self._context
         self._users += 1
         try:
@@ -68,12 +73,12 @@ class PolledSocket:
 
     def __init__(self, sock: zmq.Socket[bytes]) -> None:
         self.raw = sock
-        self._fd = int(sock.getsockopt(zmq.FD))
+        self._fd = int(sock.get(int(zmq.FD)))
         self._nap = trio.CancelScope()
 
     def has_mail(self) -> bool:
         """True if `receive_nowait` will not find it empty."""
-        return bool(int(self.raw.getsockopt(_EVENTS)) & _POLLIN)
+        return bool(int(self.raw.get(_EVENTS)) & _POLLIN)
 
     async def wait_mail(self) -> None:
         """Return once a message can be taken. One task at a time."""
@@ -89,19 +94,24 @@ class PolledSocket:
     async def receive(self) -> list[bytes]:
         """The next message, all its frames. Cancelling it loses nothing."""
         await self.wait_mail()
-        return self.raw.recv_multipart(zmq.NOBLOCK)
+        return self._take()
 
     def receive_nowait(self) -> list[bytes] | None:
         """The next message if there is one."""
-        return self.raw.recv_multipart(zmq.NOBLOCK) if self.has_mail() else None
+        return self._take() if self.has_mail() else None
+
+    def _take(self) -> list[bytes]:
+        frames = [self.raw.recv(_NOBLOCK)]
+        while self.raw.get(_RCVMORE):  # a message comes whole, or not at all
+            frames.append(self.raw.recv(_NOBLOCK))
+        return frames
 
     def send(self, *frames: bytes) -> bool:
         """Hand a message to the socket at once. False: the peer is unknown to it, or it is full."""
         try:
-            if len(frames) == 1:
-                self.raw.send(frames[0], zmq.NOBLOCK)
-            else:
-                self.raw.send_multipart(frames, zmq.NOBLOCK)
+            for frame in frames[:-1]:  # what the first finds, room and a peer, holds for all
+                self.raw.send(frame, _NOBLOCK | _SNDMORE)
+            self.raw.send(frames[-1], _NOBLOCK)
         except (zmq.Again, zmq.ZMQError) as error:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
@@ -114,15 +124,28 @@ class PolledSocket:
 
 @contextmanager
 def open_socket(pattern: Pattern) -> Iterator[PolledSocket]:
-    """A socket of this process's context: no high-water mark, no linger, frames up to 2 MiB."""
+    """A socket of this process's context: no high-water mark, no linger, frames up to 2 MiB.
+
+    A dealer's `raw` is of pyzmq's inner layer: get, set, send, recv, connect and no more.
+    """
     with _shared.borrow() as context:
-        sock = context.socket(_TYPES[pattern])
+        sock = _bare(context) if pattern == "dealer" else _complete(context, pattern)
         try:
-            sock.linger = sock.sndhwm = sock.rcvhwm = 0
-            sock.maxmsgsize = FRAME_LIMIT_BYTES
+            for option in (zmq.LINGER, zmq.SNDHWM, zmq.RCVHWM):
+                sock.set(int(option), 0)
+            sock.set(int(zmq.MAXMSGSIZE), FRAME_LIMIT_BYTES)
             yield PolledSocket(sock)
         finally:
             sock.close(linger=0)
+
+
+def _bare(context: zmq.backend.Context) -> zmq.Socket[bytes]:
+    return cast("zmq.Socket[bytes]", zmq.backend.Socket(context, _DEALER_TYPE))
+
+
+def _complete(context: zmq.backend.Context, pattern: Pattern) -> zmq.Socket[bytes]:
+    outer: zmq.Context[zmq.Socket[bytes]] = zmq.Context(shadow=context.underlying)
+    return outer.socket(_TYPES[pattern])
 
 
 def bind(sock: PolledSocket, endpoint: str) -> None:

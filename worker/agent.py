@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from pathlib import Path
 
 import trio
@@ -21,7 +22,7 @@ from .exec.sessions import open_exec_sessions
 from .life import live
 from .lifeline import watch_lifeline
 from .sandbox.grants import landlock_rules
-from .sandbox.landlock import apply_landlock, forbid_new_privileges, landlock_abi
+from .sandbox.landlock import LandlockRules, apply_landlock, forbid_new_privileges, landlock_abi
 from .sandbox.plan import SandboxPlan
 from .sandbox.probe import probe_sandbox
 from .tools.belt import Toolbelt
@@ -57,16 +58,22 @@ def lock_process(spec: AgentSpec) -> None:
         probe_sandbox()  # locked, it could not try bwrap, and the proxy's way leads only through it
     forbid_new_privileges()
     if landlock_abi():
-        visible = tuple({os.path.realpath(path) for path in (spec.cwd, *_own_folders())})
-        hidden = spec.hidden_paths
-        plan = SandboxPlan(stack="landlock", hidden=hidden, visible=visible, network=False)
-        apply_landlock(landlock_rules(plan, terminals=True))
+        apply_landlock(lock_rules(spec.cwd, spec.hidden_paths))
 
 
+def lock_rules(cwd: str, hidden: tuple[str, ...]) -> LandlockRules:
+    """All may be read but `hidden`, and what lies in crowded folders without leading to `cwd`."""
+    visible = tuple({os.path.realpath(cwd), *_own_folders()})
+    plan = SandboxPlan(stack="landlock", hidden=hidden, visible=visible, network=False)
+    return landlock_rules(plan, terminals=True)
+
+
+@cache
 def _own_folders() -> tuple[str, ...]:
-    """Where modules are that may yet be imported."""
+    """Where modules are that may yet be imported; looked up in the fork-server for all."""
     here = str(Path(__file__).parents[1])
-    return (here, sys.prefix, sys.base_prefix, *(path for path in sys.path if path.startswith("/")))
+    ours = (here, sys.prefix, sys.base_prefix, *(one for one in sys.path if one.startswith("/")))
+    return tuple(map(os.path.realpath, ours))
 
 
 async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | None) -> None:

@@ -10,7 +10,8 @@ import importlib
 import os
 import socket
 import sys
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import ClassVar, Protocol, cast
 
 import msgspec
 
@@ -100,11 +101,17 @@ def begin_gateway(channel_fd: int, lifeline_fd: int) -> int:
     return run(fds[0], fds[1] if order.has_keys else None, lifeline_fd)
 
 
+class _Titles:
+    set_title: ClassVar[Callable[[str], None] | None] = None
+
+
 def set_title(title: str) -> None:
     """What `ps` shows, made printable."""
-    from setproctitle import setproctitle  # not before the first process needs it
+    if _Titles.set_title is None:  # not before the first process needs it
+        from setproctitle import setproctitle
 
-    setproctitle(printable(title))
+        _Titles.set_title = setproctitle
+    _Titles.set_title(printable(title))
 
 
 def printable(title: str) -> str:
@@ -117,8 +124,11 @@ def _named(module: str, name: str) -> object:
 
 
 def _read_all(fd: int) -> bytes:
-    with os.fdopen(fd, "rb") as file:
-        return file.read()
+    pieces: list[bytes] = []  # no file object: it would cost each agent 20 pages
+    while piece := os.read(fd, _PACKET_BYTES):
+        pieces.append(piece)
+    os.close(fd)
+    return b"".join(pieces)
 
 
 def main() -> None:

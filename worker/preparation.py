@@ -6,10 +6,12 @@ pays a millisecond and half a megabyte for it. Guards: no thread, no descriptor 
 left of it, and whatever goes wrong in it harms nobody.
 """
 
+import ctypes
+import gc
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
@@ -33,6 +35,7 @@ from swarm.mailbox.protocol.sampling import (
 )
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief, decode_spec, encode_spec
 
+from .agent import lock_rules
 from .exec.launcher import Launcher
 from .exec.sessions import open_exec_sessions
 from .life import live
@@ -43,6 +46,8 @@ from .tools.belt import Toolbelt
 _LIMIT_S = 1.0  # for one life, which takes one or two milliseconds
 _LARGEST_SMALL_BYTES, _CLASS_BYTES, _POOL_BYTES = 512, 16, 16 * 1024  # CPython's small objects
 _BYTES_HEADER = 33
+_BLOCKS = tuple(size - 8 for power in range(16, 4, -1) for size in (3 << power - 1, 1 << power))
+_MOST_BLOCKS = 20_000  # of one size
 _MOST_FILLERS = 6_000
 _ME = b"a/nobody/1"
 _SPEC = AgentSpec(
@@ -72,7 +77,10 @@ def prepare(*, thoroughly: bool) -> None:
     if thoroughly:
         load_grammar()
         probe_sandbox()  # what it finds is inherited; an agent would try it again for 10 ms
+        lock_rules("/", ("/proc/self",))  # what a locked agent works out for itself
+        gc.collect()  # what it frees is a gap as well
         fill_gaps()
+        fill_heap()
 
 
 def live_in_memory(*, lives: int = 1) -> None:
@@ -106,6 +114,28 @@ def fill_gaps() -> None:
     fillers.extend(float(number) for number in range(4_000))  # the two smallest sizes: the count
     fillers.extend(object() for _ in range(2_000))  # above needs integers of that size itself
     _fillers.append(fillers)
+
+
+def fill_heap() -> None:
+    """The same for the C library's heap: what is free there is taken, so new blocks lie at its end.
+
+    A block in a gap writes to that page and to its neighbours' headers. The blocks are kept for
+    ever: what was free anyway, a megabyte or two in one process. Without glibc nothing is done.
+    """
+    with suppress(AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+        libc.malloc.argtypes = (ctypes.c_size_t,)
+        libc.free.argtypes = (ctypes.c_void_p,)
+        libc.sbrk.argtypes = (ctypes.c_ssize_t,)
+        libc.malloc_trim(0)
+        end = libc.sbrk(0)
+        for size in _BLOCKS:
+            for _ in range(_MOST_BLOCKS):
+                block = libc.malloc(size)
+                if block is None or block >= end:  # the gaps of this size are used up
+                    libc.free(block)
+                    break
 
 
 async def _live_once() -> None:

@@ -151,7 +151,7 @@ async def test_a_frame_over_two_mebibytes_costs_its_sender_the_connection_and_is
 async def test_mail_that_a_peer_lost_is_asked_about_and_sent_again(endpoint):
     """The sender learns of nothing; its probe after a second of silence finds out."""
     with trio.fail_after(20), open_socket("dealer") as forgetful:
-        forgetful.raw.routing_id = b"scout"
+        forgetful.raw.set(zmq.ROUTING_ID, b"scout")
         connect(forgetful, endpoint)
         async with open_router(endpoint) as office:
             office.admit(b"scout", epoch=1)

@@ -17,7 +17,7 @@ def two_ends(folder):
         router = stack.enter_context(open_socket("router"))
         dealer = stack.enter_context(open_socket("dealer"))
         router.raw.router_mandatory = 1
-        dealer.raw.routing_id = b"d"
+        dealer.raw.set(zmq.ROUTING_ID, b"d")
         bind(router, endpoint)
         connect(dealer, endpoint)
         yield router, dealer
@@ -26,13 +26,13 @@ def two_ends(folder):
 def wait_edge(sock: PolledSocket) -> None:
     """Block the whole loop until the I/O thread has signalled the fd."""
     poller = select.poll()
-    poller.register(sock.raw.getsockopt(zmq.FD), select.POLLIN)
+    poller.register(sock.raw.get(zmq.FD), select.POLLIN)
     assert poller.poll(5000)
 
 
 def has_edge(sock: PolledSocket) -> bool:
     poller = select.poll()
-    poller.register(sock.raw.getsockopt(zmq.FD), select.POLLIN)
+    poller.register(sock.raw.get(zmq.FD), select.POLLIN)
     return bool(poller.poll(0))
 
 

@@ -40,6 +40,17 @@ trio.run(dial)
 preparation.live_in_memory()
 print(sorted(set(sys.modules) - known))
 """
+BLOCKS = """
+import ctypes
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+libc.malloc.argtypes, libc.sbrk.argtypes = (ctypes.c_size_t,), (ctypes.c_ssize_t,)
+preparation.prepare(thoroughly=True)
+end = libc.sbrk(0) - 2**18
+blocks = [libc.malloc(size) for size in (600, 1500, 5000, 20000) for _ in range(50)]
+print(sum(block < end for block in blocks) < 10)
+"""
 MISHAP = """
 def broken(*_, **__):
     raise RuntimeError("broken on purpose")
@@ -68,6 +79,10 @@ def test_the_preparation_leaves_no_thread_no_descriptor_no_child_and_no_complain
 
 def test_after_the_preparation_a_life_imports_nothing_more():
     assert run(MODULES) == ("[]", "")
+
+
+def test_after_the_preparation_new_blocks_lie_at_the_end_of_the_heap_not_in_its_gaps():
+    assert run(BLOCKS) == ("True", "")
 
 
 def test_a_preparation_that_fails_says_so_and_harms_nobody():

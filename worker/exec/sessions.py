@@ -44,6 +44,7 @@ from .route import RouteRequest
 from .session import OnOutput, Session
 
 EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
+_SYSTEM_RANDOM = random.SystemRandom()  # has no state, so a fork may share it
 
 
 class ExecSessions:

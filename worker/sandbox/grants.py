@@ -9,7 +9,7 @@ crowded, and bubblewrap shows no more of it.
 """
 
 import os
-from pathlib import Path
+import stat
 
 from .landlock import DEVICE, EXECUTE, READ, READ_DIR, READ_FILE, WRITE, Grant, LandlockRules
 from .plan import SandboxPlan, is_below
@@ -62,12 +62,19 @@ def _carve(root: str, holes: tuple[str, ...], wanted: tuple[str, ...]) -> list[s
     return found
 
 
+def _is_unlinked(path: str) -> bool:
+    try:
+        return not stat.S_ISLNK(os.lstat(path).st_mode)  # no Path: each locked agent comes here
+    except OSError:
+        return False
+
+
 def _children(root: str, wanted: tuple[str, ...]) -> list[str]:
     """No links; those on the way to something wanted, and the others where nobody crowds in."""
     base = root.rstrip("/") + "/"
     names = {path.removeprefix(base).partition("/")[0] for path in wanted if path.startswith(base)}
     children = [base + name for name in sorted(names) if name]
-    found = [path for path in children if os.path.lexists(path) and not Path(path).is_symlink()]
+    found = [path for path in children if _is_unlinked(path)]
     if any(is_below(root, one) for one in _SHARED) and not any(is_below(root, w) for w in wanted):
         return found
     try:
