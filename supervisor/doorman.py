@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.control import (
     AnyControl,
     AnyControlReply,
     Approvals,
+    CompactAgent,
     Done,
     GetSnapshot,
     InterruptAgent,
@@ -38,6 +39,7 @@ from swarm.mailbox.protocol.ops import TextInput, UserInput
 from .agency.agency import Agency
 from .agency.member import Member
 from .approvals.answers import Answers
+from .compacting import compact_agent
 from .control import Control
 from .keeping.keeping import Keeping
 from .running import Running
@@ -98,6 +100,8 @@ class Doorman:
                 return await self._resolve(wish)
             case UndoFiles():
                 return await self._undo(wish)
+            case CompactAgent():
+                return await self._compact(wish)
             case _:
                 assert_never(wish)
 
@@ -149,6 +153,12 @@ class Doorman:
         if self.keeping is None:
             return Refused(message="this run keeps no files")
         return await self.keeping.undo(wish)
+
+    async def _compact(self, wish: CompactAgent) -> AnyControlReply:
+        found = self._member(wish.agent or ROOT_PATH)
+        if isinstance(found, Refused):
+            return found
+        return await compact_agent(self._run, found, wish)
 
     def _member(self, path: str) -> Member | Refused:
         """By full path, or by the last step of one when only one agent has it."""

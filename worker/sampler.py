@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import assert_never
 
+import msgspec
 import trio
 
 from swarm.mailbox.errors import MailboxError, SwarmError
@@ -36,7 +37,7 @@ from swarm.mailbox.protocol.sampling import (
 )
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from .context.history import History
+from .context.history import History, Unsent
 
 SILENCE_MARGIN_S = 30.0  # over the provider's idle timeout: the gateway cuts first
 OPEN_LIMIT_S = 1800.0  # for the gateway to know us and our model; it may have to fetch the model
@@ -63,6 +64,10 @@ class Question(Value):
     tools: tuple[ToolSpec, ...] = ()
     effort: str | None = None
     output_schema: bytes | None = None
+    # Of a request beside the conversation:
+    extra: tuple[msgspec.Raw, ...] = ()  # items that follow the history this once
+    instead: tuple[msgspec.Raw, ...] | None = None  # items in place of the history
+    compacts: bool = False  # the provider shall shorten it, not answer
 
 
 class Sampler:
@@ -199,6 +204,8 @@ class Sampler:
 
     async def _send(self, mailbox: Mailbox, question: Question, number: int) -> None:
         unsent = self._history.unsent()
+        if question.instead is not None:
+            unsent = Unsent(0, b"", question.instead)
         request = SampleRequest(
             request_id=number,
             turn_id=question.turn_id,
@@ -206,11 +213,15 @@ class Sampler:
             tools=question.tools,
             base_count=unsent.base_count,
             base_digest=unsent.base_digest,
-            items=unsent.items,
+            items=(*unsent.items, *question.extra),
             effort=question.effort,
             output_schema=question.output_schema,
+            compacts=question.compacts,
         )
-        self._history.mark_sent()
+        if question.instead is None:
+            self._history.mark_sent()
+        else:
+            self._history.forget_sent()
         try:
             await mailbox.post(encode_sample_op(request))
         except MailboxError as error:

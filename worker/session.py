@@ -5,6 +5,7 @@ an await between them. The agent owns no files; the supervisor's journal is the 
 """
 
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -12,6 +13,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.chances import REAL, Chances
+from swarm.mailbox.protocol.changes import Shortened
 from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted
 from swarm.mailbox.protocol.items import (
     AnyItem,
@@ -21,18 +23,21 @@ from swarm.mailbox.protocol.items import (
     FunctionCallOutput,
     InputImage,
     InputText,
+    Message,
     decode_item,
+    encode_item,
     text_message,
 )
-from swarm.mailbox.protocol.ops import Mail, Notice, UserInput
+from swarm.mailbox.protocol.ops import Mail, Notice, UndoCompaction, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .context import fragments
 from .context.history import History
+from .context.limits import fit_window
 from .context.normalize import repair
-from .context.prompt import Told, context_items, told_by
-from .context.tokens import Meter, estimate_item
+from .context.prompt import Told, context_items, instructions_for, told_by
+from .context.tokens import Meter, estimate_item, estimate_tokens
 from .context.truncate import truncate_output
 from .reporter import Reporter
 from .sampler import Dial, Sampler
@@ -41,6 +46,7 @@ from .tools.team import Team
 from .turn.inbox import Inbox
 from .turn.loop import run_turn
 from .turn.state import AbortReason, Pending, Turn
+from .turn.upkeep import Upkeep
 
 Source = Literal["context", "user", "mail", "model", "tool", "note"]
 IMAGE_TAKEN_BACK = "[the image was left out: the model's provider could not read it]"
@@ -59,7 +65,8 @@ class Session:
         self.team = Team(spec, reporter, self.inbox)
         self.meter = Meter(spec.total_usage)
         self.turn: Turn | None = None
-        self._told = Told()
+        self.told = Told()
+        self.upkeep = Upkeep(self)
         self._closing = False
         self._items = 0
         self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
@@ -93,9 +100,17 @@ class Session:
             self._tools = model.slug, self.orchestrator.registry.specs(model)
         return self._tools[1]
 
+    async def wait_model(self) -> ModelInfo:
+        """The model, with the window that the configuration says. Raises SampleTrouble."""
+        return fit_window(await self.sampler.wait_model(), self.spec.context)
+
     def begin(self, model: ModelInfo) -> None:
         """A turn is about to sample this model."""
         self.has_tools = model.can_call_tools
+        head = len(instructions_for(self.spec, model).encode())
+        for tool in self.tool_specs(model):
+            head += len(tool.name) + len(tool.description) + len(tool.parameters)
+        self.meter.head = estimate_tokens(head)
         self.begun.set()
 
     # --- turns --------------------------------------------------------------------------------
@@ -107,6 +122,10 @@ class Session:
             if opening is not None and not self._closing:
                 self._at_rest = trio.Event()
                 await run_turn(self, opening)
+                continue
+            if self.upkeep.wanted and not self._closing:
+                self._at_rest = trio.Event()
+                await self.upkeep.work_at_rest()
                 continue
             self._at_rest.set()
             self._wake = trio.Event()
@@ -133,6 +152,7 @@ class Session:
         Its commands end with it, those of an idle agent too, unless they are to be kept.
         """
         aborted = self._abort_turn(reason, commands_ended=not keep_commands)
+        self.upkeep.interrupt()
         if not keep_commands:
             self.quiet_is_news = not aborted
             self.quiet.set()
@@ -144,6 +164,14 @@ class Session:
         self.turn.abort(reason, unread=self.inbox.drain_words())
         return True
 
+    def ask_compaction(self, undo: UndoCompaction | None) -> None:
+        """A person wants the history shortened, or what it was before: before the next request."""
+        if undo is None:
+            self.upkeep.ask()
+        else:
+            self.upkeep.ask_undo(undo)
+        self._wake.set()
+
     async def close(self) -> None:
         """Abort the turn, start no other, return at rest; the caller sets the deadline.
 
@@ -151,6 +179,7 @@ class Session:
         """
         self._closing = True
         self._abort_turn("interrupted", commands_ended=True)
+        self.upkeep.interrupt()
         await self._at_rest.wait()
 
     # --- recording ----------------------------------------------------------------------------
@@ -174,6 +203,14 @@ class Session:
 
     def record_context(self, turn: Turn, model: ModelInfo) -> None:
         """Add what the model must know first, or what of it has changed."""
+        items, self.told = self.context_now(model)
+        for item in items:
+            self.record(turn.turn_id, item, source="context")
+
+    def context_now(
+        self, model: ModelInfo, *, anew: bool = False
+    ) -> tuple[tuple[Message, ...], Told]:
+        """What the model must be told that it was not; `anew`: as if nothing had been told."""
         today = datetime.fromtimestamp(self._chances.unix_s()).astimezone()
         place = fragments.Place(
             cwd=self.spec.cwd,
@@ -181,9 +218,33 @@ class Session:
             timezone=self._timezone,
             subagents=self.team.list_children(),
         )
-        items, self._told = context_items(self.spec, place=place, model=model, told=self._told)
-        for item in items:
-            self.record(turn.turn_id, item, source="context")
+        told = Told() if anew else self.told
+        return context_items(self.spec, place=place, model=model, told=told)
+
+    def agents_told(self) -> tuple[str, ...]:
+        """The agents below this one, as its model is told of them."""
+        return tuple(
+            f"{name} ({nick})" if nick else name for name, nick in self.team.list_children()
+        )
+
+    def decoded_history(self) -> tuple[AnyItem, ...]:
+        """Every item, opened; takes as long as the history is."""
+        return tuple(decode_item(bytes(raw)) for raw in self.history.all_items())
+
+    def replace_history(
+        self,
+        turn_id: str,
+        items: Sequence[AnyItem],
+        *,
+        shortened: Shortened | None = None,
+        undoes: str = "",
+    ) -> None:
+        """Go on with other items, and say so, in one step."""
+        raws = tuple(msgspec.Raw(encode_item(item)) for item in items)
+        self.history.replace(raws)
+        self.reporter.say(
+            ContextReplaced(turn_id=turn_id, items=raws, shortened=shortened, undoes=undoes)
+        )
 
     def record_pending(self, turn: Turn) -> None:
         """Add what waits in the inbox and may be read now."""
@@ -214,9 +275,9 @@ class Session:
 
     def take_back_image(self, turn: Turn) -> bool:
         """Replace the images of the latest output that has any; False if none has."""
-        items = list(self.history.all_items())
+        items = list(self.decoded_history())
         for index in reversed(range(len(items))):
-            item = decode_item(bytes(items[index]))
+            item = items[index]
             if not isinstance(item, AnyOutput) or isinstance(item.output, str):
                 continue
             if not any(isinstance(part, InputImage) for part in item.output):
@@ -225,9 +286,8 @@ class Session:
                 InputText(text=IMAGE_TAKEN_BACK) if isinstance(part, InputImage) else part
                 for part in item.output
             )
-            items[index] = msgspec.Raw(_encode(msgspec.structs.replace(item, output=parts)))
-            self.history.replace(tuple(items))
-            self.reporter.say(ContextReplaced(turn_id=turn.turn_id, items=tuple(items)))
+            items[index] = msgspec.structs.replace(item, output=parts)
+            self.replace_history(turn.turn_id, items)
             return True
         return False
 
@@ -237,7 +297,7 @@ class Session:
             return History()
         items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)
         repaired = repair(items, interrupted=self.spec.interrupted_calls)
-        self._told = told_by(items)
+        self.told = told_by(items)
         kept = repaired.items[: len(repaired.items) - len(repaired.added)]
         history = History()
         for item in kept:
@@ -272,7 +332,3 @@ def _output_of(pending: Pending, limit_tokens: int) -> AnyOutput:
     content = truncate_output(outcome.content, limit_tokens=limit_tokens)
     done = outcome.status == "completed"
     return kind(call_id=pending.call.call_id, output=content, success=done)
-
-
-def _encode(item: AnyItem) -> bytes:
-    return msgspec.msgpack.encode(item)

@@ -13,11 +13,13 @@ from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import (
     Answer,
     AnyOp,
+    Compact,
     Deliver,
     GatewayMoved,
     Interrupt,
     Notice,
     Shutdown,
+    UndoCompaction,
     UserInput,
     decode_op,
 )
@@ -59,6 +61,10 @@ def apply(session: Session, op: AnyOp) -> None:
             session.inbox.notify(op)
         case Interrupt(reason=reason, keep_commands=keep):
             session.interrupt(_REASONS.get(reason, "interrupted"), keep_commands=keep)
+        case Compact():
+            session.ask_compaction(None)
+        case UndoCompaction():
+            session.ask_compaction(op)
         case GatewayMoved(endpoint=endpoint, token=token):
             session.sampler.move(endpoint, token)
         case Answer(request_id=request_id, reply=reply):

@@ -131,6 +131,13 @@ class UndoFiles(Tagged):
     force: bool = False  # also over what others changed since
 
 
+class CompactAgent(Tagged):
+    """Have an agent's history shortened; `undo`: put back what its last compaction took."""
+
+    agent: str = ""  # "" = the root
+    undo: bool = False
+
+
 AnyControl = (
     GetSnapshot
     | SendText
@@ -139,6 +146,7 @@ AnyControl = (
     | ListApprovals
     | ResolveApproval
     | UndoFiles
+    | CompactAgent
 )
 
 

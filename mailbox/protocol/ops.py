@@ -62,6 +62,23 @@ class Interrupt(Tagged):
     keep_commands: bool = False  # those that run in the background go on
 
 
+class Compact(Tagged):
+    """A person wants the history shortened: before the next request, or now if no turn runs."""
+
+
+class UndoCompaction(Tagged):
+    """Put back what stood before a compaction; what came after it stays.
+
+    Refused, by a `Warned`, if the history no longer begins with what that compaction left: so many
+    items, with this chain digest.
+    """
+
+    compaction_id: str
+    base_count: int
+    base_digest: bytes
+    items: tuple[msgspec.Raw, ...]  # msgpack items
+
+
 class Shutdown(Tagged):
     """End in order: abort the turn, end commands, flush the post, leave."""
 
@@ -82,6 +99,16 @@ class Answer(Tagged):
     reply: AnyReply
 
 
-AnyOp = UserInput | Deliver | Notice | Interrupt | Shutdown | GatewayMoved | Answer
+AnyOp = (
+    UserInput
+    | Deliver
+    | Notice
+    | Interrupt
+    | Compact
+    | UndoCompaction
+    | Shutdown
+    | GatewayMoved
+    | Answer
+)
 encode_op = msgspec.msgpack.Encoder().encode
 decode_op = msgspec.msgpack.Decoder(AnyOp).decode  # raises msgspec.ValidationError

@@ -12,8 +12,7 @@ import msgspec
 from .base import Tagged, Value
 from .items import AnyItem, TokenUsage
 
-Wire = Literal["responses", "chat", "messages", "local", "scripted"]
-ThinkingKind = Literal["", "budget", "adaptive", "always"]  # how a model of `messages` thinks
+Wire = Literal["responses", "chat", "local", "scripted"]
 
 
 class ToolSpec(Value):
@@ -46,13 +45,9 @@ class ModelInfo(Value):
     input_usd_per_million: float | None = None
     cached_usd_per_million: float | None = None
     output_usd_per_million: float | None = None
-    cache_write_usd_per_million: float | None = None  # None: as other input
-    max_output_tokens: int | None = None  # of one response; None: not known
-    thinking: ThinkingKind = ""
-    efforts: tuple[str, ...] = ()  # that it knows; () = not known
-    structured_output: bool = False  # can be held to a schema by `messages`
     stream_max_retries: int = 5  # of the provider: how often a broken stream is asked again
     stream_idle_s: float = 300.0  # of the provider: silence that ends a stream
+    remote_compaction: bool = False  # the provider can shorten a conversation itself
 
 
 # --- agent → gateway -------------------------------------------------------------------------
@@ -83,6 +78,8 @@ class SampleRequest(Tagged):
     items: tuple[msgspec.Raw, ...] = ()
     effort: str | None = None
     output_schema: bytes | None = None  # JSON text
+    # Not an answer is wanted but a shorter history: the items done are what replaces it.
+    compacts: bool = False
 
 
 class CancelSample(Tagged):

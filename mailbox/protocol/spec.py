@@ -44,6 +44,20 @@ class ShellEnvironmentPolicy(Value):
     include_only: tuple[str, ...] = ()
 
 
+class ContextRules(Value):
+    """What a model is told beside the conversation, and when its history is made shorter."""
+
+    compact_tokens: int | None = None  # `model_auto_compact_token_limit`
+    window_tokens: int | None = None  # `model_context_window`; None: the catalogue's
+    compact_prompt: str = ""  # in place of the built-in one when not blank
+    permissions: bool = True  # `include_permissions_instructions`
+    environment: bool = True  # `include_environment_context`
+    # Where further AGENTS.md files are looked for, and how much of them may yet be told.
+    guidance_bytes: int = 0  # 0: none are picked up
+    guidance_names: tuple[str, ...] = ()
+    root_markers: tuple[str, ...] = (".git",)
+
+
 class AgentSpec(Tagged):
     """An agent's beginning: new, or resumed from the journal (`history` is then filled)."""
 
@@ -88,6 +102,7 @@ class AgentSpec(Tagged):
     proxy_endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
     network_ticket: bytes = b""  # shown to the proxy with every command; see `tickets`
     resources: ResourceLimits = ResourceLimits()  # of its commands
+    context: ContextRules = ContextRules()
 
     @property
     def may_spawn(self) -> bool:
@@ -101,7 +116,7 @@ class ProviderSpec(Value):
     id: str
     name: str
     base_url: str = ""
-    wire_api: str = "responses"  # a Wire
+    wire_api: str = "responses"  # responses, chat, local, scripted
     env_key: str | None = None
     env_key_instructions: str = ""
     query_params: dict[str, str] = {}
@@ -111,7 +126,7 @@ class ProviderSpec(Value):
     stream_max_retries: int = 5
     stream_idle_timeout_ms: int = 300_000
     tolerant_tool_calls: bool = False
-    key_header: str = ""  # that carries the key; "" = the wire's own; `authorization` = as Bearer
+    remote_compaction: bool = False  # it has `/responses/compact`
 
 
 class GatewaySpec(Tagged):

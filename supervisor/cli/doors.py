@@ -35,6 +35,7 @@ DOORS: dict[str, Door] = {
     "approve": Door("approvals:approve", "Approve what an agent of a live run waits for."),
     "deny": Door("approvals:deny", "Deny what an agent of a live run waits for."),
     "interrupt": Door("steer:interrupt", "Stop the running turn of one agent, or of all."),
+    "compact": Door("compact:compact", "Make the history of an agent of a live run shorter."),
     "undo": Door("undo:undo", "Put files back as they were before an agent threw them away."),
     "kill": Door("steer:kill", "End an agent and all below it, or the whole run."),
     "rm": Door("ps:rm", "Delete runs that have ended."),
@@ -42,10 +43,6 @@ DOORS: dict[str, Door] = {
     "models": Door("models:models", "Model files for the embedded provider."),
     "roles": Door("roles:roles", "What agents can be."),
     "config": Door("config:config", "The effective configuration and where it is from."),
-    "trust": Door(
-        "trusting:trust",
-        "Let a project's own configuration, rules and roles count, as they are now.",
-    ),
     "doctor": Door("doctor:doctor", "Check what works on this machine, and how to mend the rest."),
     "sandbox": Door("tools:sandbox", "Run a command in the sandbox that agents get."),
     "apply-patch": Door("tools:apply_patch", "Apply a patch in the apply_patch format."),

@@ -4,6 +4,7 @@ own judges. Rule: this room may not import them; they are started in our place.
 
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -12,7 +13,7 @@ import msgspec
 from swarm.mailbox.protocol.limits import Limits
 from swarm.roles.login_shell import find_shell
 from swarm.roles.narrow import narrow_approval, narrow_sandbox
-from swarm.roles.rules.load import rules_of
+from swarm.roles.rules.load import rule_folders, unheeded_rules
 
 from ..console.style import is_terminal
 from ..places import find_places
@@ -55,17 +56,16 @@ def explain(
         granular=settings.config.granular,
         reviewer=choose_reviewer(settings.config, warnings, at=at),
     )
+    layers = settings.loaded.layers
     order = {
         "limits": limits,
         "cwd": settings.cwd,
-        "loaded": rules_of(settings.loaded.layers),
+        "rule_folders": [str(folder) for folder in rule_folders(layers)],
         "hidden_paths": [str(places.runtime), str(places.runs)],
         "shell": find_shell(environment),
-        "warnings": warnings,
+        "warnings": [*warnings, *unheeded_rules(layers, Path(settings.cwd))],
     }
     words = command[1:] if command[:1] == ("--",) else command
     flags = ["--json"] if as_json else []
-    held = os.memfd_create("swarm-explain", 0)  # rules can be longer than an argument may be
-    with os.fdopen(held, "wb", closefd=False) as file:
-        file.write(msgspec.json.encode(order))
-    become("swarm.worker.policy.standalone", "explain", str(held), *flags, "--", *words)
+    situation = msgspec.json.encode(order).decode()
+    become("swarm.worker.policy.standalone", "explain", situation, *flags, "--", *words)

@@ -4,7 +4,7 @@
 reads one agent's file and is only called for an agent that shall live again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -104,8 +104,10 @@ class AgentMemory(msgspec.Struct):
     last_seq: int = 0
 
 
-def fold_agent(records: Iterable[Record]) -> AgentMemory:
-    """Fold one agent's file.
+def fold_agent(
+    records: Iterable[Record], *, before: Callable[[AgentMemory, Record], None] | None = None
+) -> AgentMemory:
+    """Fold one agent's file. `before` is shown each record with the memory it will change.
 
     An input counts as taken up when its turn began (a turn's id is the id of the input that began
     it) or when an item with its id stands in the history.
@@ -113,6 +115,8 @@ def fold_agent(records: Iterable[Record]) -> AgentMemory:
     memory = AgentMemory()
     for record in records:
         memory.last_seq = max(memory.last_seq, record.seq)
+        if before is not None:
+            before(memory, record)
         _fold_one(memory, record)
     return memory
 

@@ -55,6 +55,11 @@ class Place(Value):
     subagents: tuple[tuple[str, str], ...] = ()  # the agent's children: name, nickname
 
 
+def harness_text(name: str) -> str:
+    """One of the texts beside this file, by its name without `.md`."""
+    return _TEXTS[name]
+
+
 def base_instructions(*, short: bool) -> str:
     """The built-in base instructions; the short ones for small local models."""
     return _TEXTS["base_short" if short else "base"]

@@ -5,7 +5,7 @@ While an agent lives its history is whole by construction, so this runs once, at
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
@@ -82,6 +82,18 @@ def _pair(items: tuple[AnyItem, ...]) -> tuple[list[AnyItem], set[int]]:
             open_calls[item.call_id].popleft()
         kept.append(item)
     return kept, {identity for calls in open_calls.values() for identity in calls}
+
+
+def pair_calls(items: Sequence[AnyItem]) -> dict[int, int]:
+    """The place of each answered call → the place of its output, by the same rule."""
+    pairs: dict[int, int] = {}
+    open_calls: dict[str, deque[int]] = {}
+    for index, item in enumerate(items):
+        if isinstance(item, AnyCall):
+            open_calls.setdefault(item.call_id, deque()).append(index)
+        elif isinstance(item, AnyOutput) and open_calls.get(item.call_id):
+            pairs[open_calls[item.call_id].popleft()] = index
+    return pairs
 
 
 def _is_of_a_response(item: AnyItem) -> bool:

@@ -12,11 +12,14 @@ from swarm.mailbox.protocol.items import (
     Message,
     Reasoning,
     TokenUsage,
+    encode_item,
 )
 
 BYTES_PER_TOKEN = 4
 IMAGE_BYTES = 7_373  # what one image of default detail costs, as bytes of text
 _ENCRYPTION_BYTES = 650  # the envelope of encrypted reasoning
+_SMALLEST_SAMPLE = 1_000  # tokens of a request from which the estimate is calibrated
+_LEAST_RATIO, _MOST_RATIO = 0.5, 4.0
 
 
 def estimate_tokens(size_bytes: int) -> int:
@@ -44,28 +47,69 @@ def estimate_item(item: AnyItem, *, encoded_bytes: int) -> int:
     return estimate_tokens(encoded_bytes + images * IMAGE_BYTES)
 
 
+def measure_item(item: AnyItem) -> int:
+    """The estimate of an item that is not encoded yet."""
+    return estimate_item(item, encoded_bytes=len(encode_item(item)))
+
+
 class Meter:
-    """Tokens used in this life and all before, and tokens now in the window."""
+    """Tokens used in this life and all before, and tokens now in the window.
+
+    Estimates are calibrated by what the server counted for the latest request as a whole: text that
+    is no English costs more than a token for four bytes.
+    """
 
     def __init__(self, total: TokenUsage) -> None:
         self.total = total
         self.last = TokenUsage()
+        self.head = 0  # estimate of instructions and tools
+        self._items = 0  # estimates of all items
+        self._asked = 0  # the same when the running request was sent, with the head
+        self._ratio = 1.0
         self._reported = 0  # the window at the last response, as the server counted it
         self._since = 0  # estimates of what was recorded after it
 
     def add_item(self, tokens: int) -> None:
         """An item joined the history."""
+        self._items += tokens
         self._since += tokens
 
+    def note_request(self) -> None:
+        """A request goes out that holds all items."""
+        self._asked = self.head + self._items
+
     def add_response(self, usage: TokenUsage | None) -> None:
-        """A response ended. Without usage the counters stay as they are."""
+        """A response ended. Without a count all but the sums stays as it is."""
         if usage is None:
             return
+        self.add_aside(usage)
+        if not usage.total_tokens:
+            return
+        if self._asked >= _SMALLEST_SAMPLE and usage.input_tokens:
+            ratio = usage.input_tokens / self._asked
+            self._ratio = min(_MOST_RATIO, max(_LEAST_RATIO, ratio))
+        self._reported, self._since = usage.total_tokens, 0
+
+    def add_aside(self, usage: TokenUsage) -> None:
+        """A response that is no part of the history was paid for."""
         self.total = self.total.plus(usage)
         self.last = usage
-        self._reported, self._since = usage.total_tokens, 0
+
+    def start_over(self, tokens: int) -> None:
+        """The history is another one now, of this estimate."""
+        self._items, self._reported, self._since = tokens, 0, 0
+
+    def calibrated(self, tokens: int) -> int:
+        """What an estimate comes to by the server's counting."""
+        return round(tokens * self._ratio)
+
+    def raw(self, tokens: int) -> int:
+        """The estimate that comes to so many tokens: the inverse of `calibrated`."""
+        return round(tokens / self._ratio)
 
     @property
     def context_tokens(self) -> int:
         """What the next request will hold, as far as is known."""
-        return self._reported + self._since
+        if self._reported:
+            return self._reported + self.calibrated(self._since)
+        return self.calibrated(self.head + self._items)

@@ -11,7 +11,9 @@ from typing import Literal
 import trio
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.ops import Mail, Notice, UserInput
+from swarm.mailbox.protocol.ops import Mail, Notice, TextInput, UserInput
+
+from ..context.tokens import estimate_tokens
 
 _REMEMBERED = 1024  # ids of admitted inputs and letters kept against repeats
 
@@ -124,6 +126,18 @@ class Inbox:
     def pending(self) -> bool:
         """True if the running turn has something to read before it may end."""
         return bool(self._words) or self.mail_joins_now
+
+    @property
+    def waiting_tokens(self) -> int:
+        """About how much the next request will hold of what waits: four bytes are a token."""
+        words = sum(
+            len(part.text)
+            for one in self._words
+            for part in one.parts
+            if isinstance(part, TextInput)
+        )
+        letters = sum(len(mail.content) for mail in self._letters) if self._mail_joins else 0
+        return estimate_tokens(words + letters)
 
     def drain(self) -> list[UserInput | Mail]:
         """Take what the next request should hold: words first, then letters if they may join."""

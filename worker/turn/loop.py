@@ -54,14 +54,22 @@ async def run_turn(session: "Session", opening: Opening) -> None:
 
 async def _pursue(session: "Session", turn: Turn) -> Ending:
     try:
-        turn.model = await session.sampler.wait_model()
+        turn.model = await session.wait_model()
     except SampleTrouble as trouble:
         return _fail(session, turn, trouble.failed)
     _announce(session, turn, turn.model)
     session.begin(turn.model)
-    session.record_context(turn, turn.model)
+    try:
+        return await _go_on(session, turn, turn.model)
+    except SampleTrouble as trouble:  # of a compaction; what a sample says is an answer of it
+        return _fail(session, turn, trouble.failed)
+
+
+async def _go_on(session: "Session", turn: Turn, model: ModelInfo) -> Ending:
+    await session.upkeep.look(turn, model)
+    session.record_context(turn, model)
     while True:
-        heard = await _respond(session, turn, turn.model)
+        heard = await _respond(session, turn, model)
         if isinstance(heard, SampleFailed):
             return _fail(session, turn, heard)
         if turn.last_call:
@@ -79,6 +87,7 @@ async def _pursue(session: "Session", turn: Turn) -> Ending:
                     return _complete(turn, text, heard)
             case _:
                 assert_never(step)
+        await session.upkeep.look(turn, model)
 
 
 async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | SampleFailed:
@@ -99,6 +108,10 @@ async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | 
         if failed is None:
             return attempt.heard
         if failed.kind == "invalid_image" and session.take_back_image(turn):
+            continue
+        if failed.kind == "context_window_exceeded" and await session.upkeep.overflowed(
+            turn, model
+        ):
             continue
         if failed.kind == "incomplete" and attempt.heard.remark is not None:
             return msgspec.structs.replace(attempt.heard, truncated=True)

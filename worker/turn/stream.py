@@ -58,6 +58,7 @@ class Attempt:
         """Returns why the stream failed, None if it did not; its calls are done either way."""
         failed: SampleFailed | None = None
         async with trio.open_nursery() as self._calls:
+            self._session.meter.note_request()
             try:
                 completed = await self._session.sampler.sample(question, self._hear)
             except SampleTrouble as trouble:
@@ -76,6 +77,7 @@ class Attempt:
             self.heard, end_turn=completed.end_turn, truncated=completed.truncated
         )
         session.meter.add_response(completed.usage)
+        session.upkeep.answered()
         if completed.usage is not None:
             turn.usage = turn.usage.plus(completed.usage)
         model = turn.model

@@ -1,0 +1,42 @@
+"""A person's wish about an agent's memory: have it shortened, or put back what was taken.
+
+Rule guarded: the agent itself does it, between two requests; what it gets for that comes from the
+journal, which is settled first.
+"""
+
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.protocol.control import AnyControlReply, CompactAgent, Done, Refused
+from swarm.mailbox.protocol.ops import AnyOp, Compact, UndoCompaction
+
+from .agency.member import Member
+from .journal.compactions import find_undo
+from .journal.reading import read_records
+from .running import Running
+
+
+async def compact_agent(running: Running, member: Member, wish: CompactAgent) -> AnyControlReply:
+    """Pass the wish on to the agent's present life."""
+    life = member.life
+    if life is None or life.gone.is_set():
+        words = "has no process now; its history is compacted by itself when it must be"
+        return Refused(message=f"{member.path} {words}")
+    op: AnyOp = Compact()
+    done = f"{member.path} compacts its history before its next request"
+    if wish.undo:
+        found = await _find_undo(running, member.plan.agent_id)
+        if found is None:
+            return Refused(message=f"{member.path} has no compaction that could be taken back")
+        op = found
+        done = f"{member.path} takes compaction {found.compaction_id} back before its next request"
+    try:
+        await running.send(life, op)
+    except PeerGone:
+        return Refused(message=f"{member.path} has ended")
+    return Done(message=done)
+
+
+async def _find_undo(running: Running, file: str) -> UndoCompaction | None:
+    await running.journal.settle()
+    return await trio.to_thread.run_sync(lambda: find_undo(read_records(running.places, file=file)))

@@ -1,0 +1,344 @@
+"""When and how an agent's history becomes shorter, and how that is taken back.
+
+Rules guarded: it happens between two requests, where no call is open; the new history and what the
+supervisor is told of it are one step; and it is bounded: what frees nothing is not done again
+before the history has grown, and a history that cannot be made to fit ends its turn and says why.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+import trio
+
+from swarm.mailbox.protocol.changes import Shortened
+from swarm.mailbox.protocol.events import TokenCount, Waiting, Warned
+from swarm.mailbox.protocol.items import AnyItem, decode_item
+from swarm.mailbox.protocol.ops import UndoCompaction
+from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed, chain_digest
+
+from ..context.compact import provider_ending, rebuild, room_in, summary_message
+from ..context.cutting import cut
+from ..context.fragments import harness_text
+from ..context.limits import compaction_limit, window_of
+from ..context.pinned import state_of
+from ..context.prompt import told_by
+from ..context.tokens import measure_item
+from ..sampler import SampleTrouble
+from .summary import ask_provider, ask_summary
+
+if TYPE_CHECKING:
+    from ..session import Session
+    from .state import Turn
+
+Trigger = Literal["limit", "overflow", "person"]
+Means = Literal["model", "provider", "cut"]
+CUT_SHARES = (0.5, 0.2)  # of what overflowed, at its second and third time in a row
+_LEAST_GROWTH = 256  # tokens, before a compaction that freed little is tried again
+_LEAST_LEARNED = 0.25  # of the told window: a provider that refuses even less is not believed
+
+
+class Upkeep:
+    """One agent's; it lives as long as the session."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._wanted = False
+        self._undo: UndoCompaction | None = None
+        self._scope: trio.CancelScope | None = None  # of work at rest
+        self._count = 0
+        self._left = 0  # items of the history when it was last compacted
+        self._rests_below = 0  # tokens: the last compaction did not come below the limit
+        self._held = False  # one was taken back: the next comes when the window is full
+        self._learned: int | None = None  # a provider's window is smaller than it is said to be
+        self._overflows = 0  # in a row
+        self._remote_failed = False
+
+    # --- wishes ------------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> bool:
+        """True if a person wants something done, now or before the next request."""
+        return self._wanted or self._undo is not None
+
+    def ask(self) -> None:
+        """A person wants the history compacted."""
+        self._wanted = True
+
+    def ask_undo(self, op: UndoCompaction) -> None:
+        """A person wants a compaction taken back."""
+        self._undo = op
+
+    async def work_at_rest(self) -> None:
+        """Do what is wanted while no turn runs."""
+        session = self._session
+        with trio.CancelScope() as self._scope:
+            try:
+                model = await session.wait_model()
+                session.begin(model)
+                await self.look(None, model)
+            except SampleTrouble as trouble:
+                self._wanted, self._undo = False, None
+                self._warn(f"the history was not compacted: {trouble.failed.message}")
+        if self._scope.cancelled_caught:
+            self._wanted, self._undo = False, None
+            self._warn("the compaction was interrupted; the history is as it was")
+        self._scope = None
+
+    def interrupt(self) -> None:
+        """End work at rest; that of a turn ends with the turn."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    # --- occasions ---------------------------------------------------------------------------
+
+    async def look(self, turn: "Turn | None", model: ModelInfo) -> None:
+        """Between two requests: do what a person wants, or what the window calls for.
+
+        Raises SampleTrouble: the history must become shorter and cannot.
+        """
+        turn_id = "" if turn is None else turn.turn_id
+        if self._undo is not None:
+            op, self._undo = self._undo, None
+            self._take_back(op, turn_id, model)
+        if self._wanted:
+            self._wanted = False
+            await self._obey(turn_id, model)
+        elif self._is_due(model):
+            await self._shorten(turn_id, model, "limit")
+
+    async def overflowed(self, turn: "Turn", model: ModelInfo) -> bool:
+        """A provider refused the history as too long. True if it is shorter now.
+
+        Raises SampleTrouble as `look` does.
+        """
+        self._overflows += 1
+        tokens = self._session.meter.context_tokens
+        if self._overflows == 1:
+            self._learn(tokens, model)
+            return await self._shorten(turn.turn_id, model, "overflow")
+        if self._overflows - 2 >= len(CUT_SHARES):
+            return False
+        room = int(tokens * CUT_SHARES[self._overflows - 2])
+        return self._cut(turn.turn_id, model, "overflow", room_tokens=room)
+
+    def answered(self) -> None:
+        """A response came: what was sent did fit."""
+        self._overflows = 0
+
+    def _is_due(self, model: ModelInfo) -> bool:
+        session, limit = self._session, self._limit(model)
+        if limit is None or len(session.history) <= self._left:
+            return False
+        coming = session.meter.calibrated(session.inbox.waiting_tokens)
+        return session.meter.context_tokens + coming >= max(limit, self._rests_below)
+
+    def _limit(self, model: ModelInfo) -> int | None:
+        limit = compaction_limit(model, self._session.spec.context)
+        if self._held:
+            limit = window_of(model)
+        if limit is None or self._learned is None:
+            return limit
+        return min(limit, self._learned)
+
+    def _learn(self, tokens: int, model: ModelInfo) -> None:
+        window = window_of(model)
+        if window is None or tokens >= window:
+            return
+        self._learned = int(max(tokens * 0.9, window * _LEAST_LEARNED))
+        self._warn(
+            f"the provider refused about {tokens:,} tokens, though {model.slug} is said to take "
+            f"{window:,}; from now on the history is compacted at {self._learned:,} (set "
+            "`model_context_window` to say what is right)"
+        )
+
+    async def _obey(self, turn_id: str, model: ModelInfo) -> None:
+        """A person's wish; its failure ends no turn."""
+        if len(self._session.history) <= self._left:
+            self._warn("there is nothing to compact")
+            return
+        try:
+            await self._shorten(turn_id, model, "person")
+        except SampleTrouble as trouble:
+            self._warn(f"the history was not compacted: {trouble.failed.message}")
+
+    # --- doing it ----------------------------------------------------------------------------
+
+    async def _shorten(self, turn_id: str, model: ModelInfo, trigger: Trigger) -> bool:
+        """By the provider, else by the model, else without one. True if it is shorter now."""
+        session = self._session
+        tokens = session.meter.context_tokens
+        session.reporter.pass_on(Waiting(reason=f"compacting its history of {tokens:,} tokens"))
+        items = session.decoded_history()
+        room = room_in(self._limit(model))
+        ending = await self._ending_by_provider(turn_id, model, trigger)
+        means: Means = "provider"
+        if not ending:
+            means = "model"
+            asked = await ask_summary(session, turn_id, model, items, whole=trigger != "overflow")
+            if asked.text:
+                state = state_of(items, agents=session.agents_told())
+                intro = harness_text("summary_intro")
+                ending = (summary_message(intro, asked.text, state, room),)
+            elif _is_out_of_budget(asked.failed) and trigger != "overflow":
+                return False  # the next request hears the same, and closes the account
+            else:
+                return self._without_model(turn_id, model, trigger, asked.failed)
+        context, told = session.context_now(model, anew=True)
+        rebuilt = rebuild(items, context=context, ending=ending, room=room, measure=measure_item)
+        rebuilt = self._smaller(rebuilt, model)
+        session.told = told
+        self._replace(turn_id, rebuilt, trigger, means)
+        return self._settle(model)
+
+    async def _ending_by_provider(
+        self, turn_id: str, model: ModelInfo, trigger: Trigger
+    ) -> tuple[AnyItem, ...]:
+        if not model.remote_compaction or self._remote_failed or trigger == "overflow":
+            return ()
+        session = self._session
+        output = await ask_provider(session, turn_id, model)
+        if not isinstance(output, SampleFailed):
+            state = state_of(session.decoded_history(), agents=session.agents_told())
+            if ending := provider_ending(output, state):
+                return ending
+        why = output.message if isinstance(output, SampleFailed) else "it sealed nothing"
+        self._remote_failed = True
+        self._warn(f"the provider's own compaction failed ({why}); the model is asked from now on")
+        return ()
+
+    def _smaller(self, rebuilt: tuple[AnyItem, ...], model: ModelInfo) -> tuple[AnyItem, ...]:
+        """What a cut makes of a rebuilt history that is still over the limit, if anything."""
+        meter, limit = self._session.meter, self._limit(model)
+        size = sum(map(measure_item, rebuilt))
+        if limit is None or meter.calibrated(size + meter.head) < limit:
+            return rebuilt
+        return self._cut_items(rebuilt, room_tokens=limit) or rebuilt
+
+    def _without_model(
+        self, turn_id: str, model: ModelInfo, trigger: Trigger, failed: SampleFailed | None
+    ) -> bool:
+        tokens = self._session.meter.context_tokens
+        limit = min(self._limit(model) or tokens, tokens)
+        if not self._cut(turn_id, model, trigger, room_tokens=limit // 2):
+            return False
+        why = "the model gave no summary" if failed is None else failed.message
+        self._warn(f"the history was cut and not summarized: {why}")
+        return True
+
+    def _cut(self, turn_id: str, model: ModelInfo, trigger: Trigger, *, room_tokens: int) -> bool:
+        items = self._session.decoded_history()
+        shorter = self._cut_items(items, room_tokens=room_tokens)
+        if shorter is None and (limit := self._limit(model)) is not None:
+            shorter = self._cut_items(items, room_tokens=limit)
+        if shorter is None:
+            return False
+        self._replace(turn_id, shorter, trigger, "cut")
+        return self._settle(model)
+
+    def _cut_items(
+        self, items: tuple[AnyItem, ...], *, room_tokens: int
+    ) -> tuple[AnyItem, ...] | None:
+        """`room_tokens`: of a whole request, as the server counts."""
+        session = self._session
+        return cut(
+            items,
+            room_tokens=session.meter.raw(room_tokens) - session.meter.head,
+            note=harness_text("cut_note"),
+            state=state_of(items, agents=session.agents_told()),
+            measure=measure_item,
+        )
+
+    def _replace(
+        self, turn_id: str, items: tuple[AnyItem, ...], trigger: Trigger, means: Means
+    ) -> None:
+        session = self._session
+        before_tokens, before_items = session.meter.context_tokens, len(session.history)
+        session.meter.start_over(sum(map(measure_item, items)))
+        self._count += 1
+        shortened = Shortened(
+            compaction_id=f"{session.spec.agent_id[-8:]}-{session.spec.epoch}-c{self._count}",
+            trigger=trigger,
+            means=means,
+            before_tokens=before_tokens,
+            after_tokens=session.meter.context_tokens,
+            before_items=before_items,
+        )
+        session.replace_history(turn_id, items, shortened=shortened)
+        self._held, self._left = False, len(items)
+
+    def _settle(self, model: ModelInfo) -> bool:
+        """Tell the fill, and take care that what freed too little is not done again at once.
+
+        Raises SampleTrouble if what must stay does not fit the window.
+        """
+        session, limit, window = self._session, self._limit(model), window_of(model)
+        tokens = session.meter.context_tokens
+        self._say_fill(model)
+        self._rests_below = 0
+        if window is not None and tokens > window:
+            raise _does_not_fit(tokens, window)
+        if limit is not None and tokens >= limit:
+            self._rests_below = tokens + max(limit // 10, _LEAST_GROWTH)
+            self._warn(
+                f"the compacted history still holds about {tokens:,} tokens, over the limit of "
+                f"{limit:,}: instructions, tools and the task take that much; raise "
+                "`model_auto_compact_token_limit`"
+            )
+        return True
+
+    # --- taking back -------------------------------------------------------------------------
+
+    def _take_back(self, op: UndoCompaction, turn_id: str, model: ModelInfo) -> None:
+        session = self._session
+        raws = session.history.all_items()
+        digest = b""
+        for raw in raws[: op.base_count]:
+            digest = chain_digest(digest, bytes(raw))
+        if len(raws) < op.base_count or digest != op.base_digest:
+            self._warn("the compaction was not taken back: the history was replaced since")
+            return
+        restored = (*op.items, *raws[op.base_count :])
+        items = tuple(decode_item(bytes(raw)) for raw in restored)
+        size, window = sum(map(measure_item, items)), window_of(model)
+        tokens = session.meter.calibrated(size + session.meter.head)
+        if window is not None and tokens >= window:
+            self._warn(
+                f"the compaction was not taken back: the history would hold about {tokens:,} "
+                f"tokens, and {model.slug} takes {window:,}"
+            )
+            return
+        session.told = told_by(items)
+        session.meter.start_over(size)
+        session.replace_history(turn_id, items, undoes=op.compaction_id)
+        self._held, self._left, self._rests_below = True, 0, 0
+        self._say_fill(model)
+
+    # --- words -------------------------------------------------------------------------------
+
+    def _say_fill(self, model: ModelInfo) -> None:
+        meter, turn = self._session.meter, self._session.turn
+        self._session.reporter.say(
+            TokenCount(
+                turn_id="" if turn is None else turn.turn_id,
+                last=meter.last,
+                total=meter.total,
+                context_tokens=meter.context_tokens,
+                context_window=window_of(model) or 0,
+            )
+        )
+
+    def _warn(self, message: str) -> None:
+        self._session.reporter.say(Warned(message=message))
+
+
+def _is_out_of_budget(failed: SampleFailed | None) -> bool:
+    return failed is not None and failed.kind == "refused_budget"
+
+
+def _does_not_fit(tokens: int, window: int) -> SampleTrouble:
+    message = (
+        f"even compacted it holds about {tokens:,} tokens of {window:,}: instructions, AGENTS.md "
+        "and the task alone are too long"
+    )
+    return SampleTrouble(
+        SampleFailed(request_id=0, kind="context_window_exceeded", message=message)
+    )
