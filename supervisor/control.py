@@ -316,15 +316,28 @@ class Control:
         if agent.plan.slotless:  # a review that lost its process has failed; another begins anew
             self._leave(agent, "crashed", _words(agent, ended))
             return
-        agent.deaths.append(trio.current_time())
-        verdict = decide_restart(agent.deaths, now=trio.current_time())
-        if isinstance(verdict, GiveUp):
-            self._leave(agent, "crashed", f"{_words(agent, ended)}; {verdict.reason}")
-            return
-        self._run.showing.state.note_state(agent.path, "restarting", note=_words(agent, ended))
-        await trio.sleep(verdict.after_s)
-        if not self._leave_if_wanted(agent):
-            await self._live_again(agent, ended)
+        await self._restart(agent, _words(agent, ended))
+
+    async def _restart(self, agent: LiveAgent, why: str) -> None:
+        """Its next life, by the restart rule; a start that fails counts as a death, too."""
+        words = why
+        while True:
+            agent.deaths.append(trio.current_time())
+            verdict = decide_restart(agent.deaths, now=trio.current_time())
+            if isinstance(verdict, GiveUp):
+                self._leave(agent, "crashed", f"{words}; {verdict.reason}")
+                return
+            self._run.showing.state.note_state(agent.path, "restarting", note=words)
+            await trio.sleep(verdict.after_s)
+            if self._leave_if_wanted(agent):
+                return
+            try:
+                await self._live_again(agent)
+                return
+            except SpawnError as error:
+                words = f"{why}; restarting failed: {error}"
+            if self._leave_if_wanted(agent):
+                return
 
     def _leave_if_wanted(self, agent: LiveAgent) -> bool:
         """An end that we asked for, or that it took in order, is followed by no other life."""
@@ -353,17 +366,14 @@ class Control:
             agent=agent.path,
         )
 
-    async def _live_again(self, agent: LiveAgent, ended: Ended) -> None:
+    async def _live_again(self, agent: LiveAgent) -> None:
         await self._run.journal.settle()
         file = agent.plan.agent_id
         memory = await trio.to_thread.run_sync(self._remember, file)
         for call in memory.open_calls.values():
             self._run.note(interrupted_end(call), agent=agent.path, file=file)
         agent.begin_life(agent.epoch + 1)
-        try:
-            await self._begin_life(agent, memory)
-        except SpawnError as error:
-            self._leave(agent, "crashed", f"{_words(agent, ended)}; restarting failed: {error}")
+        await self._begin_life(agent, memory)
 
     def _remember(self, file: str) -> AgentMemory:
         return fold_agent(read_records(self._run.places, file=file))

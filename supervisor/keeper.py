@@ -150,13 +150,12 @@ class Keeper:
                 except PeerGone:
                     continue
 
-    async def forget_agent(self, agent_id: str) -> None:
-        """Tell the gateway that nobody waits for this agent's answers any more."""
+    async def forget_agent(self, agent_id: str, epoch: int) -> None:
+        """Tell the gateway that nobody waits for this life's answers any more."""
         with trio.move_on_after(1):
             try:
-                await self._run.office.post(
-                    self._identity, encode_gateway_op(AgentGone(agent_id=agent_id))
-                )
+                gone = AgentGone(agent_id=agent_id, epoch=epoch)
+                await self._run.office.post(self._identity, encode_gateway_op(gone))
             except PeerGone:
                 return
 

@@ -233,7 +233,7 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
 
         def on_gone(agent: LiveAgent) -> None:
             treasury.forget_agent(agent)
-            nursery.start_soon(keeper.forget_agent, agent.plan.agent_id)
+            nursery.start_soon(keeper.forget_agent, agent.plan.agent_id, agent.epoch)
 
         control.on_gone, treasury.live_agents = on_gone, live
         control.admit = treasury.admit

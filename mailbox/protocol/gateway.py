@@ -75,9 +75,14 @@ class Fetching(Tagged):
 
 
 class AgentGone(Tagged):
-    """An agent's process ended: its running requests are to be cancelled."""
+    """An agent's process ended: its running requests are to be cancelled.
+
+    The word may come late, when its next life has opened a conversation already: `epoch` says
+    which life is over. 0: whichever there is.
+    """
 
     agent_id: str
+    epoch: int = 0
 
 
 class AskFirst(Tagged):

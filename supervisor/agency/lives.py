@@ -21,6 +21,7 @@ from ..journal.reading import read_records
 from ..journal.replay import AgentMemory, fold_agent, interrupted_end
 from ..running import Running
 from ..spawner.base import SpawnError
+from ..spawner.restart import GiveUp, decide_restart
 from .member import Member, Suspended
 from .team import Team
 
@@ -85,13 +86,11 @@ class Lives:
                 memory = await self._recall(member)
             if member.closed:
                 return
-            life.begin_again(member.epoch + 1)
-            place = partial(self.show_place, path)
             is_asked = any(
                 mail.trigger_turn for mail in memory.mails.values()
             )  # unread, of a resume
             has_more = memory.open_turn or memory.inputs or is_asked or self._team.is_woken(member)
-            await self._control.enliven(life, memory, Line(on_place=place))
+            await self._enliven(member, life, memory)
             if not has_more:  # its last life had ended its turn, and only the word of it was lost
                 self._control.conclude_again(life, memory.last_message)
         except SpawnError as error:
@@ -99,6 +98,26 @@ class Lives:
         finally:
             member.beginning = False
             self._team.ring()
+
+    async def _enliven(self, member: Member, life: LiveAgent, memory: AgentMemory) -> None:
+        """Start its process; a start that fails counts as a death. Raises the last SpawnError.
+
+        Each try has an epoch of its own: what a failed one may have said is nobody's word.
+        """
+        place = partial(self.show_place, member.path)
+        while True:
+            life.begin_again(member.epoch + 1)
+            member.epoch = life.epoch
+            try:
+                await self._control.enliven(life, memory, Line(on_place=place))
+                return
+            except SpawnError:
+                now = trio.current_time()
+                life.deaths.append(now)
+                verdict = decide_restart(life.deaths, now=now)
+                if member.closed or isinstance(verdict, GiveUp):
+                    raise
+                await trio.sleep(verdict.after_s)
 
     async def _recall(self, member: Member) -> AgentMemory:
         await self._run.journal.settle()

@@ -158,3 +158,49 @@ async def test_a_killed_child_lives_again_and_four_deaths_in_a_minute_are_told(
         assert tree.ends()["/root/a"] == ["crashed"]
         finished = msgspec.json.decode(tree.outputs()[1])["finished"]
         assert [one["end_state"] for one in finished] == ["crashed"]
+
+
+class MuteStarts:
+    """In the place of `Tree.mute`: these starts of one path, counted from 1, never say anything."""
+
+    def __init__(self, path: str, *which: int) -> None:
+        self._path, self._which, self._count = path, which, 0
+
+    def __contains__(self, path: str) -> bool:
+        self._count += path == self._path
+        return path == self._path and self._count in self._which
+
+
+async def test_a_restart_that_never_says_hello_is_tried_again(tmp_path, autojump_clock):
+    scripts = {
+        "/root": [calls(spawn("a")), calls(wait("a")), says("root")],
+        "/root/a": [calls(WORK), says("a")],
+    }
+    async with open_tree(tmp_path, scripts) as tree:
+        tree.mute = MuteStarts("/root/a", 2, 3)
+        await tree.begin()
+        await tree.until(lambda: len(tree.bodies(CallBegan, "/root/a")) == 1)
+        tree.children["/root/a"][-1].kill_group()
+        assert await over(tree) == "completed"
+        assert tree.ends()["/root/a"] == ["completed"]
+        assert len(tree.children["/root/a"]) == 4
+
+
+async def test_a_further_task_survives_new_lives_that_never_say_hello(tmp_path, autojump_clock):
+    scripts = {
+        "/root": [
+            calls(spawn("a")),
+            calls(wait("a")),
+            calls(("followup_task", {"target": "a", "message": "again"})),
+            calls(wait("a")),
+            says("root"),
+        ],
+        "/root/a": [says("first"), says("second")],
+    }
+    async with open_tree(tmp_path, scripts) as tree:
+        tree.mute = MuteStarts("/root/a", 2, 3)
+        await tree.begin()
+        assert await over(tree) == "completed"
+        assert tree.ends()["/root/a"] == ["completed", "completed"]
+        epochs = [one.epoch for one in tree.bodies(AgentSpawned) if one.path == "/root/a"]
+        assert epochs == [1, 4], "a failed start has used up its identity"

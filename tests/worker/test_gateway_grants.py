@@ -236,7 +236,7 @@ async def test_the_end_of_an_agent_ends_its_reservation(autojump_clock):
         asked = await floor.word()
         floor.grants.decide(Granted(reservation="7-1"))
         await trio.testing.wait_all_tasks_blocked()
-        floor.reception.forget_agent("a1")
+        floor.reception.forget_agent("a1", 1)
         lapsed = await floor.word()
         assert (lapsed.tokens, lapsed.requests) == (asked.tokens - 1_000, 1)
 

@@ -376,5 +376,18 @@ async def test_only_who_is_found_by_number_is_counted_beyond_its_end(wire, secon
             await agent.hear()
             await agent.ask("hello")
             await agent.hear_answer()
-            floor.reception.forget_agent("a1")
+            floor.reception.forget_agent("a1", epoch)
         assert [request.ordinal for request in floor.told.requests] == [1, second]
+
+
+async def test_a_late_word_of_an_ended_life_does_not_end_its_next_one(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[Finished(usage=USAGE)]]
+        old, new = (Agent(floor.office, epoch=epoch) for epoch in (1, 2))
+        for agent in (old, new):
+            await agent.open()
+            await agent.hear()
+        floor.reception.forget_agent("a1", 1)
+        await new.ask("hello")
+        with trio.fail_after(60):
+            assert await new.hear_answer() == [SampleCompleted(request_id=1, usage=USAGE)]

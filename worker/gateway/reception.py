@@ -175,10 +175,12 @@ class Reception:
         self._peer_of[op.agent_id] = peer
         await window.post(peer, ConversationOpened(model=model))  # the first post never waits
 
-    def forget_agent(self, agent_id: str) -> None:
-        """Its process has ended: nobody waits for its answers."""
-        self.grants.forget_agent(agent_id)
+    def forget_agent(self, agent_id: str, epoch: int) -> None:
+        """Its process of this epoch has ended: nobody waits for its answers. 0: of any."""
         session = self._sessions.get(self._peer_of.get(agent_id, b""))
+        if session is not None and epoch and session.epoch > epoch:
+            return  # the word was overtaken by its next life
+        self.grants.forget_agent(agent_id)
         if session is not None and self._window is not None:
             self._forget(self._window, session, dismiss=True)
             if not self._house.finds_by_number:

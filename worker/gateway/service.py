@@ -174,7 +174,7 @@ class Process:
                     self._work.cancel()
                 case AgentGone():
                     if self._reception is not None:
-                        self._reception.forget_agent(order.agent_id)
+                        self._reception.forget_agent(order.agent_id, order.epoch)
                 case AskFirst():
                     self._asks_first = True
                     if self._reception is not None:

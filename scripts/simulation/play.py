@@ -1,0 +1,256 @@
+"""One seed from beginning to end: `play(seed)` → what came of it, and the digest of its journal."""
+
+import gc
+import hashlib
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+from checks import check_journal, check_outside
+from faults import Faults
+from hands import Outside, Tool
+from mind import Mind, house_opener
+from story import Story, tell
+from trio.testing import MockClock, wait_all_tasks_blocked
+from world import World
+
+from swarm.mailbox.protocol.limits import Budget
+from swarm.mailbox.protocol.records import RunCompleted
+from swarm.supervisor.places import Places, run_places
+from swarm.supervisor.request import FanOut, RunRequest
+from swarm.supervisor.running import Running
+from swarm.supervisor.supervisor import run_to_its_end
+from swarm.supervisor.surroundings import Surroundings
+from swarm.supervisor.work import Work
+
+LIMIT_S = 6 * 3600  # of virtual time: whatever happens, a run ends
+_MOST_LIVES = 12  # of a supervisor
+RUN_ID = "00000000-0000-7000-8000-000000000000"
+
+
+class Outcome(NamedTuple):
+    """`violations` empty: all that must hold held."""
+
+    seed: int
+    status: str
+    violations: tuple[str, ...]
+    digest: str  # of the journal's bytes
+    records: int
+    agents: int
+    lives: int  # of the supervisor
+    seconds: float  # real ones
+
+
+class _Quiet:
+    """A view that shows nothing."""
+
+    def on_feed(self, feed: object) -> None:
+        pass
+
+    async def draw(self, current: object) -> None:
+        await trio.sleep_forever()
+
+    def finish(self, completed: RunCompleted) -> None:
+        pass
+
+
+def play(seed: int, *, keep: Path | None = None) -> Outcome:
+    """Run one seed. `keep`: where its run folder is left, to be looked at."""
+    began = time.perf_counter()
+    base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="swarm-sim-", dir=base) as name:
+        folder = Path(name)
+        with _repeatable(seed):
+            clock = MockClock(autojump_threshold=0)
+            story = tell(seed)
+            found: list[str] = []
+            try:
+                scene = trio.run(_play, story, folder, found, clock=clock)
+            except BaseException as error:  # a bug that ended the supervisor
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                found.append(_told(error))
+                scene = None
+        places = run_places(_places(folder), RUN_ID)
+        digest, records = journal_digest(places.journal)
+        if keep is not None:
+            shutil.copytree(places.folder, keep / f"seed-{seed}", dirs_exist_ok=True)
+        status, agents, lives = scene or ("broken", 0, 0)
+        seconds = time.perf_counter() - began
+    return Outcome(seed, status, tuple(found), digest, records, agents, lives, seconds)
+
+
+def journal_digest(folder: Path) -> tuple[str, int]:
+    """Of every file's name and bytes, in order of the names; and how many lines there are."""
+    total, lines = hashlib.sha256(), 0
+    for file in sorted(folder.glob("*.jsonl")):
+        data = file.read_bytes()
+        lines += data.count(b"\n")
+        total.update(file.name.encode() + b"\0" + data)
+    return total.hexdigest(), lines
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_told(one) for one in error.exceptions)
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else "?"
+    return f"the run broke: {type(error).__name__}: {error} ({where})"
+
+
+@contextmanager
+def _repeatable(seed: int) -> Iterator[None]:
+    """Trio's scheduler from the seed; what a thread would do is done at once, in the loop."""
+    runner = trio._core._run
+    usual = trio.to_thread.run_sync, runner._r, runner._ALLOW_DETERMINISTIC_SCHEDULING
+
+    async def at_once(work: Callable[..., object], *arguments: object, **_: object) -> object:
+        await trio.lowlevel.checkpoint()
+        return work(*arguments)
+
+    trio.to_thread.run_sync = at_once
+    runner._r, runner._ALLOW_DETERMINISTIC_SCHEDULING = random.Random(f"trio:{seed}"), True
+    zone = os.environ.get("TZ")
+    os.environ["TZ"] = "Etc/UTC"
+    time.tzset()
+    try:
+        yield
+    finally:
+        trio.to_thread.run_sync, runner._r, runner._ALLOW_DETERMINISTIC_SCHEDULING = usual
+        if zone is None:
+            del os.environ["TZ"]
+        else:
+            os.environ["TZ"] = zone
+        time.tzset()
+
+
+def _places(folder: Path) -> Places:
+    return Places(
+        config=folder / "config", state=folder / "state", cache=folder / "cache",
+        runtime=folder / "r",
+    )  # fmt: skip
+
+
+def _request(story: Story) -> RunRequest:
+    fan_out = FanOut(items=story.items, prompt="{item}") if story.items else None
+    return RunRequest(
+        cwd="/",
+        prompt="Begin.",
+        run_id=RUN_ID,
+        fan_out=fan_out,
+        max_agents=story.slots,
+        max_depth=5,
+        reviewer=story.reviewer,
+        budget=Budget(tokens=story.tokens),
+        environment={"TZ": "Etc/UTC"},
+        linger_s=0.0,
+    )
+
+
+class _Scene(NamedTuple):
+    status: str
+    agents: int
+    lives: int
+
+
+async def _play(story: Story, folder: Path, found: list[str]) -> _Scene | None:
+    outside = Outside()
+    async with trio.open_nursery() as nursery:
+        world = World(str(story.seed), nursery)
+        mind = Mind(story, world)
+        world.open_house = house_opener(mind, story, world)
+        world.hands = lambda spec: tuple(
+            Tool(name, spec.path, outside) for name in ("work", "risky")
+        )
+        run_folder = run_places(_places(folder), RUN_ID).folder
+        faults = Faults(story, world, run_folder)
+        nursery.start_soon(faults.run)
+        completed, lives = None, 0
+        with trio.move_on_after(LIMIT_S) as limit:
+            while completed is None and lives < _MOST_LIVES:
+                lives += 1
+                completed = await _one_life(story, world, faults, folder, found, lives > 1)
+        if limit.cancelled_caught:
+            alive = sorted(str(child.spec.identity) for child in world.alive)
+            found.append(f"the run did not end in {LIMIT_S} s; alive: {alive}")
+        elif completed is None:
+            found.append(f"no end after {lives} supervisors")
+        await wait_all_tasks_blocked()
+        if world.alive and completed is not None:
+            found.append(f"left behind: {[child.spec.path for child in world.alive]}")
+        nursery.cancel_scope.cancel()
+    found += world.bugs
+    places = run_places(_places(folder), RUN_ID)
+    if completed is not None:
+        found += check_journal(places, story, completed)
+        found += check_outside(places, outside)
+        if story.is_quiet and mind.gave_up:
+            found.append(f"given up: {mind.gave_up[:3]}")
+    agents = sum(name != "gateway" for name in world.children)
+    return _Scene(completed.status if completed else "none", agents, lives)
+
+
+async def _one_life(
+    story: Story, world: World, faults: Faults, folder: Path, found: list[str], resumes: bool
+) -> RunCompleted | None:
+    """One supervisor; None if it was lost."""
+    request = msgspec.structs.replace(_request(story), resumes=resumes)
+    around = Surroundings(
+        world.open_post, world.open_feed, world.open_control, world.open_home, world.chances
+    )
+    watch = _Watch(world, found)
+    with trio.CancelScope() as faults.supervisor:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch.run)
+            completed = await run_to_its_end(
+                request, _Quiet(), None, _places(folder), watch.work, around
+            )
+            nursery.cancel_scope.cancel()
+            with suppress(AttributeError):
+                if watch.running.registry.used:
+                    found.append(f"slots in use at the end: {watch.running.registry}")
+        faults.after_supervisor()
+        return completed
+    faults.after_supervisor()
+    return None
+
+
+class _Watch:
+    """Law 1 at every quiet moment of a life."""
+
+    def __init__(self, world: World, found: list[str]) -> None:
+        self._world, self._found = world, found
+        self.running: Running | None = None
+
+    def work(self, running: Running, *others: Any) -> Work:
+        """Stands for `Work`, to get hold of what a run is made of."""
+        self.running = running
+        return Work(running, *others)
+
+    async def run(self) -> None:
+        while True:
+            await trio.sleep(0.7)
+            await wait_all_tasks_blocked()
+            if self.running is None:
+                continue
+            registry, alive = self.running.registry, len(self._world.alive)
+            registry.check()
+            if not alive <= registry.used <= registry.max_agents:
+                paths = [child.spec.path for child in self._world.alive]
+                self._found.append(f"{alive} live, slots say {registry}: {paths}")
+                return
+
+
+def collect() -> None:
+    """Between two seeds: what one left is not found during the next."""
+    gc.collect()
