@@ -50,6 +50,7 @@ from swarm.mailbox.protocol.requests import (
     RequestRefused,
     Review,
     StoreBlob,
+    WatchFiles,
 )
 
 from .agency.agency import Agency
@@ -199,7 +200,7 @@ class Dispatch:
                 return event, None
             case CallEnded():
                 agent.open_calls.pop(event.call_id, None)
-                self.keeping.call_ended(event.call_id)
+                self.keeping.call_ended(event.call_id, detached=event.session_id is not None)
                 agent.left_command |= event.session_id is not None
                 return event, None
             case TokenCount():
@@ -227,7 +228,9 @@ class Dispatch:
 
     def _on_beat(self, agent: LiveAgent, beat: Heartbeat) -> None:
         agent.busy, agent.live_commands = beat.busy, beat.live_commands
-        agent.left_command &= beat.live_commands > 0
+        if agent.left_command and not beat.live_commands:
+            agent.left_command = False
+            self.keeping.watching.commands_over()
         if beat.progress != agent.progress:
             agent.progress = beat.progress
             self._progress(agent)
@@ -248,7 +251,7 @@ class Dispatch:
         """
         self._progress(agent)
         self._run.office.handled(letter)
-        if isinstance(asked.request, StoreBlob | GetEnvironment | KeepFiles):
+        if isinstance(asked.request, StoreBlob | GetEnvironment | KeepFiles | WatchFiles):
             self._nursery.start_soon(self._answer, agent, asked.request_id, asked.request)
         elif isinstance(asked.request, Review):
             self._desk.serve(agent, asked.request_id, asked.request)
@@ -256,13 +259,18 @@ class Dispatch:
             self._agency.serve(agent, asked.request_id, asked.request)
 
     async def _answer(
-        self, agent: LiveAgent, request_id: int, request: StoreBlob | GetEnvironment | KeepFiles
+        self,
+        agent: LiveAgent,
+        request_id: int,
+        request: StoreBlob | GetEnvironment | KeepFiles | WatchFiles,
     ) -> None:
         reply: AnyReply
         if isinstance(request, StoreBlob):
             reply = await trio.to_thread.run_sync(self._store, request)
         elif isinstance(request, KeepFiles):
             reply = await self.keeping.keep(agent, request)
+        elif isinstance(request, WatchFiles):
+            reply = await self.keeping.watching.begin(agent, request)
         else:
             reply = EnvironmentIs(variables=await self._shell.get())
         try:

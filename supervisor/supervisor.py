@@ -261,10 +261,12 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
             nursery.start_soon(door.serve)
             await keeper.start(first=True)
             nursery.start_soon(keeper.keep, live)
+            ear.keeping.watching.expect(running.request)
             completed = await held.work(running, control, agency, keeper, ending, past).run()
             agency.close()
             proxy.let_go()
             await _close(running, control, keeper, ending)
+            await ear.keeping.watching.finish()
             nursery.cancel_scope.cancel()
     return completed
 

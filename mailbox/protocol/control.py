@@ -124,11 +124,12 @@ class ResolveApproval(Tagged):
 
 
 class UndoFiles(Tagged):
-    """Put back what a snapshot holds; of all of an agent's, newest first, when no id is given."""
+    """Put files back as a snapshot has them; without one, as they were before an agent's turns."""
 
     agent: str = ""
     snapshot_id: str = ""
-    force: bool = False  # also over what others changed since
+    force: bool = False  # also over what others changed since, or may have changed
+    turns: tuple[str, ...] = ()  # only of these; none: of all
 
 
 class CompactAgent(Tagged):

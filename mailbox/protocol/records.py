@@ -217,6 +217,31 @@ class SnapshotSettled(Tagged):
     manifest: str
 
 
+class WatchBegan(Tagged):
+    """Files below these folders are watched for changes; said again when that changes."""
+
+    roots: tuple[str, ...]
+    files: int  # entries of all kinds
+    uncovered: tuple[str, ...] = ()  # folders that are not watched; the first of them
+    uncovered_count: int = 0
+    took_s: float = 0.0
+
+
+class FilesChanged(Tagged):
+    """What an agent's calls changed; `before` and `after` name lists of the same paths.
+
+    `shared_with`: agents that worked at the same time, and may have made these changes instead.
+    """
+
+    change_id: str  # a snapshot's id
+    before: str  # sha256
+    after: str
+    files: int
+    turn_id: str = ""
+    call_ids: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()
+
+
 class Undone(Tagged):
     """A person had a snapshot's files put back; `kept_as` is the snapshot of what was there."""
 
@@ -320,6 +345,8 @@ AnyRecordBody = (
     | Reviewed
     | SnapshotTaken
     | SnapshotSettled
+    | WatchBegan
+    | FilesChanged
     | Undone
     | GatewayEnded
     | FanOutPlanned

@@ -35,6 +35,18 @@ class KeepFiles(Tagged):
     paths: tuple[str, ...]  # absolute
 
 
+class WatchFiles(Tagged):
+    """A call that may change files is about to run: see first how they are.
+
+    The reply is `FilesWatched`, after a second or little more at the latest. The call's end is
+    known by its `CallEnded`.
+    """
+
+    turn_id: str
+    call_id: str
+    paths: tuple[str, ...] = ()  # absolute; those that it is known to change
+
+
 # --- the team --------------------------------------------------------------------------------
 # A target is a path: absolute (`/root/a`), or relative to the asker (`a`, `a/b`).
 
@@ -119,6 +131,7 @@ AnyRequest = (
     | GetEnvironment
     | Review
     | KeepFiles
+    | WatchFiles
     | Spawn
     | SendMail
     | FollowUp
@@ -159,6 +172,12 @@ class FilesKept(Tagged):
     files: int = 0
     size_bytes: int = 0
     message: str = ""
+
+
+class FilesWatched(Tagged):
+    """The call may run. Not `ready`: some files could not be seen before, and have no copy."""
+
+    ready: bool = True
 
 
 class RequestRefused(Tagged):
@@ -226,6 +245,7 @@ AnyReply = (
     | EnvironmentIs
     | Decided
     | FilesKept
+    | FilesWatched
     | RequestRefused
     | InLine
     | Spawned

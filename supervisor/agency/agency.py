@@ -32,6 +32,7 @@ from swarm.mailbox.protocol.requests import (
     SpawnOnCsv,
     StoreBlob,
     WaitFor,
+    WatchFiles,
 )
 from swarm.roles.loader import Roles, load_roles
 
@@ -248,7 +249,7 @@ class Agency:
                 return await self._taken.join(member, request)
             case ReportJobResult():
                 return self._jobs.report(member, request)
-            case StoreBlob() | GetEnvironment() | Review() | KeepFiles():
+            case StoreBlob() | GetEnvironment() | Review() | KeepFiles() | WatchFiles():
                 raise NotPossible("blobs are stored by another room")
             case _:
                 assert_never(request)

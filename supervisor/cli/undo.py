@@ -1,7 +1,8 @@
-"""`swarm undo`: files as they were before an agent's destructive command."""
+"""`swarm undo` and `swarm diff`: files as they were before an agent's turn, and what it changed."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,21 +11,29 @@ import humanize
 import trio
 
 from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import UndoFiles
 
 from ..about import hold_run, is_alive, read_about
-from ..keeping.past import Kept, choose, fold_snapshots
+from ..console.safe_text import clean_block
+from ..keeping.past import FilesPast, Kept, choose, fold_files
 from ..places import RunPlaces
 from .asking import find_any, tell
 from .doors import DoorCommand
 
 if TYPE_CHECKING:
+    from ..keeping.composing import Edit
+    from ..keeping.store import Store
     from ..keeping.undoing import UndoReport
+
+_TURN_HELP = "Only this turn: its number (1, 2, … or -1), its id, or `last`."
+_NOTHING = "there is nothing to undo; `swarm undo RUN --list` shows what there is"
 
 
 @click.command("undo", cls=DoorCommand)
 @click.argument("run", required=False)
 @click.argument("agent", required=False)
+@click.option("--turn", default="", metavar="TURN", help=_TURN_HELP)
 @click.option("--snapshot", "snapshot_id", default="", help="This one only (see --list).")
 @click.option("--list", "only_list", is_flag=True, help="Show what can be undone.")
 @click.option("--force", is_flag=True, help="Also over files that others changed since.")
@@ -32,71 +41,180 @@ if TYPE_CHECKING:
 def undo(
     run: str | None,
     agent: str | None,
+    *,
+    turn: str,
     snapshot_id: str,
     only_list: bool,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Put files back as they were before an agent threw them away.
+    """Put files back as they were before an agent's turns.
 
-    Without AGENT: all that any agent of the run destroyed. What was changed since by others is
-    left alone and listed. An undo can be undone too.
+    Without AGENT: all that any agent of the run changed. Without --turn: of all its turns. What was
+    changed since by others is left alone and listed. An undo can be undone too.
 
     \b
     Example:
       swarm undo --list
-      swarm undo 4f21c0aa /root/mason
+      swarm undo 4f21c0aa /root/mason --turn last
     """
     here = find_any(run)
+    read_about(here)
+    path, turns = _meant(here, agent, turn)
     if only_list:
-        _list(here, agent or "", as_json=as_json)
+        _list(_past(here), path, turns, as_json=as_json)
         return
     if is_alive(here):
-        wish = UndoFiles(agent=agent or "", snapshot_id=snapshot_id, force=force)
+        wish = UndoFiles(agent=path, snapshot_id=snapshot_id, force=force, turns=turns)
         click.echo(tell(here.folder.name, wish), err=True)
         return
-    read_about(here)
-    click.echo(_undo_ended(here, agent or "", snapshot_id, force=force), err=True)
+
+    def pick() -> list[Kept]:
+        return choose(_past(here).kept, agent=path, snapshot_id=snapshot_id, turns=turns)
+
+    click.echo(_undo_ended(here, pick, force=force), err=True)
 
 
-def _snapshots(here: RunPlaces) -> dict[str, Kept]:
+@click.command("diff", cls=DoorCommand)
+@click.argument("run", required=False)
+@click.argument("agent", required=False)
+@click.option("--turn", default="", metavar="TURN", help=_TURN_HELP)
+@click.option("--stat", is_flag=True, help="Only how many lines of which files.")
+def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
+    """Show what a run's agents changed in files.
+
+    Without AGENT: what all of them changed together. It shows what was recorded, not what lies on
+    the disk now; what was undone is left out.
+
+    \b
+    Example:
+      swarm diff 4f21c0aa --stat
+      swarm diff 4f21c0aa /root/mason --turn last
+    """
+    from ..keeping.composing import compose
+    from ..keeping.store import Store
+    from ..keeping.undoing import steps_of
+
+    here = find_any(run)
+    about = read_about(here)
+    path, turns = _meant(here, agent, turn)
+    past = _past(here)
+    store = Store(here.kept)
+    chosen = choose(past.kept, agent=path, turns=turns)
+    try:
+        edits = compose(steps_of(chosen, store))
+    except (OSError, ValueError) as error:
+        raise SwarmError(f"the run's store cannot be read: {error}") from error
+    agents = {one.agent for one in chosen}
+    lines = _stat(edits, store, about.cwd) if stat else _diff(edits, store, about.cwd)
+    for line in lines:
+        click.echo(line if not sys.stdout.isatty() else clean_block(line).rstrip("\n"))
+    for words in _remarks(past, edits, agents):
+        click.echo(f"swarm: {words}", err=True)
+
+
+def _diff(edits: "Sequence[Edit]", store: "Store", cwd: str) -> Iterator[str]:
+    from ..keeping.diffing import diff_lines
+
+    for edit in edits:
+        yield from diff_lines(edit, store, cwd)
+
+
+def _stat(edits: "Sequence[Edit]", store: "Store", cwd: str) -> Iterator[str]:
+    from ..keeping.diffing import count
+
+    counted = [count(edit, store, cwd) for edit in edits]
+    width = max((len(one.path) for one in counted), default=0)
+    for one in counted:
+        yield f" {one.path:<{width}} | " + (one.words or f"+{one.added} -{one.removed}")
+    files = sum(not one.path.endswith("/") for one in counted)
+    added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
+    yield f" {files} file{'' if files == 1 else 's'} changed, +{added} -{removed}"
+
+
+def _remarks(past: FilesPast, edits: "Sequence[Edit]", agents: set[str]) -> Iterator[str]:
+    from ..keeping.composing import others_of
+
+    if shared := [edit for edit in edits if others_of(edit, agents)]:
+        yield f"{len(shared)} of these may be the work of other agents that worked at the same time"
+    if (watched := past.watched) is not None and watched.uncovered_count:
+        some = ", ".join(watched.uncovered[:3])
+        yield (
+            f"changes by commands in {watched.uncovered_count} folders are not known (too many "
+            f"files): {some}"
+        )
+
+
+def _meant(here: RunPlaces, agent: str | None, turn: str) -> tuple[str, tuple[str, ...]]:
+    """The agent's path, "" for all, and the turn that is meant, if one is."""
+    if agent is None and not turn:
+        return "", ()
+    from .reading import find_agent
+
+    path, agent_id = find_agent(here, agent or ROOT_PATH)
+    if not turn:
+        return path, ()
     from ..journal.reading import read_records
+    from ..journal.turns_past import find_turn, list_turns
 
-    return fold_snapshots(read_records(here, file="run"))
+    found = find_turn(list_turns(read_records(here, file=agent_id)), turn)
+    return path, (found.turn_id,)
 
 
-def _list(here: RunPlaces, agent: str, *, as_json: bool) -> None:
-    for kept in _snapshots(here).values():
-        if agent not in ("", kept.agent):
-            continue
+def _past(here: RunPlaces) -> FilesPast:
+    from ..journal.reading import run_records
+
+    return fold_files(run_records(here))
+
+
+def _list(past: FilesPast, agent: str, turns: tuple[str, ...], *, as_json: bool) -> None:
+    for kept in past.kept.values():
         taken = kept.taken
+        if agent not in ("", kept.agent) or (turns and taken.turn_id not in turns):
+            continue
         if as_json:
             line = {
                 "snapshot": taken.snapshot_id, "agent": kept.agent, "ts": kept.ts,
                 "files": taken.files, "bytes": taken.size_bytes, "call": taken.call_id,
-                "undone": kept.undone, "left_out": list(taken.left_out),
+                "undone": kept.undone, "left_out": list(taken.left_out), "turn": taken.turn_id,
+                "kind": "copy" if kept.is_copy else "change",
+                "shared_with": list(kept.shared_with),
             }  # fmt: skip
             click.echo(json.dumps(line))
             continue
+        click.echo(_line(kept))
+    if not as_json:
+        for words in _remarks(past, (), set()):
+            click.echo(f"swarm: {words}", err=True)
+
+
+def _line(kept: Kept) -> str:
+    taken = kept.taken
+    turn = f"  turn {short_id(taken.turn_id)}" if taken.turn_id else ""
+    head = f"{taken.snapshot_id}  {kept.agent}{turn}  {taken.files} files"
+    if kept.is_copy:
         size = humanize.naturalsize(taken.size_bytes, binary=True)
-        mark = "  undone" if kept.undone else "" if taken.call_id else "  taken by an undo"
-        click.echo(f"{taken.snapshot_id}  {kept.agent}  {taken.files} files, {size}{mark}")
+        head += f", {size} " + ("removed" if taken.call_id else "taken by an undo")
+    else:
+        head += " changed"
+        if kept.shared_with:
+            head += f", perhaps by {', '.join(kept.shared_with[:3])}"
+    return f"{head}  undone" if kept.undone else head
 
 
-def _undo_ended(here: RunPlaces, agent: str, snapshot_id: str, *, force: bool) -> str:
+def _undo_ended(here: RunPlaces, pick: Callable[[], list[Kept]], *, force: bool) -> str:
     """The supervisor is gone, so we write its journal, under its lock."""
-    from ..keeping.keeping import describe_report
+    from ..keeping.reporting import describe_report
 
     with hold_run(here):
-        chosen = choose(_snapshots(here), agent=agent, snapshot_id=snapshot_id)
+        chosen = pick()
         if not chosen:
-            raise UsageError(
-                "there is nothing to undo; `swarm undo RUN --list` shows what there is"
-            )
+            raise UsageError(_NOTHING)
         try:
-            return describe_report(trio.run(partial(_put_back, here, chosen, force=force)))
+            report = trio.run(partial(_put_back, here, chosen, force=force))
         except (OSError, ValueError) as error:
             raise SwarmError(f"the run's store cannot be read: {error}") from error
+        return describe_report(report, here.folder.name)
 
 
 async def _put_back(here: RunPlaces, chosen: Sequence[Kept], *, force: bool) -> "UndoReport":

@@ -32,6 +32,7 @@ from swarm.mailbox.protocol.records import (
     ContextRecorded,
     FanOutItemEnded,
     FanOutPlanned,
+    FilesChanged,
     GatewayEnded,
     GrantGiven,
     InputPosted,
@@ -51,6 +52,7 @@ from swarm.mailbox.protocol.records import (
     SnapshotSettled,
     SnapshotTaken,
     Undone,
+    WatchBegan,
     encode_record,
 )
 
@@ -177,7 +179,7 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(_life_words(body))
         case ApprovalRequested() | ApprovalResolved() | GrantGiven() | Reviewed():
             return clean_line(describe_approval(body))
-        case SnapshotTaken() | SnapshotSettled() | Undone():
+        case SnapshotTaken() | SnapshotSettled() | Undone() | WatchBegan() | FilesChanged():
             return clean_line(_kept_words(body))
         case InputPosted(source=source):
             return clean_line(f"{source}: {describe_task(body)}")
@@ -255,8 +257,16 @@ def _run_words(body: RunStarted | ProviderChosen | RunCompleted | GatewayEnded |
             return f"{body.agent_id} {body.model} {body.usage.total_tokens} tokens{cost}"
 
 
-def _kept_words(body: SnapshotTaken | SnapshotSettled | Undone) -> str:
+def _kept_words(
+    body: SnapshotTaken | SnapshotSettled | Undone | WatchBegan | FilesChanged,
+) -> str:
     match body:
+        case WatchBegan():
+            out = f", {body.uncovered_count} folders are not" if body.uncovered_count else ""
+            return f"{body.files} files and folders are watched for changes{out}"
+        case FilesChanged():
+            shared = f", perhaps by {', '.join(body.shared_with[:8])}" if body.shared_with else ""
+            return f"{body.change_id} {body.files} files changed{shared}"
         case SnapshotTaken():
             out = f", left out: {', '.join(body.left_out[:8])}" if body.left_out else ""
             return f"{body.snapshot_id} {body.files} files, {body.size_bytes} bytes{out}"

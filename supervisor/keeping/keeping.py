@@ -15,8 +15,10 @@ from ..agents import LiveAgent
 from ..journal.reading import read_records
 from ..running import Running
 from .past import choose, fold_snapshots
+from .reporting import describe_report
 from .store import Store, Taken
 from .undoing import SnapshotRecord, UndoReport, new_snapshot_id, undo
+from .watching import Watching
 
 MOST_PATHS = 2_000
 _NEVER = ("/proc", "/sys", "/dev")
@@ -30,12 +32,15 @@ class Keeping:
         self.store = Store(running.places.kept)
         self._open: dict[str, tuple[str, str, LiveAgent]] = {}  # call id → snapshot, manifest
         self._one_at_a_time = trio.Lock()
+        self.watching = Watching(running, self.store, self._one_at_a_time)
+        nursery.start_soon(self.watching.run)
 
     async def keep(self, agent: LiveAgent, wish: KeepFiles) -> FilesKept | RequestRefused:
         """Copy what the wish names. What cannot be copied is named in the reply."""
         if len(wish.paths) > MOST_PATHS:
             return RequestRefused(message=f"more than {MOST_PATHS} paths at once")
         paths = [path for path in wish.paths if self._may_keep(path)]
+        await self.watching.look()  # what was changed before is not this call's
         try:
             async with self._one_at_a_time:
                 taken = await trio.to_thread.run_sync(self.store.take, paths)
@@ -62,8 +67,9 @@ class Keeping:
             message=_left_out(taken),
         )
 
-    def call_ended(self, call_id: str) -> None:
+    def call_ended(self, call_id: str, *, detached: bool) -> None:
         """Look at what the call left, beside everything else. Never waits."""
+        self.watching.call_ended(call_id, detached=detached)
         found = self._open.pop(call_id, None)
         if found is not None:
             self._nursery.start_soon(self._settle, *found)
@@ -73,11 +79,15 @@ class Keeping:
 
         def work() -> UndoReport | None:
             found = fold_snapshots(read_records(self._run.places, file="run"))
-            chosen = choose(found, agent=wish.agent, snapshot_id=wish.snapshot_id)
+            chosen = choose(found, agent=wish.agent, snapshot_id=wish.snapshot_id, turns=wish.turns)
             if not chosen:
                 return None
-            return undo(chosen, self.store, self._note_from_thread, force=wish.force)
+            report = undo(chosen, self.store, self._note_from_thread, force=wish.force)
+            self.watching.tree.refresh(report.touched)
+            return report
 
+        await self.watching.look()
+        await self._run.journal.settle()
         try:
             async with self._one_at_a_time:
                 report = await trio.to_thread.run_sync(work)
@@ -85,7 +95,7 @@ class Keeping:
             return Refused(message=f"the run's store cannot be read: {error}")
         if report is None:
             return Refused(message="there is nothing to undo; `swarm undo RUN --list` shows it")
-        return Done(message=describe_report(report))
+        return Done(message=describe_report(report, self._run.run_id))
 
     async def _settle(self, name: str, manifest: str, agent: LiveAgent) -> None:
         def look() -> str:
@@ -117,16 +127,3 @@ def _left_out(taken: Taken) -> str:
         return ""
     some = ", ".join(taken.left_out[:3])
     return f"no copy is kept of {len(taken.left_out)} of them (too large or unreadable): {some}"
-
-
-def describe_report(report: UndoReport) -> str:
-    """What an undo did, in lines for a person."""
-    lines = [f"put back {report.restored} file{'' if report.restored == 1 else 's'}"]
-    if report.left:
-        lines.append(f"left alone, changed since ({len(report.left)}; --force takes them too):")
-        lines += [f"  {path}" for path in report.left[:20]]
-    lines += [f"could not put back {line}" for line in report.failed[:20]]
-    if report.kept_as:
-        again = " ".join(f"--snapshot {name}" for name in report.kept_as[:1])
-        lines.append(f"to take this back: swarm undo RUN {again}")
-    return "\n".join(lines)

@@ -7,46 +7,78 @@ Blocks: call it in a thread.
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.protocol.base import Value
 
-from .store import Entry, Store, look_at
+from .composing import Edit, Step, compose, others_of
+from .store import UNKNOWN, Entry, Store, look_at, look_kind
 
 _CHUNK_BYTES = 1024 * 1024
 
 
 class Plan(Value):
-    """What an undo would do. `left`: changed since by somebody else."""
+    """What an undo would do. `left`: changed since by somebody else; `lost`: there is no copy."""
 
     restore: tuple[Entry, ...] = ()
     left: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()  # with agents whose work is not undone
+    lost: tuple[str, ...] = ()
 
 
 def plan_undo(before: Sequence[Entry], after: Sequence[Entry], *, force: bool) -> Plan:
-    """Compare the snapshot with what is there.
+    """Compare one snapshot with what is there; see `plan_edits`."""
+    edits = compose([Step(agent="", before=before, after=after)])
+    return plan_edits(edits, agents=("",), force=force)
+
+
+def plan_edits(edits: Iterable[Edit], *, agents: Collection[str], force: bool) -> Plan:
+    """Compare what agents changed with what is there.
 
     Args:
-        before: What the snapshot holds.
-        after: What its call left; () = nobody looked, and then only what is missing comes back.
-        force: Also over what others changed since.
+        edits: What is to be taken back. Where nobody looked at what was left, only what is missing
+            comes back.
+        agents: Whose work is taken back.
+        force: Also over what others changed since, or may have changed at the same time.
     """
-    left_by_call = {entry.path: entry for entry in after}
     restore: list[Entry] = []
     left: list[str] = []
-    for entry in before:
-        now = look_at(entry.path, like=entry)
-        if now.is_same_as(entry):
+    shared: list[str] = []
+    lost: list[str] = []
+    for edit in edits:
+        now = look_at(edit.path)
+        if edit.has_copy and now.is_same_as(edit.before):
             continue
-        known = left_by_call.get(entry.path)
-        untouched = now.kind == "absent" or (known is not None and now.is_same_as(known))
-        if untouched or force:
-            restore.append(entry)
+        if not edit.has_copy:
+            lost.append(edit.path)
+        elif force:
+            restore.append(edit.before)
+        elif others_of(edit, agents):
+            shared.append(edit.path)
+        elif now.kind == "absent" or (not edit.is_broken and _is_as_left(now, edit.after)):
+            restore.append(edit.before)
         else:
-            left.append(entry.path)
-    return Plan(restore=tuple(restore), left=tuple(left))
+            left.append(edit.path)
+    return Plan(
+        restore=_in_order(restore), left=tuple(left), shared=tuple(shared), lost=tuple(lost)
+    )
+
+
+def _is_as_left(now: Entry, after: Entry | None) -> bool:
+    if after is None:
+        return False
+    if after.sha256 == UNKNOWN:  # too large to be read again: its times tell
+        return (now.kind, now.size, now.mtime_ns) == (after.kind, after.size, after.mtime_ns)
+    return now.is_same_as(after)
+
+
+def _in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """What goes, deepest first; then what comes, folders before what they hold."""
+    there = sorted((one for one in entries if one.kind != "absent"), key=lambda one: one.path)
+    gone = sorted((one for one in entries if one.kind == "absent"), key=lambda one: one.path)
+    return (*reversed(gone), *there)
 
 
 def put_back(plan: Plan, store: Store) -> tuple[int, tuple[str, ...]]:
@@ -54,9 +86,10 @@ def put_back(plan: Plan, store: Store) -> tuple[int, tuple[str, ...]]:
     done = 0
     failed: list[str] = []
     for entry in plan.restore:
+        was_file = look_kind(entry.path) != "folder"
         try:
             _put(entry, store)
-            done += entry.kind != "folder"
+            done += entry.kind != "folder" and not (entry.kind == "absent" and not was_file)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             failed.append(f"{entry.path}: {why}")
@@ -76,10 +109,23 @@ def _put(entry: Entry, store: Store) -> None:
             case "file":
                 _replace(folder, where.name, lambda name: _make_file(folder, name, entry, store))
             case "absent":
-                with suppress(FileNotFoundError):
-                    os.unlink(where.name, dir_fd=folder)
+                _remove(folder, where.name)
     finally:
         os.close(folder)
+
+
+def _remove(folder: int, name: str) -> None:
+    """A file, a link, or a folder that holds nothing."""
+    with suppress(FileNotFoundError):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except IsADirectoryError:
+            try:
+                os.rmdir(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno == errno.ENOTEMPTY:
+                    raise ValueError("it holds files of somebody else") from error
+                raise
 
 
 def _open_folder(path: Path) -> int:

@@ -16,6 +16,7 @@ import msgspec
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.requests import MOST_KEPT_BYTES, MOST_KEPT_FILES
 
+UNKNOWN = "unknown"  # in the place of a sha256: there was a file, and there is no copy of it
 MOST_FILE_BYTES = 128 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _SKIPPED = frozenset({".git"})  # commands cannot write it; git keeps its own past
@@ -35,8 +36,12 @@ class Entry(Value):
     target: str = ""
 
     def is_same_as(self, other: "Entry") -> bool:
-        """Whether nothing that can be put back differs; times do not count."""
-        return (self.kind, self.sha256, self.target) == (other.kind, other.sha256, other.target)
+        """Whether nothing that can be put back differs; times do not count, nor do the modes of
+        folders and links.
+        """
+        if (self.kind, self.sha256, self.target) != (other.kind, other.sha256, other.target):
+            return False
+        return self.kind != "file" or self.mode == other.mode
 
 
 class Taken(Value):
@@ -65,6 +70,22 @@ class Store:
     def take_exactly(self, paths: Sequence[str]) -> Taken:
         """Copy these alone, nothing below folders; what is absent is noted as absent."""
         return self._take(paths)
+
+    def entries_of(self, paths: Sequence[str]) -> tuple[Entry, ...]:
+        """What is at these paths, each with a copy; one that cannot be made is UNKNOWN."""
+        found: list[Entry] = []
+        for path in paths:
+            real = _canonical(path)
+            entry = self._keep(real, MOST_KEPT_BYTES)
+            found.append(entry or Entry(path=real, kind="file", sha256=UNKNOWN))
+        return tuple(found)
+
+    def keep_bytes(self, sha256: str, data: bytes) -> int:
+        """Keep contents whose address is known; returns how many bytes were new to the store."""
+        if self._path(sha256).exists():
+            return 0
+        self._write(data)
+        return len(data)
 
     def _take(self, paths: Iterable[str]) -> Taken:
         entries: list[Entry] = []
@@ -179,6 +200,12 @@ def look_at(path: str, *, like: Entry | None = None) -> Entry:
     if like is not None and (like.size, like.mtime_ns) == (seen.size, seen.mtime_ns):
         return msgspec.structs.replace(seen, sha256=like.sha256)
     return msgspec.structs.replace(seen, sha256=_digest(path))
+
+
+def look_kind(path: str) -> Kind | None:
+    """What kind of thing is there, unread; None for what is no file, folder or link."""
+    seen = _facts(path)
+    return None if seen is None else seen.kind
 
 
 def _digest(path: str) -> str:

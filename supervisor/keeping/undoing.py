@@ -1,4 +1,4 @@
-"""One undo: several snapshots, newest first, each journaled; and itself kept, to be undone again.
+"""One undo: several changes taken back as one, each journaled; and itself kept, to be undone again.
 
 Blocks: call it in a thread. Whoever calls owns the run's journal.
 """
@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.records import SnapshotSettled, SnapshotTaken, Undone
 
+from .composing import Step, compose
 from .past import Kept
-from .restore import plan_undo, put_back
+from .restore import plan_edits, put_back
 from .store import Entry, Store
 
 SnapshotRecord = SnapshotTaken | SnapshotSettled | Undone
@@ -23,8 +24,11 @@ class UndoReport(Value):
     snapshots: int = 0
     restored: int = 0
     left: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    kept_as: tuple[str, ...] = ()  # ids that undo this undo
+    kept_as: str = ""  # the id that undoes this undo
+    touched: tuple[str, ...] = ()  # all paths that were put back
 
 
 def new_snapshot_id() -> str:
@@ -32,37 +36,51 @@ def new_snapshot_id() -> str:
     return f"s{secrets.token_hex(4)}"
 
 
+def steps_of(chosen: Sequence[Kept], store: Store) -> list[Step]:
+    """The lists that the records name. Raises OSError or ValueError if the store is damaged."""
+    return [
+        Step(
+            agent=kept.agent,
+            before=store.read_manifest(kept.taken.manifest),
+            after=store.read_manifest(kept.after) if kept.after else (),
+            shared_with=kept.shared_with,
+        )
+        for kept in chosen
+    ]
+
+
 def undo(chosen: Sequence[Kept], store: Store, note: Note, *, force: bool) -> UndoReport:
-    """Put back what these snapshots hold.
+    """Put files back as they were before the first of these, oldest first.
 
     Raises OSError if the store cannot be read, ValueError if it is damaged.
     """
-    report = UndoReport()
+    agents = {kept.agent for kept in chosen}
+    plan = plan_edits(compose(steps_of(chosen, store)), agents=agents, force=force)
+    kept_as = _keep_present(plan.restore, chosen[-1], store, note) if plan.restore else ""
+    restored, failed = put_back(plan, store)
+    if kept_as:
+        made = store.write_manifest(plan.restore)
+        note(SnapshotSettled(snapshot_id=kept_as, manifest=made), chosen[-1].agent)
     for kept in chosen:
-        before = store.read_manifest(kept.taken.manifest)
-        after = store.read_manifest(kept.after) if kept.after else ()
-        plan = plan_undo(before, after, force=force)
-        kept_as = _keep_present(plan.restore, kept, store, note) if plan.restore else ""
-        restored, failed = put_back(plan, store)
-        if kept_as:
-            note(SnapshotSettled(snapshot_id=kept_as, manifest=kept.taken.manifest), kept.agent)
         note(
             Undone(
                 snapshot_id=kept.taken.snapshot_id,
                 restored=restored,
-                left=plan.left[:100],
+                left=(*plan.left, *plan.shared)[:100],
                 kept_as=kept_as,
             ),
             kept.agent,
         )
-        report = UndoReport(
-            snapshots=report.snapshots + 1,
-            restored=report.restored + restored,
-            left=(*report.left, *plan.left),
-            failed=(*report.failed, *failed),
-            kept_as=(*report.kept_as, *((kept_as,) if kept_as else ())),
-        )
-    return report
+    return UndoReport(
+        snapshots=len(chosen),
+        restored=restored,
+        left=plan.left,
+        shared=plan.shared,
+        lost=plan.lost,
+        failed=failed,
+        kept_as=kept_as,
+        touched=tuple(entry.path for entry in plan.restore),
+    )
 
 
 def _keep_present(entries: Sequence[Entry], kept: Kept, store: Store, note: Note) -> str:

@@ -132,7 +132,7 @@ def test_an_undo_can_be_undone(store: Store, tree: Path) -> None:
     report = undo(chosen, store, note, force=False)
     assert (report.restored, file.read_bytes()) == (1, b"\x00object")
     assert choose(fold_snapshots(records), agent="", snapshot_id="") == []
-    back = choose(fold_snapshots(records), agent="", snapshot_id=report.kept_as[0])
+    back = choose(fold_snapshots(records), agent="", snapshot_id=report.kept_as)
     assert undo(back, store, note, force=False).restored == 1
     assert file.read_bytes() == b"the call"
     assert any(isinstance(record.body, Undone) for record in records)

@@ -63,7 +63,7 @@ class ApplyPatch:
             text = call.input
         else:
             text = decode_arguments(call, ApplyPatchArguments).input
-        return PatchDeed(self._site, text, self._site.spec.cwd)
+        return PatchDeed(self._site, text, self._site.spec.cwd, call_id=call.call_id)
 
 
 class PatchDeed:
@@ -72,8 +72,10 @@ class PatchDeed:
     Raises ToolFailed when it cannot be verified.
     """
 
-    def __init__(self, site: Site, text: str, cwd: str, *, asked_through: str = "") -> None:
-        self._site, self._asked_through = site, asked_through
+    def __init__(
+        self, site: Site, text: str, cwd: str, *, call_id: str, asked_through: str = ""
+    ) -> None:
+        self._site, self._call_id, self._asked_through = site, call_id, asked_through
         match verify_patch(text, site.cwd / cwd, self._read, expected=site.seen):
             case PatchRejected(message=message):
                 raise ToolFailed(message)
@@ -125,6 +127,7 @@ class PatchDeed:
                 return True
             return plan is not None and self._site.may_write(path, plan)
 
+        await self._site.watch_files(self._call_id, self._targets)
         result = apply_verified(self._patch, may_write=may_write)
         self._site.seen.update(result.digests)
         text = _render(result, trio.current_time() - started)

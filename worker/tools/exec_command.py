@@ -12,7 +12,7 @@ import msgspec
 from swarm.mailbox.protocol.approvals import CommandAction, ExtraPermissions, SandboxPermissions
 from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
-from swarm.mailbox.protocol.limits import DangerFullAccess
+from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from ..context.truncate import truncate_formatted
@@ -138,7 +138,9 @@ class ExecCommand:
             case ImplicitPatch(message=message):
                 raise ToolFailed(message)
             case PatchText(text=text, cwd=cwd):
-                return PatchDeed(self._site, text, cwd, asked_through=self.name)
+                return PatchDeed(
+                    self._site, text, cwd, call_id=call.call_id, asked_through=self.name
+                )
             case None:
                 planned = Planned(call.call_id, argv, folder, extra)
                 facts = _facts(self._site, arguments, planned)
@@ -247,6 +249,8 @@ class _CommandDeed:
             tty=self._arguments.tty,
             yield_time_ms=self._arguments.yield_time_ms,
         )
+        if self._may_change_files(verdict):
+            await self._site.watch_files(self._planned.call_id)
         if self._effects.keep:
             await self._site.keep_files(self._planned.call_id, self._effects.keep)
         try:
@@ -258,6 +262,15 @@ class _CommandDeed:
         if done.session_id is not None:
             self._site.note_session(done.session_id, self._action(verdict))
         return outcome_of(done, limit_tokens=self._arguments.max_output_tokens)
+
+    def _may_change_files(self, run: Run) -> bool:
+        """False only for what cannot, or is known to only read."""
+        confined = run.sandboxed and run.extra is None
+        if confined and isinstance(self._site.limits.sandbox, ReadOnly):
+            return False
+        facts = self._facts
+        known = facts.shell_is_known and not facts.is_complex and bool(facts.commands)
+        return not (known and all(one.is_safe for one in facts.commands))
 
     def _action(self, run: Run) -> CommandAction:
         return CommandAction(

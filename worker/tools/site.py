@@ -8,9 +8,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import trio
+
 from swarm.mailbox.protocol.approvals import CommandAction
 from swarm.mailbox.protocol.limits import DangerFullAccess
-from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused
+from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused, WatchFiles
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..exec.sessions import ExecSessions
@@ -20,6 +22,8 @@ from ..sandbox.plan import SandboxPlan, SandboxUnavailable, is_below
 from ..sandbox.probe import probe_sandbox
 from .errors import ToolFailed
 from .permissions import Held
+
+_WATCH_LIMIT_S = 5.0  # the supervisor answers within a second; nothing is held up by its trouble
 
 
 class Site:
@@ -71,6 +75,18 @@ class Site:
         if isinstance(reply, FilesKept | RequestRefused):
             why = reply.message
         raise ToolFailed(f"Not run: what it throws away could not be copied first: {why}")
+
+    async def watch_files(self, call_id: str, paths: tuple[str, ...] = ()) -> None:
+        """Have the files seen as they are, before the call changes some. Bounded, and no hindrance.
+
+        Args:
+            call_id: The call that may change files.
+            paths: Those that it is known to change, absolute.
+        """
+        if self._reporter is not None:
+            wish = WatchFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
+            with trio.move_on_after(_WATCH_LIMIT_S):
+                await self._reporter.ask(wish)
 
     def facts_of(self, argv: Sequence[str], wish: Wish) -> Facts:
         """What a command is judged by, here and now."""

@@ -1,0 +1,148 @@
+"""What agents changed, as a unified diff in git's form, or as counts.
+
+Rule guarded: what is shown is what the store holds, not what lies on the disk now; a file that is
+no text, too large, or without a copy is named and not shown. Blocks: it reads the store.
+"""
+
+import difflib
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .composing import Edit
+from .store import UNKNOWN, Entry, Store
+
+MOST_SHOWN_BYTES = 2 * 1024 * 1024  # of one side
+_MOST_LINES = 20_000  # of one side: the comparison's time grows faster than they do
+_LOOK_BYTES = 8_000  # a zero byte in these makes it no text, as git has it
+_NO_NEWLINE = "\\ No newline at end of file"
+
+
+class Counted(NamedTuple):
+    """One line of `--stat`. `words` stand in the place of the counts."""
+
+    path: str
+    added: int = 0
+    removed: int = 0
+    words: str = ""
+
+
+def diff_lines(edit: Edit, store: Store, cwd: str) -> Iterator[str]:
+    """One path's part of a diff, line by line, without line ends."""
+    name = shown_name(edit.path, cwd)
+    before, after = edit.before, edit.after
+    if after is None:
+        yield f"diff --git a/{name} b/{name}"
+        yield f"{name}: what the command left was not looked at"
+        return
+    if "folder" in (before.kind, after.kind):
+        yield from _folder_lines(name, before, after)
+        return
+    yield f"diff --git a/{name} b/{name}"
+    yield from _mode_lines(before, after)
+    if before.sha256 == after.sha256 and before.target == after.target and after.sha256 != UNKNOWN:
+        return  # the mode alone
+    old, new = _text_of(before, store), _text_of(after, store)
+    left = f"a/{name}" if before.kind != "absent" else "/dev/null"
+    right = f"b/{name}" if after.kind != "absent" else "/dev/null"
+    if old is None or new is None:
+        yield f"Binary files {left} and {right} differ{_why(before, after)}"
+        return
+    yield from _hunks(old, new, left, right)
+
+
+def count(edit: Edit, store: Store, cwd: str) -> Counted:
+    """How many lines came and went."""
+    name = shown_name(edit.path, cwd)
+    before, after = edit.before, edit.after
+    if after is None:
+        return Counted(name, words="not looked at")
+    if "folder" in (before.kind, after.kind):
+        return Counted(name + "/", words="new folder" if after.kind == "folder" else "gone")
+    old, new = _text_of(before, store), _text_of(after, store)
+    if old is None or new is None:
+        return Counted(name, words=f"Bin {before.size} -> {after.size} bytes")
+    lines = list(_hunks(old, new, "a", "b"))[2:]
+    added = sum(line.startswith("+") for line in lines)
+    removed = sum(line.startswith("-") for line in lines)
+    words = "" if added or removed else f"mode {before.mode:o} -> {after.mode:o}"
+    return Counted(name, added, removed, words)
+
+
+def shown_name(path: str, cwd: str) -> str:
+    """Relative to the run's folder where it lies within; control signs are escaped as git does."""
+    short = path.removeprefix(cwd.rstrip("/") + "/").lstrip("/")
+    if short.isprintable():
+        return short
+    return short.encode("unicode_escape", "surrogateescape").decode()
+
+
+def _folder_lines(name: str, before: Entry, after: Entry) -> Iterator[str]:
+    if before.kind == "absent":
+        yield f"new folder {name}/"
+    elif after.kind == "absent":
+        yield f"deleted folder {name}/"
+    else:
+        yield f"{name}: {before.kind} became a {after.kind}"
+
+
+def _mode_lines(before: Entry, after: Entry) -> Iterator[str]:
+    old, new = _git_mode(before), _git_mode(after)
+    if before.kind == "absent":
+        yield f"new file mode {new}"
+    elif after.kind == "absent":
+        yield f"deleted file mode {old}"
+    elif old != new:
+        yield f"old mode {old}"
+        yield f"new mode {new}"
+
+
+def _git_mode(entry: Entry) -> str:
+    return "120000" if entry.kind == "link" else f"100{entry.mode & 0o777:o}"
+
+
+def _text_of(entry: Entry, store: Store) -> str | None:
+    """None for what is not shown as text."""
+    if entry.kind == "absent":
+        return ""
+    if entry.kind == "link":
+        return entry.target
+    if entry.sha256 == UNKNOWN or entry.size > MOST_SHOWN_BYTES:
+        return None
+    try:
+        source = store.open(entry.sha256)
+    except OSError:
+        return None
+    with os.fdopen(source, "rb") as file:
+        data = file.read(MOST_SHOWN_BYTES + 1)
+    if b"\0" in data[:_LOOK_BYTES] or data.count(b"\n") > _MOST_LINES:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _why(before: Entry, after: Entry) -> str:
+    if UNKNOWN in (before.sha256, after.sha256):
+        return " (no copy was kept)"
+    if max(before.size, after.size) > MOST_SHOWN_BYTES:
+        return " (too large to show)"
+    return ""
+
+
+def _hunks(old: str, new: str, left: str, right: str) -> Iterator[str]:
+    before, after = _split(old), _split(new)
+    for line in difflib.unified_diff(before, after, left, right, lineterm="\n"):
+        if line.endswith("\n"):
+            yield line[:-1]
+        else:
+            yield line
+            yield _NO_NEWLINE
+
+
+def _split(text: str) -> Sequence[str]:
+    """Lines with their ends; only a line feed ends one, as everywhere in a diff."""
+    parts = text.split("\n")
+    last = parts.pop()
+    return [f"{part}\n" for part in parts] + ([last] if last else [])
