@@ -10,6 +10,7 @@ from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded, EndState
+from swarm.mailbox.protocol.settings import Summary, Verbosity
 from swarm.mailbox.protocol.spec import RoleBrief
 
 from .spawner.base import Child
@@ -37,6 +38,9 @@ class AgentPlan(Value):
     )
     # A reviewer: no slot, no team, no further life, nothing of the project's words.
     slotless: bool = False
+    summary: Summary = "auto"
+    verbosity: Verbosity | None = None
+    paused: bool = False  # a person paused this agent
 
 
 class LiveAgent:
@@ -72,6 +76,7 @@ class LiveAgent:
         self.live_commands = 0
         self.left_command = False  # in this life a call ended whose command lives on
         self.suspending = False  # we end this life alone: its work goes on in another one
+        self.paused = False  # it makes no requests, as a person wished
 
     @property
     def path(self) -> str:

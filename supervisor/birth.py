@@ -183,6 +183,9 @@ def write_spec(
         granted=running.grants.permissions_of(plan.path),
         proxy_endpoint=running.places.proxy if plan.limits.network is not None else "",
         network_ticket=ticket_for(plan.path, plan.limits, running.run_key),
+        summary=plan.summary,
+        verbosity=plan.verbosity,
+        paused=agent.paused,
     )
 
 

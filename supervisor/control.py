@@ -89,6 +89,7 @@ class Control:
         self.watcher: Watcher = _Nobody()
         self.admit: Callable[[str, Budget], Awaitable[None]] = _unbounded
         self.is_written: Callable[[Mail], bool] = lambda mail: True
+        self.all_paused = False  # a person paused the whole run
 
     def of_peer(self, identity: bytes) -> LiveAgent | None:
         """The agent whose present life has this socket identity."""
@@ -130,6 +131,7 @@ class Control:
         self, agent: LiveAgent, memory: AgentMemory | None, line: Line = AT_ANY_TIME
     ) -> None:
         self._by_peer[agent.identity] = agent
+        agent.paused = not agent.plan.slotless and (agent.plan.paused or self.all_paused)
         if memory is not None:
             for mail_id, mail in memory.mails.items():
                 agent.letters.setdefault(mail_id, mail)

@@ -20,12 +20,15 @@ from swarm.mailbox.protocol.control import (
     AnyControl,
     AnyControlReply,
     Approvals,
+    ChangeSettings,
     CompactAgent,
+    ContinueAgent,
     Done,
     GetSnapshot,
     InterruptAgent,
     KillAgent,
     ListApprovals,
+    PauseAgent,
     Refused,
     ResolveApproval,
     SendText,
@@ -36,6 +39,7 @@ from swarm.mailbox.protocol.control import (
 )
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 
+from .adjusting import Adjusting
 from .agency.agency import Agency
 from .agency.member import Member
 from .approvals.answers import Answers
@@ -61,6 +65,7 @@ class Doorman:
         self._run, self._control, self._server = running, control, server
         self._agency = agency
         self._stop_run = stop_run
+        self._adjusting = Adjusting(running, control, agency, self._member)
         self.answers: Answers | None = None  # both are set before it serves
         self.keeping: Keeping | None = None
 
@@ -92,6 +97,12 @@ class Doorman:
                 return await self._send(wish)
             case InterruptAgent():
                 return await self._interrupt(wish.agent, keep_commands=wish.keep_commands)
+            case ChangeSettings():
+                return await self._adjusting.change(wish)
+            case PauseAgent(agent=path):
+                return await self._adjusting.pause(path, paused=True)
+            case ContinueAgent(agent=path):
+                return await self._adjusting.pause(path, paused=False)
             case KillAgent():
                 return await self._kill(wish.agent)
             case ListApprovals():

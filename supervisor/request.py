@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
 from swarm.mailbox.protocol.rules import Rules
+from swarm.mailbox.protocol.settings import Summary, Verbosity
 from swarm.mailbox.protocol.spec import ProviderSpec, RoleBrief, ShellEnvironmentPolicy
 from swarm.roles.loader import Roles
 
@@ -80,6 +81,8 @@ class RunRequest(Value):
     resources: ResourceLimits = ResourceLimits()  # of each agent's commands
     rules: Rules = Rules()  # of every `.rules` file that counts here
     user_instructions: str = ""
+    summary: Summary = "auto"
+    verbosity: Verbosity | None = None
     record: str | None = None
     replay: str | None = None
     ephemeral: bool = False

@@ -39,7 +39,7 @@ async def keep_vigil(running: Running, control: Control, keeper: Keeper) -> None
                 continue
             if now - agent.last_beat > _SILENT_S:
                 control.strike(agent, f"it sent no heartbeat for {_SILENT_S:g} s")
-            elif agent.asking:
+            elif agent.asking or agent.paused:
                 agent.progress_at = now  # it waits for a person; that is no fault of its own
             elif agent.busy and now - agent.progress_at > _STUCK_S and not agent.reported_stuck:
                 agent.reported_stuck = True

@@ -31,6 +31,7 @@ from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .keeper import Keeper
 from .network.policy import with_rules
 from .running import Running
+from .settings_change import with_settings
 from .spawner.base import SpawnError
 
 RunStatus = Literal[
@@ -143,7 +144,7 @@ class Work:
     async def _start_root(self, body: str) -> None:
         request = self._run.request
         life = self._past.agents.get(ROOT_PATH)
-        plan = AgentPlan(
+        fresh_plan = AgentPlan(
             path=ROOT_PATH,
             agent_id=life.spawned.agent_id if life else self._run.chances.new_id(),
             role=request.role,
@@ -151,7 +152,10 @@ class Work:
             cwd=request.cwd,
             model=request.model,
             effort=request.effort,
+            summary=request.summary,
+            verbosity=request.verbosity,
         )
+        plan = with_settings(fresh_plan, life.settings if life else None)
         if self._was_told():
             fresh = body if request.fan_out is not None else ""
             await self._resume_root(plan, fresh or request.next_prompt)

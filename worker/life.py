@@ -52,6 +52,10 @@ class Hands(Protocol):
         """Whom to ask for the environment of commands, before the first of them."""
         ...
 
+    def adopt(self, spec: AgentSpec) -> None:
+        """Its settings have changed; no call runs."""
+        ...
+
     async def warm(self) -> None:
         """Get ready for the first call; called once, while it is being written."""
         ...
@@ -82,7 +86,14 @@ async def live(
     session = Session(spec, reporter, dial, chances)
     hands.take_environment_from(partial(_ask_environment, reporter, spec))
     registry = hands.make_registry(reporter, session.team)
-    session.use(Orchestrator(registry, reporter, Asker(spec.limits, reporter, session.note)))
+    asker = Asker(spec.limits, reporter, session.note)
+    session.use(Orchestrator(registry, reporter, asker))
+
+    def on_adopted(changed: AgentSpec) -> None:
+        hands.adopt(changed)
+        asker.adopt(changed.limits)
+
+    session.on_adopted = on_adopted
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.pump)
         nursery.start_soon(reporter.pulse)

@@ -70,7 +70,7 @@ class Prompter:
     """The gateway: answers each request with the next reply of its script, then with silence."""
 
     def __init__(self, office: PostOffice, replies: Sequence[Reply], model: ModelInfo) -> None:
-        self._office, self._replies, self._model = office, list(replies), model
+        self._office, self._replies, self.model = office, list(replies), model
         self.opened: list[OpenConversation] = []
         self.requests: list[SampleRequest] = []  # as they came, repeats after NeedHistory included
         self.inputs: list[tuple[AnyItem, ...]] = []  # the whole input of each answered request
@@ -109,7 +109,7 @@ class Prompter:
         if self.refuse is not None:
             await self._post(peer, ConversationRefused(message=self.refuse))
         else:
-            await self._post(peer, ConversationOpened(model=self._model))
+            await self._post(peer, ConversationOpened(model=self.model))
 
     async def _answer(self, peer: bytes, request: SampleRequest) -> None:
         self.requests.append(request)
@@ -224,6 +224,9 @@ class Props:
 
     def take_environment_from(self, source: EnvironmentSource) -> None:
         self.environment_source = source
+
+    def adopt(self, spec: AgentSpec) -> None:
+        self.spec = spec
 
     async def warm(self) -> None:
         self.warmed = True

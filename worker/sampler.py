@@ -35,6 +35,7 @@ from swarm.mailbox.protocol.sampling import (
     decode_sample_event,
     encode_sample_op,
 )
+from swarm.mailbox.protocol.settings import Summary, Verbosity
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .context.history import History, Unsent
@@ -68,6 +69,8 @@ class Question(Value):
     extra: tuple[msgspec.Raw, ...] = ()  # items that follow the history this once
     instead: tuple[msgspec.Raw, ...] | None = None  # items in place of the history
     compacts: bool = False  # the provider shall shorten it, not answer
+    summary: Summary = "auto"
+    verbosity: Verbosity | None = None
 
 
 class Sampler:
@@ -83,6 +86,8 @@ class Sampler:
         self._model: ModelInfo | None = None
         self._refusal: SampleTrouble | None = None
         self._requests = 0
+        self._openings = 0  # sent on this mailbox and not yet answered
+        self._reopens = False
         self.call_announced = (
             trio.Event()
         )  # the model has begun to write a call, for the first time
@@ -91,18 +96,27 @@ class Sampler:
         """Hold a mailbox to the gateway, and a new one whenever it has moved; for ever."""
         while True:
             moved = self._moved
-            opening = OpenConversation(
-                token=self._token,
-                agent_id=self._spec.agent_id,
-                agent_path=self._spec.path,
-                model=self._spec.model,
-            )
+            opening = encode_sample_op(self._opening())
             async with self._dial(self._endpoint) as mailbox:
-                await mailbox.post(encode_sample_op(opening))
+                await mailbox.post(opening)
                 if not moved.is_set():
-                    self._mailbox = mailbox
+                    self._mailbox, self._openings = mailbox, 1
                     self._linked.set()
                 await moved.wait()
+
+    def _opening(self) -> OpenConversation:
+        return OpenConversation(
+            token=self._token,
+            agent_id=self._spec.agent_id,
+            agent_path=self._spec.path,
+            model=self._spec.model,
+        )
+
+    def change_model(self, spec: AgentSpec) -> None:
+        """Open the conversation anew, with this spec's model, before the next sample."""
+        self._spec, self._reopens = spec, True
+        self._history.forget_sent()
+        self._model, self._refusal = None, None
 
     def move(self, endpoint: str, token: bytes) -> None:
         """The gateway was started anew: an open sample fails as retryable, the next goes there."""
@@ -131,13 +145,20 @@ class Sampler:
 
     async def _hear_model(self) -> None:
         async with self._attempting(OPEN_LIMIT_S) as mailbox:
-            match await self._next_event(mailbox):
-                case ConversationOpened(model=model):
-                    self._model = model
-                case ConversationRefused(message=message):
-                    self._refusal = _trouble("no_provider", message)
-                case _:
-                    pass
+            if self._reopens:
+                self._reopens = False
+                self._openings += 1
+                await mailbox.post(encode_sample_op(self._opening()))
+            event = await self._next_event(mailbox)
+            if not isinstance(event, ConversationOpened | ConversationRefused):
+                return
+            self._openings -= 1
+            if self._openings > 0:
+                return  # of a model that we do not want any more
+            if isinstance(event, ConversationOpened):
+                self._model = event.model
+            else:
+                self._refusal = _trouble("no_provider", event.message)
 
     async def sample(self, question: Question, hear: Hear) -> SampleCompleted | None:
         """Sample once; `hear` gets each event in order, and may return True to end it early.
@@ -217,6 +238,8 @@ class Sampler:
             effort=question.effort,
             output_schema=question.output_schema,
             compacts=question.compacts,
+            summary=question.summary,
+            verbosity=question.verbosity,
         )
         if question.instead is None:
             self._history.mark_sent()

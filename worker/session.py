@@ -5,7 +5,7 @@ an await between them. The agent owns no files; the supervisor's journal is the 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -30,6 +30,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.ops import Mail, Notice, UndoCompaction, UserInput
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.settings import Settings
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .context import fragments
@@ -45,6 +46,7 @@ from .tools.orchestrator import Orchestrator
 from .tools.team import Team
 from .turn.inbox import Inbox
 from .turn.loop import run_turn
+from .turn.pausing import Pausing
 from .turn.state import AbortReason, Pending, Turn
 from .turn.upkeep import Upkeep
 
@@ -75,6 +77,9 @@ class Session:
         self.has_tools = False
         self._wake = trio.Event()
         self._at_rest = trio.Event()
+        self.wanted: Settings | None = None  # from the next turn on
+        self.on_adopted: Callable[[AgentSpec], None] = lambda spec: None  # tools are told
+        self.pausing = Pausing(reporter, paused=spec.paused)
         self.quiet = trio.Event()  # set: what commands still run are to end now
         self.quiet_is_news = False  # and no turn's end tells the model so
         self.history = self._restore()
@@ -103,6 +108,26 @@ class Session:
     async def wait_model(self) -> ModelInfo:
         """The model, with the window that the configuration says. Raises SampleTrouble."""
         return fit_window(await self.sampler.wait_model(), self.spec.context)
+
+    def adopt_settings(self) -> None:
+        """Between two turns: work as was last wanted."""
+        wanted, self.wanted = self.wanted, None
+        if wanted is None:
+            return
+        has_other_model = wanted.model != self.spec.model
+        self.spec = self.team.spec = msgspec.structs.replace(
+            self.spec,
+            model=wanted.model,
+            effort=wanted.effort,
+            summary=wanted.summary,
+            verbosity=wanted.verbosity,
+            limits=wanted.limits,
+            cwd=wanted.cwd or self.spec.cwd,
+        )
+        self._tools = None
+        self.on_adopted(self.spec)
+        if has_other_model:
+            self.sampler.change_model(self.spec)
 
     def begin(self, model: ModelInfo) -> None:
         """A turn is about to sample this model."""

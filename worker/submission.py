@@ -11,13 +11,16 @@ import msgspec
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import (
+    Adopt,
     Answer,
     AnyOp,
     Compact,
+    Continue,
     Deliver,
     GatewayMoved,
     Interrupt,
     Notice,
+    Pause,
     Shutdown,
     UndoCompaction,
     UserInput,
@@ -65,6 +68,12 @@ def apply(session: Session, op: AnyOp) -> None:
             session.ask_compaction(None)
         case UndoCompaction():
             session.ask_compaction(op)
+        case Adopt(settings=settings):
+            session.wanted = settings
+        case Pause():
+            session.pausing.hold()
+        case Continue():
+            session.pausing.go_on()
         case GatewayMoved(endpoint=endpoint, token=token):
             session.sampler.move(endpoint, token)
         case Answer(request_id=request_id, reply=reply):

@@ -9,8 +9,9 @@ from .base import Tagged, Value
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
 from .gateway import Fetching, Throttled
 from .items import TokenUsage
-from .limits import Budget
+from .limits import AskForApproval, Budget
 from .records import Record
+from .settings import SandboxMode, Summary, Verbosity
 
 AgentState = Literal[
     "queued", "starting", "running", "idle", "waiting", "suspended", "restarting", "ended"
@@ -102,6 +103,31 @@ class InterruptAgent(Tagged):
     keep_commands: bool = False
 
 
+class ChangeSettings(Tagged):
+    """Change how an agent works from its next turn on; None: as it is. It may only lose rights."""
+
+    agent: str
+    model: str | None = None  # "" = the run's default
+    effort: str | None = None  # "" = the model's default
+    summary: Summary | None = None
+    verbosity: Verbosity | None = None
+    sandbox: SandboxMode | None = None
+    approval: AskForApproval | None = None
+    cwd: str | None = None  # absolute, or relative to where it works
+
+
+class PauseAgent(Tagged):
+    """No further request of this agent; of the whole run when `agent` is empty."""
+
+    agent: str = ""
+
+
+class ContinueAgent(Tagged):
+    """The pause of this agent is over; of the whole run when `agent` is empty."""
+
+    agent: str = ""
+
+
 class KillAgent(Tagged):
     """End an agent and its descendants for good; the whole run when `agent` is empty."""
 
@@ -143,6 +169,9 @@ AnyControl = (
     GetSnapshot
     | SendText
     | InterruptAgent
+    | ChangeSettings
+    | PauseAgent
+    | ContinueAgent
     | KillAgent
     | ListApprovals
     | ResolveApproval

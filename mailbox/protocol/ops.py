@@ -6,6 +6,7 @@ import msgspec
 
 from .base import Tagged, Value
 from .requests import AnyReply
+from .settings import Settings
 
 
 class TextInput(Tagged, tag="text"):
@@ -79,6 +80,20 @@ class UndoCompaction(Tagged):
     items: tuple[msgspec.Raw, ...]  # msgpack items
 
 
+class Adopt(Tagged):
+    """Work like this from the next turn on; a turn that runs ends as it began."""
+
+    settings: Settings
+
+
+class Pause(Tagged):
+    """Make no further request to the model; what runs comes to its end."""
+
+
+class Continue(Tagged):
+    """The pause is over."""
+
+
 class Shutdown(Tagged):
     """End in order: abort the turn, end commands, flush the post, leave."""
 
@@ -106,6 +121,9 @@ AnyOp = (
     | Interrupt
     | Compact
     | UndoCompaction
+    | Adopt
+    | Pause
+    | Continue
     | Shutdown
     | GatewayMoved
     | Answer

@@ -25,6 +25,7 @@ from .items import AnyItem, TokenUsage
 from .limits import Budget, Limits
 from .ops import Mail, UserInputPart
 from .requests import SpawnOnCsv
+from .settings import Settings
 
 EndState = Literal[
     "completed",
@@ -133,6 +134,19 @@ class AgentEnded(Tagged):
     state: EndState
     message: str = ""  # the result, or why not
     usage: TokenUsage = TokenUsage()
+
+
+class SettingsChanged(Tagged):
+    """A person changed how an agent works, from its next turn on."""
+
+    agent_id: str
+    settings: Settings
+
+
+class PauseSet(Tagged):
+    """A person paused an agent, or the whole run (without an agent); or let it go on."""
+
+    paused: bool = True
 
 
 class BudgetSet(Tagged):
@@ -333,6 +347,8 @@ AnyRecordBody = (
     | CallEnded
     | TokenCount
     | Warned
+    | SettingsChanged
+    | PauseSet
     | BudgetSet
     | Reserved
     | Drew

@@ -11,6 +11,7 @@ import msgspec
 
 from .base import Tagged, Value
 from .items import AnyItem, TokenUsage
+from .settings import Summary, Verbosity
 
 Wire = Literal["responses", "chat", "local", "scripted"]
 
@@ -80,6 +81,8 @@ class SampleRequest(Tagged):
     output_schema: bytes | None = None  # JSON text
     # Not an answer is wanted but a shorter history: the items done are what replaces it.
     compacts: bool = False
+    summary: Summary = "auto"
+    verbosity: Verbosity | None = None
 
 
 class CancelSample(Tagged):

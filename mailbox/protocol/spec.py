@@ -7,6 +7,7 @@ from .base import Tagged, Value
 from .items import TokenUsage
 from .limits import Limits, ResourceLimits
 from .rules import Rules
+from .settings import Summary, Verbosity
 
 
 class RoleBrief(Value):
@@ -103,6 +104,9 @@ class AgentSpec(Tagged):
     network_ticket: bytes = b""  # shown to the proxy with every command; see `tickets`
     resources: ResourceLimits = ResourceLimits()  # of its commands
     context: ContextRules = ContextRules()
+    summary: Summary = "auto"
+    verbosity: Verbosity | None = None
+    paused: bool = False  # it makes no request before it is told to go on
 
     @property
     def may_spawn(self) -> bool:

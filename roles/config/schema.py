@@ -9,6 +9,7 @@ import msgspec
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval, Granular
+from swarm.mailbox.protocol.settings import Summary, Verbosity
 
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 Toml = dict[str, object]
@@ -152,6 +153,8 @@ class Config(Value):
     model_providers: dict[str, ProviderTable] = {}
     openai_base_url: str | None = None
     model_reasoning_effort: str | None = None
+    model_reasoning_summary: Summary = "auto"
+    model_verbosity: Verbosity | None = None
     developer_instructions: str = ""
     model_instructions_file: str | None = None
     approval_policy: AskForApproval | GranularPolicy = "on-request"
@@ -192,7 +195,7 @@ class Config(Value):
 # Codex's keys that are read elsewhere, later, or never: no warning, no effect.
 _CODEX = """
     review_model model_context_window model_auto_compact_token_limit plan_mode_reasoning_effort
-    model_reasoning_summary model_verbosity model_supports_reasoning_summaries model_catalog_json
+    model_supports_reasoning_summaries model_catalog_json
     personality service_tier chatgpt_base_url oss_provider tool_output_token_limit instructions
     compact_prompt experimental_compact_prompt_file include_permissions_instructions
     include_apps_instructions include_environment_context commit_attribution

@@ -101,6 +101,8 @@ def plan_child(asker: AgentPlan, wish: Spawn, role: Role, *, agent_id: str) -> A
         model=model,
         effort=effort,
         add_dirs=asker.add_dirs,
+        summary=asker.summary,
+        verbosity=asker.verbosity,
     )
 
 

@@ -13,6 +13,7 @@ from swarm.roles.schema import Role
 
 from ..agents import AgentPlan
 from ..journal.replay import AgentPast, RunPast
+from ..settings_change import with_settings
 from .inherit import child_brief
 from .job import JOB_WORKER
 
@@ -65,7 +66,7 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
         role = find_role(roles, spawned.role)
     except UsageError:  # its file is gone; what it was told stands in its history
         role = Role(name=spawned.role)
-    return AgentPlan(
+    plan = AgentPlan(
         path=spawned.path,
         agent_id=spawned.agent_id,
         role=child_brief(parent.role, role),
@@ -77,4 +78,7 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
         effort=spawned.effort,
         nickname=spawned.nickname,
         add_dirs=parent.add_dirs,
+        summary=parent.summary,
+        verbosity=parent.verbosity,
     )
+    return with_settings(plan, agent.settings)

@@ -108,6 +108,8 @@ def build_request(
         providers=providers,
         catalogue=_catalogues(settings),
         effort=config.model_reasoning_effort,
+        summary=config.model_reasoning_summary,
+        verbosity=config.model_verbosity,
         sandbox=sandbox,
         network=narrow_role_network(wanted_network, role),
         approval=narrow_approval(config.approval, role.approval),

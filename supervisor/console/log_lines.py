@@ -42,6 +42,7 @@ from swarm.mailbox.protocol.records import (
     JobRowEnded,
     MailHandled,
     MailPosted,
+    PauseSet,
     ProcessEnded,
     ProviderChosen,
     Record,
@@ -49,6 +50,7 @@ from swarm.mailbox.protocol.records import (
     Reviewed,
     RunCompleted,
     RunStarted,
+    SettingsChanged,
     SnapshotSettled,
     SnapshotTaken,
     Undone,
@@ -173,6 +175,8 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(_turn_words(body))
         case RunStarted() | ProviderChosen() | RunCompleted() | GatewayEnded() | Drew():
             return clean_line(_run_words(body))
+        case SettingsChanged() | PauseSet():
+            return clean_line(_adjusted_words(body))
         case BudgetSet() | Reserved() | Lapsed():
             return clean_line(describe_bound(body))
         case AgentSpawned() | ProcessEnded() | AgentEnded():
@@ -199,6 +203,17 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(_job_words(body))
         case _:
             assert_never(body)
+
+
+def _adjusted_words(body: SettingsChanged | PauseSet) -> str:
+    if isinstance(body, PauseSet):
+        return "paused by a person" if body.paused else "goes on"
+    now = body.settings
+    told = (
+        f"model {now.model or 'default'}, effort {now.effort or 'default'}, "
+        f"summary {now.summary}, verbosity {now.verbosity or 'default'}"
+    )
+    return f"{told}, {describe_sandbox(now.limits.sandbox)}, {now.limits.approval}, {now.cwd}"
 
 
 def _job_words(body: JobBegan | JobRowEnded | JobClosed) -> str:

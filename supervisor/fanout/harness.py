@@ -178,6 +178,8 @@ class Harness:
             depth=1,
             model=request.fan_model or request.model,
             effort=request.fan_effort or request.effort,
+            summary=request.summary,
+            verbosity=request.verbosity,
             reports=False,
         )
 

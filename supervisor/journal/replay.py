@@ -34,7 +34,9 @@ from swarm.mailbox.protocol.records import (
     Record,
     RunCompleted,
     RunStarted,
+    SettingsChanged,
 )
+from swarm.mailbox.protocol.settings import Settings
 
 
 class AgentPast(msgspec.Struct):
@@ -43,6 +45,7 @@ class AgentPast(msgspec.Struct):
     spawned: AgentSpawned
     ended: AgentEnded | None = None
     ended_seq: int = 0
+    settings: Settings | None = None  # what a person changed, in whichever life
 
 
 class RunPast(msgspec.Struct):
@@ -74,7 +77,11 @@ def fold_run(records: Iterable[Record]) -> RunPast:
             case ProviderChosen() as body:
                 past.provider = body
             case AgentSpawned() as body:
-                past.agents[body.path] = AgentPast(spawned=body)
+                before = past.agents.get(body.path)
+                settings = None if before is None else before.settings
+                past.agents[body.path] = AgentPast(spawned=body, settings=settings)
+            case SettingsChanged() as body if record.agent in past.agents:
+                past.agents[record.agent].settings = body.settings
             case AgentEnded() as body if record.agent in past.agents:
                 past.agents[record.agent].ended = body
                 past.agents[record.agent].ended_seq = record.seq

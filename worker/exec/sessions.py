@@ -60,6 +60,10 @@ class ExecSessions:
         self._snapshot: Mapping[str, str] | None = None
         self._snapshotting = trio.Lock()
 
+    def adopt(self, spec: AgentSpec) -> None:
+        """The agent's settings have changed; what runs goes on as it was started."""
+        self._spec = spec
+
     async def exec(self, request: ExecRequest, on_output: OnOutput | None = None) -> ExecOutcome:
         """Run a command until it ends or its yield time is over; then it goes on as a session.
 

@@ -88,6 +88,7 @@ class _After(msgspec.Struct, omit_defaults=True):
     stream_options: dict[str, bool] | None = None
     tools: tuple[_Tool, ...] = ()
     reasoning_effort: str | None = None
+    verbosity: str | None = None
     response_format: _ResponseFormat | None = None
 
 
@@ -112,6 +113,7 @@ def encode_head(key: HeadKey) -> Head:
         stream_options={"include_usage": True},
         tools=tuple(map(encode_tool, key.tools)) if model.can_call_tools else (),
         reasoning_effort=(key.effort or model.default_effort) if model.reasoning else None,
+        verbosity=key.verbosity,
         response_format=schema,
     )
     before = b'{"model":' + to_json(model.slug) + b',"messages":['

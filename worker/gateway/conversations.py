@@ -88,6 +88,8 @@ class Conversation:
             tools=request.tools,
             effort=request.effort,
             output_schema=request.output_schema,
+            summary=request.summary,
+            verbosity=request.verbosity,
         )
         return RenderedRequest(
             agent_id=caller.agent_id,

@@ -12,6 +12,7 @@ import msgspec
 
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.settings import Summary, Verbosity
 
 to_json = msgspec.json.Encoder().encode
 _HEADS_KEPT = 16
@@ -25,6 +26,8 @@ class HeadKey(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     effort: str | None = None
     output_schema: bytes | None = None
+    summary: Summary = "auto"
+    verbosity: Verbosity | None = None
 
 
 def is_strict(schema: bytes) -> bool:

@@ -63,6 +63,11 @@ class _Format(msgspec.Struct, tag_field="type", tag="json_schema"):
     name: str
 
 
+class _Text(msgspec.Struct, omit_defaults=True):
+    verbosity: str | None = None
+    format: _Format | None = None
+
+
 class _Before(msgspec.Struct, omit_defaults=True):
     model: str
     instructions: str = ""
@@ -95,7 +100,8 @@ def encode_head(key: HeadKey) -> Head:
     """All but the items and what belongs to one agent."""
     model = key.model
     tools = key.tools if model.can_call_tools else ()
-    effort = _Effort(effort=key.effort or model.default_effort, summary="auto")
+    summary = None if key.summary == "none" else key.summary
+    effort = _Effort(effort=key.effort or model.default_effort, summary=summary)
     after = _After(
         tools=tuple(encode_tool(tool, freeform=model.freeform_tools) for tool in tools),
         tool_choice="auto",
@@ -105,11 +111,12 @@ def encode_head(key: HeadKey) -> Head:
         include=("reasoning.encrypted_content",) if model.reasoning else (),
     )
     before = _Before(model=model.slug, instructions=key.instructions, stream=True)
-    text = b""
+    form = None
     if key.output_schema is not None:
         strict, schema = is_strict(key.output_schema), msgspec.Raw(key.output_schema)
         form = _Format(strict=strict, schema=schema, name="output_schema")
-        text = b',"text":{"format":' + to_json(form) + b"}"
+    told = _Text(verbosity=key.verbosity, format=form)
+    text = b"" if told == _Text() else b',"text":' + to_json(told)
     # The cache key stands between `after` and `text`; NUL, which JSON cannot hold, marks its place.
     return Head(
         before=to_json(before)[:-1] + b',"input":[',

@@ -38,6 +38,10 @@ class Asker:
     ) -> None:
         self._limits, self._reporter, self._note = limits, reporter, note
 
+    def adopt(self, limits: Limits) -> None:
+        """The agent's limits have changed."""
+        self._limits = limits
+
     @property
     def can_ask(self) -> bool:
         """False: every question is a refusal."""

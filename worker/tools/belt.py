@@ -54,6 +54,11 @@ class Toolbelt:
         """Whom the commands' environment comes from."""
         self._commands.take_environment_from(source)
 
+    def adopt(self, spec: AgentSpec) -> None:
+        """Its settings have changed; no call runs."""
+        self._site.adopt(spec)
+        self._commands.adopt(spec)
+
     async def warm(self) -> None:
         """Get ready for the first command while the model is still thinking."""
         await self._commands.warm()

@@ -43,6 +43,10 @@ class Site:
         self._turn_id = ""
         self._reporter: Reporter | None = None
 
+    def adopt(self, spec: AgentSpec) -> None:
+        """The agent's settings have changed: its folder, its limits."""
+        self.spec, self.limits, self.cwd = spec, spec.limits, Path(spec.cwd)
+
     @property
     def is_locked(self) -> bool:
         """True: the launcher is pinned to one sandbox, for good."""

@@ -39,6 +39,7 @@ Ending = TurnCompleted | TurnFailed | TurnAborted
 
 async def run_turn(session: "Session", opening: Opening) -> None:
     """Run one turn to its terminal event. Interrupts come through `session.interrupt`."""
+    session.adopt_settings()
     turn = Turn(opening.turn_id or session.new_id(), opening.started_by)
     turn.output_schema = opening.output_schema
     session.turn = turn
@@ -66,6 +67,7 @@ async def _pursue(session: "Session", turn: Turn) -> Ending:
 
 
 async def _go_on(session: "Session", turn: Turn, model: ModelInfo) -> Ending:
+    await session.pausing.wait_open()  # what shortens the history is a request too
     await session.upkeep.look(turn, model)
     session.record_context(turn, model)
     while True:
@@ -87,6 +89,7 @@ async def _go_on(session: "Session", turn: Turn, model: ModelInfo) -> Ending:
                     return _complete(turn, text, heard)
             case _:
                 assert_never(step)
+        await session.pausing.wait_open()
         await session.upkeep.look(turn, model)
 
 
@@ -94,6 +97,7 @@ async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | 
     """One response, over as many attempts as it takes. Each is built from the history anew."""
     retries = 0
     while True:
+        await session.pausing.wait_open()
         session.record_pending(turn)
         attempt = Attempt(session, turn)
         failed = await attempt.run(
@@ -103,6 +107,8 @@ async def _respond(session: "Session", turn: Turn, model: ModelInfo) -> Heard | 
                 tools=() if turn.last_call else session.tool_specs(model),
                 effort=session.spec.effort,
                 output_schema=turn.output_schema,
+                summary=session.spec.summary,
+                verbosity=session.spec.verbosity,
             )
         )
         if failed is None:
