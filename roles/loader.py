@@ -4,9 +4,9 @@ Rule: a bad role file stops nobody who does not ask for it; whoever asks gets th
 that sets something we cannot honour is bad: it would promise what does not happen.
 """
 
+import os
 import re
-import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.spec import RoleCard
 
-from .config.load import absolute_paths
 from .config.merge import Layer, as_table
+from .config.paths import absolute_paths
+from .config.reading import decode_text, parse_toml, read_bounded
 from .config.schema import AgentsTable, RoleTable
 from .schema import Role, RoleFile, fill_from, role_from_file
 
@@ -26,6 +27,7 @@ _FILE_BYTES = 256 << 10
 _MAX_FILES = 500
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}\Z")
 _NICKNAME = re.compile(r"[A-Za-z0-9 _-]+\Z")
+_Read = Callable[[Path], bytes]  # raises UsageError
 
 
 class Roles(Value):
@@ -100,47 +102,89 @@ def find_role(roles: Roles, name: str) -> Role:
 
 def built_in_role(name: str) -> Role:
     """One of the roles that come with swarm."""
-    return _read_role(_HERE / "data" / f"{name}.toml", source="built-in")
+    return _read_role(_HERE / "data" / f"{name}.toml", _from_disk, source="built-in")
 
 
 def _built_in() -> Iterator[Role]:
     for path in sorted((_HERE / "data").glob("*.toml")):
-        yield _read_role(path, source="built-in")
+        yield _read_role(path, _from_disk, source="built-in")
+
+
+def _from_disk(path: Path) -> bytes:
+    try:
+        return read_bounded(path, limit_bytes=_FILE_BYTES)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: there is no such file") from error
+
+
+def _reader(layer: Layer) -> _Read:
+    """How this layer's files are read: a project's never a second time."""
+    held = layer.files
+    if held is None:
+        return _from_disk
+
+    def read(path: Path) -> bytes:
+        if str(path) not in held:
+            raise UsageError(f"{path}: it is no part of what was trusted")
+        return held[str(path)]
+
+    return read
+
+
+def _found(layer: Layer) -> list[Path]:
+    """The role files beside the layer's configuration, sorted."""
+    if not layer.source:
+        return []
+    folder = Path(layer.source).parent / "agents"
+    if layer.files is not None:
+        paths = [Path(name) for name in layer.files if name.startswith(f"{folder}{os.sep}")]
+        return sorted(path for path in paths if path.suffix == ".toml")[:_MAX_FILES]
+    try:
+        return sorted(folder.rglob("*.toml"))[:_MAX_FILES] if folder.is_dir() else []
+    except OSError:
+        return []  # who asks for a role of it is told that there is none
 
 
 def _layer_roles(layer: Layer) -> Iterator[tuple[str, Role | str]]:
     """(name, role or why not), declared ones first."""
+    read = _reader(layer)
     declared: set[Path] = set()
     for name, table in as_table(layer.values.get("agents")).items():
         if name in AgentsTable.__struct_fields__ or not isinstance(table, dict):
             continue
         try:
-            role = _declared(layer, name, msgspec.convert(table, RoleTable), declared)
-        except UsageError as error:
+            given = msgspec.convert(table, RoleTable)
+            if given.config_file is not None:
+                declared.add(Path(given.config_file))
+            role = _declared(layer, name, given, read)
+        except (UsageError, msgspec.ValidationError) as error:
             yield name, str(error)
         else:
-            yield role.name, role
-    if not layer.source:
-        return
-    folder = Path(layer.source).parent / "agents"
-    for path in sorted(folder.rglob("*.toml"))[:_MAX_FILES] if folder.is_dir() else ():
+            yield role.name, _of_project(role) if layer.files is not None else role
+    for path in _found(layer):
         if path in declared:
             continue
         try:
-            role = _read_role(path, source=str(path))
+            role = _read_role(path, read, source=str(path))
         except UsageError as error:
             yield path.stem, str(error)
         else:
-            yield role.name, role
+            yield role.name, _of_project(role) if layer.files is not None else role
 
 
-def _declared(layer: Layer, name: str, table: RoleTable, declared: set[Path]) -> Role:
+def _of_project(role: Role) -> Role | str:
+    """A project's role may not choose where words are sent, as its configuration may not."""
+    if role.model_provider is None:
+        return role
+    return f"{role.source}: a project's role may not set model_provider"
+
+
+def _declared(layer: Layer, name: str, table: RoleTable, read: _Read) -> Role:
     if table.config_file is None:
         role = Role(name=name, source=layer.source or layer.name)
     else:
         path = Path(table.config_file)
-        declared.add(path)
-        role = _read_role(path, source=str(path), name=name)
+        role = _read_role(path, read, source=str(path), name=name)
     return _checked(
         msgspec.structs.replace(
             role,
@@ -150,9 +194,9 @@ def _declared(layer: Layer, name: str, table: RoleTable, declared: set[Path]) ->
     )
 
 
-def _read_role(path: Path, *, source: str, name: str | None = None) -> Role:
+def _read_role(path: Path, read: _Read, *, source: str, name: str | None = None) -> Role:
     """One file. `name`: the declared one; without it the file must name itself."""
-    file = _decode(path)
+    file = _decode(path, read)
     if file.name is None and name is None:
         raise RoleUnusable(f"{path}: a role file needs `name`")
     if name is None and source != "built-in" and not (file.developer_instructions or "").strip():
@@ -166,33 +210,27 @@ def _read_role(path: Path, *, source: str, name: str | None = None) -> Role:
     role = role_from_file(file, name=file.name or name or "", source=source)
     words = role.developer_instructions
     if file.prompt is not None:
-        words = _text(_HERE / "prompts" / file.prompt)
-    base = _text(Path(file.model_instructions_file)) if file.model_instructions_file else ""
+        words = _text(_HERE / "prompts" / file.prompt, read)
+    base = _text(Path(file.model_instructions_file), read) if file.model_instructions_file else ""
     return _checked(
         msgspec.structs.replace(role, developer_instructions=words, base_instructions=base)
     )
 
 
-def _decode(path: Path) -> RoleFile:
+def _decode(path: Path, read: _Read) -> RoleFile:
     try:
-        if path.stat().st_size > _FILE_BYTES:
-            raise RoleUnusable(f"{path}: over 256 KiB")
-        values = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        values = parse_toml(decode_text(read(path), path), path)
         return msgspec.convert(absolute_paths(values, path.parent), RoleFile)
-    except OSError as error:
-        raise RoleUnusable(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RoleUnusable(f"{path}: not valid TOML: {error}") from error
     except msgspec.ValidationError as error:
         text = str(error).replace("Object contains unknown field", "cannot honour the key")
         raise RoleUnusable(f"{path}: {text}") from error
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, read: _Read) -> str:
     try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RoleUnusable(f"failed to read model instructions file {path}: {error}") from error
+        text = decode_text(read(path), path).strip()
+    except UsageError as error:
+        raise RoleUnusable(f"failed to read model instructions file {error}") from error
     if not text:
         raise RoleUnusable(f"failed to read model instructions file {path}: it is empty")
     return text

@@ -10,6 +10,8 @@ import msgspec
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import RunId, short_id
 
+SYSTEM_FOLDERS = (Path("/etc/swarm"),)
+
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
     """The user's folders. Nothing is created before something is written there."""
@@ -18,6 +20,9 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     state: Path
     cache: Path
     runtime: Path
+    # What an administrator says. The first is always read, whatever the environment says: another
+    # can only be added, so that nobody escapes the requirements by a variable.
+    system: tuple[Path, ...] = SYSTEM_FOLDERS
 
     @property
     def runs(self) -> Path:
@@ -33,7 +38,11 @@ def find_places(environment: dict[str, str]) -> Places:
     if home := environment.get("SWARM_HOME"):
         base = Path(home).absolute()
         return Places(
-            config=base, state=base / "state", cache=base / "cache", runtime=_runtime(environment)
+            config=base,
+            state=base / "state",
+            cache=base / "cache",
+            runtime=_runtime(environment),
+            system=(*SYSTEM_FOLDERS, base / "system"),
         )
     user = Path(environment.get("HOME") or Path.home())
 

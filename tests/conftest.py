@@ -5,7 +5,7 @@ request, and can misbehave: statuses, raw bytes, silence, early ends. Sockets ar
 that use it run on the real clock and under `trio.fail_after`.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -49,6 +49,26 @@ def sse(*payloads: Any) -> bytes:
     return b"".join(parts)
 
 
+def block_deltas(block: dict[str, Any]) -> list[dict[str, Any]]:
+    """How a block of the Messages wire arrives: its text in two halves, then its signature."""
+    match block:
+        case {"type": "text", "text": text}:
+            return [{"type": "text_delta", "text": half} for half in halves(text)]
+        case {"type": "thinking", "thinking": text, "signature": signature}:
+            deltas = [{"type": "thinking_delta", "thinking": half} for half in halves(text)]
+            return [*deltas, {"type": "signature_delta", "signature": signature}]
+        case {"type": "tool_use", "input": given}:
+            raw = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+            return [{"type": "input_json_delta", "partial_json": half} for half in halves(raw)]
+        case _:
+            return []
+
+
+def halves(text: str) -> list[str]:
+    middle = len(text) // 2
+    return [half for half in (text[:middle], text[middle:]) if half]
+
+
 class ModelServer:
     """What the test tells the server, and what the server saw."""
 
@@ -57,6 +77,8 @@ class ModelServer:
         self.url = f"{origin}/v1"
         self.replies: list[Reply] = []  # taken from the front
         self.default: Reply | None = None  # when none is left; else status 500
+        # Decides by what is asked, before the queue: for many agents at one server.
+        self.choose: Callable[[Seen], Reply | None] = lambda _: None
         self.requests: list[Seen] = []
         self.connections = 0
         self.hung_up = trio.Event()  # a client closed before its answer was complete
@@ -68,6 +90,11 @@ class ModelServer:
         named = {"content_type": "text/event-stream", **headers}
         pairs = tuple((name.replace("_", "-"), value) for name, value in named.items())
         self.replies.append(Reply(status, pairs, pieces))
+
+    @staticmethod
+    def reply(*pieces: Piece) -> Reply:
+        """An answer that `choose` may give."""
+        return Reply(pieces=pieces)
 
     def add_error(self, status: int, error: dict[str, Any] | None = None, **headers: str) -> None:
         """Queue a refusal with a JSON body."""
@@ -119,6 +146,36 @@ class ModelServer:
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         return sse(*chunks, {"id": "c1", "choices": [], "usage": usage}, "[DONE]")
 
+    def add_messages(self, *blocks: dict[str, Any], stop: str = "end_turn", **usage: int) -> None:
+        """Queue a whole answer of the Messages wire."""
+        self.add(self.messages(*blocks, stop=stop, **usage))
+
+    @staticmethod
+    def messages(*blocks: dict[str, Any], stop: str = "end_turn", **usage: int) -> bytes:
+        """The event stream of the Messages wire: each block started, streamed and stopped."""
+        told = {"input_tokens": 10, "output_tokens": 1, **usage}
+        start = {"id": "msg_1", "role": "assistant", "content": [], "usage": told}
+        events: list[dict[str, Any]] = [{"type": "message_start", "message": start}]
+        events.append({"type": "ping"})
+        for index, block in enumerate(blocks):
+            kept = {"type", "id", "name", "data"}
+            shell = {
+                name: value if name in kept else {} if name == "input" else ""
+                for name, value in block.items()
+            }
+            events.append({"type": "content_block_start", "index": index, "content_block": shell})
+            events += [
+                {"type": "content_block_delta", "index": index, "delta": delta}
+                for delta in block_deltas(block)
+            ]
+            events.append({"type": "content_block_stop", "index": index})
+        delta = {"stop_reason": stop, "stop_sequence": None}
+        events.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 5}})
+        events.append({"type": "message_stop"})
+        return b"".join(
+            b"event: " + event["type"].encode() + b"\n" + sse(event) for event in events
+        )
+
     # --- serving ---------------------------------------------------------------------------
 
     async def serve_connection(self, stream: trio.SocketStream) -> None:
@@ -147,8 +204,11 @@ class ModelServer:
                 return False
         assert head is not None
         headers = {name.decode(): value.decode() for name, value in head.headers}
-        self.requests.append(Seen(head.method.decode(), head.target.decode(), headers, body))
-        reply = self.replies.pop(0) if self.replies else self.default or Reply(500)
+        seen = Seen(head.method.decode(), head.target.decode(), headers, body)
+        self.requests.append(seen)
+        chosen = self.choose(seen)
+        queued = self.replies.pop(0) if chosen is None and self.replies else None
+        reply = chosen or queued or self.default or Reply(500)
         return await self._answer(stream, connection, reply)
 
     async def _answer(

@@ -90,13 +90,17 @@ AnyItem = (
 
 
 class TokenUsage(Value):
-    """Tokens of one response, or a sum of many. `input_tokens` includes the cached ones."""
+    """Tokens of one response, or a sum of many.
+
+    `input_tokens` includes those read from a cache, and those written to one.
+    """
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
     reasoning_output_tokens: int = 0
     total_tokens: int = 0
+    cache_write_input_tokens: int = 0
 
     def plus(self, other: "TokenUsage") -> "TokenUsage":
         """The element-wise sum."""
@@ -106,6 +110,7 @@ class TokenUsage(Value):
             output_tokens=self.output_tokens + other.output_tokens,
             reasoning_output_tokens=self.reasoning_output_tokens + other.reasoning_output_tokens,
             total_tokens=self.total_tokens + other.total_tokens,
+            cache_write_input_tokens=self.cache_write_input_tokens + other.cache_write_input_tokens,
         )
 
 

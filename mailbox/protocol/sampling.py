@@ -13,7 +13,8 @@ from .base import Tagged, Value
 from .items import AnyItem, TokenUsage
 from .settings import Summary, Verbosity
 
-Wire = Literal["responses", "chat", "local", "scripted"]
+Wire = Literal["responses", "chat", "messages", "local", "scripted"]
+ThinkingKind = Literal["", "budget", "adaptive", "always"]  # how a model of `messages` thinks
 
 
 class ToolSpec(Value):
@@ -46,6 +47,11 @@ class ModelInfo(Value):
     input_usd_per_million: float | None = None
     cached_usd_per_million: float | None = None
     output_usd_per_million: float | None = None
+    cache_write_usd_per_million: float | None = None  # None: as other input
+    max_output_tokens: int | None = None  # of one response; None: not known
+    thinking: ThinkingKind = ""
+    efforts: tuple[str, ...] = ()  # that it knows; () = not known
+    structured_output: bool = False  # can be held to a schema by `messages`
     stream_max_retries: int = 5  # of the provider: how often a broken stream is asked again
     stream_idle_s: float = 300.0  # of the provider: silence that ends a stream
     remote_compaction: bool = False  # the provider can shorten a conversation itself

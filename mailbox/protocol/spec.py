@@ -120,7 +120,7 @@ class ProviderSpec(Value):
     id: str
     name: str
     base_url: str = ""
-    wire_api: str = "responses"  # responses, chat, local, scripted
+    wire_api: str = "responses"  # a Wire
     env_key: str | None = None
     env_key_instructions: str = ""
     query_params: dict[str, str] = {}
@@ -131,6 +131,7 @@ class ProviderSpec(Value):
     stream_idle_timeout_ms: int = 300_000
     tolerant_tool_calls: bool = False
     remote_compaction: bool = False  # it has `/responses/compact`
+    key_header: str = ""  # that carries the key; "" = the wire's own; `authorization` = as Bearer
 
 
 class GatewaySpec(Tagged):

@@ -11,6 +11,7 @@ from typing import TypeGuard
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
+from .positions import KeyPath
 from .schema import Toml
 
 
@@ -22,33 +23,61 @@ class Layer(Value):
     values: Toml = {}
     ignored: str = ""  # why it contributes nothing; empty = it counts
     exists: bool = True
+    text: str = ""  # of the file, as it was read: keys are looked up in it
+    broken: str = ""  # why the file could not be read; no run starts with such a layer
+    warnings: tuple[str, ...] = ()  # of its folder, or of keys that were taken out
+    files: dict[str, bytes] | None = None  # of a project: all that counts, read once; by path
+
+
+class Origin(Value):
+    """Where a value is from."""
+
+    layer: str
+    file: str = ""
+    line: int = 0  # where it is known already; else it is looked up in the layer's text
+
+    @property
+    def label(self) -> str:
+        """`user (/path/config.toml)`, or the layer alone."""
+        return f"{self.layer} ({self.file})" if self.file else self.layer
 
 
 class Merged(Value):
-    """What all layers say together; `origins` maps each dotted leaf to its layer."""
+    """What all layers say together; `origins` maps the path of each leaf to its layer."""
 
     values: Toml = {}
-    origins: dict[str, str] = {}
+    origins: dict[KeyPath, Origin] = {}
+
+    def origin(self, path: KeyPath) -> Origin | None:
+        """Of a leaf, or of a table whose leaves are all from one layer; None: built in or mixed."""
+        below = {one for leaf, one in self.origins.items() if leaf[: len(path)] == path}
+        return below.pop() if len(below) == 1 else None
 
 
 def merge_layers(layers: Sequence[Layer]) -> Merged:
     """Merge from the lowest to the highest; ignored layers contribute nothing."""
     values: Toml = {}
-    origins: dict[str, str] = {}
+    origins: dict[KeyPath, Origin] = {}
     for layer in layers:
-        if layer.ignored:
-            continue
-        values = merge_tables(values, layer.values)
-        label = f"{layer.name} ({layer.source})" if layer.source else layer.name
-        for leaf in dotted_leaves(layer.values):
-            for shadowed in [old for old in origins if _covers(leaf, old)]:
-                del origins[shadowed]
-            origins[leaf] = label
+        if not layer.ignored:
+            values = merge_tables(values, layer.values)
+            _note_origins(layer, origins)
     return Merged(values=values, origins=origins)
 
 
-def _covers(leaf: str, old: str) -> bool:
-    return old.startswith(f"{leaf}.") or leaf.startswith(f"{old}.")
+def _note_origins(layer: Layer, origins: dict[KeyPath, Origin]) -> None:
+    origin = Origin(layer=layer.name, file=layer.source)
+    for leaf, value in leaves(layer.values):
+        if value == {} and any(old[: len(leaf)] == leaf for old in origins):
+            continue  # an empty table over a table changes nothing
+        for shadowed in [old for old in origins if _covers(leaf, old)]:
+            del origins[shadowed]
+        origins[leaf] = origin
+
+
+def _covers(leaf: KeyPath, old: KeyPath) -> bool:
+    """One of the two lies above the other: a table in a value's place, or the reverse."""
+    return old[: len(leaf)] == leaf or leaf[: len(old)] == old
 
 
 def merge_tables(low: Toml, high: Toml) -> Toml:
@@ -73,19 +102,24 @@ def as_table(value: object) -> Toml:
     return {str(key): entry for key, entry in value.items()} if is_table(value) else {}
 
 
-def dotted_leaves(table: Toml, prefix: str = "") -> Iterator[str]:
-    """The dotted path of every value that is not a non-empty table."""
+def leaves(table: Toml, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
+    """(path, value) of every value that is not a non-empty table."""
     for key, value in table.items():
         if is_table(value) and value:
-            yield from dotted_leaves(as_table(value), f"{prefix}{key}.")
+            yield from leaves(as_table(value), (*above, key))
         else:
-            yield f"{prefix}{key}"
+            yield (*above, key), value
 
 
-def look_up(table: Toml, dotted: str) -> object:
-    """The value at a dotted key; None if there is none."""
+def dotted_leaves(table: Toml) -> Iterator[str]:
+    """The paths of `leaves`, joined plainly: a dot within a key looks as one between two."""
+    return (".".join(path) for path, _ in leaves(table))
+
+
+def look_up(table: Toml, key: str | KeyPath) -> object:
+    """The value at a dotted key or a path; None if there is none."""
     here: object = table
-    for step in dotted.split("."):
+    for step in key.split(".") if isinstance(key, str) else key:
         if not is_table(here) or step not in here:
             return None
         here = as_table(here)[step]
@@ -106,9 +140,10 @@ def parse_override(raw: str) -> Toml:
         raise UsageError(f"Empty key in override: {raw}")
     value: object
     try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip().strip("\"'")
+        table = tomllib.loads(f"value = {text.strip()}")
+    except (ValueError, RecursionError):  # no TOML, or a number or date that cannot be
+        table = {}
+    value = table["value"] if len(table) == 1 else text.strip().strip("\"'")
     for step in reversed(steps):
         value = {step: value}
     return as_table(value)

@@ -23,7 +23,7 @@ class ProviderTable(Value):
     env_key: str | None = None
     env_key_instructions: str = ""
     experimental_bearer_token: str | None = None
-    wire_api: Literal["responses", "chat"] = "responses"
+    wire_api: Literal["responses", "chat", "messages"] = "responses"
     query_params: dict[str, str] = {}
     http_headers: dict[str, str] = {}
     env_http_headers: dict[str, str] = {}
@@ -32,6 +32,7 @@ class ProviderTable(Value):
     stream_idle_timeout_ms: int = 300_000
     requires_openai_auth: bool = False
     tolerant_tool_calls: bool = False  # ours
+    key_header: str = ""  # ours: the header of the key; "" = the wire's own
     auth: Toml | None = None  # a command that prints a token: not obeyed
     aws: Toml | None = None  # not obeyed
     websocket_connect_timeout_ms: int | None = None  # no websockets here
@@ -217,4 +218,4 @@ CODEX_INNER_KEYS = frozenset(
         "agents.default_subagent_reasoning_effort", "agents.interrupt_message",
     }
 )  # fmt: skip
-RESERVED_PROVIDERS = ("openai", "ollama", "lmstudio", "llamacpp", "local")
+RESERVED_PROVIDERS = ("openai", "anthropic", "ollama", "lmstudio", "llamacpp", "local")

@@ -6,8 +6,7 @@ policy is not obeyed as if it were the whole. A file that cannot be read is an e
 """
 
 import os
-import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
@@ -15,6 +14,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.rules import Rules
 
 from ..config.merge import Layer
+from ..config.reading import read_bounded
 
 FOLDER = "rules"
 SUFFIX = ".rules"
@@ -31,38 +31,24 @@ class LoadedRules(Value):
     broken_file: str = ""
 
 
-def rules_of(layers: Sequence[Layer], cwd: Path, warnings: list[str]) -> Rules:
-    """The rules beside every configuration file that counts; adds what a person should know.
+def rules_of(layers: Sequence[Layer]) -> LoadedRules:
+    """The rules beside every configuration file that counts; a project's as they were trusted.
 
     Raises UsageError for what cannot be read.
     """
-    loaded = load_rules(rule_folders(layers))
-    warnings += [*loaded.warnings, *unheeded_rules(layers, cwd)]
-    return loaded.rules
-
-
-def rule_folders(layers: Sequence[Layer]) -> tuple[Path, ...]:
-    """The `rules` folder beside each layer's file, lowest precedence first, each once."""
-    found = [Path(one.source).parent / FOLDER for one in layers if one.source and not one.ignored]
-    return tuple(dict.fromkeys(found))
-
-
-def unheeded_rules(layers: Sequence[Layer], cwd: Path) -> list[str]:
-    """One sentence for each project folder of rules that does not count, from the outermost in."""
-    counting = rule_folders(layers)
-    folders = [folder / ".swarm" / FOLDER for folder in reversed((cwd, *cwd.parents))]
-    return [
-        f"{folder}: project rules are not obeyed yet: they need trust in the project"
-        for folder in folders
-        if folder not in counting and _holds_rules(folder)
-    ]
-
-
-def _holds_rules(folder: Path) -> bool:
-    try:
-        return bool(_files_in(folder))
-    except UsageError:
-        return False  # of no consequence, for they are not read
+    texts: dict[Path, bytes] = {}
+    for layer in layers:
+        if not layer.source or layer.ignored:
+            continue
+        folder = Path(layer.source).parent / FOLDER
+        if layer.files is None:
+            texts.update((path, _read(path)) for path in _files_in(folder))
+        else:
+            names = [name for name in layer.files if Path(name).parent == folder]
+            texts.update(
+                (Path(name), layer.files[name]) for name in sorted(names) if name.endswith(SUFFIX)
+            )
+    return load_texts(texts)
 
 
 def load_rules(folders: Sequence[Path]) -> LoadedRules:
@@ -71,19 +57,24 @@ def load_rules(folders: Sequence[Path]) -> LoadedRules:
 
 
 def load_files(paths: Sequence[Path]) -> LoadedRules:
-    """The same for exactly these files, in this order.
+    """The same for exactly these files. Raises UsageError for one that cannot be read."""
+    return load_texts({path: _read(path) for path in paths})
+
+
+def load_texts(contents: Mapping[Path, bytes]) -> LoadedRules:
+    """The same for what was read already, in this order.
 
     Nothing is started when there are none; otherwise one process, about 30 ms.
-    Raises UsageError for a file that cannot be read.
     """
+    paths = list(contents)
     if not paths:
         return LoadedRules()
     if len(paths) > MAX_FILES:
         raise UsageError(f"{paths[MAX_FILES]}: more than {MAX_FILES} rule files")
     texts: list[str] = []
-    for path in paths:
+    for path, content in contents.items():
         try:
-            texts.append(_read(path))
+            texts.append(content.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             return _broken(path, f"not UTF-8 at byte {error.start}", None)
     from .child import evaluate_texts  # most runs have no rule files
@@ -106,22 +97,12 @@ def _files_in(folder: Path) -> list[Path]:
     return [folder / name for name in names if name.endswith(SUFFIX)]
 
 
-def _read(path: Path) -> str:
-    complaint = f"failed to read rules file {path}"
+def _read(path: Path) -> bytes:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise UsageError(f"{complaint}: it is no regular file")
-            with os.fdopen(file, "rb", closefd=False) as stream:
-                text = stream.read(MAX_BYTES + 1)
-        finally:
-            os.close(file)
-    except OSError as error:
-        raise UsageError(f"{complaint}: {error.strerror}") from error
-    if len(text) > MAX_BYTES:
-        raise UsageError(f"{complaint}: over {MAX_BYTES >> 10} KiB")
-    return text.decode("utf-8-sig")
+        return read_bounded(path, limit_bytes=MAX_BYTES)
+    except (FileNotFoundError, UsageError) as error:
+        why = error if isinstance(error, UsageError) else f"{path}: there is no such file"
+        raise UsageError(f"failed to read rules file {why}") from error
 
 
 def _broken(path: Path, what: str, line: int | None) -> LoadedRules:

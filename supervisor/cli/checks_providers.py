@@ -59,6 +59,7 @@ def check_providers(config: Config, environment: Mapping[str, str]) -> list[Chec
         for name, table in config.model_providers.items()
     ]
     checks.append(_key("provider openai", "OPENAI_API_KEY", environment))
+    checks.append(_key("provider anthropic", "ANTHROPIC_API_KEY", environment))
     servers = local_servers(environment)
     with ThreadPoolExecutor(len(servers)) as pool:
         answers = list(pool.map(ask_server, servers.values()))

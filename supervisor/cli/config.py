@@ -1,23 +1,20 @@
 """`swarm config`: effective values and where each is from; editing is in `config_edit`."""
 
 import os
-from typing import Any
 
 import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.keypath import check_key, parse_key
-from swarm.roles.config.load import Loaded, load_config, read_layers
-from swarm.roles.config.merge import as_table, dotted_leaves, look_up
+from swarm.roles.config.load import Loaded, load_config
 
-from ..places import find_places
 from .config_edit import set_key, show_schema, show_version, unset_key
+from .config_rows import effective
 from .doors import DoorCommand
+from .layers import Wanted, find_layers
 from .printing import print_columns, print_json
 from .settings import find_cwd, override_layer
-
-_SECRET = ("experimental_bearer_token", "http_headers.")
 
 
 @click.group("config")
@@ -34,119 +31,108 @@ for _command in (set_key, unset_key, show_version, show_schema):
     config.add_command(_command)
 
 
-def _load(overrides: tuple[str, ...]) -> Loaded:
+_profile = click.option("--profile", metavar="NAME", help="As for `swarm run`.")
+_overrides = click.option(
+    "-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`."
+)
+
+
+def _load(overrides: tuple[str, ...], profile: str | None) -> Loaded:
+    """What a run would start with here; a layer that is wrong is left out and told of."""
     cwd = find_cwd(None)
-    files = read_layers(config_folder=find_places(dict(os.environ)).config, cwd=cwd)
-    return load_config((*files, override_layer(overrides, cwd)))
-
-
-def effective(loaded: Loaded) -> list[tuple[str, Any, str]]:
-    """(key, value, origin) of every leaf, built-in ones included; secrets are only hinted at."""
-    defaults = as_table(msgspec.to_builtins(msgspec.convert({}, type(loaded.config))))
-    _fill_defaults(defaults, type(loaded.config))
-    keys = sorted({*dotted_leaves(loaded.merged.values), *_built_in(defaults, loaded)})
-    rows: list[tuple[str, Any, str]] = []
-    for key in keys:
-        origin = loaded.merged.origins.get(key)
-        value = look_up(loaded.merged.values if origin else defaults, key)
-        if any(f"{mark}" in f"{key}." for mark in _SECRET):
-            value = "(hidden)"
-        rows.append((key, value, origin or "built-in"))
-    return rows
-
-
-def _fill_defaults(table: dict[str, Any], kind: type[msgspec.Struct]) -> None:
-    """Built-in values, which the struct leaves out when it is encoded."""
-    blank = msgspec.convert({}, kind)
-    for name in kind.__struct_fields__:
-        value = getattr(blank, name)
-        if isinstance(value, msgspec.Struct):
-            inner: dict[str, Any] = {}
-            _fill_defaults(inner, type(value))
-            table[name] = inner
-        else:
-            table[name] = msgspec.to_builtins(value)
-
-
-def _built_in(defaults: dict[str, object], loaded: Loaded) -> list[str]:
-    said = set(loaded.merged.origins)
-    return [
-        key
-        for key in dotted_leaves(defaults)
-        if key not in said and not any(other.startswith(f"{key}.") for other in said)
-    ]
+    override = override_layer(overrides, cwd)
+    files = find_layers(os.environ, Wanted(cwd=cwd, profile=profile, flags=override.values))
+    return load_config((*files, override), lenient=True)
 
 
 @config.command("list", cls=DoorCommand)
-@click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE")
+@_overrides
+@_profile
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a key.")
-def list_config(overrides: tuple[str, ...], *, as_json: bool) -> None:
-    """All effective values with their origin.
+def list_config(overrides: tuple[str, ...], profile: str | None, *, as_json: bool) -> int:
+    """All effective values with their layer, file and line.
+
+    Exit code 2 if a run would not start with this configuration.
 
     \b
     Example:
       swarm config list --json
     """
-    loaded = _load(overrides)
-    _warn(loaded)
+    loaded = _load(overrides, profile)
     rows = effective(loaded)
     if as_json:
-        for key, value, origin in rows:
-            print_json({"key": key, "value": value, "origin": origin})
-        return
-    print_columns(("KEY", "VALUE", "FROM"), [(key, _shown(v), origin) for key, v, origin in rows])
+        for row in rows:
+            print_json({
+                "key": row.key, "value": row.value, "origin": row.origin, "layer": row.layer,
+                "file": row.file or None, "line": row.line or None,
+            })  # fmt: skip
+    else:
+        print_columns(
+            ("KEY", "VALUE", "FROM"), [(row.key, _shown(row.value), row.place) for row in rows]
+        )
+    return _warn(loaded)
 
 
 @config.command("get", cls=DoorCommand)
 @click.argument("key")
-@click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE")
+@_overrides
+@_profile
 @click.option("--json", "as_json", is_flag=True, help="The value as JSON.")
-def get_config(key: str, overrides: tuple[str, ...], *, as_json: bool) -> None:
+def get_config(key: str, overrides: tuple[str, ...], profile: str | None, *, as_json: bool) -> int:
     """One effective value, or a table of them.
 
     \b
     Example:
       swarm config get sandbox_mode
     """
-    loaded = _load(overrides)
-    rows = [row for row in effective(loaded) if row[0] == key or row[0].startswith(f"{key}.")]
+    loaded = _load(overrides, profile)
+    rows = [row for row in effective(loaded) if row.key == key or row.key.startswith(f"{key}.")]
     if not rows:
         check_key(parse_key(key))
         raise UsageError(f"{key} has no value")
-    if len(rows) == 1 and rows[0][0] == key:
-        value = rows[0][1]
+    if len(rows) == 1 and rows[0].key == key:
+        value = rows[0].value
         print_json(value) if as_json else click.echo(_shown(value))
     elif as_json:
-        print_json({name.removeprefix(f"{key}."): value for name, value, _ in rows})
+        print_json({row.key.removeprefix(f"{key}."): row.value for row in rows})
     else:
-        print_columns(("KEY", "VALUE", "FROM"), [(k, _shown(v), o) for k, v, o in rows])
+        print_columns(
+            ("KEY", "VALUE", "FROM"), [(row.key, _shown(row.value), row.place) for row in rows]
+        )
+    return _warn(loaded, only_problems=True)
 
 
 @config.command("layers", cls=DoorCommand)
+@_profile
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a layer.")
-def list_layers(*, as_json: bool) -> None:
+def list_layers(profile: str | None, *, as_json: bool) -> int:
     """The layers, the highest first, and whether they count.
 
     \b
     Example:
       swarm config layers
     """
-    loaded = _load(())
+    loaded = _load((), profile)
     rows: list[tuple[str, str, str]] = []
     for layer in (one for one in reversed(loaded.layers) if one.source):
         state = layer.ignored or ("read" if layer.exists and layer.values else "empty")
-        if not layer.exists:
+        if not layer.exists and not layer.ignored:
             state = "no file"
         if as_json:
             print_json({"name": layer.name, "file": layer.source, "state": state})
         rows.append((layer.name, layer.source or "-", state))
     if not as_json:
         print_columns(("LAYER", "FILE", "STATE"), [*rows, ("built-in", "-", "read")])
+    return _warn(loaded, only_problems=True)
 
 
-def _warn(loaded: Loaded) -> None:
-    for warning in loaded.warnings:
+def _warn(loaded: Loaded, *, only_problems: bool = False) -> int:
+    """Say what is wrong; the exit code."""
+    for warning in () if only_problems else loaded.warnings:
         click.echo(f"swarm: warning: {warning}", err=True)
+    for problem in loaded.problems:
+        click.echo(f"swarm: no run starts with this: {problem}", err=True)
+    return 2 if loaded.problems else 0
 
 
 def _shown(value: object) -> str:

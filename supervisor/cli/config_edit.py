@@ -10,15 +10,18 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.roles.config.check import check_layer
 from swarm.roles.config.edit import Edit, parse_value, version_of
 from swarm.roles.config.keypath import check_key, format_key, parse_key
-from swarm.roles.config.load import absolute_paths, load_config, read_layers
+from swarm.roles.config.load import load_config
 from swarm.roles.config.merge import Layer, is_table
+from swarm.roles.config.paths import absolute_paths
 from swarm.roles.config.schema import Toml
 from swarm.roles.config.write import read_values, write_edit
 
 from ..places import find_places
 from .doors import DoorCommand
+from .layers import Wanted, find_layers
 from .printing import print_json
 from .settings import find_cwd
 
@@ -116,17 +119,25 @@ def _change(edit: Edit, if_version: str | None) -> Outcome:
 
 def _layers(path: Path, values: Toml | None = None) -> tuple[Layer, ...]:
     """All files' layers; `values` in the place of what the user's file says."""
-    layers = read_layers(config_folder=path.parent, cwd=find_cwd(None))
+    layers = find_layers(os.environ, Wanted(cwd=find_cwd(None)))
     if values is None:
         return layers
-    new = Layer(name="user", source=str(path), values=absolute_paths(values, path.parent))
-    return tuple(new if layer.name == "user" else layer for layer in layers)
+    fixed = absolute_paths(values, path.parent)
+    return tuple(
+        msgspec.structs.replace(layer, values=fixed, broken="") if layer.name == "user" else layer
+        for layer in layers
+    )
 
 
 def _check(path: Path, values: Toml) -> None:
-    """Raises UsageError for a table that could not be loaded, alone or with the other layers."""
+    """Raises UsageError for a table that could not be loaded, alone or with the other layers.
+
+    Another layer that is wrong is not mended here, and hinders nobody.
+    """
+    layers = _layers(path, values)
     try:
-        load_config(_layers(path, values))
+        check_layer(next(layer for layer in layers if layer.name == "user"))
+        load_config(layers, lenient=True)
     except UsageError as error:
         raise UsageError(f"{error}; nothing was written") from error
 

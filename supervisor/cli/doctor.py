@@ -5,7 +5,7 @@ import os
 import click
 
 from swarm.mailbox.errors import UsageError
-from swarm.roles.config.load import load_config, read_layers
+from swarm.roles.config.load import load_config
 from swarm.roles.config.schema import Config
 
 from ..places import Places, find_places
@@ -13,6 +13,7 @@ from ..reap import Leftovers, end_leftovers, find_leftovers
 from .checks import all_checks
 from .checks_providers import Check
 from .doors import DoorCommand
+from .layers import Wanted, find_layers
 from .printing import print_columns, print_json
 from .settings import find_cwd
 
@@ -33,7 +34,7 @@ def doctor(*, as_json: bool, reap: bool) -> int:
     if reap:
         checks = [check_reaped(places)]
     else:
-        config, problem = _read_config(places)
+        config, problem = _read_config()
         checks = [*problem, *all_checks(places, config), check_leftovers(places)]
     if as_json:
         for check in checks:
@@ -44,15 +45,15 @@ def doctor(*, as_json: bool, reap: bool) -> int:
     return int(any(check.state == "fail" for check in checks))
 
 
-def _read_config(places: Places) -> tuple[Config, list[Check]]:
+def _read_config() -> tuple[Config, list[Check]]:
     try:
-        loaded = load_config(read_layers(config_folder=places.config, cwd=find_cwd(None)))
+        layers = find_layers(os.environ, Wanted(cwd=find_cwd(None)))
+        loaded = load_config(layers, lenient=True)
     except UsageError as error:
         return Config(), [Check(name="configuration", state="fail", detail=str(error))]
-    warnings = [
-        Check(name="configuration", state="warn", detail=words) for words in loaded.warnings
-    ]
-    return loaded.config, warnings or [Check(name="configuration", state="ok", detail="read")]
+    found = [Check(name="configuration", state="fail", detail=words) for words in loaded.problems]
+    found += [Check(name="configuration", state="warn", detail=words) for words in loaded.warnings]
+    return loaded.config, found or [Check(name="configuration", state="ok", detail="read")]
 
 
 def check_leftovers(places: Places) -> Check:

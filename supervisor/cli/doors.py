@@ -47,6 +47,10 @@ DOORS: dict[str, Door] = {
     "models": Door("models:models", "Model files for the embedded provider."),
     "roles": Door("roles:roles", "What agents can be."),
     "config": Door("config:config", "The effective configuration and where it is from."),
+    "trust": Door(
+        "trusting:trust",
+        "Let a project's own configuration, rules and roles count, as they are now.",
+    ),
     "doctor": Door("doctor:doctor", "Check what works on this machine, and how to mend the rest."),
     "sandbox": Door("tools:sandbox", "Run a command in the sandbox that agents get."),
     "apply-patch": Door("tools:apply_patch", "Apply a patch in the apply_patch format."),

@@ -4,7 +4,6 @@ own judges. Rule: this room may not import them; they are started in our place.
 
 import os
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -13,7 +12,7 @@ import msgspec
 from swarm.mailbox.protocol.limits import Limits
 from swarm.roles.login_shell import find_shell
 from swarm.roles.narrow import narrow_approval, narrow_sandbox
-from swarm.roles.rules.load import rule_folders, unheeded_rules
+from swarm.roles.rules.load import rules_of
 
 from ..console.style import is_terminal
 from ..places import find_places
@@ -56,16 +55,17 @@ def explain(
         granular=settings.config.granular,
         reviewer=choose_reviewer(settings.config, warnings, at=at),
     )
-    layers = settings.loaded.layers
     order = {
         "limits": limits,
         "cwd": settings.cwd,
-        "rule_folders": [str(folder) for folder in rule_folders(layers)],
+        "loaded": rules_of(settings.loaded.layers),
         "hidden_paths": [str(places.runtime), str(places.runs)],
         "shell": find_shell(environment),
-        "warnings": [*warnings, *unheeded_rules(layers, Path(settings.cwd))],
+        "warnings": warnings,
     }
     words = command[1:] if command[:1] == ("--",) else command
     flags = ["--json"] if as_json else []
-    situation = msgspec.json.encode(order).decode()
-    become("swarm.worker.policy.standalone", "explain", situation, *flags, "--", *words)
+    held = os.memfd_create("swarm-explain", 0)  # rules can be longer than an argument may be
+    with os.fdopen(held, "wb", closefd=False) as file:
+        file.write(msgspec.json.encode(order))
+    become("swarm.worker.policy.standalone", "explain", str(held), *flags, "--", *words)

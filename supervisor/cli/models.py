@@ -12,12 +12,13 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
-from swarm.roles.config.load import load_config, read_layers
+from swarm.roles.config.load import load_config
 
 from ..console.amounts import render_bytes
 from ..places import find_places
 from .checks_providers import check_providers
 from .doors import DoorCommand
+from .layers import Wanted, find_layers
 from .printing import print_columns, print_json
 from .settings import find_cwd
 
@@ -153,8 +154,7 @@ def probe_models(*, as_json: bool) -> None:
     Example:
       swarm models probe
     """
-    cwd = find_cwd(None)
-    layers = read_layers(config_folder=find_places(dict(os.environ)).config, cwd=cwd)
+    layers = find_layers(os.environ, Wanted(cwd=find_cwd(None)))
     found = check_providers(load_config(layers).config, os.environ)
     if as_json:
         for one in found:

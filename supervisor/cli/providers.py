@@ -7,6 +7,8 @@ is no variable.
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+import msgspec
+
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.spec import ProviderSpec
 from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
@@ -28,6 +30,7 @@ def build_providers(
         if key is None and table.experimental_bearer_token:
             key = f"model_providers.{name}.experimental_bearer_token"
             literal[key] = table.experimental_bearer_token
+            table = msgspec.structs.replace(table, key_header="authorization")
         specs.append(_spec(name, table, key))
     return tuple(specs), literal
 
@@ -59,6 +62,7 @@ def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
         stream_max_retries=min(table.stream_max_retries, 100),
         stream_idle_timeout_ms=table.stream_idle_timeout_ms,
         tolerant_tool_calls=table.tolerant_tool_calls,
+        key_header=table.key_header,
     )
 
 

@@ -95,13 +95,15 @@ def build_request(
         if isinstance(sandbox, DangerFullAccess):
             warnings.append("without a sandbox nothing holds commands to the network's list")
     guidance = _guidance(config, cwd, settings, warnings)
+    rules = rules_of(settings.loaded.layers)
+    warnings += rules.warnings
     request = RunRequest(
         task=settings.task.name,
         prompt=_prompt_with_context(settings, cwd, warnings),
         images=tuple(_file(name, "--image") for name in options.image),
         cwd=settings.cwd,
         add_dirs=add_dirs,
-        role=_brief(role, config),
+        role=_brief(role, settings),
         roles=settings.roles,
         model=config.model,
         provider=config.model_provider,
@@ -128,7 +130,7 @@ def build_request(
         output_schema=_schema(options, settings),
         shell_environment=_shell_policy(config),
         resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
-        rules=rules_of(settings.loaded.layers, cwd, warnings),
+        rules=rules.rules,
         user_instructions=guidance,
         record=_absolute(options.record),
         replay=None if options.replay is None else _file(options.replay, "--replay"),
@@ -183,19 +185,19 @@ def _timeout(config: Config) -> float | None:
     return None if config.approval_timeout is None else parse_span(config.approval_timeout)
 
 
-def _brief(role: Role, config: Config) -> RoleBrief:
+def _brief(role: Role, settings: Settings) -> RoleBrief:
     """The role's words; where it has none, the configuration's."""
-    brief = role.brief()
+    brief, config = role.brief(), settings.config
     base = brief.base_instructions
-    if not base and config.model_instructions_file is not None:
-        base = _read_text(Path(config.model_instructions_file))
+    if not base and (name := config.model_instructions_file) is not None:
+        base = _read_text(Path(name), settings.loaded.held(name))
     words = brief.developer_instructions or config.developer_instructions
     return msgspec.structs.replace(brief, base_instructions=base, developer_instructions=words)
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, held: bytes | None) -> str:
     try:
-        text = path.read_text(encoding="utf-8").strip()
+        text = (path.read_bytes() if held is None else held).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"failed to read model instructions file {path}: {error}") from error
     if not text:
@@ -220,7 +222,7 @@ def _with_fan_out(
     found = find_items(table.each, cwd=cwd, run_lines=run_lines)
     return msgspec.structs.replace(
         request,
-        fan_role=_brief(role, settings.config),
+        fan_role=_brief(role, settings),
         fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
         fan_network=narrow_role_network(request.network, role),
         fan_model=role.model,

@@ -10,7 +10,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.limits import Budget
-from swarm.roles.config.load import load_config, read_layers
+from swarm.roles.config.load import load_config
 from swarm.roles.config.spans import parse_span
 
 from ..about import is_alive, load_request, read_about
@@ -19,6 +19,7 @@ from ..keys import take_keys
 from ..places import RunPlaces, find_places, find_run, run_places
 from ..request import RunRequest
 from .doors import DoorCommand
+from .layers import Wanted, find_layers
 from .options import show_options
 from .providers import build_providers
 from .reviewing import NO_PERSON
@@ -79,8 +80,9 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
     cwd = Path(request.cwd)
     if not cwd.is_dir():
         raise UsageError(f"{cwd}, where this run worked, is gone")
-    layers = read_layers(config_folder=find_places(environment).config, cwd=cwd)
-    config = load_config((*layers, override_layer(said["config"], cwd))).config
+    override = override_layer(said["config"], cwd)
+    layers = find_layers(environment, Wanted(cwd=cwd, flags=override.values))
+    config = load_config((*layers, override)).config
     keys = take_keys(environment, key_variables(config))
     providers, literal = build_providers(config, [])
     move_openai(config.openai_base_url)

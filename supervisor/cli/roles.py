@@ -6,13 +6,13 @@ import click
 import msgspec
 
 from swarm.mailbox.protocol.limits import AskForApproval, Limits, SandboxPolicy
-from swarm.roles.config.load import Loaded, load_config, read_layers
+from swarm.roles.config.load import Loaded, load_config
 from swarm.roles.loader import Roles, find_role, load_roles
 from swarm.roles.narrow import narrow
 from swarm.roles.schema import Role
 
-from ..places import find_places
 from .doors import DoorCommand
+from .layers import Wanted, find_layers
 from .printing import print_columns, print_json
 from .request_building import base_sandbox
 from .settings import find_cwd
@@ -29,9 +29,9 @@ def roles() -> None:
 
 
 def _load() -> tuple[Roles, Loaded]:
-    cwd = find_cwd(None)
-    layers = read_layers(config_folder=find_places(dict(os.environ)).config, cwd=cwd)
-    return load_roles(layers), load_config(layers)
+    layers = find_layers(os.environ, Wanted(cwd=find_cwd(None)))
+    loaded = load_config(layers)
+    return load_roles(layers), loaded
 
 
 @roles.command("list", cls=DoorCommand)

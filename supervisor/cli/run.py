@@ -19,6 +19,7 @@ from .request_building import Prepared, build_request
 from .reviewing import find_answering
 from .settings import load_settings
 from .starting import start_run
+from .trusting import ask_trust
 
 
 @click.command("run", cls=DoorCommand)
@@ -66,9 +67,10 @@ def prepare(options: RunOptions, environment: dict[str, str]) -> Prepared:
     from .sandboxed import run_lines
 
     task = read_task(options.task, prompt=options.prompt, read_stdin=read_stdin)
-    settings = load_settings(options, task, environment)
-    keys = take_keys(environment, settings.key_variables)
     answering = find_answering(environment, on_terminal=_on_terminal())
+    ask = ask_trust if answering == "terminal" else None
+    settings = load_settings(options, task, environment, ask=ask)
+    keys = take_keys(environment, settings.key_variables)
     prepared = build_request(
         options, settings, environment=environment, run_lines=run_lines, answering=answering
     )

@@ -1,6 +1,7 @@
 """Layers of a run: files, the role, the task file, `-c`, flags → one typed configuration.
 
-Rule: built-in < system < user < profile < role < task file < `-c` < flags, for every key alike.
+Rule: built-in < system < user < profile < project < role < task file < `-c` < flags, for every key
+alike.
 """
 
 import os
@@ -9,17 +10,19 @@ from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
-from swarm.roles.config.load import Loaded, absolute_paths, load_config, read_layers
+from swarm.roles.config.load import Loaded, load_config
 from swarm.roles.config.merge import Layer, merge_tables, parse_override
+from swarm.roles.config.paths import absolute_paths
 from swarm.roles.config.schema import Config, Toml
 from swarm.roles.loader import Roles, find_role, load_roles
 from swarm.roles.schema import Role
 
 from ..places import find_places
 from ..taskfile import FrontMatter, NetworkFront, Task
+from .layers import Ask, Wanted, find_layers
 from .options import RunOptions
 
-BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
+BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "ANTHROPIC_API_KEY")
 _REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}
 
 
@@ -39,12 +42,18 @@ class Settings(Value):
         return self.loaded.config
 
 
-def load_settings(options: RunOptions, task: Task, environment: Mapping[str, str]) -> Settings:
-    """Read the configuration for a run. Raises UsageError with file, line and key."""
+def load_settings(
+    options: RunOptions, task: Task, environment: Mapping[str, str], *, ask: Ask | None = None
+) -> Settings:
+    """Read the configuration for a run; `ask` puts the question whether to trust the project.
+
+    Raises UsageError with file, line and key.
+    """
     cwd = find_cwd(options.cd)
     folder = find_places(dict(environment)).config
-    files = read_layers(config_folder=folder, cwd=cwd, profile=options.profile)
     override = override_layer(options.config, cwd)
+    wanted = Wanted(cwd=cwd, profile=options.profile, flags=override.values)
+    files = find_layers(environment, wanted, ask=ask)
     roles = load_roles((*files, override))
     role = find_role(roles, options.role or task.front.role or "default")
     layers = (*files, role_layer(role), task_layer(task), override, flag_layer(options))

@@ -277,6 +277,7 @@ def usage_of(usage: TokenUsage) -> Usage:
     return Usage(
         input_tokens=usage.input_tokens,
         cached_input_tokens=usage.cached_input_tokens,
+        cache_write_input_tokens=usage.cache_write_input_tokens,
         output_tokens=usage.output_tokens,
         reasoning_output_tokens=usage.reasoning_output_tokens,
     )

@@ -11,7 +11,7 @@ import pytest
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.rules import Rules
 from swarm.roles.config.merge import Layer
-from swarm.roles.rules.load import MAX_BYTES, load_files, load_rules, rule_folders, rules_of
+from swarm.roles.rules.load import MAX_BYTES, load_files, load_rules, rules_of
 
 pytestmark = pytest.mark.live
 PROGRAM = "import sys; from swarm.supervisor.cli.main import main; main()"
@@ -93,34 +93,31 @@ def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path):
 
 
 def test_rules_lie_beside_every_configuration_that_counts(tmp_path):
+    write(tmp_path / "system" / "rules", "a.rules", 'prefix_rule(pattern=["a"])')
+    write(tmp_path / "rules", "b.rules", 'prefix_rule(pattern=["b"])')
+    write(tmp_path / "p" / ".swarm" / "rules", "c.rules", 'prefix_rule(pattern=["c"])')
     layers = (
-        Layer(name="system", source="/etc/swarm/config.toml", exists=False),
+        Layer(name="system", source=str(tmp_path / "system" / "config.toml"), exists=False),
         Layer(name="user", source=str(tmp_path / "config.toml")),
         Layer(name="profile", source=str(tmp_path / "work.config.toml")),
-        Layer(name="project", source="/p/.swarm/config.toml", ignored="not trusted"),
+        Layer(
+            name="project", source=str(tmp_path / "p/.swarm/config.toml"), ignored="not trusted",
+            files={},
+        ),
         Layer(name="-c"),
-    )
-    assert rule_folders(layers) == (Path("/etc/swarm/rules"), tmp_path / "rules")
+    )  # fmt: skip
+    assert [one.pattern for one in rules_of(layers).rules.prefixes] == [(("a",),), (("b",),)]
 
 
-def test_rules_of_a_project_do_not_count_and_a_person_is_told(tmp_path):
-    write(tmp_path / ".swarm" / "rules", "a.rules", 'prefix_rule(pattern=["a"])')
-    (tmp_path / "inner" / ".swarm" / "rules").mkdir(parents=True)
-    user = Layer(name="user", source=str(tmp_path / "home" / "config.toml"))
-    warnings: list[str] = []
-    assert rules_of((user,), tmp_path / "inner", warnings) == Rules()
-    folder = tmp_path / ".swarm" / "rules"
-    assert warnings == [
-        f"{folder}: project rules are not obeyed yet: they need trust in the project"
-    ]
-
-
-def test_rules_of_the_users_own_folder_count_wherever_it_lies(tmp_path):
-    write(tmp_path / ".swarm" / "rules", "a.rules", 'prefix_rule(pattern=["a"])')
-    user = Layer(name="user", source=str(tmp_path / ".swarm" / "config.toml"))
-    warnings: list[str] = []
-    assert len(rules_of((user,), tmp_path, warnings).prefixes) == 1
-    assert warnings == []
+def test_rules_of_a_trusted_project_are_those_that_were_read_not_those_on_disk(tmp_path):
+    path = write(tmp_path / ".swarm" / "rules", "a.rules", 'prefix_rule(pattern=["later"])')
+    layer = Layer(
+        name="project", source=str(tmp_path / ".swarm" / "config.toml"), exists=False,
+        files={str(path): b'prefix_rule(pattern=["trusted"], decision="forbidden")'},
+    )  # fmt: skip
+    loaded = rules_of((layer,))
+    assert [one.pattern for one in loaded.rules.prefixes] == [(("trusted",),)]
+    assert loaded.files == (str(path),)
 
 
 def test_no_key_reaches_the_process_that_evaluates(tmp_path, monkeypatch):

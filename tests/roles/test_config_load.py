@@ -15,16 +15,14 @@ def home(tmp_path):
     return folder
 
 
-def load(home, text="", *, strict=False, cwd=None, profile=None):
+def load(home, text="", *, strict=False, profile=None):
     (home / "config.toml").write_text(text)
-    layers = read_layers(
-        config_folder=home, cwd=cwd or home, profile=profile, system_file=home / "system.toml"
-    )
+    layers = read_layers(config_folder=home, profile=profile, system_folders=[home / "system"])
     return load_config(layers, strict=strict)
 
 
 def test_without_any_file_the_built_in_values_count(home):
-    layers = read_layers(config_folder=home / "none", cwd=home, system_file=home / "none.toml")
+    layers = read_layers(config_folder=home / "none", system_folders=[home / "none"])
     assert load_config(layers).config == Config()
 
 
@@ -57,15 +55,15 @@ def test_a_granular_policy_is_on_request_for_some_kinds_of_questions(home):
 
 
 def test_broken_toml_names_the_file(home):
-    with pytest.raises(UsageError, match=r"config\.toml: not valid TOML: "):
-        load(home, "model = ")
+    with pytest.raises(UsageError, match=r"config\.toml, line 2, column 9: not valid TOML: Inv"):
+        load(home, "\nmodel = ")
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"a = '\xc3'"])
 def test_a_file_that_is_no_text_is_refused(home, data):
     (home / "config.toml").write_bytes(data)
-    with pytest.raises(UsageError, match="not UTF-8"):
-        read_layers(config_folder=home, cwd=home)
+    with pytest.raises(UsageError, match=r"line 1, column \d: not UTF-8"):
+        load_config(read_layers(config_folder=home, system_folders=[]))
 
 
 def test_unknown_keys_warn_with_the_nearest_name(home):
@@ -87,29 +85,21 @@ def test_every_key_of_codex_is_silent_even_when_strict(home):
 
 
 def test_the_user_wins_over_the_system_and_a_profile_over_both(home):
-    (home / "system.toml").write_text("model = 'a'\nmodel_provider = 'ollama'")
+    (home / "system").mkdir()
+    (home / "system" / "config.toml").write_text("model = 'a'\nmodel_provider = 'ollama'")
     (home / "fast.config.toml").write_text("model_reasoning_effort = 'low'\nmodel = 'c'")
     loaded = load(home, "model = 'b'\nmodel_reasoning_effort = 'high'", profile="fast")
     config = loaded.config
     assert (config.model, config.model_provider, config.model_reasoning_effort) == (
         "c", "ollama", "low",
     )  # fmt: skip
-    assert loaded.merged.origins["model_provider"].startswith("system")
+    assert loaded.merged.origins["model_provider",].layer == "system"
 
 
 @pytest.mark.parametrize("name", ["none", "../config", "a/b", ""])
 def test_a_profile_that_is_not_there_is_an_error(home, name):
     with pytest.raises(UsageError, match="profile"):
         load(home, profile=name)
-
-
-def test_a_project_file_counts_for_nothing_and_is_told_of(home, tmp_path):
-    project = tmp_path / "project"
-    (project / ".swarm").mkdir(parents=True)
-    (project / ".swarm" / "config.toml").write_text("sandbox_mode = 'danger-full-access'\nx = [")
-    loaded = load(home, cwd=project)
-    assert loaded.config.sandbox_mode == "workspace-write"
-    assert any("not obeyed yet" in words for words in loaded.warnings)
 
 
 def test_paths_are_relative_to_their_own_file(home):

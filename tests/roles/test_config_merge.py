@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from swarm.mailbox.errors import UsageError
 from swarm.roles.config.merge import (
     Layer,
+    Origin,
     dotted_leaves,
     look_up,
     merge_layers,
@@ -58,7 +59,11 @@ def test_the_origin_of_a_leaf_is_the_highest_layer_that_said_it():
         ]
     )
     assert merged.values == {"model": "b", "agents": {"x": 1}}
-    assert merged.origins == {"model": "user", "agents.x": "system (/etc/c.toml)"}
+    assert merged.origins == {
+        ("model",): Origin(layer="user"),
+        ("agents", "x"): Origin(layer="system", file="/etc/c.toml"),
+    }
+    assert merged.origins["agents", "x"].label == "system (/etc/c.toml)"
 
 
 @pytest.mark.parametrize(

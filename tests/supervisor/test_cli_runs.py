@@ -127,7 +127,9 @@ def test_config_shows_values_with_their_origin_and_hides_secrets(home, capfd):
     assert rows["model"]["origin"].startswith("user")
     assert rows["sandbox_mode"] == {
         "key": "sandbox_mode", "value": "workspace-write", "origin": "built-in",
+        "layer": "built-in", "file": None, "line": None,
     }  # fmt: skip
+    assert (rows["model"]["layer"], rows["model"]["line"]) == ("user", 1)
     assert run_cli(["config", "get", "model", "-c", "model=o"]) == 0
     assert capfd.readouterr().out == "o\n"
 

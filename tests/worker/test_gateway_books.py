@@ -154,7 +154,8 @@ def test_a_key_that_no_header_may_hold_is_told_without_the_key():
     ],
 )
 def test_the_address_of_ollama_follows_its_own_variable(host, url):
-    assert built_in_providers({"OLLAMA_HOST": host})[1].base_url == url
+    found = {one.id: one.base_url for one in built_in_providers({"OLLAMA_HOST": host})}
+    assert found["ollama"] == url
 
 
 def test_query_and_headers_come_from_the_configuration_and_blank_ones_are_left_out():

@@ -114,6 +114,8 @@ class RenderedRequest(Value):
     items: Sequence[AnyItem] = ()  # empty for the HTTP wires
     body: tuple[bytes, ...] = ()  # empty for the others
     shape: bytes = b""  # digest of the kinds of items; the cassette compares it
+    # The body once more, without thinking of earlier responses; () if there is none to leave out.
+    without_thinking: Callable[[], tuple[bytes, ...]] = tuple
 
 
 class Backend(Protocol):

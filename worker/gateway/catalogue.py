@@ -4,6 +4,7 @@ A later file replaces whole entries of the same name. A model that no file names
 values and `known=False`, so that the run can say so once.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable
 from functools import cache
@@ -13,11 +14,12 @@ from typing import Any
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.sampling import ModelInfo, Wire
+from swarm.mailbox.protocol.sampling import ModelInfo, ThinkingKind, Wire
 
 from .weights import Weights, load_weights
 
 BUILT_IN = Path(__file__).with_name("models.toml")
+_DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d)\Z")  # of a version that is pinned
 LOCAL_FALLBACK_WINDOW = 32_768  # of an unknown model on this machine; nobody has more to spare
 
 
@@ -45,6 +47,11 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input_usd_per_million: float | None = None
     cached_usd_per_million: float | None = None
     output_usd_per_million: float | None = None
+    cache_write_usd_per_million: float | None = None
+    max_output_tokens: int | None = None  # of one response
+    thinking: ThinkingKind = ""  # `messages` wire: none, by budget, adaptive, or always adaptive
+    efforts: tuple[str, ...] = ()
+    structured_output: bool = False  # `messages` wire: can be held to a schema
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,9 +72,13 @@ class Catalogue:
                 return slug
         return None
 
+    def find(self, slug: str) -> Entry | None:
+        """The entry of this name, or of the name without the date of its version."""
+        return self.entries.get(slug) or self.entries.get(_DATED.sub("", slug))
+
     def describe(self, slug: str, *, provider: str, wire: Wire) -> ModelInfo:
         """What the loop must know of this model at this provider."""
-        entry = self.entries.get(slug)
+        entry = self.find(slug)
         if entry is None:
             return _unknown(slug, provider=provider, wire=wire)
         return ModelInfo(
@@ -88,6 +99,11 @@ class Catalogue:
             input_usd_per_million=entry.input_usd_per_million,
             cached_usd_per_million=entry.cached_usd_per_million,
             output_usd_per_million=entry.output_usd_per_million,
+            cache_write_usd_per_million=entry.cache_write_usd_per_million,
+            max_output_tokens=entry.max_output_tokens,
+            thinking=entry.thinking,
+            efforts=entry.efforts,
+            structured_output=entry.structured_output,
         )
 
 

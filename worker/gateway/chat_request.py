@@ -210,6 +210,9 @@ class ChatStore:
         messages += self._group.encode()
         return (head.before, b",".join(messages), head.after)
 
+    def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        return ()
+
     def _has_system(self, key: HeadKey) -> bool:
         return bool(key.instructions or self._leading)
 

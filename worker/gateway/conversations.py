@@ -6,6 +6,7 @@ else `NeedHistory` asks for everything. A request can therefore never be made of
 """
 
 import hashlib
+from functools import partial
 
 import msgspec
 
@@ -103,6 +104,7 @@ class Conversation:
             items=self._store.items(),
             body=self._store.body(key, caller.agent_id),
             shape=self._shapes[-1],
+            without_thinking=partial(self._store.without_thinking, key, caller.agent_id),
         )
 
 

@@ -1,4 +1,4 @@
-"""What the two HTTP wires share when they encode: the head of a request, and how items are kept.
+"""What the HTTP wires share when they encode: the head of a request, and how items are kept.
 
 The rule: an item is encoded once, when it arrives; a body is a join of bytes. Nothing here walks a
 history, and a head (instructions, tools, settings) is encoded once for all agents that share it.
@@ -114,6 +114,10 @@ class ItemStore(Protocol):
         """The parts of a request's body; () where the wire has none."""
         ...
 
+    def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        """The body from now on without signed thinking; () where there is none."""
+        ...
+
 
 class PlainStore:
     """For backends in this process (a script, the local model): the items as they are."""
@@ -135,4 +139,7 @@ class PlainStore:
         return tuple(self._items)
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        return ()
+
+    def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         return ()

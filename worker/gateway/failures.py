@@ -20,7 +20,13 @@ _CONTEXT = re.compile(
     r"exceeds? the (?:available )?context|prompt is too long|too many tokens in the prompt",
     re.IGNORECASE,
 )
-_BAD_IMAGE = re.compile(r"image data you provided does not represent a valid image", re.IGNORECASE)
+_BAD_IMAGE = re.compile(
+    r"image data you provided does not represent a valid image|could not process image|"
+    r"image exceeds .{1,40} maximum|image dimensions exceed",
+    re.IGNORECASE,
+)
+_NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
+_OLD_THINKING = re.compile(r"`?(?:redacted_)?thinking`? block", re.IGNORECASE)
 _QUOTA = frozenset(
     {
         "usage_limit_reached",
@@ -28,9 +34,16 @@ _QUOTA = frozenset(
         "usage_not_included",
         "billing_hard_limit_reached",
         "credit_balance_exhausted",
+        "billing_error",
     }
 )
-_OVERLOADED = frozenset({"server_is_overloaded", "slow_down", "overloaded_error", "overloaded"})
+_OVERLOADED = frozenset(
+    {"server_is_overloaded", "slow_down", "overloaded_error", "overloaded", "rate_limit_error"}
+)
+_UNAUTHORIZED = frozenset({"authentication_error", "permission_error"})
+_BAD_REQUEST = frozenset(
+    {"invalid_prompt", "invalid_request_error", "not_found_error", "request_too_large"}
+)
 
 
 class ErrorBody(msgspec.Struct):
@@ -111,7 +124,7 @@ def classify_status(
     told = f": {error.message[:MAX_QUOTED_CHARS]}" if error.message else ""
     text = f"{origin.provider} answered {status} {_phrase(status)}{told}{_trace(headers, origin)}"
     kinds = {error.code, error.type}
-    if kinds & _QUOTA:
+    if kinds & _QUOTA or _NO_CREDIT.search(error.message):
         hint = "check the plan, credit and limits of that account, or choose another provider"
         return Failure(kind="usage_limit_exceeded", message=f"{text}; {hint}", http_status=status)
     if status < 500 and _CONTEXT.search(f"{error.code} {error.type} {error.message}"):
@@ -158,7 +171,9 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
         return Failure(kind="context_window_exceeded", message=text)
     if kinds & _QUOTA:
         return Failure(kind="usage_limit_exceeded", message=text)
-    if "invalid_prompt" in kinds:
+    if kinds & _UNAUTHORIZED:
+        return Failure(kind="unauthorized", message=text)
+    if kinds & _BAD_REQUEST:
         message = error.message or "Invalid request."
         return Failure(kind="bad_request", message=f"{provider}: {message}")
     if kinds & _OVERLOADED or "rate_limit_exceeded" in kinds or error.code in {"429", "503"}:
@@ -182,6 +197,11 @@ def cut_off(kind_scope: Scope, *, provider: str, why: str) -> Failure:
     )
 
 
+def refuses_thinking(failure: Failure) -> bool:
+    """True if the server does not take back thinking that the conversation holds."""
+    return failure.http_status == 400 and _OLD_THINKING.search(failure.message) is not None
+
+
 def _phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
@@ -190,7 +210,7 @@ def _phrase(status: int) -> str:
 
 
 def _trace(headers: Mapping[str, str], origin: Origin) -> str:
-    names = ("x-request-id", "x-oai-request-id", "cf-ray")
+    names = ("request-id", "x-request-id", "x-oai-request-id", "cf-ray")
     found = next((headers[name] for name in names if headers.get(name)), None)
     parts = [f"url: {origin.url}"] if origin.url else []
     parts += [f"request id: {found[:100]}"] if found else []

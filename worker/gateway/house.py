@@ -69,6 +69,7 @@ class House:
         self._catalogue = catalogue
         self._responses_heads = Heads(responses_request.encode_head)
         self._chat_heads = Heads(chat_request.encode_head)
+        self._messages_heads: Heads | None = None
         self.told_models: dict[str, ModelInfo] = {}  # of a replay: agent path → model
         self.tape: TapeWriter | None = None
 
@@ -118,10 +119,20 @@ class House:
                 return responses_request.ResponsesStore(rendering, self._responses_heads)
             case "chat":
                 return chat_request.ChatStore(rendering, self._chat_heads)
+            case "messages":
+                return self._messages_store(rendering)
             case "local" | "scripted":
                 return PlainStore()
             case _:
                 assert_never(model.wire)
+
+    def _messages_store(self, rendering: Rendering) -> ItemStore:
+        from .messages_head import encode_head  # most runs speak another wire
+        from .messages_request import MessagesStore
+
+        if self._messages_heads is None:
+            self._messages_heads = Heads(encode_head)
+        return MessagesStore(rendering, self._messages_heads)
 
 
 @asynccontextmanager
@@ -169,7 +180,7 @@ async def _open_backend(
         return PatientBackend(source, gate, max_retries=provider.request_max_retries)
 
     match choice.model.wire:
-        case "responses" | "chat":
+        case "responses" | "chat" | "messages":
             async with open_http(provider.base_url) as client:
                 yield patient(HttpSource(client, provider, around.keys, new_short_id))
         case "scripted":

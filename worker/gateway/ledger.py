@@ -9,16 +9,22 @@ _MILLION = 1_000_000
 def price_usd(usage: TokenUsage, model: ModelInfo) -> float | None:
     """The dollars of one response; None where a price that is needed is not known.
 
-    Cached input tokens are part of the input; without a price of their own they cost the same.
+    Tokens read from or written to a cache are part of the input; without a price of their own they
+    cost the same.
     Reasoning tokens are part of the output.
     """
     cached = min(usage.cached_input_tokens, usage.input_tokens)
-    fresh = usage.input_tokens - cached
+    written = min(usage.cache_write_input_tokens, usage.input_tokens - cached)
+    fresh = usage.input_tokens - cached - written
     price_in, price_out = model.input_usd_per_million, model.output_usd_per_million
     if (price_in is None and usage.input_tokens) or (price_out is None and usage.output_tokens):
         return None
     price_cached = model.cached_usd_per_million
     if price_cached is None:
         price_cached = price_in
+    price_written = model.cache_write_usd_per_million
+    if price_written is None:
+        price_written = price_in
     total = fresh * (price_in or 0.0) + cached * (price_cached or 0.0)
+    total += written * (price_written or 0.0)
     return (total + usage.output_tokens * (price_out or 0.0)) / _MILLION

@@ -1,4 +1,4 @@
-"""Which providers there are: four built-in ones, and those of the configuration.
+"""Which providers there are: the built-in ones, and those of the configuration.
 
 Data and checks only; select.py chooses among them. Built-in names cannot be redefined: a config
 that tries is a mistake that deserves a word, not a surprise.
@@ -8,15 +8,18 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+import msgspec
+
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.sampling import Wire
 from swarm.mailbox.protocol.spec import ProviderSpec
 
-BUILT_IN_IDS = ("openai", "ollama", "lmstudio", "llamacpp", "local")
+BUILT_IN_IDS = ("openai", "anthropic", "ollama", "lmstudio", "llamacpp", "local")
 LOCAL_SERVERS = ("ollama", "lmstudio", "llamacpp")
 _WIRES: dict[str, Wire] = {
     "responses": "responses",
     "chat": "chat",
+    "messages": "messages",
     "local": "local",
     "scripted": "scripted",
 }
@@ -32,9 +35,10 @@ def built_in_providers(environment: Mapping[str, str] = os.environ) -> tuple[Pro
     """The providers that need no configuration.
 
     Args:
-        environment: `OPENAI_BASE_URL` and `OLLAMA_HOST` move two of them.
+        environment: `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` and `OLLAMA_HOST` move three of them.
     """
     openai = environment.get("OPENAI_BASE_URL", "").strip() or "https://api.openai.com/v1"
+    anthropic = environment.get("ANTHROPIC_BASE_URL", "").strip() or "https://api.anthropic.com"
     ollama = _ollama_base(environment.get("OLLAMA_HOST", "").strip())
     return (
         ProviderSpec(
@@ -48,6 +52,14 @@ def built_in_providers(environment: Mapping[str, str] = os.environ) -> tuple[Pro
                 "openai-project": "OPENAI_PROJECT",
             },
         ),
+        ProviderSpec(
+            id="anthropic",
+            name="Anthropic",
+            base_url=messages_root(anthropic),
+            wire_api="messages",
+            env_key="ANTHROPIC_API_KEY",
+            env_key_instructions="keys are made at https://platform.claude.com/settings/keys",
+        ),
         _local_server("ollama", "Ollama", f"{ollama}/v1"),
         _local_server("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
         _local_server("llamacpp", "llama.cpp server", "http://127.0.0.1:8080/v1"),
@@ -59,6 +71,12 @@ def _local_server(id_: str, name: str, base_url: str) -> ProviderSpec:
     return ProviderSpec(
         id=id_, name=name, base_url=base_url, wire_api="chat", tolerant_tool_calls=True
     )
+
+
+def messages_root(base_url: str) -> str:
+    """Where the wire's version begins. People write it with and without `/v1`."""
+    root = base_url.rstrip("/")
+    return root if root.endswith("/v1") else f"{root}/v1"
 
 
 def _ollama_base(host: str) -> str:
@@ -80,7 +98,11 @@ def all_providers(configured: tuple[ProviderSpec, ...]) -> dict[str, ProviderSpe
                 f"model_providers.{provider.id}: built-in providers cannot be redefined; rename "
                 f"yours, for example to {provider.id}-custom"
             )
-        providers[provider.id] = check_provider(provider)
+        checked = check_provider(provider)
+        if provider.wire_api == "messages":
+            root = messages_root(provider.base_url)
+            checked = msgspec.structs.replace(checked, base_url=root)
+        providers[provider.id] = checked
     for provider in built_in_providers():
         providers.setdefault(provider.id, provider)
     return providers
@@ -92,7 +114,7 @@ def check_provider(provider: ProviderSpec) -> ProviderSpec:
     if provider.wire_api not in _WIRES:
         known = ", ".join(_WIRES)
         raise ProviderError(f"{where}.wire_api: {provider.wire_api!r} is not one of {known}")
-    if provider.wire_api in {"responses", "chat"}:
+    if provider.wire_api in {"responses", "chat", "messages"}:
         parts = urlsplit(provider.base_url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ProviderError(
@@ -106,6 +128,8 @@ def check_provider(provider: ProviderSpec) -> ProviderSpec:
     for name, (number, smallest) in least.items():
         if number < smallest:
             raise ProviderError(f"{where}.{name}: {number} is too small")
+    if provider.key_header and not is_header(provider.key_header, ""):
+        raise ProviderError(f"{where}.key_header: {provider.key_header!r} is not a header's name")
     for name, value in provider.http_headers.items():
         if not is_header(name, value):
             raise ProviderError(f"{where}.http_headers.{name}: not a valid header")

@@ -1,4 +1,4 @@
-"""An attempt over HTTP: request out, stream in, on the Responses or the Chat wire.
+"""An attempt over HTTP: request out, stream in, on the wire of the provider.
 
 It tries once and says exactly what went wrong; patience.py decides about another attempt. Nothing
 that could hold a key (headers, query) gets into a text.
@@ -26,14 +26,16 @@ from .backend import (
     SampleError,
 )
 from .chat import ChatStream
-from .failures import Origin, classify_status, cut_off
+from .failures import Origin, classify_status, cut_off, refuses_thinking
 from .http import HttpClient, Post, Reply, TransportFailed
 from .responses import ResponsesStream
 from .retry import MAX_PREVENTIVE_S, asked_delay_s, spent_allowance_s
 from .sse import EventTooLarge, SseSplitter
 
 _DRAIN_S = 0.25
-_PATHS = {"responses": "/responses", "chat": "/chat/completions"}
+_PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
+_OWN_HEADERS = {"messages": {"anthropic-version": "2023-06-01"}}
+_KEY_HEADERS = {"messages": "x-api-key"}
 USER_AGENT = "swarm-agents"
 
 
@@ -73,9 +75,10 @@ def make_address(provider: ProviderSpec, keys: Mapping[str, str]) -> Address:
 
 def auth_headers(provider: ProviderSpec, keys: Mapping[str, str]) -> dict[str, str]:
     """The key and the configured headers; names in lower case, so that a later one wins."""
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = dict(_OWN_HEADERS.get(provider.wire_api, {}))
     if provider.env_key and (key := keys.get(provider.env_key, "").strip()):
-        headers["authorization"] = f"Bearer {key}"
+        name = provider.key_header.lower() or _KEY_HEADERS.get(provider.wire_api, "authorization")
+        headers[name] = f"Bearer {key}" if name == "authorization" else key
     for name, value in provider.http_headers.items():
         headers[name.lower()] = value
     for name, variable in provider.env_http_headers.items():
@@ -101,18 +104,26 @@ class HttpSource:
 
     async def attempt(self, request: RenderedRequest) -> AttemptEvents:
         address = self._address
-        post = Post(address.url, address.headers, b"".join(request.body), address.idle_s)
-        begun = trio.current_time()
-        try:
-            async with self._client.post(post) as reply:
-                if reply.status != 200:
-                    raise SampleError(await self._refused(reply))
-                yield Accepted(pause_s=_pause_s(reply.headers))
-                async with aclosing(self._read(reply, request, begun)) as events:
-                    async for event in events:
-                        yield event
-        except TransportFailed as error:
-            raise SampleError(self._broken(error)) from error
+        body = b"".join(request.body)
+        refused: Failure | None = None
+        while True:
+            post = Post(address.url, address.headers, body, address.idle_s)
+            begun = trio.current_time()
+            try:
+                async with self._client.post(post) as reply:
+                    if reply.status != 200:
+                        refused = await self._refused(reply)
+                    else:
+                        yield Accepted(pause_s=_pause_s(reply.headers))
+                        async with aclosing(self._read(reply, request, begun)) as events:
+                            async for event in events:
+                                yield event
+                        return
+            except TransportFailed as error:
+                raise SampleError(self._broken(error)) from error
+            body = b"".join(request.without_thinking()) if refuses_thinking(refused) else b""
+            if not body:
+                raise SampleError(refused)
 
     async def _read(self, reply: Reply, request: RenderedRequest, begun: float) -> ResponseEvents:
         splitter, stream = SseSplitter(), self._open_stream(request)
@@ -145,6 +156,10 @@ class HttpSource:
         name = self._origin.provider
         if self._provider.wire_api == "responses":
             return ResponsesStream(provider=name, new_id=self._new_id)
+        if self._provider.wire_api == "messages":
+            from .messages import MessagesStream  # most runs speak another wire
+
+            return MessagesStream(provider=name, slug=request.model.slug, new_id=self._new_id)
         return ChatStream(
             provider=name,
             new_id=self._new_id,

@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.sampling import ToolSpec
 
 from .encoding import Head, HeadKey, Heads, Rendering, is_strict, to_json
 from .images import show_images
+from .thinking import SEAL
 
 
 class _SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):
@@ -133,9 +134,10 @@ class ResponsesStore:
         self._ends: list[int] = []
 
     def append(self, item: AnyItem) -> None:
-        if self._buffer:
-            self._buffer += b","
-        self._buffer += self._encode(item)
+        if not _is_foreign(item):
+            if self._buffer:
+                self._buffer += b","
+            self._buffer += self._encode(item)
         self._ends.append(len(self._buffer))
 
     def rewind(self, count: int) -> bool:
@@ -156,6 +158,9 @@ class ResponsesStore:
         own = b',"prompt_cache_key":' + to_json(cache_key)
         return (head.before, bytes(self._buffer), after, own, text)
 
+    def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        return ()
+
     def _encode(self, item: AnyItem) -> bytes:
         match item:
             case Message(role=role, content=content, phase=phase):
@@ -173,3 +178,9 @@ class ResponsesStore:
     def _shown(self, content: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
         told = self._rendering
         return show_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
+
+
+def _is_foreign(item: AnyItem) -> bool:
+    """Thinking that another wire signed: refused here."""
+    sealed = item.encrypted_content if isinstance(item, Reasoning) else None
+    return sealed is not None and sealed.startswith(SEAL)

@@ -4,7 +4,8 @@ A server's own word always wins over our guess, and jitter only ever lengthens w
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 BASE_DELAY_S = 0.2  # of an attempt that failed by itself (5xx, transport)
@@ -12,6 +13,7 @@ PUSH_BACK_BASE_S = 1.0  # of a 429 or overload that names no delay
 MAX_DELAY_S = 60.0  # of every delay that we choose
 MAX_WAIT_S = 30 * 60.0  # of one request over all its attempts; then the agent hears of it
 MAX_PREVENTIVE_S = 60.0  # of a pause that only a spent allowance in a *success* suggests
+REFILL_SHARE = 0.1  # of the way to a full allowance: enough for some requests
 
 _IN_PROSE = re.compile(
     r"(?:try again|retry|available)\s+(?:in|after)\s+(?:about\s+)?"
@@ -67,7 +69,25 @@ def spent_allowance_s(headers: Mapping[str, str], now_unix_s: float) -> float | 
     left = _number(headers.get("x-ratelimit-remaining"))
     if left is not None and left <= 0 and (reset := headers.get("x-ratelimit-reset")):
         delays.append(_span_s(reset, now_unix_s) or 0.0)
+    delays += _refill_s(headers, now_unix_s)
     return max(delays) if delays and max(delays) > 0 else None
+
+
+def _refill_s(headers: Mapping[str, str], now_unix_s: float) -> Iterator[float]:
+    """Anthropic's allowances refill evenly, and name the moment when they are full again."""
+    for what in ("requests", "tokens", "input-tokens", "output-tokens"):
+        left = _number(headers.get(f"anthropic-ratelimit-{what}-remaining"))
+        full = headers.get(f"anthropic-ratelimit-{what}-reset")
+        if left is not None and left <= 0 and full:
+            yield REFILL_SHARE * _until_moment(full, now_unix_s)
+
+
+def _until_moment(text: str, now_unix_s: float) -> float:
+    """Seconds until an RFC 3339 moment; 0.0 for one that is past or cannot be read."""
+    try:
+        return max(0.0, datetime.fromisoformat(text).timestamp() - now_unix_s)
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def delay_in_prose_s(message: str) -> float | None:

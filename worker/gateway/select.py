@@ -70,7 +70,7 @@ class Selector:
         asked = self._spec.provider
         if asked is not None:
             return await self._explicit(asked)
-        bound = self._catalogue.entries.get(self._spec.model or "")
+        bound = self._catalogue.find(self._spec.model or "")
         if bound is not None and bound.provider:
             choice = await self._explicit(bound.provider)
             why = f"it serves the model that was asked for, {self._spec.model}"
@@ -195,7 +195,8 @@ def no_provider_text(embedded_problem: str) -> str:
     """The error of a machine without a provider."""
     return (
         "no model provider can be used. Three ways to get one:\n"
-        "  1. a key: set OPENAI_API_KEY, or configure another provider with its `env_key`\n"
+        "  1. a key: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or configure another provider with "
+        "its `env_key`\n"
         "  2. a server on this machine: Ollama (port 11434), LM Studio (1234) or a llama.cpp "
         "server (8080), with a model loaded\n"
         f"  3. the small embedded model: swarm models pull {EMBEDDED_MODEL}\n"

@@ -1,17 +1,16 @@
-"""`explain`, called by the command line's door: read the rules, try the sandbox, print.
+"""`explain`, called by the command line's door: try the sandbox, ask the judges, print.
 
-Rule: the door says where (limits, folder, rule folders); what is read here is read as a run does.
+Rule: the door has read everything (limits, rules), once, as a run does; nothing is read here.
 """
 
 import sys
-from pathlib import Path
 
 import msgspec
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
-from swarm.roles.rules.load import load_rules
+from swarm.roles.rules.load import LoadedRules
 
 from ..sandbox.probe import probe_sandbox
 from .explain import Situation, explain
@@ -19,11 +18,11 @@ from .explain_text import render_explanation
 
 
 class ExplainOrder(Value):
-    """The door's first argument, as JSON."""
+    """What the door says, as JSON in a file that is open under the number of its first argument."""
 
     limits: Limits
     cwd: str
-    rule_folders: tuple[str, ...] = ()
+    loaded: LoadedRules = LoadedRules()
     hidden_paths: tuple[str, ...] = ()
     shell: str = "/bin/bash"
     warnings: tuple[str, ...] = ()
@@ -40,8 +39,10 @@ def main_of_explain(arguments: list[str]) -> int:
             sys.stderr.write("Usage: explain SITUATION [--json] -- COMMAND [ARGUMENT]...\n")
             return 2
     try:
-        situation = _situation(msgspec.json.decode(order, type=ExplainOrder))
-    except msgspec.DecodeError as error:
+        with open(int(order), "rb") as file:  # noqa: PTH123
+            file.seek(0)
+            situation = _situation(msgspec.json.decode(file.read(), type=ExplainOrder))
+    except (ValueError, OSError, msgspec.DecodeError) as error:
         sys.stderr.write(f"swarm explain: the situation cannot be read: {error}\n")
         return 2
     except SwarmError as error:
@@ -59,7 +60,7 @@ def main_of_explain(arguments: list[str]) -> int:
 
 def _situation(order: ExplainOrder) -> Situation:
     unbound = isinstance(order.limits.sandbox, DangerFullAccess)
-    loaded = load_rules([Path(folder) for folder in order.rule_folders])
+    loaded = order.loaded
     warnings = (*order.warnings, *loaded.warnings)
     return Situation(
         limits=order.limits,

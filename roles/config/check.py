@@ -1,0 +1,136 @@
+"""One layer judged by itself: types, rules between keys, keys that nobody knows. Pure.
+
+Rule: a complaint names file, line and key, or the layer where there is no file.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import TypeVar
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+
+from .merge import Layer, as_table, is_table
+from .positions import ANY, KeyPath, Place, find_place, key_places
+from .schema import (
+    CODEX_INNER_KEYS,
+    CODEX_KEYS,
+    RESERVED_PROVIDERS,
+    AgentsTable,
+    Config,
+    ProviderTable,
+    RoleTable,
+)
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+_AT = re.compile(r" - at `\$\.?([^`]*)`")
+
+
+def check_layer(layer: Layer) -> None:
+    """Raises UsageError for a value that cannot be."""
+    values = layer.values
+    if "profile" in values:
+        name = values["profile"]
+        raise UsageError(
+            f'{where(layer, "profile")}: `profile = "{name}"` is not supported; use '
+            f"`--profile {name}` with {name}.config.toml beside config.toml"
+        )
+    providers = as_table(values.get("model_providers"))
+    tables = {name: _typed(layer, ("model_providers", name), table, ProviderTable)
+              for name, table in providers.items()}  # fmt: skip
+    agents = as_table(values.get("agents"))
+    for name, role in agents.items():
+        if name not in AgentsTable.__struct_fields__ and is_table(role):
+            _typed(layer, ("agents", name), role, RoleTable)
+    fixed = _typed(layer, ("agents",), agents, AgentsTable)
+    _typed(layer, (), values, Config)
+    for key in ("max_threads", "max_depth", "max_total"):
+        number = getattr(fixed, key)
+        if number is not None and number < 0:
+            raise UsageError(f"{where(layer, f'agents.{key}')}: must not be negative")
+    for name, provider in tables.items():
+        _check_provider(layer, name, provider)
+
+
+def _typed(layer: Layer, above: KeyPath, table: object, kind: type[_T]) -> _T:
+    """The table as its struct. Raises UsageError with file, line and key."""
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(explain(layer, error, above)) from error
+
+
+def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
+    if name in RESERVED_PROVIDERS:
+        raise UsageError(
+            f"{where(layer, ('model_providers', name))}: built-in providers cannot be redefined; "
+            f"rename it, for example to {name}-custom"
+        )
+    for key in ("request_max_retries", "stream_max_retries", "stream_idle_timeout_ms"):
+        if getattr(provider, key) < 0:
+            place = where(layer, ("model_providers", name, key))
+            raise UsageError(f"{place}: must not be negative")
+
+
+def explain(layer: Layer, error: msgspec.ValidationError, above: KeyPath = ()) -> str:
+    """msgspec's sentence with file, line and key put first."""
+    text = str(error)
+    found = _AT.search(text)
+    steps = found[1].replace("[...]", f".{ANY}").split(".") if found else []
+    path = (*above, *(re.sub(r"\[\d+\]", "", step) for step in steps if step))
+    return f"{where(layer, path)}: {text[: found.start()] if found else text}"
+
+
+def where(layer: Layer, key: str | KeyPath) -> str:
+    """`FILE, line N, KEY`, as far as it is known."""
+    path = tuple(key.split(".")) if isinstance(key, str) else key
+    shown = ".".join(path)
+    if not layer.source:
+        return f"{layer.name}, {shown}" if shown else layer.name
+    place = place_of(layer, path)
+    line = f", line {place.line}" if place else ""
+    return f"{layer.source}{line}{', ' if shown else ''}{shown}"
+
+
+def place_of(layer: Layer, path: KeyPath) -> Place | None:
+    """Where the layer's text says this key, or the table that it is in."""
+    return find_place(key_places(layer.text), path) if layer.text else None
+
+
+def unknown_keys(layer: Layer) -> Iterator[str]:
+    """One sentence for each key that neither we nor Codex know."""
+    known = (*Config.__struct_fields__, *CODEX_KEYS)
+    for key, value in layer.values.items():
+        if key not in known:
+            yield _unknown(layer, (key,), known)
+        elif key == "model_providers":
+            for name, table in as_table(value).items():
+                yield from _unknown_in(layer, (key, name), table, ProviderTable)
+        elif key == "agents":
+            for name, table in as_table(value).items():
+                if is_table(table):
+                    yield from _unknown_in(layer, (key, name), table, RoleTable)
+                elif name not in AgentsTable.__struct_fields__ and (
+                    f"agents.{name}" not in CODEX_INNER_KEYS
+                ):
+                    yield _unknown(layer, (key, name), AgentsTable.__struct_fields__)
+        elif is_table(value) and key in Config.__struct_fields__:
+            default = getattr(Config(), key)
+            if isinstance(default, msgspec.Struct):
+                yield from _unknown_in(layer, (key,), value, type(default))
+
+
+def _unknown_in(
+    layer: Layer, above: KeyPath, table: object, known: type[msgspec.Struct]
+) -> Iterator[str]:
+    for key in as_table(table):
+        if key not in known.__struct_fields__:
+            yield _unknown(layer, (*above, key), known.__struct_fields__)
+
+
+def _unknown(layer: Layer, path: KeyPath, known: Sequence[str]) -> str:
+    near = get_close_matches(path[-1], known, n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    return f"{where(layer, path)}: unknown key{hint}"

@@ -1,0 +1,43 @@
+"""Relative paths in a layer are relative to that layer's own folder; `~` is the home folder. Pure
+but for asking where home is.
+"""
+
+import os
+from pathlib import Path
+from typing import TypeGuard
+
+from .merge import as_table
+from .schema import Toml
+
+_PATH_KEYS = ("model_instructions_file",)
+
+
+def absolute_paths(values: Toml, folder: Path) -> Toml:
+    """The table with every path-typed key resolved against the layer's own folder."""
+    fixed = dict(values)
+    for key in _PATH_KEYS:
+        if isinstance(path := fixed.get(key), str):
+            fixed[key] = _absolute(path, folder)
+    workspace = as_table(fixed.get("sandbox_workspace_write"))
+    if is_list(roots := workspace.get("writable_roots")):
+        resolved = [_absolute(r, folder) if isinstance(r, str) else r for r in roots]
+        fixed["sandbox_workspace_write"] = {**workspace, "writable_roots": resolved}
+    agents = as_table(fixed.get("agents"))
+    for name, role in agents.items():
+        table = as_table(role)
+        if isinstance(path := table.get("config_file"), str):
+            agents[name] = {**table, "config_file": _absolute(path, folder)}
+    if agents:
+        fixed["agents"] = agents
+    return fixed
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """True for an array."""
+    return isinstance(value, list)
+
+
+def _absolute(path: str, folder: Path) -> str:
+    """Only `~` and `~/…` are spread; `~name` is a folder of that name."""
+    spread = Path(path).expanduser() if path == "~" or path.startswith("~/") else Path(path)
+    return os.path.normpath(spread if spread.is_absolute() else folder / spread)

@@ -1,0 +1,115 @@
+"""Trust in a project: the question before a run, and `swarm trust`.
+
+Rule: a yes is for exactly what was shown. Nobody is asked without a terminal; there, what is not
+trusted is left out.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.config.load import read_layers
+from swarm.roles.config.merge import merge_layers
+from swarm.roles.config.project import ProjectFolder, markers_of, read_projects
+from swarm.roles.config.trust import forget, read_trust, remember
+
+from ..console.style import is_ci, is_terminal
+from ..places import find_places
+from .doors import DoorCommand
+from .printing import print_columns
+from .settings import find_cwd
+from .trust_words import count_words, describe
+
+
+def ask_trust(folders: Sequence[ProjectFolder]) -> bool | None:
+    """Show what these folders would do and ask; None if no answer came. For terminals only."""
+    click.echo(
+        f"swarm: this project brings configuration that you have not trusted "
+        f"({count_words(folders)}):\n",
+        err=True,
+    )
+    for line in describe(folders):
+        click.echo(line, err=True)
+    click.echo(
+        "\nWithout trust the run starts without it. A change of these files is asked about again.",
+        err=True,
+    )
+    return click.confirm("Trust exactly this?", default=False, err=True)
+
+
+@click.command("trust", cls=DoorCommand)
+@click.argument("folder", required=False, metavar="[DIR]")
+@click.option("--revoke", is_flag=True, help="Take back what was said about DIR and all below it.")
+@click.option("-y", "--yes", is_flag=True, help="Trust without a question; for scripts.")
+@click.option("--list", "as_list", is_flag=True, help="All folders that were decided about.")
+def trust(folder: str | None, *, revoke: bool, yes: bool, as_list: bool) -> None:
+    """Let a project's own configuration, rules and roles count, as they are now.
+
+    DIR is a folder of the project (default: this one). All of `.swarm` from the project's root
+    down to DIR is shown; a later change of it is asked about again.
+
+    \b
+    Examples:
+      swarm trust
+      swarm trust ~/work/parser --revoke
+    """
+    if sum((revoke, yes, as_list)) > 1:
+        raise UsageError("give one of --revoke, --yes and --list")
+    places = find_places(dict(os.environ))
+    if as_list:
+        _list(places.config)
+    elif revoke:
+        _revoke(places.config, Path(folder or ".").absolute())
+    else:
+        _trust(places.config, places.system, find_cwd(folder), yes=yes)
+
+
+def _trust(config_folder: Path, system: Sequence[Path], cwd: Path, *, yes: bool) -> None:
+    below = merge_layers(read_layers(config_folder=config_folder, system_folders=system)).values
+    folders = read_projects(cwd, markers_of(below), config_folder=config_folder)
+    if not folders:
+        click.echo(f"{cwd}: there is nothing to trust: no .swarm with configuration", err=True)
+        return
+    if problems := [one.problem for one in folders if one.problem]:
+        raise UsageError(f"this cannot be trusted: {problems[0]}")
+    book = read_trust(config_folder)
+    new = [one for one in folders if book.standing(one) != "trusted"]
+    for line in describe(new):
+        click.echo(line)
+    if not new:
+        click.echo(f"{cwd}: trusted already ({count_words(folders)})")
+    elif yes or _confirmed():
+        remember(config_folder, new, trusted=True)
+        click.echo(f"trusted: {count_words(new)}")
+    else:
+        remember(config_folder, new, trusted=False)
+        click.echo("not trusted: runs here go without it")
+
+
+def _confirmed() -> bool:
+    if is_ci(os.environ) or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        raise UsageError("nobody can be asked here; look at what is shown, then use --yes")
+    return click.confirm("Trust exactly this?", default=False, err=True)
+
+
+def _revoke(config_folder: Path, folder: Path) -> None:
+    gone = forget(config_folder, folder)
+    for name in gone:
+        click.echo(f"forgotten: {name}")
+    if not gone:
+        click.echo(f"{folder}: nothing was said about it", err=True)
+
+
+def _list(config_folder: Path) -> None:
+    book = read_trust(config_folder)
+    if book.problem:
+        raise UsageError(book.problem)
+    rows = [
+        (name, f"{len(seen.trusted)} trusted", f"{len(seen.declined)} declined")
+        for name, seen in sorted(book.folders.items())
+    ]
+    print_columns(("FOLDER", "CONTENTS", ""), rows)

@@ -1,0 +1,88 @@
+"""A project's configuration in real runs: asked about on a terminal, left out in scripts."""
+
+import os
+import pty
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from swarm.mailbox.protocol.records import AgentSpawned
+
+pytestmark = pytest.mark.live
+LIMIT_S = 40
+SWARM = str(Path(sys.executable).parent / "swarm")
+DONE = {"text": "done"}
+
+
+@pytest.fixture
+def project(rig):
+    folder = rig.work / ".swarm"
+    folder.mkdir()
+    (folder / "config.toml").write_text('approval_policy = "never"\n')
+    return folder
+
+
+def approval(rig) -> str:
+    (root,) = rig.bodies(AgentSpawned)
+    return root.limits.approval
+
+
+async def test_in_a_script_nobody_is_asked_and_the_project_is_left_out(rig, project):
+    with trio.fail_after(LIMIT_S):
+        ended = await (await rig.run(rig.script(DONE))).wait_end()
+    assert ended.code == 0
+    assert "not trusted and ignored" in ended.err
+    assert approval(rig) == "on-request"
+
+
+async def test_what_was_trusted_counts_in_a_script(rig, project):
+    with trio.fail_after(LIMIT_S):
+        assert (await (await rig.start("trust", "--yes")).wait_end()).code == 0
+        ended = await (await rig.run(rig.script(DONE))).wait_end()
+    assert ended.code == 0
+    assert "not trusted" not in ended.err
+    assert approval(rig) == "never"
+
+
+@pytest.mark.parametrize(("key", "counts"), [(b"y\n", "never"), (b"\n", "on-request")])
+async def test_on_a_terminal_the_person_is_asked_once(rig, project, key, counts):
+    script = rig.script(DONE)
+    with trio.fail_after(LIMIT_S):
+        seen = await _on_terminal(rig, key, "run", "-p", "x", "--provider", script, "--plain")
+        assert b"approval_policy" in seen
+        assert b"nothing is ever asked" in seen
+        assert approval(rig) == counts
+        rig.forget_run()
+        again = await _on_terminal(rig, b"", "run", "-p", "x", "--provider", script, "--plain")
+    assert b"Trust exactly this" not in again
+    assert approval(rig) == counts
+
+
+async def _on_terminal(rig, key: bytes, *words: str) -> bytes:
+    """Run to the end on a terminal of its own, answering the question with `key`."""
+    parent, child = pty.openpty()
+    process = rig.adopt(await trio.lowlevel.open_process(
+        ["setsid", "-c", "-w", SWARM, *words], stdin=child, stdout=child, stderr=child,
+        env={**rig.environment, "TERM": "xterm"}, cwd=rig.work,
+    ))  # fmt: skip
+    os.close(child)
+    seen = bytearray()
+
+    async def read() -> None:
+        while True:
+            await trio.lowlevel.wait_readable(parent)
+            try:
+                seen.extend(os.read(parent, 65_536))
+            except OSError:
+                return
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        if key:
+            await rig.wait(lambda: b"Trust exactly this" in seen)
+            os.write(parent, key)
+        assert await process.wait() == 0
+    os.close(parent)
+    return bytes(seen)

@@ -1,0 +1,121 @@
+"""The head of a Messages request: model, limits, thinking, output format, tools, instructions.
+
+Two of the four marks stand here: after the last tool, which agents of all roles share, and after
+the instructions, which those of one role share.
+"""
+
+from typing import cast
+
+import msgspec
+
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+
+from .encoding import Head, HeadKey, is_strict, to_json
+from .messages_request import MARK
+from .thinking import ask_thinking
+
+MAX_TOKENS_UNKNOWN = 8_192  # of a model that no entry names: what all of them allow
+_SCHEMA_TEXT = (
+    "Your final answer must be one JSON value that fits this JSON schema. Write nothing before or "
+    "after it, and no code fence:\n"
+)
+# What a server cannot turn into a grammar; a schema with one of them would be refused.
+_NO_GRAMMAR = frozenset(
+    {
+        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
+        "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minProperties",
+        "maxProperties", "patternProperties", "propertyNames", "oneOf", "not", "if", "then",
+        "else", "dependentRequired", "dependentSchemas", "contains", "$ref",
+    }
+)  # fmt: skip
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    description: str
+    input_schema: msgspec.Raw
+
+
+class _Head(msgspec.Struct, omit_defaults=True):
+    model: str
+    max_tokens: int
+    stream: bool | None = None
+    thinking: dict[str, str | int] | None = None
+    output_config: dict[str, object] | None = None
+
+
+def encode_head(key: HeadKey) -> Head:
+    """`before` goes up to the tools; `after` is the instructions' block of the system."""
+    model = key.model
+    limit = model.max_output_tokens or MAX_TOKENS_UNKNOWN
+    asked = ask_thinking(model, key.effort, max_tokens=limit)
+    output: dict[str, object] = {} if asked.effort is None else {"effort": asked.effort}
+    blocks: list[bytes] = []
+    if key.instructions.strip():
+        blocks.append(_system(key.instructions)[:-1] + MARK + b"}")
+    if key.output_schema is not None:
+        if model.structured_output and has_grammar(key.output_schema):
+            schema = msgspec.Raw(key.output_schema)
+            output["format"] = {"type": "json_schema", "schema": schema}
+        else:
+            blocks.append(_system(_SCHEMA_TEXT + key.output_schema.decode("utf-8", "replace")))
+    head = _Head(
+        model=model.slug,
+        max_tokens=limit,
+        stream=True,
+        thinking=asked.thinking,
+        output_config=output or None,
+    )
+    tools = _tools(model, key.tools)
+    return Head(before=to_json(head)[:-1] + tools, after=b",".join(blocks))
+
+
+def _system(text: str) -> bytes:
+    return to_json({"type": "text", "text": text})
+
+
+def _tools(model: ModelInfo, tools: tuple[ToolSpec, ...]) -> bytes:
+    """Tools and how they may be chosen; a freeform tool is a function here."""
+    if not tools or not model.can_call_tools:
+        return b""
+    encoded = [
+        to_json(
+            _Tool(
+                name=tool.name,
+                description=tool.description,
+                input_schema=msgspec.Raw(_as_object(tool.parameters)),
+            )
+        )
+        for tool in tools
+    ]
+    encoded[-1] = encoded[-1][:-1] + MARK + b"}"
+    text = b',"tools":[' + b",".join(encoded) + b"]"
+    if not model.parallel_tool_calls:
+        text += b',"tool_choice":{"type":"auto","disable_parallel_tool_use":true}'
+    return text
+
+
+def _as_object(schema: bytes) -> bytes:
+    """A tool's schema must say that it is an object."""
+    table = cast("dict[str, object]", msgspec.json.decode(schema))
+    return schema if table.get("type") == "object" else to_json({"type": "object"} | table)
+
+
+def has_grammar(schema: bytes) -> bool:
+    """True if the server can hold a model to this schema by a grammar."""
+    return is_strict(schema) and not _is_beyond(msgspec.json.decode(schema))
+
+
+def _is_beyond(node: object) -> bool:
+    if isinstance(node, list):
+        return any(map(_is_beyond, cast("list[object]", node)))
+    if not isinstance(node, dict):
+        return False
+    table = cast("dict[str, object]", node)
+    if isinstance(properties := table.get("properties"), dict):
+        inner = cast("dict[str, object]", properties).values()
+        rest = {name: one for name, one in table.items() if name != "properties"}
+        return any(map(_is_beyond, inner)) or _is_beyond(rest)
+    if table.get("type") == "object" and table.get("additionalProperties") is not False:
+        return True
+    return bool(_NO_GRAMMAR & table.keys()) or any(map(_is_beyond, table.values()))

@@ -1,0 +1,289 @@
+"""The request body of the Messages wire (Anthropic's): tools, system and messages as JSON bytes.
+
+What a server has seen is never written differently again: signed thinking holds only while all
+before it is the same, and so does the prompt cache. So messages are one growing buffer; what a
+request needs at its end (a missing output, a user's turn) stays in it. Marks that say how far the
+prefix may be reused are put in when the parts are joined; they are not part of the prefix.
+
+The order that the wire wants: user and assistant in turn, a user first and last; all outputs of a
+turn at the beginning of the one message that follows the calls; no message that only thinks.
+"""
+
+import re
+
+import msgspec
+
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    Compaction,
+    ContentPart,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    InputImage,
+    Message,
+    Reasoning,
+    text_of,
+)
+
+from .encoding import HeadKey, Heads, Rendering, to_json
+from .images import show_images
+from .thinking import open_block
+
+NO_OUTPUT = "(no output: the call was interrupted)"
+GO_ON = "(go on)"
+BEGINNING = "(the conversation begins here)"
+NO_WORDS = "(no words)"
+MARK = b',"cache_control":{"type":"ephemeral"}'
+_IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_DATA_URL = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)\Z", re.DOTALL)
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Text(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class _Base64(msgspec.Struct, tag_field="type", tag="base64"):
+    media_type: str
+    data: str
+
+
+class _Url(msgspec.Struct, tag_field="type", tag="url"):
+    url: str
+
+
+class _Image(msgspec.Struct, tag_field="type", tag="image"):
+    source: _Base64 | _Url
+
+
+class _ToolUse(msgspec.Struct, tag_field="type", tag="tool_use"):
+    id: str
+    name: str
+    input: msgspec.Raw
+
+
+class _ToolResult(msgspec.Struct, tag_field="type", tag="tool_result", omit_defaults=True):
+    tool_use_id: str
+    content: str | tuple[_Text | _Image, ...] = ""
+    is_error: bool = False
+
+
+class MessagesStore:
+    """The messages of one conversation as one buffer, the last message left open."""
+
+    def __init__(self, rendering: Rendering, heads: Heads) -> None:
+        self._rendering, self._heads = rendering, heads
+        self.clear()
+
+    def clear(self) -> None:
+        self._leading: list[bytes] = []  # developer texts before all else: part of the system
+        self._buffer = bytearray()
+        self._role = ""  # of the open message
+        self._markable = 0  # where a mark of the newest block that may have one would go
+        self._marks: list[int] = []  # of the last two requests
+        self._thoughts: list[bytes] = []  # blocks that wait for what they led to
+        self._thought_spans: list[tuple[int, int]] = []  # in the buffer, with the comma after them
+        self._calls: list[str] = []  # of the open message, until all outputs are there
+        self._outputs: dict[str, bytes] = {}
+        self._later: list[bytes] = []  # a user's blocks that came between calls and outputs
+        self._count = 0
+
+    def rewind(self, count: int) -> bool:
+        # What was sent is not taken apart; the agent then sends its history again.
+        return count == self._count
+
+    def items(self) -> tuple[AnyItem, ...]:
+        return ()
+
+    def append(self, item: AnyItem) -> None:
+        self._count += 1
+        match item:
+            case Message(role="developer") if not self._role:
+                if block := _text(text_of(item.content)):
+                    self._leading.append(block)
+            case Message(role="assistant", author=None):
+                if block := _text(text_of(item.content)):
+                    self._add_answer(block)
+            case Message():
+                for block in self._told(item):
+                    self._add_told(block)
+            case Reasoning():
+                opened = open_block(item, slug=self._rendering.model.slug)
+                if opened is not None:
+                    self._make_room()
+                    self._thoughts.append(to_json(opened))
+            case FunctionCall(call_id=call_id, name=name, arguments=arguments):
+                self._add_call(call_id, name, _object(arguments))
+            case CustomToolCall(call_id=call_id, name=name, input=text):
+                self._add_call(call_id, name, to_json({"input": text}))
+            case FunctionCallOutput() | CustomToolCallOutput():
+                self._add_output(item)
+            case Compaction():
+                pass  # another wire's, and sealed: nothing can be read of it here
+
+    def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        self._close_turn()
+        if self._markable and self._markable not in self._marks:
+            self._marks = [*self._marks[-1:], self._markable]
+        head = self._heads.get(key)
+        system = [head.after] if head.after else []
+        system += self._leading
+        parts = [head.before]
+        if system:
+            parts += [b',"system":[', b",".join(system), b"]"]
+        parts.append(b',"messages":[')
+        begin = 0
+        for place in self._marks:
+            parts += [bytes(self._buffer[begin:place]), MARK]
+            begin = place
+        return (*parts, bytes(self._buffer[begin:]), b"]}]}")
+
+    def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        """The body without any earlier thinking, from now on: the server does not take it back."""
+        if not self._thought_spans:
+            return ()
+        for start, end in reversed(self._thought_spans):
+            del self._buffer[start:end]
+            if self._markable >= end:
+                self._markable -= end - start
+        self._thought_spans, self._marks = [], []
+        return self.body(key, cache_key)
+
+    # --- how the buffer grows --------------------------------------------------------------
+
+    def _put(self, role: str, block: bytes, *, markable: bool = True) -> None:
+        if role == self._role:
+            self._buffer += b","
+        else:
+            if self._role:
+                self._buffer += b"]},"
+            self._buffer += b'{"role":"' + role.encode() + b'","content":['
+            self._role = role
+        self._buffer += block
+        if markable:
+            self._markable = len(self._buffer) - 1
+
+    def _add_answer(self, block: bytes) -> None:
+        """A block of the model's own words or calls, after the thoughts that led to it."""
+        self._make_room()
+        self._write_answer(block)
+
+    def _write_answer(self, block: bytes) -> None:
+        if not self._role:
+            self._put("user", _text(BEGINNING))
+        for thought in self._thoughts:
+            self._put("assistant", thought, markable=False)
+            end = len(self._buffer)
+            self._thought_spans.append((end - len(thought), end + 1))
+        self._thoughts.clear()
+        self._put("assistant", block)
+
+    def _make_room(self) -> None:
+        """What the model says after outputs, or after others spoke, is a message of its own."""
+        if self._outputs or self._later:
+            self._settle()
+
+    def _add_call(self, call_id: str, name: str, arguments: bytes) -> None:
+        call_id = _wire_id(call_id)
+        called = _ToolUse(id=call_id, name=_wire_id(name), input=msgspec.Raw(arguments))
+        self._add_answer(to_json(called))
+        self._calls.append(call_id)
+
+    def _add_told(self, block: bytes) -> None:
+        if self._calls:
+            self._later.append(block)
+            return
+        self._end_thoughts()
+        self._put("user", block)
+
+    def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None:
+        call_id = _wire_id(item.call_id)
+        if call_id not in self._calls or call_id in self._outputs:
+            return  # an output without its call: the whole request would be refused for it
+        self._outputs[call_id] = to_json(self._result(call_id, item))
+        if len(self._outputs) == len(self._calls):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Calls get their outputs, in the order of the calls; then comes what was told since."""
+        self._end_thoughts()
+        for call_id in self._calls:
+            lost = _ToolResult(tool_use_id=call_id, content=NO_OUTPUT, is_error=True)
+            self._put("user", self._outputs.get(call_id) or to_json(lost))
+        for block in self._later:
+            self._put("user", block)
+        self._calls.clear()
+        self._outputs.clear()
+        self._later.clear()
+
+    def _end_thoughts(self) -> None:
+        """Thoughts that led to nothing: a message may not end with them."""
+        if self._thoughts:
+            self._write_answer(_text(NO_WORDS))
+
+    def _close_turn(self) -> None:
+        """A request ends with a user's message."""
+        if self._calls:
+            self._settle()
+        self._end_thoughts()
+        if self._role != "user":
+            self._put("user", _text(GO_ON if self._role else BEGINNING))
+
+    # --- blocks ------------------------------------------------------------------------------
+
+    def _told(self, item: Message) -> list[bytes]:
+        """What the model is told by others. A developer's word later on is marked as such."""
+        if item.role == "developer" and item.author is None:
+            words = text_of(item.content)
+            return [_text(f"<developer>\n{words}\n</developer>")] if words.strip() else []
+        return [to_json(block) for block in self._blocks(item.content)]
+
+    def _blocks(self, content: tuple[ContentPart, ...]) -> list[_Text | _Image]:
+        told = self._rendering
+        shown = show_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
+        blocks: list[_Text | _Image] = []
+        for part in shown:
+            if isinstance(part, InputImage):
+                blocks.append(_image(part.image_url))
+            elif part.text.strip():
+                blocks.append(_Text(text=part.text))
+        return blocks
+
+    def _result(self, call_id: str, item: FunctionCallOutput | CustomToolCallOutput) -> _ToolResult:
+        output = item.output
+        if isinstance(output, str):
+            failed = item.success is False
+            return _ToolResult(tool_use_id=call_id, content=output, is_error=failed)
+        return _ToolResult(tool_use_id=call_id, content=tuple(self._blocks(output)))
+
+
+def _text(text: str) -> bytes:
+    """An encoded text block; b"" for a blank text, which the wire refuses."""
+    return to_json(_Text(text=text)) if text.strip() else b""
+
+
+def _image(url: str) -> _Text | _Image:
+    found = _DATA_URL.match(url)
+    if found is None:
+        return _Image(source=_Url(url=url))
+    if found["mime"] not in _IMAGE_TYPES:
+        return _Text(text=f"[an image was here; {found['mime']} cannot be sent]")
+    return _Image(source=_Base64(media_type=found["mime"], data=found["data"]))
+
+
+def _wire_id(name: str) -> str:
+    """Ids and names as this wire allows them; those of other wires may have other signs."""
+    return _ID.sub("_", name) or "_"
+
+
+def _object(arguments: str) -> bytes:
+    """Arguments as the JSON object that the wire wants; what is none is told as text."""
+    text = arguments.strip().encode()
+    try:
+        _decode_object(text or b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return to_json({"unreadable_arguments": arguments})
+    return text or b"{}"
