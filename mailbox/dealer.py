@@ -8,6 +8,7 @@ import zmq
 
 from .desk import OTHER_SIDE, Desk, SoleMailbox
 from .polled import PolledSocket, connect, open_socket
+from .wire import over_wire
 
 _BATCH = 64  # frames taken before other tasks run
 _KNOCK_AGAIN_MS = 5  # nobody listens yet: the first agent is often ready before the gateway
@@ -39,9 +40,10 @@ async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIte
         sock.raw.set(_RECONNECT_IVL, _KNOCK_AGAIN_MS)
         sock.raw.set(_RECONNECT_IVL_MAX, _KNOCK_LATER_MS)
         connect(sock, endpoint)
-        desk = Desk(lambda _peer, frame: sock.send(frame), epoch=epoch)
-        mailbox = SoleMailbox(desk)
         async with trio.open_nursery() as nursery:
+            carry = over_wire(lambda _peer, frame: sock.send(frame), nursery)
+            desk = Desk(carry, epoch=epoch)
+            mailbox = SoleMailbox(desk)
             nursery.start_soon(_pump, sock, desk)
             nursery.start_soon(desk.tend_acknowledgements)
             nursery.start_soon(desk.tend_silence)

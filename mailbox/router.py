@@ -15,6 +15,7 @@ from .desk import Desk
 from .doorway import Accept, Doorway
 from .polled import PolledSocket, bind, open_socket
 from .post import PostStatistics
+from .wire import over_wire
 
 _BATCH = 64  # frames taken before other tasks run
 
@@ -26,11 +27,13 @@ class RouterOffice(Desk):
         self,
         sock: PolledSocket,
         monitor: zmq.Socket[bytes],
+        nursery: trio.Nursery,
         *,
         epoch: int,
         accept: Accept | None = None,
     ) -> None:
-        super().__init__(lambda peer, frame: sock.send(peer, frame), epoch=epoch)
+        carry = over_wire(lambda peer, frame: sock.send(peer, frame), nursery)
+        super().__init__(carry, epoch=epoch)
         self._monitor, self._doorway = monitor, Doorway(accept)
         self._hung_up = self._farewells = 0
 
@@ -86,8 +89,8 @@ async def open_router(
         monitor.linger = monitor.rcvhwm = 0
         try:
             bind(sock, endpoint)
-            office = RouterOffice(sock, monitor, epoch=epoch, accept=accept)
             async with trio.open_nursery() as nursery:
+                office = RouterOffice(sock, monitor, nursery, epoch=epoch, accept=accept)
                 nursery.start_soon(_pump, sock, office)
                 nursery.start_soon(office.tend_acknowledgements)
                 nursery.start_soon(office.tend_silence)

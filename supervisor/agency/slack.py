@@ -30,8 +30,9 @@ class Slack:
         self._run, self._control, self._lives, self._asked = running, control, lives, asked
 
     def live(self) -> list[LiveAgent]:
-        """Those that hold a slot: the reviewer is none of them."""
-        return [life for life in self._control.agents.values() if not life.plan.slotless]
+        """Those that hold a slot: no reviewer, and nobody who died and stands in line himself."""
+        holds = self._run.registry.pid_of
+        return [life for life in self._control.agents.values() if holds(life.path) is not None]
 
     def in_line(self) -> int:
         """How many wait for a slot while nobody is being started."""

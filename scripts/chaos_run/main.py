@@ -1,0 +1,107 @@
+"""`scripts/chaos --seed N --minutes M`: plays under fire, until the minutes are over.
+
+Exit code 0: no promise was broken; 1: one was, and it is said which, and how to see it again; 2: a
+wrong option.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
+
+import trio
+from stage import Stage, enter_mounts, open_stage
+from tree import Performed, perform_tree
+
+
+_MOST_TOLD = 30  # violations of one play; the evidence has all
+
+
+def main() -> int:
+    """Parse, perform, report."""
+    wish = _parser().parse_args()
+    if wish.minutes <= 0:
+        print("chaos: --minutes must be more than 0", file=sys.stderr)
+        return 2
+    has_disk = enter_mounts()
+    if not has_disk:
+        print("chaos: no mount namespace here: the disk is never full", file=sys.stderr)
+    began, number, broken, faults = time.monotonic(), wish.tree or 0, 0, 0
+    while not broken or wish.go_on:
+        with open_stage(wants_disk=has_disk) as stage:
+            done = trio.run(perform_tree, stage, f"{wish.seed}/{number}", wish.calm)
+            faults += len(done.thrown)
+            broken += bool(done.wrong)
+            kept = _keep(stage, done) if done.wrong or wish.keep else None
+        _tell(wish, number, done, kept)
+        number += 1
+        if wish.tree is not None or time.monotonic() > began + wish.minutes * 60:
+            break
+    minutes = (time.monotonic() - began) / 60
+    trees = number - (wish.tree or 0)
+    totals = {"seed": wish.seed, "trees": trees, "faults": faults, "broken": broken,
+              "minutes": round(minutes, 2)}  # fmt: skip
+    if wish.json:
+        print(json.dumps({"totals": totals}))
+    else:
+        words = "no violation" if not broken else f"{broken} plays broke a promise"
+        print(f"seed {wish.seed}: {trees} plays, {faults} faults in {minutes:.1f} min: {words}")
+    return int(broken > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="chaos", description="Real runs under fire.")
+    parser.add_argument("--seed", type=int, required=True, help="decides plays and faults")
+    parser.add_argument("--minutes", type=float, default=3.0, help="begin plays so long (3)")
+    parser.add_argument("--tree", type=int, metavar="K", help="only the play of this number")
+    parser.add_argument("--go-on", action="store_true", help="also after a violation")
+    parser.add_argument("--calm", action="store_true", help="throw nothing: is the play sound?")
+    parser.add_argument("--keep", action="store_true", help="keep the evidence of all plays")
+    parser.add_argument("--json", action="store_true", help="one line for each play")
+    return parser
+
+
+def _tell(wish: argparse.Namespace, number: int, done: Performed, kept: Path | None) -> None:
+    """One line a play; a violation with all that is needed to look into it."""
+    ends = [start.code for start in done.facts.starts]
+    if wish.json:
+        line = {"play": number, "agents": len(done.facts.play), "records": len(done.facts.records),
+                "faults": len(done.thrown), "starts": ends, "gone_s": round(done.gone_s, 2),
+                "violations": done.wrong, "evidence": str(kept or "")}  # fmt: skip
+        print(json.dumps(line), flush=True)
+        return
+    print(
+        f"play {number}: {len(done.facts.play)} agents, {len(done.facts.records)} records, "
+        f"{len(done.thrown)} faults, starts ended with {ends}",
+        flush=True,
+    )
+    for words in done.wrong[:_MOST_TOLD]:
+        print(f"  VIOLATION {words}")
+    if done.wrong:
+        print(f"  again: scripts/chaos --seed {wish.seed} --tree {number}")
+    if kept:
+        print(f"  evidence: {kept}", flush=True)
+
+
+def _keep(stage: Stage, done: Performed) -> Path:
+    """Copy what the play left: journal, output, effects, and which fault was thrown when."""
+    kept = Path(tempfile.mkdtemp(prefix="chaos-kept-"))
+    stage.free_disk()
+    shutil.copytree(stage.folder, kept / "stage", symlinks=True, ignore=_no_sockets)
+    lines = [f"{one.at_s:8.3f}  {one.what}" for one in done.thrown]
+    (kept / "faults.txt").write_text("\n".join(lines) + "\n")
+    (kept / "violations.txt").write_text("\n".join(done.wrong) + "\n")
+    return kept
+
+
+def _no_sockets(folder: str, names: list[str]) -> set[str]:
+    return {name for name in names if (Path(folder) / name).is_socket()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Which fault is thrown when: a pure function of the seed.
+
+A plan names kinds of victims, not processes: which of the living agents is meant is a number whose
+remainder chooses. The rule it guards: a plan never forbids the run its end. No agent is killed so
+often that giving it up would be right, and every lasting fault ends.
+"""
+
+import random
+from collections import Counter
+from typing import Literal, NamedTuple, get_args
+
+Kind = Literal[
+    "kill", "segv", "stop",  # a signal to a process
+    "wire", "provider", "clock", "disk_slow", "disk_full",  # the world around it
+    "suspend", "lose",  # the whole machine sleeps; the supervisor is killed
+]  # fmt: skip
+Victim = Literal[
+    "", "root", "agent", "launcher", "fork-server", "gateway", "guardian", "command", "supervisor"
+]
+FAULTY_PROVIDERS = ("429", "500", "half", "cut", "nothing", "garbage")
+_WEIGHTS: dict[Kind, int] = {
+    "kill": 10, "segv": 3, "stop": 8, "wire": 8, "provider": 8, "clock": 3, "disk_slow": 3,
+    "disk_full": 1, "suspend": 1, "lose": 2,
+}  # fmt: skip
+_VICTIMS: dict[Victim, int] = {
+    "root": 1, "agent": 6, "launcher": 2, "fork-server": 2, "gateway": 2, "guardian": 1,
+    "command": 4,
+}  # fmt: skip
+_MOST: dict[tuple[Kind, Victim], int] = {
+    ("kill", "root"): 1, ("segv", "root"): 1, ("kill", "gateway"): 1, ("segv", "gateway"): 1,
+    ("kill", "fork-server"): 2, ("lose", ""): 2, ("disk_full", ""): 1, ("suspend", ""): 1,
+}  # fmt: skip
+
+
+class Strike(NamedTuple):
+    """One fault. `lot` chooses among several victims; `lasts_s` 0 = a moment."""
+
+    at_s: float
+    kind: Kind
+    victim: Victim = ""
+    lot: int = 0
+    lasts_s: float = 0.0
+    level: float = 0.0  # share of frames, seconds of the clock or of a write
+    provider: str = "sound"
+
+
+def plan_strikes(seed: str, seconds: float, *, disk: bool = True) -> tuple[Strike, ...]:
+    """Strikes in order of time, 0.15 to 0.7 s apart. `disk`: the disk can be filled."""
+    lots = random.Random(seed)
+    had: Counter[tuple[Kind, Victim]] = Counter()
+    strikes: list[Strike] = []
+    at_s = lots.uniform(0.2, 1.0)
+    while at_s < seconds:
+        strike = _draw(lots, round(at_s, 3))
+        what = strike.kind, strike.victim
+        had[what] += 1
+        if had[what] <= _MOST.get(what, 1_000) and (disk or strike.kind != "disk_full"):
+            strikes.append(strike)
+        at_s += lots.uniform(0.15, 0.7)
+    return tuple(strikes)
+
+
+def _draw(lots: random.Random, at_s: float) -> Strike:
+    kind = lots.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+    lot = lots.randrange(1 << 16)
+    match kind:
+        case "kill" | "segv":
+            return Strike(at_s, kind, _victim(lots), lot)
+        case "stop":
+            victim = "supervisor" if lots.random() < 0.2 else _victim(lots)
+            lasts_s = lots.choice((0.1, 0.5, 1.5, 4.0))
+            return Strike(at_s, kind, victim, lot, lasts_s=lasts_s)
+        case "wire":
+            return Strike(
+                at_s, kind, lasts_s=lots.uniform(0.3, 2.0), level=lots.choice((0.02, 0.1, 0.3))
+            )
+        case "provider":
+            mode = lots.choice(FAULTY_PROVIDERS)
+            return Strike(at_s, kind, lasts_s=lots.uniform(0.2, 1.2), provider=mode)
+        case "clock":
+            return Strike(at_s, kind, level=lots.choice((-600.0, -5.0, 5.0, 600.0)))
+        case "disk_slow":
+            return Strike(
+                at_s, kind, lasts_s=lots.uniform(0.3, 2.0), level=lots.choice((0.02, 0.2))
+            )
+        case "disk_full":
+            return Strike(at_s, kind, lasts_s=lots.uniform(0.3, 1.5))
+        case "suspend":
+            return Strike(at_s, kind, lasts_s=lots.choice((1.0, 4.0)))
+        case "lose":
+            return Strike(at_s, kind)
+
+
+def _victim(lots: random.Random) -> Victim:
+    return lots.choices(list(_VICTIMS), list(_VICTIMS.values()))[0]
+
+
+KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -1,0 +1,164 @@
+"""Throws the planned faults at a living run, and takes back those that last.
+
+Each fault that was thrown is noted, with whom it hit: evidence, and what excuses an end.
+"""
+
+import os
+import signal
+from contextlib import suppress
+from typing import NamedTuple
+
+import trio
+from plan import Strike, Victim
+from stage import Living, Stage
+
+_SIGNALS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP}
+
+
+class Thrown(NamedTuple):
+    """One fault as it was thrown, `at_s` seconds after the play began."""
+
+    at_s: float
+    what: str
+
+
+def role_of(living: Living) -> Victim:
+    """What part of a run a process is, by its title."""
+    title = living.title
+    if not title.startswith("swarm: "):
+        return "command"
+    words = title.removeprefix("swarm: ")
+    for start, role in _TITLES:
+        if words.startswith(start):
+            return role
+    return ""
+
+
+_TITLES: tuple[tuple[str, Victim], ...] = (
+    ("launcher of ", "launcher"), ("/root [", "root"), ("/root/", "agent"),
+    ("/guardian", "guardian"), ("gateway", "gateway"), ("fork-server", "fork-server"),
+)  # fmt: skip
+
+
+class Thrower:
+    """One a play. `supervisor` is the pid of the present start, None between two."""
+
+    def __init__(self, stage: Stage, nursery: trio.Nursery) -> None:
+        self._stage, self._nursery = stage, nursery
+        self._began = trio.current_time()
+        self.supervisor: int | None = None
+        self.thrown: list[Thrown] = []
+        self.lost = self.filled = False  # since the present start
+        self._stopped: set[int] = set()  # pidfds
+
+    async def throw(self, strikes: tuple[Strike, ...]) -> None:
+        """Throw all of them in time, then make everything sound again."""
+        for strike in strikes:
+            await trio.sleep_until(self._began + strike.at_s)
+            await self._throw_one(strike)
+
+    def calm(self) -> None:
+        """Everything that lasts is taken back at once."""
+        self._stage.knobs.calm()
+        self._stage.free_disk()
+        for pidfd in tuple(self._stopped):
+            self._continue(pidfd)
+
+    async def _throw_one(self, strike: Strike) -> None:
+        knobs = self._stage.knobs
+        match strike.kind:
+            case "kill" | "segv" | "stop":
+                self._signal(strike)
+            case "lose":
+                if self.supervisor is not None and self._stage.run_id:
+                    self._note(f"lose {self.supervisor}")
+                    self.lost = True
+                    os.kill(self.supervisor, signal.SIGKILL)
+            case "suspend":
+                self._suspend(strike)
+            case "clock":
+                knobs.clock_s += strike.level
+                self._note(f"clock {strike.level:+g}")
+            case "wire":
+                knobs.drop = knobs.double = knobs.delay = strike.level
+                knobs.late_s = 0.3
+                self._lasting(strike, f"wire {strike.level:g}")
+            case "provider":
+                knobs.provider = strike.provider  # type: ignore[assignment]
+                self._lasting(strike, f"provider {strike.provider}")
+            case "disk_slow":
+                knobs.disk_s = strike.level
+                self._lasting(strike, f"disk_slow {strike.level:g}")
+            case "disk_full":
+                if self._stage.has_disk and self._stage.run_id:
+                    self.filled = True
+                    await trio.to_thread.run_sync(self._stage.fill_disk)
+                    self._lasting(strike, "disk_full")
+
+    def _signal(self, strike: Strike) -> None:
+        living = self._stage.living(self.supervisor)
+        if strike.victim == "supervisor":
+            pids = [Living(self.supervisor, "supervisor")] if self.supervisor else []
+        else:
+            pids = sorted(one for one in living if role_of(one) == strike.victim)
+        if pids:
+            chosen = pids[strike.lot % len(pids)]
+            self._note(f"{strike.kind} {_short(chosen.title)} ({chosen.pid})")
+            self._send(chosen.pid, strike)
+
+    def _suspend(self, strike: Strike) -> None:
+        """Everybody sleeps, as on a machine whose lid was closed."""
+        if self.supervisor is None:
+            return
+        self._note(f"suspend {strike.lasts_s:g} s")
+        for pid in (self.supervisor, *(one.pid for one in self._stage.living(self.supervisor))):
+            self._send(pid, strike._replace(kind="stop"))
+
+    def _send(self, pid: int, strike: Strike) -> None:
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, _SIGNALS[strike.kind])
+        if strike.kind != "stop":
+            os.close(pidfd)
+            return
+        self._stopped.add(pidfd)
+        self._nursery.start_soon(self._continue_later, pidfd, strike.lasts_s)
+
+    async def _continue_later(self, pidfd: int, seconds: float) -> None:
+        await trio.sleep(seconds)
+        self._continue(pidfd)
+
+    def _continue(self, pidfd: int) -> None:
+        if pidfd in self._stopped:
+            self._stopped.discard(pidfd)
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+            os.close(pidfd)
+
+    def _lasting(self, strike: Strike, what: str) -> None:
+        self._note(f"{what} for {strike.lasts_s:.1f} s")
+        self._nursery.start_soon(self._take_back, strike)
+
+    async def _take_back(self, strike: Strike) -> None:
+        await trio.sleep(strike.lasts_s)
+        knobs = self._stage.knobs
+        match strike.kind:
+            case "wire":
+                knobs.drop = knobs.double = knobs.delay = 0.0
+            case "provider":
+                knobs.provider = "sound"
+            case "disk_slow":
+                knobs.disk_s = 0.0
+            case _:
+                self._stage.free_disk()
+
+    def _note(self, what: str) -> None:
+        self.thrown.append(Thrown(round(trio.current_time() - self._began, 3), what))
+
+
+def _short(title: str) -> str:
+    """A sandboxed command by its own words."""
+    return title.rpartition(" -- ")[2][:80]

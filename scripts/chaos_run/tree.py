@@ -1,0 +1,175 @@
+"""One play, performed by the real command under fire, and gone on with until it has ended.
+
+Faults are thrown for a while; then it is calm, and the run must come to its end by itself, after as
+many resumes as it was killed.
+"""
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+from facts import Facts, Start, gather
+from invariants import violations
+from person import Person
+from plan import plan_strikes
+from play import make_play, task_of
+from stage import HERE, Living, Stage, open_stage
+from thrower import Thrower, Thrown
+
+FAULTS_S = 18.0  # faults are thrown so long, unless the play ends before
+CALM_S = 90.0  # then it must end within this
+GONE_S = 5.0  # all processes of a start must have followed it; the claim is 1 s on a free machine
+_MOST_STARTS = 12
+_LOOK_S = 0.05
+
+
+class Performed(NamedTuple):
+    """What came of one play."""
+
+    seed: str
+    facts: Facts
+    thrown: tuple[Thrown, ...]
+    wrong: tuple[str, ...]
+    gone_s: float  # the longest that a process outlived its supervisor
+
+
+class Tree:
+    """One play on its stage."""
+
+    def __init__(self, stage: Stage, seed: str, *, calm: bool) -> None:
+        self._stage, self._seed, self._calm = stage, seed, calm
+        self._play = make_play(seed)
+        lots = random.Random(f"{seed}/terms")
+        self._max_agents = lots.choice((3, 4, 8))
+        self._reviewer = lots.choice(("person", "person", "guardian"))
+        self._starts: list[Start] = []
+        self._gone_s = 0.0
+        self._person = Person(stage)
+
+    async def perform(self) -> Performed:
+        """Perform it to its end, and look at what is left."""
+        in_time = False
+        async with trio.open_nursery() as nursery:
+            thrower = Thrower(self._stage, nursery)
+            nursery.start_soon(self._person.answer)
+            nursery.start_soon(self._throw, thrower)
+            with trio.move_on_after(FAULTS_S + CALM_S):
+                await self._run_to_its_end(thrower)
+                in_time = True
+            thrower.calm()
+            nursery.cancel_scope.cancel()
+        self._stage.sweep()
+        facts = gather(self._stage, self._play, self._max_agents, self._person.said)
+        facts = facts._replace(starts=tuple(self._starts), in_time=in_time)
+        wrong = tuple(violations(facts))
+        return Performed(self._seed, facts, tuple(thrower.thrown), wrong, self._gone_s)
+
+    async def _throw(self, thrower: Thrower) -> None:
+        strikes = plan_strikes(f"{self._seed}/strikes", FAULTS_S, disk=self._stage.has_disk)
+        await thrower.throw(() if self._calm else strikes)
+        await trio.sleep(1)
+        thrower.calm()
+
+    async def _run_to_its_end(self, thrower: Thrower) -> None:
+        words = self._run_words()
+        while len(self._starts) < _MOST_STARTS:
+            start = await self._start(words, thrower)
+            self._starts.append(start)
+            if not start.code:
+                return
+            if start.filled:
+                self._stage.free_disk()
+            if self._stage.run_id:
+                words = ["resume", self._stage.run_id, "--plain"]
+        await trio.sleep(math.inf)
+
+    def _run_words(self) -> list[str]:
+        return [
+            "run", "-p", task_of("/root"), "--plain", "-s", "workspace-write",
+            "--approval", "on-request", "--reviewer", self._reviewer,
+            "--max-agents", str(self._max_agents), "--budget-requests", "100000",
+            "--deadline", "5h", "-C", str(self._stage.work),
+        ]  # fmt: skip
+
+    async def _start(self, words: list[str], thrower: Thrower) -> Start:
+        number = len(self._starts)
+        thrower.lost = thrower.filled = False
+        argv = [sys.executable, "-P", str(HERE / "command.py"), str(self._stage.folder / "page")]
+        paths = [self._stage.folder / f"{name}{number}" for name in ("out", "err")]
+        with paths[0].open("wb") as out, paths[1].open("wb") as err:
+            process = await trio.lowlevel.open_process(
+                [*argv, *words],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                env=self._stage.environment(self._seed), cwd=self._stage.work,
+            )  # fmt: skip
+        thrower.supervisor = process.pid
+        try:
+            code = await self._wait_end(process)
+        finally:
+            thrower.supervisor = None
+            if process.returncode is None:
+                with trio.CancelScope(shield=True):
+                    await self._look_inside(process.pid)
+                    process.kill()
+                    await process.wait()
+        left = await self._wait_gone()
+        said = paths[1].read_text(errors="replace")
+        return Start(code, said, lost=thrower.lost, filled=thrower.filled, left=left)
+
+    async def _wait_end(self, process: trio.Process) -> int:
+        """Its exit code. Meanwhile it is looked at, so that who leaves its family is known."""
+        async with trio.open_nursery() as nursery:
+
+            async def look() -> None:
+                while True:
+                    await trio.to_thread.run_sync(partial(self._stage.living, process.pid))
+                    await trio.sleep(_LOOK_S * 4)
+
+            nursery.start_soon(look)
+            code = await process.wait()
+            nursery.cancel_scope.cancel()
+        return code
+
+    async def _look_inside(self, supervisor: int) -> None:
+        """The run is stuck: keep who lives, and what each of its tasks waits for."""
+        living = [Living(supervisor, "supervisor"), *self._stage.living(supervisor)]
+        lines: list[str] = []
+        for one in living:
+            with suppress(OSError):
+                status = Path(f"/proc/{one.pid}/status").read_text().splitlines()
+                state, parent = (next(x for x in status if x.startswith(f"{name}:")) for name in ("State", "PPid"))
+                lines.append(f"{one.pid} {state} {parent} {one.title[:200]}\n")
+                if one.pid == supervisor or one.title.startswith("swarm: "):
+                    os.kill(one.pid, signal.SIGUSR2)
+        (self._stage.folder / "living").write_text("".join(lines))
+        await trio.sleep(1)
+
+    async def _wait_gone(self) -> tuple[str, ...]:
+        began = trio.current_time()
+        while left := self._stage.living(None):
+            if trio.current_time() > began + GONE_S:
+                return tuple(one.title for one in left)
+            await trio.sleep(_LOOK_S)
+        self._gone_s = max(self._gone_s, trio.current_time() - began)
+        return ()
+
+
+async def perform_tree(stage: Stage, seed: str, calm: bool) -> Performed:  # trio.run has no names
+    """One play with its model server; nothing is thrown when `calm`."""
+    model = stage.start_model(seed)
+    try:
+        return await Tree(stage, seed, calm=calm).perform()
+    finally:
+        model.kill()
+        model.wait()
+
+
+__all__ = ["Performed", "open_stage", "perform_tree"]

@@ -1,0 +1,35 @@
+"""Whole trees in virtual time in which processes die at bad moments: nobody waits for nothing."""
+
+import signal
+import sys
+from pathlib import Path
+
+import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
+
+
+async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_being_told_no(
+    tmp_path, autojump_clock
+):
+    scripts = {
+        "/root": [
+            calls(spawn("a"), spawn("b"), spawn("c")), calls(spawn("d")), calls(wait()),
+            says("root"),
+        ],
+        "/root/a": [calls(spawn("x")), says("a")],
+        "/root/b": [calls(spawn("y")), says("b")],
+        "/root/c": [calls(spawn("z")), says("c")],
+        **{path: [calls(WORK), says("leaf")] for path in ("/root/a/x", "/root/b/y", "/root/c/z")},
+        "/root/d": [says("d")],
+    }  # fmt: skip
+    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
+        await tree.begin()
+        with trio.fail_after(60):  # a wish for a slot has 120 s by itself
+            await tree.until(lambda: len(tree.running.room) == 3)  # c, x and y are wanted
+            tree.children["/root/a"][0].signal_group(signal.SIGKILL)
+            await tree.until(lambda: bool(tree.outputs("/root/c")))
+            refused = [text for path in scripts for text in tree.outputs(path) if "ever" in text]
+            assert refused
+            await tree.until(lambda: tree.ends().get("/root/a") is not None)
