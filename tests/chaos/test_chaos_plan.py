@@ -1,0 +1,121 @@
+"""Which faults are thrown, and what the model says, follow from the seed alone."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "chaos_run"))
+from plan import KINDS, plan_strikes
+from play import (
+    MOST_TRIES,
+    Heard,
+    again_of,
+    answer_of,
+    gave_up,
+    make_play,
+    next_line,
+    task_of,
+    wishes_of,
+)
+
+SEEDS = st.integers(0, 10_000).map(str)
+
+
+@given(SEEDS, st.floats(0, 60))
+def test_a_plan_is_the_same_for_the_same_seed_and_within_its_time(seed, seconds):
+    plan = plan_strikes(seed, seconds)
+    assert plan == plan_strikes(seed, seconds)
+    assert all(0 <= strike.at_s < seconds for strike in plan)
+    assert list(plan) == sorted(plan, key=lambda strike: strike.at_s)
+
+
+@given(SEEDS)
+def test_no_plan_kills_so_often_that_giving_up_would_be_right(seed):
+    killed = Counter((s.kind, s.victim) for s in plan_strikes(seed, 60))
+    for victim in ("root", "gateway"):  # given up after the fourth death
+        assert killed["kill", victim] + killed["segv", victim] <= 3
+    assert killed["lose", ""] <= 3
+    assert all(strike.lasts_s <= 5 for strike in plan_strikes(seed, 60))
+
+
+def test_every_kind_of_fault_is_thrown_by_some_seed():
+    thrown = {strike.kind for seed in range(40) for strike in plan_strikes(str(seed), 20)}
+    assert thrown == set(KINDS)
+    assert all(s.kind != "disk_full" for n in range(40) for s in plan_strikes(str(n), 20, disk=False))
+
+
+@given(SEEDS)
+def test_every_wish_of_a_play_has_a_name_of_its_own_and_every_child_a_part(seed):
+    play = make_play(seed)
+    assert play == make_play(seed)
+    names = Counter(wish.name for part in play.values() for wish in wishes_of(part))
+    assert set(names.values()) == {1}
+    assert {child for part in play.values() for child in part.children} == {*play} - {"/root"}
+
+
+def perform(play, path, *, cut_off=lambda call: False):
+    """Play one part with a world in which all comes true, but for what is cut off."""
+    outputs, said, asked, lines = {}, "", task_of(path) + again_of(path), []
+    for _ in range(2_000):
+        line = next_line(play, Heard(path, outputs, said, asked))
+        lines.append(line)
+        for call in line.calls:
+            assert call.call_id not in outputs
+            outputs[call.call_id] = "interrupted" if cut_off(call) else true_output(call)
+        if not line.calls:
+            said += line.text
+            if "nothing more" in line.text or path == "/root" or gave_up(line.text):
+                return lines
+    raise AssertionError("it never ends")
+
+
+def true_output(call):
+    match call.tool:
+        case "spawn_agent":
+            return '{"task_name": "x"}'
+        case "wait_agent":
+            (target,) = call.arguments["targets"]
+            result = answer_of(target, 0) + answer_of(target, 1)
+            return (
+                f'{{"finished": [{{"agent_name": "{target}", "end_state": "completed", '
+                f'"result": "{result}"}}]}}'
+            )
+        case _:
+            return "did"
+
+
+@given(SEEDS)
+def test_each_part_ends_with_its_answers_and_asks_for_no_command_twice(seed):
+    play = make_play(seed)
+    for path, part in play.items():
+        lines = perform(play, path)
+        texts = [line.text for line in lines if line.text]
+        assert [answer_of(path, n) in text for n, text in enumerate(texts[: len(part.scenes)])]
+        commands = Counter(c.call_id for x in lines for c in x.calls if c.tool == "exec_command")
+        assert set(commands.values()) <= {1}
+
+
+def test_what_was_cut_off_is_wished_again_unless_it_is_a_command():
+    play = make_play("3")
+    cut = set()
+
+    def once(call):
+        first = call.tool not in {name for name, _ in cut}
+        cut.add((call.tool, call.call_id))
+        return first
+
+    lines = perform(play, "/root", cut_off=once)
+    assert answer_of("/root", 0) in lines[-1].text
+    ids = [call.call_id for line in lines for call in line.calls]
+    assert any(one.endswith("-spawn-1") for one in ids)
+    assert any(one.endswith("-wait-1") for one in ids)
+    assert not any(one.endswith("-run-1") for one in ids)
+
+
+def test_a_wish_that_never_comes_true_is_given_up_and_said():
+    lines = perform(make_play("3"), "/root", cut_off=lambda call: call.tool == "wait_agent")
+    assert gave_up(lines[-1].text)
+    assert sum(call.tool == "wait_agent" for line in lines for call in line.calls) == MOST_TRIES
