@@ -1,8 +1,8 @@
 """The way of a frame from a desk to its socket: sound, unless this very process was disturbed.
 
 A rehearsal of bad luck (`scripts/chaos`) calls `disturb` before the command begins, and what is
-forked from it inherits that. The rule it guards: there is no variable, setting, argument or message
-by which it can be switched on, so nobody who writes a task, a configuration or a model's answer can.
+forked from it inherits that. The rule it guards: no variable, setting, argument or message switches
+it on, so nobody who writes a task, a configuration or a model's answer can.
 """
 
 from collections.abc import Callable

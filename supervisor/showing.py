@@ -30,7 +30,7 @@ class Showing:
     def remember(self, records: Iterable[Record]) -> None:
         """Fold what happened before a resume, without showing it again."""
         for record in records:
-            self.state.apply(Recorded(record=record))
+            self.state.apply_past(record)
 
     def passing(self, passed: Passed) -> None:
         """Show one passing event; it is written nowhere."""

@@ -47,8 +47,10 @@ def _reservations(facts: Facts) -> Iterator[str]:
 def _totals(facts: Facts) -> Iterator[str]:
     """An agent's total grows by each response, over all its lives; the run's is their sum."""
     totals: dict[str, TokenUsage] = {}
-    whole = TokenUsage()
+    counted = billed = 0
     for record in facts.records:
+        if is_reviewer(record.agent):
+            continue  # each review begins anew, and is counted beside the run
         match record.body:
             case TokenCount(last=last, total=total):
                 before = totals.get(record.agent, TokenUsage())
@@ -58,9 +60,13 @@ def _totals(facts: Facts) -> Iterator[str]:
                         f"{last.total_tokens}, and has {total.total_tokens} (record {record.seq})"
                     )
                 totals[record.agent] = total
-                if not is_reviewer(record.agent):  # its use is counted beside the run's
-                    whole = whole.plus(last)
-            case RunCompleted(usage=usage) if usage.total_tokens != whole.total_tokens:
-                yield f"the run counts {usage.total_tokens} tokens, its agents {whole.total_tokens}"
+                counted += last.total_tokens
+            case Drew(usage=usage):
+                billed += usage.total_tokens
+            case RunCompleted(usage=usage) if not counted <= usage.total_tokens <= billed:
+                yield (
+                    f"the run counts {usage.total_tokens} tokens, its agents {counted}, the "
+                    f"provider {billed} (record {record.seq})"
+                )
             case _:
                 pass

@@ -65,12 +65,12 @@ def disturb_disk(knobs: Knobs) -> None:
 
     append = JournalFiles.append
 
-    def slowly(files: JournalFiles, name: str, lines: Iterable[bytes], *, sync: bool) -> int:
+    def slowly(files: JournalFiles, name: str, lines: Iterable[bytes]) -> int:
         if pause_s := knobs.disk_s:
             time.sleep(pause_s)
-        return append(files, name, lines, sync=sync)
+        return append(files, name, lines)
 
-    JournalFiles.append = slowly  # type: ignore[method-assign]
+    JournalFiles.append = slowly  # type: ignore[method-assign, assignment]
 
 
 def start_cold_here(page: str) -> None:

@@ -37,7 +37,7 @@ from swarm.supervisor.console.reduce import RunState
 from swarm.supervisor.journal.replay import fold_run
 
 Check = Callable[[Facts], Iterator[str]]
-_CRASHES, _WITHIN_S = 4, 60.0  # an agent that dies so often is given up, rightly
+_CRASHES = 4  # an agent that dies so often is given up, rightly (within a minute; clocks jump)
 
 
 def violations(facts: Facts) -> list[str]:
@@ -86,7 +86,7 @@ def the_run_ended(facts: Facts) -> Iterator[str]:
 
 
 def nobody_was_given_up(facts: Facts) -> Iterator[str]:
-    """Only who died four times in a minute is given up, and no wish stays unfulfilled."""
+    """Only who died four times is given up, and no wish stays unfulfilled."""
     deaths: dict[str, list[float]] = defaultdict(list)
     for record in facts.records:
         match record.body:

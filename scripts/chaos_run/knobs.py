@@ -7,7 +7,7 @@ told. A field is written in one step, so nobody reads half of one.
 import mmap
 import struct
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 Provider = Literal["sound", "429", "500", "half", "cut", "nothing", "garbage"]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
@@ -31,13 +31,13 @@ class _Field:
 class Knobs:
     """All zeros: everything is sound."""
 
-    clock_s: ClassVar[_Field] = _Field("<d", 0)  # added to the wall clock
-    disk_s: ClassVar[_Field] = _Field("<d", 8)  # before each write of the journal
-    drop: ClassVar[_Field] = _Field("<d", 16)  # share of frames that are lost
-    double: ClassVar[_Field] = _Field("<d", 24)  # share that come twice
-    delay: ClassVar[_Field] = _Field("<d", 32)  # share that come late, and so out of order
-    late_s: ClassVar[_Field] = _Field("<d", 40)  # how late, at most
-    provider_mode: ClassVar[_Field] = _Field("<d", 48)  # place in PROVIDERS
+    clock_s = _Field("<d", 0)  # added to the wall clock
+    disk_s = _Field("<d", 8)  # before each write of the journal
+    drop = _Field("<d", 16)  # share of frames that are lost
+    double = _Field("<d", 24)  # share that come twice
+    delay = _Field("<d", 32)  # share that come late, and so out of order
+    late_s = _Field("<d", 40)  # how late, at most
+    provider_mode = _Field("<d", 48)  # place in PROVIDERS
 
     def __init__(self, path: Path) -> None:
         """Map the page at `path`; it is made if there is none."""

@@ -7,6 +7,7 @@ wrong option.
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -16,8 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 
 import trio
 from stage import Stage, enter_mounts, open_stage
-from tree import Performed, perform_tree
-
+from tree import FAULTS_S, Performed, perform_tree
 
 _MOST_TOLD = 30  # violations of one play; the evidence has all
 
@@ -28,13 +28,14 @@ def main() -> int:
     if wish.minutes <= 0:
         print("chaos: --minutes must be more than 0", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left then
     has_disk = enter_mounts()
     if not has_disk:
         print("chaos: no mount namespace here: the disk is never full", file=sys.stderr)
     began, number, broken, faults = time.monotonic(), wish.tree or 0, 0, 0
     while not broken or wish.go_on:
         with open_stage(wants_disk=has_disk) as stage:
-            done = trio.run(perform_tree, stage, f"{wish.seed}/{number}", wish.calm)
+            done = trio.run(perform_tree, stage, f"{wish.seed}/{number}", wish.fire)
             faults += len(done.thrown)
             broken += bool(done.wrong)
             kept = _keep(stage, done) if done.wrong or wish.keep else None
@@ -60,7 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=3.0, help="begin plays so long (3)")
     parser.add_argument("--tree", type=int, metavar="K", help="only the play of this number")
     parser.add_argument("--go-on", action="store_true", help="also after a violation")
-    parser.add_argument("--calm", action="store_true", help="throw nothing: is the play sound?")
+    parser.add_argument(
+        "--fire", type=float, default=FAULTS_S, metavar="S",
+        help=f"throw faults for so many seconds of each play ({FAULTS_S:g}); 0: throw nothing",
+    )  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the evidence of all plays")
     parser.add_argument("--json", action="store_true", help="one line for each play")
     return parser
@@ -83,7 +87,7 @@ def _tell(wish: argparse.Namespace, number: int, done: Performed, kept: Path | N
     for words in done.wrong[:_MOST_TOLD]:
         print(f"  VIOLATION {words}")
     if done.wrong:
-        print(f"  again: scripts/chaos --seed {wish.seed} --tree {number}")
+        print(f"  again: scripts/chaos --seed {wish.seed} --tree {number} --fire {wish.fire:g}")
     if kept:
         print(f"  evidence: {kept}", flush=True)
 

@@ -61,8 +61,8 @@ def judge(heard: Heard) -> Line:
     """A reviewer's verdict: what the play says of the last action it was shown."""
     words = _JUDGED.findall(heard.asked)
     allowed = bool(words) and words[-1][0] == "allow"
-    verdict = {"outcome": "allow" if allowed else "deny", "risk_level": "low" if allowed else "high",
-               "rationale": "as the play has it"}  # fmt: skip
+    outcome, risk = ("allow", "low") if allowed else ("deny", "high")
+    verdict = {"outcome": outcome, "risk_level": risk, "rationale": "as the play has it"}
     return Line(text=json.dumps(verdict))
 
 
@@ -70,11 +70,11 @@ def render(line: Line, number: int) -> list[bytes]:
     """The events of one answer, in pieces between which it can be cut."""
     items = [_call_item(call) for call in line.calls] or [_words_item(line.text, number)]
     pieces = [_event("response.created", response={"id": f"resp_{number}"})]
-    for item in items:
-        pieces.append(
-            _event("response.output_item.added", item={**item, "content": [], "arguments": ""})
-            + _event("response.output_item.done", item=item)
-        )
+    pieces += [
+        _event("response.output_item.added", item={**item, "content": [], "arguments": ""})
+        + _event("response.output_item.done", item=item)
+        for item in items
+    ]
     usage = {
         "input_tokens": 100 + number % 50,
         "input_tokens_details": {"cached_tokens": 10},
@@ -82,7 +82,10 @@ def render(line: Line, number: int) -> list[bytes]:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 110 + number % 50,
     }
-    return [*pieces, _event("response.completed", response={"id": f"resp_{number}", "usage": usage})]
+    return [
+        *pieces,
+        _event("response.completed", response={"id": f"resp_{number}", "usage": usage}),
+    ]
 
 
 def _call_item(call: Call) -> dict[str, Any]:
@@ -156,7 +159,7 @@ class Server:
             case "sound":
                 writer.write(_HEAD + _chunked(pieces) + b"0\r\n\r\n")
         await writer.drain()
-        with self._served.open("a") as log:  # noqa: ASYNC230 — one line, and nobody else is served
+        with self._served.open("a") as log:
             log.write(json.dumps({"number": number, "path": heard.path}) + "\n")
         return True
 
@@ -174,11 +177,15 @@ async def main() -> None:
     port_file, page, served, seed = sys.argv[1:5]
     server = Server(make_play(seed), Knobs(Path(page)), Path(served), seed)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 26, backlog=256)
-    fresh = Path(f"{port_file}.new")
-    fresh.write_text(str(listener.sockets[0].getsockname()[1]))
-    fresh.replace(port_file)
+    _tell_port(port_file, listener.sockets[0].getsockname()[1])
     async with listener:
         await listener.serve_forever()
+
+
+def _tell_port(port_file: str, port: int) -> None:
+    fresh = Path(f"{port_file}.new")
+    fresh.write_text(str(port))
+    fresh.replace(port_file)
 
 
 def served_numbers(served: Path) -> Iterator[int]:

@@ -5,13 +5,18 @@ Evidence for a run that did not end; nothing of it is there while a run is sound
 
 import os
 import signal
+import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, CoroutineType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
+
+if TYPE_CHECKING:
+    from stage import Stage  # the command itself needs none
 
 _MOST_FRAMES = 12
 
@@ -48,3 +53,18 @@ def _places(coro: Any) -> list[str]:
             places.append(f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_name}")
         coro = getattr(coro, "cr_await", None) if isinstance(coro, CoroutineType) else None
     return places[::-1][:_MOST_FRAMES]
+
+
+def look_inside(stage: "Stage", supervisor: int) -> None:
+    """Keep who lives in a stuck run, and have each process of ours write what it waits for."""
+    lines: list[str] = []
+    titles = {supervisor: "supervisor", **dict(stage.living(supervisor))}
+    for pid, title in titles.items():
+        with suppress(OSError):
+            status = Path(f"/proc/{pid}/status").read_text().splitlines()
+            facts = [line for line in status if line.startswith(("State", "PPid"))]
+            lines.append(f"{pid} {title[:200]} {facts}\n")
+            if pid == supervisor or title.startswith("swarm: "):
+                os.kill(pid, signal.SIGUSR2)
+    (stage.folder / "living").write_text("".join(lines))
+    time.sleep(1)

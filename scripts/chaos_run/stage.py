@@ -1,6 +1,6 @@
 """Where one play is performed: folders, a small disk, the environment, and who lives there.
 
-Rule: whatever was started here carries the stage's mark or the run's id, and is gone with the stage.
+Rule: whatever was started here carries the stage's mark or the run's id, and is gone with it.
 """
 
 import os

@@ -5,14 +5,10 @@ many resumes as it was killed.
 """
 
 import math
-import os
 import random
-import signal
 import subprocess
 import sys
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import trio
@@ -21,10 +17,11 @@ from invariants import violations
 from person import Person
 from plan import plan_strikes
 from play import make_play, task_of
-from stage import HERE, Living, Stage, open_stage
+from stacks import look_inside
+from stage import HERE, Stage
 from thrower import Thrower, Thrown
 
-FAULTS_S = 18.0  # faults are thrown so long, unless the play ends before
+FAULTS_S = 18.0  # faults are thrown so long by default, unless the play ends before
 CALM_S = 90.0  # then it must end within this
 GONE_S = 5.0  # all processes of a start must have followed it; the claim is 1 s on a free machine
 _MOST_STARTS = 12
@@ -44,8 +41,8 @@ class Performed(NamedTuple):
 class Tree:
     """One play on its stage."""
 
-    def __init__(self, stage: Stage, seed: str, *, calm: bool) -> None:
-        self._stage, self._seed, self._calm = stage, seed, calm
+    def __init__(self, stage: Stage, seed: str, *, faults_s: float) -> None:
+        self._stage, self._seed, self._faults_s = stage, seed, faults_s
         self._play = make_play(seed)
         lots = random.Random(f"{seed}/terms")
         self._max_agents = lots.choice((3, 4, 8))
@@ -61,7 +58,7 @@ class Tree:
             thrower = Thrower(self._stage, nursery)
             nursery.start_soon(self._person.answer)
             nursery.start_soon(self._throw, thrower)
-            with trio.move_on_after(FAULTS_S + CALM_S):
+            with trio.move_on_after(self._faults_s + CALM_S):
                 await self._run_to_its_end(thrower)
                 in_time = True
             thrower.calm()
@@ -73,8 +70,8 @@ class Tree:
         return Performed(self._seed, facts, tuple(thrower.thrown), wrong, self._gone_s)
 
     async def _throw(self, thrower: Thrower) -> None:
-        strikes = plan_strikes(f"{self._seed}/strikes", FAULTS_S, disk=self._stage.has_disk)
-        await thrower.throw(() if self._calm else strikes)
+        seed, has_disk = f"{self._seed}/strikes", self._stage.has_disk
+        await thrower.throw(plan_strikes(seed, self._faults_s, disk=has_disk))
         await trio.sleep(1)
         thrower.calm()
 
@@ -117,7 +114,7 @@ class Tree:
             thrower.supervisor = None
             if process.returncode is None:
                 with trio.CancelScope(shield=True):
-                    await self._look_inside(process.pid)
+                    await trio.to_thread.run_sync(look_inside, self._stage, process.pid)
                     process.kill()
                     await process.wait()
         left = await self._wait_gone()
@@ -138,20 +135,6 @@ class Tree:
             nursery.cancel_scope.cancel()
         return code
 
-    async def _look_inside(self, supervisor: int) -> None:
-        """The run is stuck: keep who lives, and what each of its tasks waits for."""
-        living = [Living(supervisor, "supervisor"), *self._stage.living(supervisor)]
-        lines: list[str] = []
-        for one in living:
-            with suppress(OSError):
-                status = Path(f"/proc/{one.pid}/status").read_text().splitlines()
-                state, parent = (next(x for x in status if x.startswith(f"{name}:")) for name in ("State", "PPid"))
-                lines.append(f"{one.pid} {state} {parent} {one.title[:200]}\n")
-                if one.pid == supervisor or one.title.startswith("swarm: "):
-                    os.kill(one.pid, signal.SIGUSR2)
-        (self._stage.folder / "living").write_text("".join(lines))
-        await trio.sleep(1)
-
     async def _wait_gone(self) -> tuple[str, ...]:
         began = trio.current_time()
         while left := self._stage.living(None):
@@ -162,14 +145,11 @@ class Tree:
         return ()
 
 
-async def perform_tree(stage: Stage, seed: str, calm: bool) -> Performed:  # trio.run has no names
-    """One play with its model server; nothing is thrown when `calm`."""
+async def perform_tree(stage: Stage, seed: str, faults_s: float) -> Performed:
+    """One play with its model server, under fire for `faults_s` seconds."""
     model = stage.start_model(seed)
     try:
-        return await Tree(stage, seed, calm=calm).perform()
+        return await Tree(stage, seed, faults_s=faults_s).perform()
     finally:
         model.kill()
         model.wait()
-
-
-__all__ = ["Performed", "open_stage", "perform_tree"]

@@ -131,6 +131,14 @@ class RunState:
         else:
             self._apply_record(feed.record)
 
+    def apply_past(self, record: Record) -> None:
+        """A record of the run's own file, before a resume. What agents counted stands in their
+        own files; what the provider billed stands for it."""
+        self._apply_record(record)
+        if isinstance(record.body, Drew) and not is_reviewer(record.agent):
+            used = self._run.usage.plus(record.body.usage)
+            self._change(replace(self._run, usage=used))
+
     # --- what only the supervisor knows ------------------------------------------------------
 
     def note_process(self, path: str, rss_bytes: int, progress_time: float = 0.0) -> None:

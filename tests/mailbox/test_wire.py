@@ -1,4 +1,4 @@
-"""A disturbed wire loses, doubles and delays frames; letters come once and in order all the same."""
+"""A disturbed wire loses, doubles and delays frames; letters come once and in order."""
 
 import random
 

@@ -324,3 +324,21 @@ def test_any_sequence_of_records_folds_to_a_sorted_tree(told):
 def test_an_empty_run_is_a_view_too():
     assert RunState().view() == RunView()
     assert RunState.from_view(RunView(agents=(AgentView(path="/root"),))).view().agents
+
+
+def test_before_a_resume_bills_stand_for_what_agents_counted_and_an_orderly_end_for_both():
+    state = RunState()
+
+    def past(seq, body, agent=SCOUT):
+        state.apply_past(Record(seq=seq, ts=0.0, body=body, agent=agent))
+
+    def drew(tokens):
+        usage = TokenUsage(total_tokens=tokens)
+        return Drew(agent_id="a", provider="p", model="m", usage=usage)
+
+    past(1, drew(100))
+    past(2, drew(7), agent="/guardian")
+    assert state.view().usage.total_tokens == 100
+    past(3, RunCompleted(status="completed", usage=TokenUsage(total_tokens=90)), agent="")
+    past(4, drew(20))
+    assert state.view().usage.total_tokens == 110
