@@ -63,6 +63,8 @@ def _totals(facts: Facts) -> Iterator[str]:
                 counted += last.total_tokens
             case Drew(usage=usage):
                 billed += usage.total_tokens
+            case Lapsed(tokens=tokens):  # the bill was lost with the gateway: its estimate counts
+                billed += tokens
             case RunCompleted(usage=usage) if not counted <= usage.total_tokens <= billed:
                 yield (
                     f"the run counts {usage.total_tokens} tokens, its agents {counted}, the "

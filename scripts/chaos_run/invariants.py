@@ -140,29 +140,33 @@ def calls_have_one_end(facts: Facts) -> Iterator[str]:
 
 
 def results_arrived_once(facts: Facts) -> Iterator[str]:
-    """Each answer is one letter to the parent, and stands in the history of who needed it."""
+    """Each end of work is one letter to the parent; its answer is heard by who needed it."""
     told: dict[str, str] = defaultdict(str)
-    letters: dict[str, set[str]] = defaultdict(set)
-    born = {record.agent for record in bodies_of(facts, AgentSpawned)}
-    for agent, _, item in _items(facts):
-        told[agent] += _words(item)
-    for record in bodies_of(facts, MailPosted):
-        if isinstance(record.body, MailPosted) and record.body.mail.kind == "final_answer":
-            mail = record.body.mail
-            letters[mail.author].add(f"{mail.mail_id} {mail.content}")
-    for path, part in facts.play.items():
-        for number in range(len(part.scenes)):
-            answer = answer_of(path, number)
-            parent = path.rpartition("/")[0]
-            said = told[path].count(answer)
-            sent = sum(answer in letter for letter in letters[path])
-            if said > 1 or sent > 1:
-                yield f"{answer} was said {said} times and sent {sent} times"
-            if facts.in_time and path != "/root" and said and answer not in told[parent]:
-                yield f"{answer} was said, and {parent} never heard it"
-            is_needed = path in born and number == 0 and answer_of(parent, 0) in told[parent]
-            if is_needed and not said:
-                yield f"{parent} ended without {answer}"
+    ends: Counter[tuple[str, str]] = Counter()
+    letters: Counter[tuple[str, str]] = Counter()
+    born = set[str]()
+    for record in facts.records:
+        match record.body:
+            case AgentSpawned(path=path):
+                born.add(path)
+            case AgentEnded(state="completed", message=message) if record.agent != "/root":
+                ends[record.agent, message] += 1
+            case MailPosted(mail=mail) if mail.kind == "final_answer":
+                letters[mail.author, mail.content] += 1
+            case ItemRecorded(item=item):
+                told[record.agent] += _words(item)
+            case _:
+                pass
+    if facts.in_time:
+        for end in ends | letters:
+            if ends[end] != letters[end] and not end[1].startswith("("):
+                yield f"{end} ended {ends[end]} times, and was told {letters[end]} times"
+    for path in facts.play:
+        answer, parent = answer_of(path, 0), path.rpartition("/")[0]
+        if facts.in_time and parent and answer in told[path] and answer not in told[parent]:
+            yield f"{answer} was said, and {parent} never heard it"
+        if path in born and answer_of(parent, 0) in told[parent] and answer not in told[path]:
+            yield f"{parent} ended without {answer}"
 
 
 def letters_were_read_once(facts: Facts) -> Iterator[str]:

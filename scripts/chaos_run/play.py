@@ -128,9 +128,10 @@ def again_of(path: str) -> str:
 
 def next_line(play: Play, heard: Heard) -> Line:
     """What the model says now."""
-    part = play[heard.path]
+    part, last = play[heard.path], ""
     for number, scene in enumerate(part.scenes):
         if answer_of(part.path, number) in heard.said:
+            last = answer_of(part.path, number)
             continue
         if number and again_of(part.path) not in heard.asked:
             break
@@ -142,7 +143,7 @@ def next_line(play: Play, heard: Heard) -> Line:
             if due:
                 return Line(calls=tuple(_call_for(wish, n) for wish, n in due))
         return Line(text=f"{answer_of(part.path, number)} done.")
-    return Line(text=f"{part.path} has nothing more to do.")
+    return Line(text=f"{last} as I said.")  # its stream may have been cut just behind it
 
 
 def _next_try(wish: Wish, outputs: Mapping[str, str | None]) -> int | None:

@@ -73,7 +73,7 @@ TOLD = (
                       exit_code=0)),
     (CHILD, item(FunctionCallOutput(call_id=CALL, output="did"), "tool")),
     (CHILD, item(words(answer_of(CHILD, 0)))),
-    (CHILD, AgentEnded(agent_id="2", state="completed")),
+    (CHILD, AgentEnded(agent_id="2", state="completed", message=LETTER.content)),
     (CHILD, ProcessEnded(agent_id="2", epoch=1, pid=2, orderly=True)),
     ("/root", MailPosted(mail=LETTER)),
     ("/root", item(words(LETTER.content), "mail", "m")),
@@ -148,6 +148,7 @@ BROKEN = {
         facts((*TOLD, ("/root", MailPosted(mail=replace(LETTER, mail_id="n"))))),
         "results_arrived_once",
     ),
+    "the answer was not sent": (facts(without(MailPosted)), "results_arrived_once"),
     "an answer is missing": (
         facts(tuple(x for x in TOLD if x != TOLD[12])), "results_arrived_once",
     ),
