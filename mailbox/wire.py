@@ -17,12 +17,16 @@ drops it, (0.0, 0.0) doubles it, (0.5,) delays it, so that later ones overtake i
 
 
 class _Wire:
-    disturbance: Disturbance | None = None
+    def __init__(self) -> None:
+        self.disturbance: Disturbance | None = None
+
+
+_wire = _Wire()
 
 
 def disturb(disturbance: Disturbance | None) -> None:
     """Every mailbox that this process opens from now on has this wire; None: a sound one again."""
-    _Wire.disturbance = disturbance
+    _wire.disturbance = disturbance
 
 
 def over_wire(carry: Carry, nursery: trio.Nursery) -> Carry:
@@ -30,7 +34,7 @@ def over_wire(carry: Carry, nursery: trio.Nursery) -> Carry:
 
     Late frames wait in `nursery`: they are gone with the mailbox.
     """
-    disturbance = _Wire.disturbance
+    disturbance = _wire.disturbance
     if disturbance is None:
         return carry
 
