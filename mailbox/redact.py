@@ -52,7 +52,13 @@ class Redactor:
     """Knows the run's keys."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = {secret.strip() for secret in secrets}
+        self._secrets: set[str] = set()
+        self.learn(*secrets)
+
+    def learn(self, *secrets: str) -> None:
+        """Hide these as well, from now on."""
+        self._secrets |= {secret.strip() for secret in secrets}
+        known = self._secrets
         longest_first = sorted((s for s in known if len(s) >= MIN_SECRET_CHARS), key=len)[::-1]
         pattern = "|".join(map(re.escape, longest_first))
         self._known = re.compile(pattern) if pattern else None

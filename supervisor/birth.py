@@ -167,7 +167,11 @@ def write_spec(
         effort=plan.effort,
         nickname=plan.nickname,
         depth=plan.depth,
-        hidden_paths=(str(running.places.sockets), str(running.places.folder.parent)),
+        hidden_paths=(
+            str(running.places.sockets),
+            str(running.places.folder.parent),
+            *(provider.key_file for provider in request.providers if provider.key_file),
+        ),
         history=tuple(msgspec.Raw(encode_item(item)) for item in history),
         total_usage=memory.usage if memory is not None else TokenUsage(),
         interrupted_calls=_calls_without_output(memory),

@@ -21,6 +21,7 @@ from swarm.mailbox.protocol.gateway import (
     GatewayUnable,
     Lapsed,
     Reserve,
+    SecretLearned,
     Throttled,
     decode_gateway_event,
     encode_gateway_op,
@@ -228,6 +229,8 @@ class Keeper:
                     self._run.office.handled(letter)
             case Warned():
                 self._journal(event, "", letter)
+            case SecretLearned(secret=secret):
+                self._run.journal.redactor.learn(secret)
             case Throttled() | Fetching():
                 self._run.showing.passing(Passed(agent="", event=event))
             case Hello() | Heartbeat() | Goodbye():

@@ -45,16 +45,21 @@ class Running(NamedTuple):
         return self.journal.write(body, agent=agent, file=file, then=self.showing.record)
 
     async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
-        """Journal, then show, then return: for what others must not act upon before."""
-        written = trio.Event()
+        """Journal, then show, then return: for what others must not act upon before.
+
+        Returns the record as it was written: without any secret.
+        """
+        done = trio.Event()
+        written: list[Record] = []
 
         def show(record: Record) -> None:
             self.showing.record(record)  # here, not after the wait: records are shown in order
-            written.set()
+            written.append(record)
+            done.set()
 
-        record = self.journal.write(body, agent=agent, file=file, then=show)
-        await written.wait()
-        return record
+        self.journal.write(body, agent=agent, file=file, then=show)
+        await done.wait()
+        return written[0]
 
     async def send(self, agent: LiveAgent, op: AnyOp) -> None:
         """Post an op to the agent's present life. Raises PeerGone if that ended."""

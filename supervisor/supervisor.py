@@ -120,6 +120,8 @@ async def _run_held(request: RunRequest, view: View, held: _Held) -> RunComplete
         completed = await _live(running, past, held, view)
         completed = _with_totals(running, completed, trio.current_time() - started)
         record = await running.commit(completed)
+        assert isinstance(record.body, RunCompleted)
+        completed = record.body  # as it was written: without any secret
     after = msgspec.structs.replace(
         about,
         status=completed.status,

@@ -66,6 +66,12 @@ class Throttled(Tagged):
     waiting: int = 0
 
 
+class SecretLearned(Tagged):
+    """A key was fetched: it must never be written down. Not journaled, and not shown."""
+
+    secret: str
+
+
 class Fetching(Tagged):
     """Passing: a model file arrives, about once a percent; `total_bytes` 0 = not known."""
 
@@ -117,6 +123,7 @@ AnyGatewayEvent = (
     | Lapsed
     | Throttled
     | Fetching
+    | SecretLearned
 )
 AnyGatewayOp = Shutdown | AgentGone | AskFirst | Granted | NotGranted
 

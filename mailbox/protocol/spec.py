@@ -114,6 +114,16 @@ class AgentSpec(Tagged):
         return self.can_spawn and self.depth < self.limits.max_depth
 
 
+class KeyCommand(Value):
+    """A command whose output is a key. It runs in the gateway, with nothing on its stdin."""
+
+    argv: tuple[str, ...]
+    what: str  # how texts call it: `model_providers.mine.auth`
+    cwd: str = ""  # "" = the home folder
+    timeout_s: float = 5.0
+    refresh_s: float = 300.0  # 0 = only when a key is refused
+
+
 class ProviderSpec(Value):
     """One provider, as configured. Keys are not here: they come by pipe, by variable name."""
 
@@ -131,7 +141,15 @@ class ProviderSpec(Value):
     stream_idle_timeout_ms: int = 300_000
     tolerant_tool_calls: bool = False
     remote_compaction: bool = False  # it has `/responses/compact`
+    # Where the key is from, if not from the variable `env_key`; that is then the key's name only.
+    key_file: str = ""
+    key_command: KeyCommand | None = None
     key_header: str = ""  # that carries the key; "" = the wire's own; `authorization` = as Bearer
+
+    @property
+    def fetches_key(self) -> bool:
+        """True if the gateway gets the key by itself."""
+        return self.key_command is not None or bool(self.key_file)
 
 
 class GatewaySpec(Tagged):

@@ -12,6 +12,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 
+from .key_sources import key_source_problem
 from .merge import Layer, as_table, is_table
 from .positions import ANY, KeyPath, Place, find_place, key_places
 from .schema import (
@@ -19,7 +20,9 @@ from .schema import (
     CODEX_KEYS,
     RESERVED_PROVIDERS,
     AgentsTable,
+    AuthTable,
     Config,
+    KeyringTable,
     ProviderTable,
     RoleTable,
 )
@@ -68,6 +71,10 @@ def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
             f"{where(layer, ('model_providers', name))}: built-in providers cannot be redefined; "
             f"rename it, for example to {name}-custom"
         )
+    if (problem := key_source_problem(provider)) is not None:
+        key, why = problem
+        place = where(layer, ("model_providers", name, *key.split(".")))
+        raise UsageError(f"{place}: {why}")
     for key in ("request_max_retries", "stream_max_retries", "stream_idle_timeout_ms"):
         if getattr(provider, key) < 0:
             place = where(layer, ("model_providers", name, key))
@@ -108,6 +115,9 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
         elif key == "model_providers":
             for name, table in as_table(value).items():
                 yield from _unknown_in(layer, (key, name), table, ProviderTable)
+                for inner, kind in (("auth", AuthTable), ("keyring", KeyringTable)):
+                    within = as_table(table).get(inner)
+                    yield from _unknown_in(layer, (key, name, inner), within, kind)
         elif key == "agents":
             for name, table in as_table(value).items():
                 if is_table(table):

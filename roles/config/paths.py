@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TypeGuard
 
-from .merge import as_table
+from .merge import as_table, is_table
 from .schema import Toml
 
 _PATH_KEYS = ("model_instructions_file",)
@@ -29,12 +29,33 @@ def absolute_paths(values: Toml, folder: Path) -> Toml:
             agents[name] = {**table, "config_file": _absolute(path, folder)}
     if agents:
         fixed["agents"] = agents
+    providers = as_table(fixed.get("model_providers"))
+    if providers:
+        fixed["model_providers"] = {
+            name: _of_provider(as_table(table), folder) if is_table(table) else table
+            for name, table in providers.items()
+        }
     return fixed
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:
     """True for an array."""
     return isinstance(value, list)
+
+
+def _of_provider(table: Toml, folder: Path) -> Toml:
+    """A key's file, and the command that prints it if it is named by a path."""
+    fixed = dict(table)
+    if isinstance(path := fixed.get("key_file"), str) and path:
+        fixed["key_file"] = _absolute(path, folder)
+    if is_table(auth := fixed.get("auth")):
+        said = as_table(auth)
+        if isinstance(path := said.get("cwd"), str):
+            said["cwd"] = _absolute(path, folder)
+        if isinstance(path := said.get("command"), str) and "/" in path:
+            said["command"] = _absolute(path, folder)
+        fixed["auth"] = said
+    return fixed
 
 
 def _absolute(path: str, folder: Path) -> str:

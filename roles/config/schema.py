@@ -15,6 +15,23 @@ SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 Toml = dict[str, object]
 
 
+class AuthTable(Value):
+    """`[model_providers.ID.auth]`: a command that prints a token."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    timeout_ms: int = 5_000
+    refresh_interval_ms: int = 300_000
+    cwd: str | None = None
+
+
+class KeyringTable(Value):
+    """`[model_providers.ID.keyring]`, ours: an entry of the system's keyring."""
+
+    service: str = ""
+    user: str = ""  # "" = the provider's id
+
+
 class ProviderTable(Value):
     """`[model_providers.ID]`. `chat` is spoken here, though Codex no longer does."""
 
@@ -33,7 +50,9 @@ class ProviderTable(Value):
     requires_openai_auth: bool = False
     tolerant_tool_calls: bool = False  # ours
     key_header: str = ""  # ours: the header of the key; "" = the wire's own
-    auth: Toml | None = None  # a command that prints a token: not obeyed
+    auth: AuthTable | None = None
+    key_file: str | None = None  # ours: a file of mode 0600
+    keyring: KeyringTable | None = None  # ours
     aws: Toml | None = None  # not obeyed
     websocket_connect_timeout_ms: int | None = None  # no websockets here
     supports_websockets: bool = False

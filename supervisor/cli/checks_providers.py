@@ -4,14 +4,17 @@ Nothing is sent but a plain GET of the model list, to loopback only; a key is ne
 """
 
 import http.client
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
 from swarm.mailbox.protocol.base import Value
-from swarm.roles.config.schema import Config
+from swarm.roles.config.schema import Config, ProviderTable
 
 from .providers import what_lacks
 
@@ -55,8 +58,7 @@ def local_servers(environment: Mapping[str, str]) -> dict[str, str]:
 def check_providers(config: Config, environment: Mapping[str, str]) -> list[Check]:
     """One check a provider, configured ones first."""
     checks = [
-        _configured(name, what_lacks(name, table), table.env_key, environment)
-        for name, table in config.model_providers.items()
+        _configured(name, table, environment) for name, table in config.model_providers.items()
     ]
     checks.append(_key("provider openai", "OPENAI_API_KEY", environment))
     checks.append(_key("provider anthropic", "ANTHROPIC_API_KEY", environment))
@@ -70,14 +72,41 @@ def check_providers(config: Config, environment: Mapping[str, str]) -> list[Chec
     return checks
 
 
-def _configured(
-    name: str, lack: str | None, env_key: str | None, environment: Mapping[str, str]
-) -> Check:
-    if lack is not None:
-        return Check(name=f"provider {name}", state="fail", detail=lack)
-    if env_key is None:
-        return Check(name=f"provider {name}", state="ok", detail="needs no variable")
-    return _key(f"provider {name}", env_key, environment)
+def _configured(name: str, table: ProviderTable, environment: Mapping[str, str]) -> Check:
+    title = f"provider {name}"
+    if (lack := what_lacks(name, table)) is not None:
+        return Check(name=title, state="fail", detail=lack)
+    if table.key_file:
+        return _key_file(title, Path(table.key_file))
+    if table.auth is not None:
+        return _program(title, table.auth.command)
+    if table.keyring is not None:
+        if find_spec("keyring") is None:
+            fix = "pip install 'swarm-agents[keyring]'"
+            return Check(name=title, state="fail", detail="keyring is not installed", fix=fix)
+        return Check(name=title, state="ok", detail=f"keyring entry {table.keyring.service}")
+    if table.env_key is None:
+        return Check(name=title, state="ok", detail="needs no variable")
+    return _key(title, table.env_key, environment)
+
+
+def _key_file(title: str, path: Path) -> Check:
+    """By its mode alone: it is not opened here."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return Check(name=title, state="fail", detail=f"key_file {path}: {error.strerror}")
+    if mode & 0o077:
+        fix = f"chmod 600 {path}"
+        return Check(name=title, state="fail", detail=f"others may read {path}", fix=fix)
+    return Check(name=title, state="ok", detail=f"key_file {path}")
+
+
+def _program(title: str, program: str) -> Check:
+    """Whether it can be started; it is not run here."""
+    if shutil.which(program) is None:
+        return Check(name=title, state="fail", detail=f"auth.command {program}: not found")
+    return Check(name=title, state="ok", detail=f"the key comes from {program}")
 
 
 def _key(name: str, variable: str, environment: Mapping[str, str]) -> Check:

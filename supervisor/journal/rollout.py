@@ -71,7 +71,7 @@ class Journal:
         redactor: Redactor,
         unix_s: Callable[[], float] = time.time,
     ) -> None:
-        self._files, self._index, self._redactor = files, index, redactor
+        self._files, self._index, self.redactor = files, index, redactor
         self._seq, self._unix_s = last_seq, unix_s
         self._queue: list[_Entry] = []
         self._unindexed: list[IndexRow] = []
@@ -169,7 +169,7 @@ class Journal:
     def _redacted(self, entry: _Entry) -> tuple[_Entry, bytes]:
         """The one door to the journal: what is written, and then shown, holds no known secret."""
         line = encode_record(entry.record)
-        clean = self._redactor.clean_line(line)
+        clean = self.redactor.clean_line(line)
         if clean is not line:
             entry = entry._replace(record=decode_record(clean))
         return entry, clean + b"\n"

@@ -25,6 +25,7 @@ from swarm.worker.gateway.cassette import (
     load_tape,
 )
 from swarm.worker.gateway.catalogue import CatalogueError, load_catalogue
+from swarm.worker.gateway.key_book import KeyBook
 from swarm.worker.gateway.ledger import price_usd
 from swarm.worker.gateway.providers import (
     ProviderError,
@@ -168,10 +169,10 @@ def test_query_and_headers_come_from_the_configuration_and_blank_ones_are_left_o
         http_headers={"X-One": "1"},
         env_http_headers={"X-Two": "TWO", "X-Three": "THREE"},
     )
-    address = make_address(provider, {"K": KEY, "TWO": "2", "THREE": " "})
+    address = make_address(provider)
     assert address.url == "https://x/v1/responses?api-version=1"
     assert address.shown == "https://x/v1/responses"
-    assert auth_headers(provider, {"K": KEY, "TWO": "2"}) == {
+    assert auth_headers(provider, {"K": KEY, "TWO": "2", "THREE": " "}) == {
         "authorization": f"Bearer {KEY}",
         "x-one": "1",
         "x-two": "2",
@@ -198,7 +199,7 @@ def gateway_spec(**settings):
 
 async def choose(keys, **settings):
     told = []
-    selector = Selector(gateway_spec(**settings), keys, load_catalogue(), told.append)
+    selector = Selector(gateway_spec(**settings), KeyBook(keys), load_catalogue(), told.append)
     return await selector.choose()
 
 

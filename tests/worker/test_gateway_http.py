@@ -23,6 +23,7 @@ from swarm.worker.gateway.conversations import Caller, Conversation
 from swarm.worker.gateway.encoding import Heads, Rendering
 from swarm.worker.gateway.gate import Gate
 from swarm.worker.gateway.http import open_http
+from swarm.worker.gateway.key_book import KeyBook
 from swarm.worker.gateway.patience import PatientBackend
 from swarm.worker.gateway.remote import HttpSource
 
@@ -53,7 +54,7 @@ async def backend(server, *, wire="responses", announce=None, **settings):
     )
     ids = iter(range(1, 1000))
     async with open_http(provider.base_url) as client:
-        source = HttpSource(client, provider, {"TEST_KEY": KEY}, lambda: f"id{next(ids)}")
+        source = HttpSource(client, provider, KeyBook({"TEST_KEY": KEY}), lambda: f"id{next(ids)}")
         gate = Gate(announce=announce or (lambda _: None), noise=lambda: 0.0)
         yield PatientBackend(source, gate, max_retries=provider.request_max_retries)
 

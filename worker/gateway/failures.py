@@ -107,7 +107,7 @@ class Origin(msgspec.Struct, frozen=True):
 
     provider: str
     url: str = ""
-    env_key: str | None = None
+    key_from: str | None = None  # in words: where its key is from
     env_key_instructions: str = ""
 
 
@@ -145,10 +145,10 @@ def classify_status(
 
 
 def _unauthorized(status: int, text: str, origin: Origin) -> Failure:
-    if origin.env_key is None:
+    if origin.key_from is None:
         hint = "this provider has no `env_key`; name the variable that holds its key in the config"
     else:
-        hint = f"the key in {origin.env_key} was not accepted; set a valid one and start again"
+        hint = f"the key {origin.key_from} was not accepted; set a valid one and start again"
     if origin.env_key_instructions:
         hint = f"{hint} ({origin.env_key_instructions})"
     return Failure(kind="unauthorized", message=f"{text}; {hint}", http_status=status)

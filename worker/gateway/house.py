@@ -5,7 +5,7 @@ Opened once, in order: catalogue, provider, HTTP client, gate, recorder; closed 
 
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import assert_never
@@ -32,6 +32,7 @@ from .catalogue import Catalogue, load_catalogue
 from .encoding import Heads, ItemStore, PlainStore, Rendering
 from .gate import Gate
 from .http import open_http
+from .key_book import KeyBook
 from .patience import PatientBackend
 from .remote import HttpSource
 from .select import Choice, Selector, load_local
@@ -44,13 +45,19 @@ class Surroundings:
         self,
         keys: Mapping[str, str],
         *,
+        learn: Callable[[str], Awaitable[None]],
         announce: Callable[[Throttled | Fetching], None],
         warn: Callable[[str], None],
         noise: Callable[[], float] = random.random,
     ) -> None:
-        self.keys, self.announce, self.warn = keys, announce, warn
+        self.announce, self.warn, self._learn = announce, warn, learn
         self.noise = noise
         self.redactor = Redactor(keys.values())
+        self.keys = KeyBook(keys, learn=self._learn_secret, warn=warn)
+
+    async def _learn_secret(self, secret: str) -> None:
+        self.redactor.learn(secret)
+        await self._learn(secret)
 
     def tell(self, fetching: Fetching) -> None:
         """Progress of the start, for people."""

@@ -162,6 +162,15 @@ def key_problem(provider: ProviderSpec, keys: Mapping[str, str]) -> str | None:
     return None
 
 
+def key_words(provider: ProviderSpec) -> str | None:
+    """Where its key is from, for texts; None: it has none."""
+    if provider.key_command is not None:
+        return f"from {provider.key_command.what}"
+    if provider.key_file:
+        return f"in the file {provider.key_file}"
+    return None if provider.env_key is None else f"in {provider.env_key}"
+
+
 def wire_of(provider: ProviderSpec) -> Wire:
     """The wire as the protocol names it."""
     return _WIRES[provider.wire_api]

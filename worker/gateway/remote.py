@@ -28,6 +28,9 @@ from .backend import (
 from .chat import ChatStream
 from .failures import Origin, classify_status, cut_off, refuses_thinking
 from .http import HttpClient, Post, Reply, TransportFailed
+from .key_book import KeyBook
+from .key_command import KeyUnavailable
+from .providers import key_words
 from .responses import ResponsesStream
 from .retry import MAX_PREVENTIVE_S, asked_delay_s, spent_allowance_s
 from .sse import EventTooLarge, SseSplitter
@@ -37,6 +40,11 @@ _PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/
 _OWN_HEADERS = {"messages": {"anthropic-version": "2023-06-01"}}
 _KEY_HEADERS = {"messages": "x-api-key"}
 USER_AGENT = "swarm-agents"
+_HEADERS = {
+    "accept": "text/event-stream",
+    "content-type": "application/json",
+    "user-agent": USER_AGENT,
+}
 
 
 class _Stream(Protocol):
@@ -48,33 +56,29 @@ class _Stream(Protocol):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where requests go, and with which headers; made once."""
+    """Where requests go; made once."""
 
     url: str  # with the query
     shown: str  # without
-    headers: dict[str, str]
     idle_s: float
 
 
-def make_address(provider: ProviderSpec, keys: Mapping[str, str]) -> Address:
-    """The provider's address. A header whose variable is unset or blank is left out."""
+def make_address(provider: ProviderSpec) -> Address:
+    """The provider's address."""
     shown = provider.base_url.rstrip("/") + _PATHS[provider.wire_api]
     query = "&".join(f"{name}={value}" for name, value in provider.query_params.items())
     return Address(
         url=f"{shown}?{query}" if query else shown,
         shown=shown,
-        headers={
-            "accept": "text/event-stream",
-            "content-type": "application/json",
-            "user-agent": USER_AGENT,
-            **auth_headers(provider, keys),
-        },
         idle_s=provider.stream_idle_timeout_ms / 1000,
     )
 
 
 def auth_headers(provider: ProviderSpec, keys: Mapping[str, str]) -> dict[str, str]:
-    """The key and the configured headers; names in lower case, so that a later one wins."""
+    """The key and the configured headers; names in lower case, so that a later one wins.
+
+    A header whose variable is unset or blank is left out.
+    """
     headers: dict[str, str] = dict(_OWN_HEADERS.get(provider.wire_api, {}))
     if provider.env_key and (key := keys.get(provider.env_key, "").strip()):
         name = provider.key_header.lower() or _KEY_HEADERS.get(provider.wire_api, "authorization")
@@ -91,14 +95,14 @@ class HttpSource:
     """One provider behind one HTTP client."""
 
     def __init__(
-        self, client: HttpClient, provider: ProviderSpec, keys: Mapping[str, str], new_id: NewId
+        self, client: HttpClient, provider: ProviderSpec, keys: KeyBook, new_id: NewId
     ) -> None:
         self._client, self._provider, self._new_id = client, provider, new_id
-        self._address = make_address(provider, keys)
+        self._address, self._keys = make_address(provider), keys
         self._origin = Origin(
             provider=provider.name or provider.id,
             url=self._address.shown,
-            env_key=provider.env_key,
+            key_from=key_words(provider),
             env_key_instructions=provider.env_key_instructions,
         )
 
@@ -106,8 +110,11 @@ class HttpSource:
         address = self._address
         body = b"".join(request.body)
         refused: Failure | None = None
+        is_renewed = False
         while True:
-            post = Post(address.url, address.headers, body, address.idle_s)
+            key = await self._fresh_key()
+            headers = _HEADERS | auth_headers(self._provider, self._keys.values)
+            post = Post(address.url, headers, body, address.idle_s)
             begun = trio.current_time()
             try:
                 async with self._client.post(post) as reply:
@@ -121,9 +128,21 @@ class HttpSource:
                         return
             except TransportFailed as error:
                 raise SampleError(self._broken(error)) from error
+            if refused.http_status == 401 and not is_renewed:
+                is_renewed = True
+                if await self._keys.renew(self._provider, key):
+                    continue
             body = b"".join(request.without_thinking()) if refuses_thinking(refused) else b""
             if not body:
                 raise SampleError(refused)
+
+    async def _fresh_key(self) -> str:
+        """The key that will be sent; "" where there is none. Raises SampleError."""
+        try:
+            await self._keys.prepare(self._provider)
+        except KeyUnavailable as error:
+            raise SampleError(Failure(kind="missing_key", message=str(error))) from error
+        return self._keys.values.get(self._provider.env_key or "", "")
 
     async def _read(self, reply: Reply, request: RenderedRequest, begun: float) -> ResponseEvents:
         splitter, stream = SseSplitter(), self._open_stream(request)

@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
 from .backend import LocalModule
 from .catalogue import Catalogue
 from .http import open_http
+from .key_book import KeyBook
 from .providers import LOCAL_SERVERS, ProviderError, all_providers, key_problem, wire_of
 from .remote import auth_headers
 
@@ -59,9 +60,7 @@ def load_local() -> LocalModule:
 class Selector:
     """All that the choice depends on."""
 
-    def __init__(
-        self, spec: GatewaySpec, keys: Mapping[str, str], catalogue: Catalogue, tell: Tell
-    ) -> None:
+    def __init__(self, spec: GatewaySpec, keys: KeyBook, catalogue: Catalogue, tell: Tell) -> None:
         self._spec, self._keys, self._catalogue, self._tell = spec, keys, catalogue, tell
         self._providers = all_providers(spec.providers)
 
@@ -86,7 +85,8 @@ class Selector:
             raise ProviderError(
                 f"no provider is called {asked!r}; known are {known} and scripted:FILE"
             )
-        if problem := key_problem(provider, self._keys):
+        await self._keys.prepare(provider)
+        if problem := key_problem(provider, self._keys.values):
             raise ProviderError(problem)
         if provider.id == "local":
             if problem := await self._local_problem():
@@ -96,7 +96,10 @@ class Selector:
 
     async def _by_key(self) -> Choice | None:
         for provider in self._providers.values():
-            if provider.env_key is not None and key_problem(provider, self._keys) is None:
+            if provider.fetches_key:  # it was configured; another one would be a surprise
+                await self._keys.prepare(provider)
+                return await self._with_model(provider, f"{provider.env_key} gives its key")
+            if provider.env_key is not None and key_problem(provider, self._keys.values) is None:
                 return await self._with_model(provider, f"{provider.env_key} is set")
         return None
 
@@ -105,7 +108,9 @@ class Selector:
         found: dict[str, list[str]] = {}
 
         async def probe(provider: ProviderSpec) -> None:
-            found[provider.id] = await list_models(provider, self._keys, limit_s=PROBE_LIMIT_S)
+            found[provider.id] = await list_models(
+                provider, self._keys.values, limit_s=PROBE_LIMIT_S
+            )
 
         async with trio.open_nursery() as nursery:
             for name in LOCAL_SERVERS:
@@ -134,7 +139,7 @@ class Selector:
         slug = self._spec.model or self._catalogue.default_of(provider.id)
         if slug is not None:
             return self._pick(provider, slug, why)
-        models = await list_models(provider, self._keys, limit_s=LIST_LIMIT_S)
+        models = await list_models(provider, self._keys.values, limit_s=LIST_LIMIT_S)
         if not models:
             raise ProviderError(_no_models(provider))
         if len(models) > 1 and provider.id not in LOCAL_SERVERS:

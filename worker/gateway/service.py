@@ -29,6 +29,7 @@ from swarm.mailbox.protocol.gateway import (
     GatewayUnable,
     Granted,
     NotGranted,
+    SecretLearned,
     decode_gateway_op,
     encode_gateway_event,
 )
@@ -105,7 +106,11 @@ class Process:
         self._spec, self._supervisor = spec, supervisor
         self._doors = doors = doors or Doors()
         self._around = Surroundings(
-            keys, announce=self._pass_on, warn=self._warn_soon, noise=doors.chances.noise
+            keys,
+            learn=self._tell_secret,
+            announce=self._pass_on,
+            warn=self._warn_soon,
+            noise=doors.chances.noise,
         )
         self._work = trio.CancelScope()
         self._grace_s = LAST_WORDS_S
@@ -208,6 +213,9 @@ class Process:
         if len(self._warnings) < 100:
             self._warnings.append(text)
         self._has_warning.set()
+
+    async def _tell_secret(self, secret: str) -> None:
+        await self._post(SecretLearned(secret=secret))
 
     async def _post(self, event: AnyGatewayEvent) -> None:
         await self._supervisor.post(encode_gateway_event(event))

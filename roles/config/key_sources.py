@@ -1,0 +1,48 @@
+"""Where a provider's key comes from, as the configuration says it: at most one place. Pure."""
+
+from collections.abc import Iterator
+
+from .schema import AuthTable, ProviderTable
+
+_LONGEST_MS = 600_000
+
+
+def key_sources(table: ProviderTable) -> Iterator[str]:
+    """The keys of the table that name a source, in the order in which they are told."""
+    said: dict[str, object] = {
+        "env_key": table.env_key,
+        "experimental_bearer_token": table.experimental_bearer_token,
+        "requires_openai_auth": table.requires_openai_auth,
+        "key_file": table.key_file,
+        "keyring": table.keyring,
+    }
+    return (key for key, value in said.items() if value)
+
+
+def key_source_problem(table: ProviderTable) -> tuple[str, str] | None:
+    """(key, why) of the first thing that cannot be; None if all is well.
+
+    Source: Codex's rules for `auth`; ours are added for the sources that only we have.
+    """
+    others = list(key_sources(table))
+    if table.auth is not None:
+        if others:
+            return "auth", f"provider auth cannot be combined with {', '.join(others)}"
+        return _auth_problem(table.auth)
+    for ours in ("key_file", "keyring"):
+        rest = [other for other in others if other != ours]
+        if ours in others and rest:
+            return ours, f"cannot be combined with {', '.join(rest)}"
+    if table.keyring is not None and not table.keyring.service.strip():
+        return "keyring.service", "must not be empty"
+    return None
+
+
+def _auth_problem(auth: AuthTable) -> tuple[str, str] | None:
+    if not auth.command.strip():
+        return "auth.command", "provider auth.command must not be empty"
+    if not 0 < auth.timeout_ms <= _LONGEST_MS:
+        return "auth.timeout_ms", f"must be between 1 and {_LONGEST_MS}"
+    if auth.refresh_interval_ms < 0:
+        return "auth.refresh_interval_ms", "must not be negative; 0 = only when a key is refused"
+    return None
