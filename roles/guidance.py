@@ -21,6 +21,7 @@ class Guidance(Value):
     text: str = ""
     sources: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    left_bytes: int = 0  # of the budget, for folders below
 
 
 class GuidanceRules(Value):
@@ -46,7 +47,7 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
     left = rules.limit_bytes
     for path in _project_files(cwd, rules):
         try:
-            data = path.read_bytes()
+            data = _read_start(path, max(left, 0) + 1)
         except OSError as error:
             warnings.append(f"{path} cannot be read: {error.strerror}")
             continue
@@ -62,7 +63,48 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
         left -= len(data)
     project = "\n\n".join(parts)
     text = _BETWEEN.join(part for part in (personal, project) if part)
-    return Guidance(text=text, sources=tuple(sources), warnings=tuple(warnings))
+    return Guidance(
+        text=text, sources=tuple(sources), warnings=tuple(warnings), left_bytes=max(0, left)
+    )
+
+
+def read_further(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
+    """One folder's own file, for an agent that begins to work there; nothing if it has none.
+
+    Args:
+        folder: Below `root`; both are real paths.
+        root: What a link may not lead out of.
+        rules: Their `limit_bytes` is what is left of the budget.
+    """
+    path = _file_in(folder, rules)
+    if path is None or rules.limit_bytes <= 0:
+        return Guidance()
+    try:
+        if not path.resolve().is_relative_to(root):
+            return Guidance(warnings=(f"{path} is left out: it leads out of {root}",))
+        data = _read_start(path, rules.limit_bytes + 1)
+    except (OSError, RuntimeError) as error:
+        return Guidance(warnings=(f"{path} cannot be read: {error}",))
+    if not data.strip():
+        return Guidance()
+    text = data[: rules.limit_bytes].decode("utf-8", "replace")
+    warnings: tuple[str, ...] = ()
+    if len(data) > rules.limit_bytes:
+        text += "\n[cut here: project_doc_max_bytes is used up]"
+        warnings = (f"{path} is cut after {rules.limit_bytes:,} bytes: all files are over budget",)
+    left = max(0, rules.limit_bytes - len(data))
+    return Guidance(text=text, sources=(str(path),), warnings=warnings, left_bytes=left)
+
+
+def _read_start(path: Path, most_bytes: int) -> bytes:
+    """The file's first bytes: a file of any size costs no more than its budget."""
+    with path.open("rb") as file:
+        return file.read(most_bytes)
+
+
+def _file_in(folder: Path, rules: GuidanceRules) -> Path | None:
+    names = (*_NAMES, *(name for name in rules.fallback_names if "/" not in name))
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _over(limit_bytes: int) -> str:
@@ -88,13 +130,8 @@ def _project_files(cwd: Path, rules: GuidanceRules) -> list[Path]:
     real = cwd.resolve()
     root = find_project_root(real, rules.root_markers)
     folders = [folder for folder in (real, *real.parents) if folder.is_relative_to(root)]
-    names = (*_NAMES, *(name for name in rules.fallback_names if "/" not in name))
-    found: list[Path] = []
-    for folder in reversed(folders):
-        fits = (folder / name for name in names if (folder / name).is_file())
-        if (first := next(fits, None)) is not None:
-            found.append(first)
-    return found
+    found = (_file_in(folder, rules) for folder in reversed(folders))
+    return [path for path in found if path is not None]
 
 
 def find_project_root(cwd: Path, markers: Sequence[str]) -> Path:

@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import Rules
-from swarm.mailbox.protocol.spec import AgentSpec, ChildCard
+from swarm.mailbox.protocol.spec import AgentSpec, ChildCard, ContextRules
 
 from .agents import Bound, LiveAgent
 from .journal.replay import AgentMemory
@@ -178,6 +178,7 @@ def write_spec(
         hello_deadline_s=HELLO_DEADLINE_S,
         linger_s=request.linger_s,
         user_instructions="" if plan.slotless else request.user_instructions,
+        context=context_of(request.context, of_project=not plan.slotless),
         can_spawn=request.max_agents > 1,
         max_agents=request.max_agents,
         roles=request.roles.cards,
@@ -191,6 +192,11 @@ def write_spec(
         verbosity=plan.verbosity,
         paused=agent.paused,
     )
+
+
+def context_of(rules: ContextRules, *, of_project: bool) -> ContextRules:
+    """The rules of one agent: a reviewer is told nothing of the project's words."""
+    return rules if of_project else msgspec.structs.replace(rules, guidance_bytes=0)
 
 
 def _calls_without_output(memory: AgentMemory | None) -> tuple[str, ...]:

@@ -15,7 +15,12 @@ from swarm.mailbox.protocol.limits import (
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
 from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.settings import Summary, Verbosity
-from swarm.mailbox.protocol.spec import ProviderSpec, RoleBrief, ShellEnvironmentPolicy
+from swarm.mailbox.protocol.spec import (
+    ContextRules,
+    ProviderSpec,
+    RoleBrief,
+    ShellEnvironmentPolicy,
+)
 from swarm.roles.loader import Roles
 
 
@@ -83,6 +88,7 @@ class RunRequest(Value):
     user_instructions: str = ""
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
+    context: ContextRules = ContextRules()  # what models are told, and when histories shorten
     record: str | None = None
     replay: str | None = None
     ephemeral: bool = False

@@ -14,7 +14,7 @@ import trio
 
 from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.protocol.changes import Shortened
-from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted
+from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted, Warned
 from swarm.mailbox.protocol.items import (
     AnyItem,
     AnyOutput,
@@ -44,6 +44,7 @@ from .reporter import Reporter
 from .sampler import Dial, Sampler
 from .tools.orchestrator import Orchestrator
 from .tools.team import Team
+from .turn.guidance import GuidanceWatch
 from .turn.inbox import Inbox
 from .turn.loop import run_turn
 from .turn.pausing import Pausing
@@ -69,6 +70,9 @@ class Session:
         self.turn: Turn | None = None
         self.told = Told()
         self.upkeep = Upkeep(self)
+        self._guidance = GuidanceWatch(spec, ())
+        self._rules_text = spec.user_instructions
+        self._fresh = spec.epoch == 1  # the chain was read for this very beginning
         self._closing = False
         self._items = 0
         self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
@@ -228,6 +232,9 @@ class Session:
 
     def record_context(self, turn: Turn, model: ModelInfo) -> None:
         """Add what the model must know first, or what of it has changed."""
+        if self._guidance.is_on and not self._fresh:
+            self._rules_text = self._guidance.read_chain()
+        self._fresh = False
         items, self.told = self.context_now(model)
         for item in items:
             self.record(turn.turn_id, item, source="context")
@@ -244,7 +251,8 @@ class Session:
             subagents=self.team.list_children(),
         )
         told = Told() if anew else self.told
-        return context_items(self.spec, place=place, model=model, told=told)
+        spec = msgspec.structs.replace(self.spec, user_instructions=self._rules_text)
+        return context_items(spec, place=place, model=model, told=told)
 
     def agents_told(self) -> tuple[str, ...]:
         """The agents below this one, as its model is told of them."""
@@ -297,6 +305,18 @@ class Session:
             turn.declined |= pending.outcome is not None and pending.outcome.status == "declined"
             self.record(turn.turn_id, _output_of(pending, limit), source="tool")
         turn.pending.clear()
+        self._record_further_guidance(turn)
+
+    def _record_further_guidance(self, turn: Turn) -> None:
+        """Add the AGENTS.md files of folders below where these calls have worked, each once."""
+        if turn.model is None or turn.model.short_prompt:
+            return
+        for one in self._guidance.further(self.orchestrator.take_details()):
+            block = fragments.guidance_text(one.text, cwd=one.folder)
+            self.record(turn.turn_id, text_message("user", block), source="context")
+        for warning in self._guidance.warnings:
+            self.reporter.say(Warned(message=warning))
+        self._guidance.warnings.clear()
 
     def take_back_image(self, turn: Turn) -> bool:
         """Replace the images of the latest output that has any; False if none has."""
@@ -323,6 +343,7 @@ class Session:
         items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)
         repaired = repair(items, interrupted=self.spec.interrupted_calls)
         self.told = told_by(items)
+        self._guidance = GuidanceWatch(self.spec, items)
         kept = repaired.items[: len(repaired.items) - len(repaired.added)]
         history = History()
         for item in kept:

@@ -53,10 +53,11 @@ class ContextRules(Value):
     compact_prompt: str = ""  # in place of the built-in one when not blank
     permissions: bool = True  # `include_permissions_instructions`
     environment: bool = True  # `include_environment_context`
-    # Where further AGENTS.md files are looked for, and how much of them may yet be told.
-    guidance_bytes: int = 0  # 0: none are picked up
-    guidance_names: tuple[str, ...] = ()
+    # The AGENTS.md files: those of folders where the agent works join, and changes are told again.
+    guidance_bytes: int = 0  # of all project files together; 0: none are read
+    guidance_names: tuple[str, ...] = ()  # tried after AGENTS.md
     root_markers: tuple[str, ...] = (".git",)
+    guidance_home: str = ""  # where the person's own file lies
 
 
 class AgentSpec(Tagged):

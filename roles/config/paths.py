@@ -9,7 +9,7 @@ from typing import TypeGuard
 from .merge import as_table, is_table
 from .schema import Toml
 
-_PATH_KEYS = ("model_instructions_file",)
+_PATH_KEYS = ("model_instructions_file", "experimental_compact_prompt_file")
 
 
 def absolute_paths(values: Toml, folder: Path) -> Toml:

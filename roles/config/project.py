@@ -34,7 +34,7 @@ DENIED_KEYS = (
     "experimental_realtime_ws_base_url", "otel", "analytics", "feedback", "log_dir", "sqlite_home",
     "history", "cli_auth_credentials_store", "mcp_oauth_credentials_store",
     "mcp_oauth_callback_port", "mcp_oauth_callback_url", "forced_login_method",
-    "forced_chatgpt_workspace_id",
+    "forced_chatgpt_workspace_id", "experimental_compact_prompt_file",
     # what is started, and who judges
     "notify", "auto_review", "zsh_path", "js_repl_node_path", "js_repl_node_module_dirs",
     # what decides about layers and trust themselves

@@ -177,6 +177,12 @@ class Config(Value):
     model_verbosity: Verbosity | None = None
     developer_instructions: str = ""
     model_instructions_file: str | None = None
+    model_context_window: int | None = None
+    model_auto_compact_token_limit: int | None = None
+    compact_prompt: str = ""
+    experimental_compact_prompt_file: str | None = None
+    include_permissions_instructions: bool = True
+    include_environment_context: bool = True
     approval_policy: AskForApproval | GranularPolicy = "on-request"
     # `nobody` is ours; None: a person on a terminal, else the reviewer.
     approvals_reviewer: Literal["user", "auto_review", "guardian_subagent", "nobody"] | None = None
@@ -214,11 +220,10 @@ class Config(Value):
 
 # Codex's keys that are read elsewhere, later, or never: no warning, no effect.
 _CODEX = """
-    review_model model_context_window model_auto_compact_token_limit plan_mode_reasoning_effort
+    review_model plan_mode_reasoning_effort
     model_supports_reasoning_summaries model_catalog_json
     personality service_tier chatgpt_base_url oss_provider tool_output_token_limit instructions
-    compact_prompt experimental_compact_prompt_file include_permissions_instructions
-    include_apps_instructions include_environment_context commit_attribution
+    include_apps_instructions commit_attribution
     experimental_instructions_file allow_login_shell
     background_terminal_max_timeout zsh_path web_search tools tool_suggest js_repl_node_path
     js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id

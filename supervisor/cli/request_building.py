@@ -23,7 +23,7 @@ from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
 from swarm.roles.config.resources import resource_limits
 from swarm.roles.config.schema import AgentsTable, Config
 from swarm.roles.config.spans import parse_span
-from swarm.roles.guidance import GuidanceRules, load_guidance
+from swarm.roles.guidance import load_guidance
 from swarm.roles.loader import RoleUnusable, find_role
 from swarm.roles.narrow import (
     narrow_approval,
@@ -41,6 +41,7 @@ from ..fanout.globbing import find_paths
 from ..fanout.items import find_items, item_texts
 from ..request import FanOut, ReviewSettings, RunRequest
 from ..taskfile import FanOutTable
+from .context_settings import context_rules, guidance_rules
 from .memory_size import memory_bytes
 from .options import RunOptions
 from .providers import build_providers, check_choice
@@ -132,6 +133,7 @@ def build_request(
         resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
         rules=rules.rules,
         user_instructions=guidance,
+        context=context_rules(config, Path(settings.config_folder)),
         record=_absolute(options.record),
         replay=None if options.replay is None else _file(options.replay, "--replay"),
         ephemeral=options.ephemeral,
@@ -265,12 +267,9 @@ def _prompt_with_context(settings: Settings, cwd: Path, warnings: list[str]) -> 
 
 
 def _guidance(config: Config, cwd: Path, settings: Settings, warnings: list[str]) -> str:
-    rules = GuidanceRules(
-        limit_bytes=config.project_doc_max_bytes,
-        fallback_names=config.project_doc_fallback_filenames,
-        root_markers=config.project_root_markers,
+    guidance = load_guidance(
+        cwd, config_folder=Path(settings.config_folder), rules=guidance_rules(config)
     )
-    guidance = load_guidance(cwd, config_folder=Path(settings.config_folder), rules=rules)
     warnings += guidance.warnings
     return guidance.text
 

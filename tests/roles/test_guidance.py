@@ -61,3 +61,29 @@ def test_without_a_marker_only_the_working_directory_is_searched(tree):
     (tree / "src" / "deep" / "AGENTS.md").write_text("deep")
     assert load(tree, root_markers=()).text == "deep"
     assert find_project_root(tree / "src", (".git",)) == tree
+
+
+def test_a_huge_file_costs_no_more_than_its_budget(tree):
+    (tree / "AGENTS.md").write_text("x" * 10_000_000)
+    guidance = load(tree, limit_bytes=1_000)
+    assert guidance.text == "x" * 1_000
+    assert "cut after 1,000 bytes" in guidance.warnings[0]
+    assert guidance.left_bytes == 0
+
+
+def test_bytes_that_are_no_text_are_told_as_far_as_they_can_be(tree):
+    (tree / "AGENTS.md").write_bytes(b"caf\xe9\xff")
+    assert load(tree).text == "caf\ufffd\ufffd"
+
+
+def test_links_in_a_circle_are_no_file(tree):
+    (tree / "AGENTS.override.md").symlink_to("AGENTS.override.md")
+    (tree / "src" / "AGENTS.md").symlink_to("../src/AGENTS.md")
+    (tree / "AGENTS.md").write_text("plain")
+    guidance = load(tree)
+    assert (guidance.text, guidance.warnings) == ("plain", ())
+
+
+def test_what_is_left_of_the_budget_is_for_folders_below(tree):
+    (tree / "AGENTS.md").write_text("x" * 100)
+    assert load(tree, limit_bytes=150).left_bytes == 50

@@ -13,11 +13,12 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput
 from swarm.mailbox.protocol.sampling import ModelInfo
-from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.protocol.spec import ContextRules, RoleBrief
 from swarm.worker.context.fragments import (
     Place,
     base_instructions,
     environment_text,
+    guidance_text,
     mail_message,
     permissions_text,
     turn_aborted,
@@ -140,3 +141,22 @@ def test_the_mark_of_an_interrupted_turn_stands_on_its_own_lines():
     text = turn_aborted().content[0].text
     assert text.startswith("<turn_aborted>\n")
     assert text.endswith("\n</turn_aborted>")
+
+
+def test_what_is_switched_off_is_not_told():
+    rules = ContextRules(permissions=False, environment=False)
+    spec = msgspec.structs.replace(SPEC, context=rules)
+    items, told = context_items(spec, place=PLACE, model=MODEL, told=Told())
+    block = guidance_text("Be kind.", cwd="/w")
+    assert items == (text_message("developer", "DEV"), text_message("user", block))
+    moved = msgspec.structs.replace(PLACE, date="2026-04-23")
+    assert context_items(spec, place=moved, model=MODEL, told=told)[0] == ()
+
+
+def test_guidance_that_changed_is_told_again_and_says_so():
+    items, told = context_items(SPEC, place=PLACE, model=MODEL, told=Told())
+    other = msgspec.structs.replace(SPEC, user_instructions="Be quick.")
+    more, told = context_items(other, place=PLACE, model=MODEL, told=told)
+    assert more == (text_message("user", guidance_text("Be quick.", cwd="/w", replaces=True)),)
+    below = text_message("user", guidance_text("deep", cwd="/w/deep"))
+    assert told_by((*items, *more, below)) == told

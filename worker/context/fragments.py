@@ -133,9 +133,16 @@ def _subagents_lines(children: tuple[tuple[str, str], ...]) -> list[str]:
     return ["  <subagents>", *lines, "  </subagents>"]
 
 
-def guidance_text(instructions: str, *, cwd: str) -> str:
-    """The AGENTS.md block; `instructions` is the whole chain, joined."""
-    return f"{GUIDANCE_START}{cwd}\n\n<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
+def guidance_text(instructions: str, *, cwd: str, replaces: bool = False) -> str:
+    """The AGENTS.md block; `instructions` is the whole chain, joined, or one folder's own file.
+
+    Args:
+        instructions: The text.
+        cwd: For which folder it counts.
+        replaces: Something else was told for the same folder before.
+    """
+    note = f"{_TEXTS['guidance_again']}\n\n" if replaces else ""
+    return f"{GUIDANCE_START}{cwd}\n\n{note}<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
 
 
 def team_text(spec: AgentSpec) -> str:

@@ -29,7 +29,7 @@ class Told(Value):
 
     permissions: str | None = None
     environment: str | None = None
-    guidance: str | None = None
+    guidance: str | None = None  # the text alone, of the folder that was told first
     team: str | None = None  # a child's: it bears its path
     begun: bool = False  # the initial context is there (it may be empty for a small model)
 
@@ -41,12 +41,18 @@ def instructions_for(spec: AgentSpec, model: ModelInfo) -> str:
 
 def told_by(items: Iterable[AnyItem]) -> Told:
     """Read from a restored history what its model was told last. Walks it once."""
-    told = Told()
+    told, folder = Told(), ""
     for item in items:
+        guidance = told.guidance
+        if (block := _part(item, "user", GUIDANCE_START)) is not None:
+            head = block.partition("\n")[0]
+            folder = folder or head
+            if head == folder:  # another one is of a folder below, and stays as it is
+                guidance = _instructions_in(block)
         told = Told(
             permissions=_part(item, "developer", PERMISSIONS_START) or told.permissions,
             environment=_part(item, "user", ENVIRONMENT_START) or told.environment,
-            guidance=_part(item, "user", GUIDANCE_START) or told.guidance,
+            guidance=guidance,
             team=_part(item, "developer", SPAWNED_START) or told.team,
             begun=True,
         )
@@ -71,13 +77,15 @@ def context_items(
     begun = told.begun and (spec.depth == 0 or told.team == team)
     permissions = permissions_text(spec.limits, cwd=spec.cwd, is_locked=spec.role.locked)
     environment = environment_text(place)
-    guidance = guidance_text(spec.user_instructions, cwd=spec.cwd)
-    developer = [permissions] if permissions != told.permissions else []
-    user = [environment] if environment != told.environment else []
+    rules, guidance = spec.context, spec.user_instructions
+    developer = [permissions] if rules.permissions and permissions != told.permissions else []
+    user = [environment] if rules.environment and environment != told.environment else []
     if not begun:
         developer += [text for text in (team, spec.role.developer_instructions) if text]
-        if spec.user_instructions and guidance != told.guidance:
-            user.insert(0, guidance)
+    if guidance != (told.guidance or ""):
+        is_change = told.guidance is not None and begun
+        if is_change or guidance:
+            user.insert(0, guidance_text(guidance, cwd=spec.cwd, replaces=is_change))
     messages: list[Message] = []
     if developer:
         messages.append(text_message("developer", *developer))
@@ -86,7 +94,7 @@ def context_items(
     return tuple(messages), Told(
         permissions=permissions,
         environment=environment,
-        guidance=guidance if spec.user_instructions else told.guidance,
+        guidance=guidance if guidance or told.guidance is not None else None,
         team=team if spec.depth else None,
         begun=True,
     )
@@ -96,6 +104,10 @@ def _short_context(spec: AgentSpec, model: ModelInfo, *, begun: bool) -> tuple[M
     if begun or not (spec.role.developer_instructions and model.can_call_tools):
         return ()
     return (text_message("developer", spec.role.developer_instructions),)
+
+
+def _instructions_in(block: str) -> str:
+    return block.partition("<INSTRUCTIONS>\n")[2].removesuffix("\n</INSTRUCTIONS>")
 
 
 def _part(item: AnyItem, role: str, start: str) -> str | None:

@@ -47,6 +47,12 @@ class Orchestrator:
 
     def __init__(self, registry: Registry, reporter: Reporter, asker: Asker) -> None:
         self.registry, self._reporter, self._asker = registry, reporter, asker
+        self._details: list[AnyCallDetail] = []
+
+    def take_details(self) -> list[AnyCallDetail]:
+        """What was understood of the calls since this was asked last."""
+        taken, self._details = self._details, []
+        return taken
 
     async def perform(self, call: AnyCall, *, turn_id: str) -> Outcome:
         """Do what the call asks, or say why not. When cancelled, its end is told all the same."""
@@ -56,6 +62,7 @@ class Orchestrator:
             prepared = await route(call, self.registry).prepare(call)
             verdict = prepared.judge()
             detail = prepared.detail
+            self._details.append(detail)
         except ToolFailed as error:
             self._reporter.say(self._begin(call, turn_id, OtherCall(argument=_one_line(call))))
             outcome = Outcome(content=str(error), status="failed")

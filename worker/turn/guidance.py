@@ -1,0 +1,134 @@
+"""AGENTS.md during a session: changes of the chain, and the files of folders where the agent works.
+
+Rule guarded: each folder below is looked at once, all files keep to one budget, and neither a
+foreign repository nor installed packages give instructions. What is read is appended, never put
+in place of what was said.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.marks import GUIDANCE_START
+from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall, OtherCall, PatchCall
+from swarm.mailbox.protocol.items import AnyItem, InputText, Message
+from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.roles.guidance import Guidance, GuidanceRules, load_guidance, read_further
+
+from ..policy.words import plain_commands
+
+FOREIGN = frozenset({"node_modules", "site-packages", "vendor", "venv", "__pycache__"})
+_MOST_WORDS = 64  # of one command that are looked at
+_MOST_LEVELS = 32  # below the working directory
+
+
+class Further(msgspec.Struct, frozen=True):
+    """One folder's own instructions, to be told now."""
+
+    folder: str
+    text: str
+
+
+class GuidanceWatch:
+    """One agent's; `told` are the items of former lives."""
+
+    def __init__(self, spec: AgentSpec, told: Iterable[AnyItem]) -> None:
+        self._spec = spec
+        self._seen = {folder for item in told if (folder := _folder_of(item))}
+        self._left: int | None = None  # of the budget; None: not yet known
+        self._root: Path | None = None
+        self.warnings: list[str] = []  # taken by who tells people
+
+    @property
+    def is_on(self) -> bool:
+        """False: this agent is told of no files."""
+        return self._spec.context.guidance_bytes > 0
+
+    def read_chain(self) -> str:
+        """The chain as it is now. Takes a few system calls."""
+        return self._load().text
+
+    def further(self, details: Iterable[AnyCallDetail]) -> list[Further]:
+        """The files of folders below that these calls work in, outer ones first, each once."""
+        if not self.is_on:
+            return []
+        root = self._root = self._root or Path(os.path.realpath(self._spec.cwd))
+        found: list[Further] = []
+        for folder in _folders(details, root):
+            if str(folder) in self._seen:
+                continue
+            self._seen.add(str(folder))
+            read = self._read(folder, root)
+            if read.text:
+                found.append(Further(str(folder), read.text))
+        return found
+
+    def _read(self, folder: Path, root: Path) -> Guidance:
+        if self._left is None:
+            self._left = self._load().left_bytes
+        rules = msgspec.structs.replace(self._rules(), limit_bytes=self._left)
+        read = read_further(folder, root=root, rules=rules)
+        self.warnings += read.warnings
+        if read.text:
+            self._left = read.left_bytes
+        return read
+
+    def _load(self) -> Guidance:
+        home = Path(self._spec.context.guidance_home)
+        return load_guidance(Path(self._spec.cwd), config_folder=home, rules=self._rules())
+
+    def _rules(self) -> GuidanceRules:
+        told = self._spec.context
+        return GuidanceRules(
+            limit_bytes=told.guidance_bytes,
+            fallback_names=told.guidance_names,
+            root_markers=told.root_markers,
+        )
+
+
+def _folder_of(item: AnyItem) -> str:
+    if not isinstance(item, Message) or item.role != "user" or len(item.content) != 1:
+        return ""
+    part = item.content[0]
+    if not isinstance(part, InputText) or not part.text.startswith(GUIDANCE_START):
+        return ""
+    return part.text.partition("\n")[0].removeprefix(GUIDANCE_START)
+
+
+def _folders(details: Iterable[AnyCallDetail], root: Path) -> Iterator[Path]:
+    """Every folder between the root and a place of a call, from the outside in."""
+    for detail in details:
+        for place in _places(detail, root):
+            yield from _steps_down(place, root)
+
+
+def _places(detail: AnyCallDetail, root: Path) -> Iterator[str]:
+    match detail:
+        case CommandCall(cwd=cwd, script=script):
+            yield cwd
+            words = [word for one in plain_commands(script) or () for word in one]
+            for word in words[:_MOST_WORDS]:
+                if "\0" not in word and len(word) < 4_096:
+                    yield str(Path(cwd) / word)
+        case PatchCall(changes=changes):
+            for change in changes:
+                yield change.path
+        case OtherCall(argument=argument) if argument and "\0" not in argument:
+            yield str(root / argument)
+        case _:
+            return
+
+
+def _steps_down(place: str, root: Path) -> Iterator[Path]:
+    real = os.path.realpath(place)
+    if not real.startswith(f"{root}{os.sep}"):
+        return
+    folder = root
+    for name in Path(real).relative_to(root).parts[:_MOST_LEVELS]:
+        folder = folder / name
+        foreign = name in FOREIGN or name.startswith(".") or (folder / ".git").exists()
+        if foreign or not folder.is_dir():
+            return
+        yield folder
