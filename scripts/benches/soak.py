@@ -1,0 +1,219 @@
+"""`scripts/bench soak`: a long run with real processes; does anything grow that should not?
+
+One root has as many turns as it starts agents: each turn runs a command and starts one agent, whose
+answer wakes the root for the next. Looked at once a second: own pages (RssAnon) and descriptors of
+the run's lasting processes. Read from the journal and the server afterwards: times of each turn.
+Printed are medians of the first and the last quarter; `--json` gives every point.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agents import slots_left
+from agents_watch import family
+from rig import SWARM, journal_of, newest_run, swarm_home
+
+_PROMPT = "bench:root <root> Begin."
+_WINDOW = '[models."bench"]\nprovider = "bench"\ncontext_window = 20000000\n'
+_LASTING = ("supervisor", "gateway", "fork-server", "root agent")
+_FLEETING = 4  # descriptors that a birth under way has open
+_WARM = 0.1  # of the run: libraries load, pools and caches fill
+
+
+class Series(NamedTuple):
+    """One figure over the run. `growth` is what its ratio may be; None: it may grow."""
+
+    name: str
+    unit: str
+    points: list[tuple[int, float]]  # (turn, value)
+    growth: float | None = None
+    slack: float = 0.0  # in the unit: less than that is no growth
+
+    def quarter(self, which: int) -> float:
+        """Median of a quarter, 0 to 3, of what comes after the warm-up."""
+        points = self.points[int(len(self.points) * _WARM) :] or self.points
+        size = max(1, len(points) // 4)
+        part = points[:size] if which == 0 else points[-size:] if which == 3 else (
+            points[which * size : (which + 1) * size]
+        )  # fmt: skip
+        return statistics.median(value for _, value in part)
+
+    @property
+    def is_missed(self) -> bool:
+        first, last = self.quarter(0), self.quarter(3)
+        return self.growth is not None and last > first * self.growth and last - first > self.slack
+
+
+def main(arguments: list[str]) -> int:
+    """Run it and print it; 1 if something grew that must stay flat, or a slot was left."""
+    parser = argparse.ArgumentParser(prog="scripts/bench soak")
+    parser.add_argument("--turns", type=int, default=1_000, help="turns, and agents (1000)")
+    parser.add_argument("--json", action="store_true", help="every point, on stdout")
+    said = parser.parse_args(arguments)
+    series, facts = soak(said.turns)
+    if said.json:
+        body = {"facts": facts, "series": [_told(one) for one in series]}
+        json.dump(body, sys.stdout)
+        print()
+    else:
+        _print(series, facts)
+    return int(any(one.is_missed for one in series) or facts["slots_left"] > 0)
+
+
+def soak(turns: int) -> tuple[list[Series], dict[str, Any]]:
+    """One run of so many turns and agents."""
+    with (
+        _server(turns) as server,
+        swarm_home(server.url) as environment,
+        tempfile.TemporaryDirectory() as cwd,
+    ):
+        Path(environment["SWARM_HOME"], "models.toml").write_text(_WINDOW)
+        began = time.monotonic()
+        looks = _watch(environment, cwd)
+        wall_s = time.monotonic() - began
+        requests = server.seen()["requests"]
+        records = sorted(journal_of(environment), key=lambda record: record["seq"])
+        left = slots_left(environment)
+    facts = {
+        "turns": sum(one["body"]["type"] == "turn_completed" and one["agent"] == "/root"
+                     for one in records if one.get("agent")),
+        "agents": len({one["body"]["agent_id"] for one in records
+                       if one["body"]["type"] == "agent_spawned"}) - 1,
+        "wall_s": round(wall_s, 1),
+        "records": len(records),
+        "slots_left": len(left),
+        "load": float(Path("/proc/loadavg").read_text().split()[0]),
+    }  # fmt: skip
+    return [*_from_looks(looks), *_from_journal(records), *_from_server(requests)], facts
+
+
+def _server(turns: int) -> Any:
+    import rig
+
+    opened = getattr(rig, "server_of", None) or rig._server
+    return opened("soak_server.py", str(turns))
+
+
+def _watch(environment: dict[str, str], cwd: str) -> list[tuple[int, str, float, int, int]]:
+    """(turn, process, own MiB, descriptors, threads), once a second."""
+    looks: list[tuple[int, str, float, int, int]] = []
+    bounds = ["--max-agents", "8", "--max-spawns", "1000000", "-s", "danger-full-access"]
+    with (Path(environment["SWARM_HOME"]) / "said").open("wb") as said:
+        run = subprocess.Popen(
+            [*SWARM, "run", "-p", _PROMPT, "--plain", *bounds],
+            env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+        )  # fmt: skip
+        while run.poll() is None:
+            time.sleep(1)
+            looks += _look(run.pid, environment)
+    if run.returncode:
+        tail = Path(said.name).read_text()[-800:]
+        raise RuntimeError(f"the run ended with {run.returncode}: {tail}")
+    return looks
+
+
+def _look(pid: int, environment: dict[str, str]) -> Iterator[tuple[int, str, float, int, int]]:
+    try:
+        turn = sum(1 for _ in (newest_run(environment) / "journal").iterdir()) - 2
+    except OSError:
+        return
+    for one in family(pid):
+        try:
+            name = "supervisor" if one == pid else _role_of(one)
+            if name:
+                folder = Path(f"/proc/{one}")
+                descriptors = len(list((folder / "fd").iterdir()))
+                threads = len(list((folder / "task").iterdir()))
+                yield turn, name, _own_mib(folder), descriptors, threads
+        except OSError:
+            continue  # it begins or ends
+
+
+def _role_of(pid: int) -> str:
+    title = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    if "launcher" in title:
+        return ""
+    found = {"swarm: gateway": "gateway", "swarm: fork-server": "fork-server",
+             "swarm: /root [": "root agent"}  # fmt: skip
+    return next((name for words, name in found.items() if title.startswith(words)), "")
+
+
+def _own_mib(folder: Path) -> float:
+    for line in (folder / "status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) / 1024
+    raise OSError("it has ended")
+
+
+def _from_looks(looks: list[tuple[int, str, float, int, int]]) -> Iterator[Series]:
+    """The root's memory holds its history, and the gateway's its requests: they may grow."""
+    for name in _LASTING:
+        mine = [look for look in looks if look[1] == name]
+        if not mine:
+            continue
+        keeps_history = name in {"gateway", "root agent"}
+        memory = [(turn, own) for turn, _, own, _, _ in mine]
+        yield Series(f"{name}: own memory", "MiB", memory, None if keeps_history else 1.05, 1.0)
+        yield Series(f"{name}: descriptors", "", [(one[0], one[3]) for one in mine], 1.0, _FLEETING)
+        yield Series(f"{name}: threads", "", [(one[0], one[4]) for one in mine], 1.0)
+
+
+def _from_journal(records: list[dict[str, Any]]) -> Iterator[Series]:
+    turns: list[tuple[int, float]] = []
+    commands: list[tuple[int, float]] = []
+    births: list[tuple[int, float]] = []
+    for record in records:
+        body = record["body"]
+        match body["type"]:
+            case "turn_completed" if record.get("agent") == "/root":
+                turns.append((len(turns), body["duration_s"] * 1000))
+            case "call_ended" if body["tool"] == "exec_command":
+                commands.append((len(turns), body["duration_s"] * 1000))
+            case "agent_spawned" if record.get("agent") != "/root":
+                births.append((len(turns), body.get("spawn_s", 0.0) * 1000))
+            case _:
+                pass
+    yield Series("a turn of the root", "ms", turns, 2.0, 10.0)
+    yield Series("its command", "ms", commands, 1.5, 10.0)
+    yield Series("a birth, from its slot to its Hello", "ms", births, 1.5, 10.0)
+
+
+def _from_server(requests: list[dict[str, Any]]) -> Iterator[Series]:
+    """From the answer that asks for an agent to that agent's first request."""
+    root = [one for one in requests if one["kind"] == "root"]
+    wanted = root[0::2]  # between two of them is the one that brings the outputs
+    first = {one["name"]: one["began"] for one in requests if one["kind"] == "leaf"}
+    spans = [
+        (turn, (first[f"a{turn + 1}"] - one["answered"]) * 1000)
+        for turn, one in enumerate(wanted)
+        if f"a{turn + 1}" in first
+    ]
+    yield Series("spawn to first request", "ms", spans, 1.5, 10.0)
+    sizes = [(turn, one["bytes"] / 1024) for turn, one in enumerate(wanted)]
+    yield Series("request of the root", "KiB", sizes)
+
+
+def _told(one: Series) -> dict[str, Any]:
+    return {
+        "name": one.name, "unit": one.unit, "first": one.quarter(0), "last": one.quarter(3),
+        "may_grow": one.growth is None, "is_missed": one.is_missed, "points": one.points,
+    }  # fmt: skip
+
+
+def _print(series: list[Series], facts: dict[str, Any]) -> None:
+    print(", ".join(f"{value} {name}" for name, value in facts.items()))
+    print(f"{'':<40}{'first quarter':>14}{'last quarter':>14}{'ratio':>8}")
+    for one in series:
+        first, last = one.quarter(0), one.quarter(3)
+        ratio = f"{last / first:.2f}" if first else ""
+        note = "  !" if one.is_missed else "  grows with its history" if one.growth is None else ""
+        line = f"{one.name:<40}{first:>10.4g} {one.unit:<3}{last:>10.4g} {one.unit:<3}{ratio:>8}"
+        print(f"{line}{note}")
