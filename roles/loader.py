@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.spec import RoleCard
 from .config.merge import Layer, as_table
 from .config.paths import absolute_paths
 from .config.reading import decode_text, parse_toml, read_bounded
+from .config.requirements import NONE, Requirements, refused_role
 from .config.schema import AgentsTable, RoleTable
 from .schema import Role, RoleFile, fill_from, role_from_file
 
@@ -55,10 +56,11 @@ class RoleUnusable(UsageError):
     """A role file is wrong, or asks for what cannot be honoured."""
 
 
-def load_roles(layers: Sequence[Layer]) -> Roles:
+def load_roles(layers: Sequence[Layer], held: Requirements = NONE) -> Roles:
     """Built-in roles, then those of each layer, lowest first; a higher one of the same name wins.
 
-    A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it.
+    A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it. A role
+    that wants what the requirements do not allow cannot be used.
     """
     known = {role.name: role for role in _built_in()}
     broken: dict[str, str] = {}
@@ -85,7 +87,25 @@ def load_roles(layers: Sequence[Layer]) -> Roles:
     for name in broken:
         known.pop(name, None)  # never a built-in one in place of the one that was meant
     warnings += [f"ignoring malformed agent role definition: {why}" for why in broken.values()]
-    return Roles(known=known, broken=broken, warnings=tuple(warnings))
+    return hold_roles(Roles(known=known, broken=broken, warnings=tuple(warnings)), held)
+
+
+def hold_roles(roles: Roles, held: Requirements) -> Roles:
+    """The roles without those that want what the requirements do not allow.
+
+    Built-in ones stay: they set nothing but narrower bounds, and the reviewer's `never` asks nobody
+    because it may do nothing.
+    """
+    refused = {
+        name: f"{role.source}: {why}"
+        for name, role in roles.known.items()
+        if role.source != "built-in"
+        and (why := refused_role(role.approval, role.sandbox_mode, role.model, held)) is not None
+    }
+    if not refused:
+        return roles
+    known = {name: role for name, role in roles.known.items() if name not in refused}
+    return msgspec.structs.replace(roles, known=known, broken=roles.broken | refused)
 
 
 def find_role(roles: Roles, name: str) -> Role:

@@ -4,10 +4,13 @@ Rule (law 6): below an agent nothing can be reached that it cannot reach; a read
 nothing unless it says what.
 """
 
+import msgspec
+
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.hosts import BadHost, intersect_patterns, normal_pattern
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
+from .config.requirements import NetworkDemand
 from .config.schema import Config, NetworkTable, SandboxMode
 
 MOST_PATTERNS = 1_000
@@ -84,4 +87,27 @@ def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolic
         mode="limited" if limited else "full",
         allow_local_binding=one.allow_local_binding and other.allow_local_binding,
         enable_socks5=one.enable_socks5 and other.enable_socks5,
+        managed=one.managed or other.managed,
+    )
+
+
+def tighten_network(policy: NetworkPolicy | None, demand: NetworkDemand) -> NetworkPolicy | None:
+    """The policy with what an administrator denies; under a managed list nothing but the list."""
+    if policy is None:
+        return None
+    listed = {
+        word: tuple(
+            normal_pattern(text, denies=word == "deny")
+            for text, said in demand.domains.items()
+            if said == word
+        )
+        for word in ("allow", "deny")
+    }
+    allow = intersect_patterns(policy.allow, listed["allow"]) if demand.managed_only else None
+    return msgspec.structs.replace(
+        policy,
+        allow=policy.allow if allow is None else allow,
+        deny=tuple(dict.fromkeys((*policy.deny, *listed["deny"]))),
+        allow_local_binding=policy.allow_local_binding and demand.allow_local_binding is not False,
+        managed=policy.managed or demand.managed_only,
     )

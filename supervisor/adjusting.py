@@ -21,7 +21,7 @@ from .agency.member import Member
 from .agents import AgentPlan, LiveAgent
 from .control import Control
 from .running import Running
-from .settings_change import changed_plan, describe_change, settings_of
+from .settings_change import changed_plan, check_held, describe_change, settings_of
 
 _TELL_LIMIT_S = 5.0
 
@@ -48,6 +48,7 @@ class Adjusting:
         before = member.plan
         try:
             plan = changed_plan(before, wish)
+            check_held(before, plan, self._run.request.held)
             if plan.model != before.model:
                 check_model(plan.model, before, self._agency.gate.model())
         except (UsageError, NotPossible) as error:

@@ -24,6 +24,14 @@ from swarm.mailbox.protocol.spec import (
 from swarm.roles.loader import Roles
 
 
+class HeldChoices(Value):
+    """What an administrator leaves to choose while a run lives; None: anything."""
+
+    model: str | None = None
+    approvals: tuple[str, ...] | None = None
+    sandbox_modes: tuple[str, ...] | None = None
+
+
 class FanOut(Value):
     """One agent per item; items are already found (in order)."""
 
@@ -77,6 +85,9 @@ class RunRequest(Value):
     fan_out: FanOut | None = None
     fan_role: RoleBrief = RoleBrief(name="explorer")
     fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None = the same
+    sandbox_required: str = ""  # why no command ever runs outside of the sandbox
+    deny_read: tuple[str, ...] = ()  # required: no command ever sees these
+    held: HeldChoices = HeldChoices()  # required: of what agents, and changes of them, may choose
     network: NetworkPolicy | None = None  # through the proxy; None: as the sandbox says
     fan_network: NetworkPolicy | None = None  # of items: never wider than `network`
     fan_model: str | None = None  # what the items' role pins; None = the run's

@@ -24,6 +24,7 @@ from swarm.roles.narrow import intersect, narrow_approval, narrow_sandbox
 from swarm.roles.schema import Role
 
 from .agents import AgentPlan
+from .request import HeldChoices
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 _SEALED_NAMES = frozenset({".git", ".swarm", ".agents", ".codex", ".aws"})  # read-only below a root
@@ -85,6 +86,20 @@ def with_settings(plan: AgentPlan, settings: Settings | None) -> AgentPlan:
         limits=limits,
         cwd=settings.cwd or plan.cwd,
     )
+
+
+def check_held(before: AgentPlan, after: AgentPlan, held: HeldChoices) -> None:
+    """Raises UsageError for a change to what the administrator's requirements do not allow."""
+    for name, value, old, allowed in (
+        ("model", after.model, before.model, None if held.model is None else (held.model,)),
+        ("approval", after.limits.approval, before.limits.approval, held.approvals),
+        ("sandbox", _mode(after.limits.sandbox), _mode(before.limits.sandbox), held.sandbox_modes),
+    ):
+        if value != old and allowed is not None and value not in allowed:
+            raise UsageError(
+                f"{name} {value or 'default'} is not allowed: the requirements of this machine "
+                f"allow only {', '.join(allowed)} (`swarm config layers` shows the file)"
+            )
 
 
 def describe_change(before: AgentPlan, after: AgentPlan) -> str:

@@ -108,6 +108,7 @@ class AgentSpec(Tagged):
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
     paused: bool = False  # it makes no request before it is told to go on
+    sandbox_required: str = ""  # why no command is let out of the sandbox, whoever says yes
 
     @property
     def may_spawn(self) -> bool:

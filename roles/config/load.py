@@ -5,7 +5,7 @@ Rule: an error names file, line and key; an unknown key is a warning (an error w
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,10 +13,13 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
-from .check import check_layer, unknown_keys
-from .merge import Layer, Merged, merge_layers
+from .check import check_layer, unknown_keys, where
+from .merge import Layer, Merged, Origin, merge_layers
 from .paths import absolute_paths
+from .positions import KeyPath
 from .reading import decode_text, folder_warnings, parse_toml, read_bounded
+from .requirements import FILE as REQUIREMENTS
+from .requirements import NONE, Requirements, constrain
 from .schema import Config
 
 SYSTEM_FOLDER = Path("/etc/swarm")
@@ -28,6 +31,7 @@ class Loaded(Value):
     layers: tuple[Layer, ...]
     merged: Merged
     config: Config
+    requirements: Requirements = NONE  # they hold in `merged` and `config` already
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()  # lenient only: why no run would start; these layers left out
 
@@ -75,7 +79,29 @@ def read_layer(name: str, path: Path) -> Layer:
     return msgspec.structs.replace(blank, values=values, text=text)
 
 
-def load_config(layers: Sequence[Layer], *, strict: bool = False, lenient: bool = False) -> Loaded:
+def read_requirements(system_folders: Sequence[Path] = (SYSTEM_FOLDER,)) -> Requirements:
+    """What the administrator requires; `broken` where that cannot be known."""
+    found = NONE
+    for folder in system_folders:
+        try:
+            data = read_bounded(folder / REQUIREMENTS)
+            from .requirements_file import fill_unset, read_source  # most machines have none
+
+            found = fill_unset(found, read_source(folder / REQUIREMENTS, data))
+        except FileNotFoundError:
+            continue
+        except UsageError as error:
+            return Requirements(broken=str(error))
+    return found
+
+
+def load_config(
+    layers: Sequence[Layer],
+    *,
+    strict: bool = False,
+    lenient: bool = False,
+    requirements: Requirements = NONE,
+) -> Loaded:
     """Check every layer that counts, merge them, and give the result its types.
 
     Args:
@@ -83,10 +109,12 @@ def load_config(layers: Sequence[Layer], *, strict: bool = False, lenient: bool 
         strict: An unknown key is an error.
         lenient: A layer that is wrong is left out and told of in `problems`, for whoever shows
             the configuration. No run may use the result then.
+        requirements: Hold the result.
 
     Raises:
         UsageError: Without `lenient`: a layer that could not be read, a value of the wrong type, a
-            rule broken, with `strict` an unknown key; names the file, its line, and the key.
+            rule broken, with `strict` an unknown key; names the file, its line, and the key. Or a
+            value that the requirements do not allow.
     """
     warnings: list[str] = []
     problems: list[str] = []
@@ -103,14 +131,20 @@ def load_config(layers: Sequence[Layer], *, strict: bool = False, lenient: bool 
         counted.append(checked)
         warnings += complaints
     merged = merge_layers(counted)
-    try:
-        config = msgspec.convert(merged.values, Config)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"the configuration as a whole: {error}") from error
+    config = _typed(merged)
+    if requirements != NONE:
+        try:
+            merged = constrain(merged, config, requirements, _finder(counted, merged))
+        except UsageError as error:
+            if not lenient:
+                raise
+            problems.append(str(error))
+        config = _typed(merged)
     return Loaded(
         layers=tuple(counted),
         merged=merged,
         config=config,
+        requirements=requirements,
         warnings=tuple(dict.fromkeys(warnings)),
         problems=tuple(problems),
     )
@@ -127,3 +161,23 @@ def _checked(layer: Layer, *, strict: bool) -> tuple[Layer, list[str]]:
     if strict and complaints:
         raise UsageError(complaints[0])
     return layer, complaints
+
+
+def _typed(merged: Merged) -> Config:
+    try:
+        return msgspec.convert(merged.values, Config)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the configuration as a whole: {error}") from error
+
+
+def _finder(layers: Sequence[Layer], merged: Merged) -> Callable[[KeyPath], str]:
+    """Names the place of an effective value."""
+
+    def find(path: KeyPath) -> str:
+        origin = merged.origin(path) or Origin(layer="the configuration")
+        for layer in layers:
+            if (layer.name, layer.source) == (origin.layer, origin.file):
+                return where(layer, path)
+        return f"{origin.layer}, {'.'.join(path)}"
+
+    return find

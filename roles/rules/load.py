@@ -9,12 +9,15 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.rules import Rules
 
 from ..config.merge import Layer
 from ..config.reading import read_bounded
+from ..config.requirements import NONE, Requirements
 
 FOLDER = "rules"
 SUFFIX = ".rules"
@@ -31,10 +34,11 @@ class LoadedRules(Value):
     broken_file: str = ""
 
 
-def rules_of(layers: Sequence[Layer]) -> LoadedRules:
-    """The rules beside every configuration file that counts; a project's as they were trusted.
+def rules_of(layers: Sequence[Layer], held: Requirements = NONE) -> LoadedRules:
+    """The rules beside every configuration file that counts, and those that are required.
 
-    Raises UsageError for what cannot be read.
+    A project's are those that were trusted. Raises UsageError for what cannot be read, and while a
+    broken file would keep required rules from being known.
     """
     texts: dict[Path, bytes] = {}
     for layer in layers:
@@ -48,7 +52,18 @@ def rules_of(layers: Sequence[Layer]) -> LoadedRules:
             texts.update(
                 (Path(name), layer.files[name]) for name in sorted(names) if name.endswith(SUFFIX)
             )
-    return load_texts(texts)
+    loaded = load_texts(texts)
+    if not held.prefix_rules:
+        return loaded
+    place = held.place("rules")
+    if loaded.broken_file:
+        raise UsageError(f"{loaded.rules.broken}; {place} requires rules that can be read")
+    prefixes = (*loaded.rules.prefixes, *held.prefix_rules)
+    return msgspec.structs.replace(
+        loaded,
+        rules=msgspec.structs.replace(loaded.rules, prefixes=prefixes),
+        files=(*loaded.files, *([place] * len(held.prefix_rules))),
+    )
 
 
 def load_rules(folders: Sequence[Path]) -> LoadedRules:

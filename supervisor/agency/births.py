@@ -49,7 +49,7 @@ class Births:
     async def grant(self, asker: Member, wish: Spawn, on_place: Callable[[int], None]) -> AnyReply:
         """Serve one wish; returns by its deadline and the Hello deadline at the latest."""
         try:
-            check_wish(asker.plan, wish)
+            check_wish(asker.plan, wish, pinned_model=self._run.request.held.model)
             role = role_for(self.roles, wish.agent_type, provider=self.provider())
             turns = parse_fork_turns(wish.fork_turns)
             plan = plan_child(asker.plan, wish, role, agent_id=self._run.chances.new_id())

@@ -29,9 +29,11 @@ class NotPossible(Exception):
     """The wish is refused; the text is for the model."""
 
 
-def check_wish(asker: AgentPlan, wish: Spawn) -> None:
+def check_wish(asker: AgentPlan, wish: Spawn, *, pinned_model: str | None = None) -> None:
     """Refuse what no role could make good. Raises NotPossible."""
     check_message(wish.message)
+    if wish.model is not None and pinned_model not in {None, wish.model}:
+        raise NotPossible(f"every agent of this run has the model `{pinned_model}`: leave it out")
     if asker.depth + 1 > asker.limits.max_depth:
         raise NotPossible(DEPTH_REACHED)
     if wish.reasoning_effort is not None and wish.reasoning_effort not in EFFORTS:

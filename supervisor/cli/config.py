@@ -10,8 +10,9 @@ from swarm.roles.config.keypath import check_key, parse_key
 from swarm.roles.config.load import Loaded, load_config
 
 from .config_edit import set_key, show_schema, show_version, unset_key
-from .config_rows import effective
+from .config_rows import effective, held_files
 from .doors import DoorCommand
+from .holding import find_requirements
 from .layers import Wanted, find_layers
 from .printing import print_columns, print_json
 from .settings import find_cwd, override_layer
@@ -42,7 +43,8 @@ def _load(overrides: tuple[str, ...], profile: str | None) -> Loaded:
     cwd = find_cwd(None)
     override = override_layer(overrides, cwd)
     files = find_layers(os.environ, Wanted(cwd=cwd, profile=profile, flags=override.values))
-    return load_config((*files, override), lenient=True)
+    held = find_requirements(os.environ)
+    return load_config((*files, override), lenient=True, requirements=held)
 
 
 @config.command("list", cls=DoorCommand)
@@ -114,6 +116,10 @@ def list_layers(profile: str | None, *, as_json: bool) -> int:
     """
     loaded = _load((), profile)
     rows: list[tuple[str, str, str]] = []
+    for file, keys in held_files(loaded.requirements):
+        if as_json:
+            print_json({"name": "requirements", "file": file, "state": f"holds {keys}"})
+        rows.append(("requirements", file, f"holds {keys}"))
     for layer in (one for one in reversed(loaded.layers) if one.source):
         state = layer.ignored or ("read" if layer.exists and layer.values else "empty")
         if not layer.exists and not layer.ignored:

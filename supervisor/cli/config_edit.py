@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.roles.config.check import check_layer
 from swarm.roles.config.edit import Edit, parse_value, version_of
 from swarm.roles.config.keypath import check_key, format_key, parse_key
 from swarm.roles.config.load import load_config
@@ -21,6 +20,7 @@ from swarm.roles.config.write import read_values, write_edit
 
 from ..places import find_places
 from .doors import DoorCommand
+from .holding import find_requirements
 from .layers import Wanted, find_layers
 from .printing import print_json
 from .settings import find_cwd
@@ -136,7 +136,8 @@ def _check(path: Path, values: Toml) -> None:
     """
     layers = _layers(path, values)
     try:
-        check_layer(next(layer for layer in layers if layer.name == "user"))
+        own = [layer for layer in layers if layer.name == "user"]
+        load_config(own, requirements=find_requirements(os.environ))
         load_config(layers, lenient=True)
     except UsageError as error:
         raise UsageError(f"{error}; nothing was written") from error

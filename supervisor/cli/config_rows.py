@@ -13,6 +13,7 @@ from swarm.roles.config.check import place_of
 from swarm.roles.config.load import Loaded
 from swarm.roles.config.merge import as_table, leaves, look_up
 from swarm.roles.config.positions import KeyPath
+from swarm.roles.config.requirements import Requirements
 
 _SECRET_TABLES = ("http_headers", "query_params")
 _SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "APIKEY")
@@ -51,6 +52,14 @@ def effective(loaded: Loaded) -> list[Row]:
         for path in _unsaid(defaults, list(merged.origins))
     ]
     return sorted([*said, *built_in], key=lambda row: row.key)
+
+
+def held_files(held: Requirements) -> list[tuple[str, str]]:
+    """(file, the keys that count of it) for each file of requirements."""
+    found: dict[str, list[str]] = {}
+    for key, place in held.places.items():
+        found.setdefault(place.rpartition(", line ")[0] or place, []).append(key)
+    return [(file, ", ".join(keys)) for file, keys in found.items()]
 
 
 def _said(loaded: Loaded, path: KeyPath) -> Row:

@@ -13,6 +13,7 @@ from ..reap import Leftovers, end_leftovers, find_leftovers
 from .checks import all_checks
 from .checks_providers import Check
 from .doors import DoorCommand
+from .holding import find_requirements
 from .layers import Wanted, find_layers
 from .printing import print_columns, print_json
 from .settings import find_cwd
@@ -48,7 +49,8 @@ def doctor(*, as_json: bool, reap: bool) -> int:
 def _read_config() -> tuple[Config, list[Check]]:
     try:
         layers = find_layers(os.environ, Wanted(cwd=find_cwd(None)))
-        loaded = load_config(layers, lenient=True)
+        held = find_requirements(os.environ)
+        loaded = load_config(layers, lenient=True, requirements=held)
     except UsageError as error:
         return Config(), [Check(name="configuration", state="fail", detail=str(error))]
     found = [Check(name="configuration", state="fail", detail=words) for words in loaded.problems]

@@ -18,6 +18,7 @@ from ..console.style import is_terminal
 from ..places import find_places
 from ..taskfile import Task
 from .doors import DoorCommand
+from .holding import denied_paths
 from .options import APPROVALS, SANDBOXES, RunOptions
 from .request_building import base_sandbox
 from .reviewing import choose_reviewer, find_answering
@@ -46,7 +47,7 @@ def explain(
     environment = dict(os.environ)
     options = RunOptions(sandbox=sandbox, approval=approval)
     settings = load_settings(options, Task(name="explain", body=""), environment)
-    places = find_places(environment)
+    places, held = find_places(environment), settings.loaded.requirements
     warnings = list(settings.loaded.warnings)
     at = find_answering(environment, on_terminal=is_terminal(sys.stdin) and is_terminal(sys.stderr))
     limits = Limits(
@@ -58,14 +59,14 @@ def explain(
     order = {
         "limits": limits,
         "cwd": settings.cwd,
-        "loaded": rules_of(settings.loaded.layers),
-        "hidden_paths": [str(places.runtime), str(places.runs)],
+        "loaded": rules_of(settings.loaded.layers, held),
+        "hidden_paths": [str(places.runtime), str(places.runs), *denied_paths(held)],
         "shell": find_shell(environment),
         "warnings": warnings,
     }
     words = command[1:] if command[:1] == ("--",) else command
     flags = ["--json"] if as_json else []
-    held = os.memfd_create("swarm-explain", 0)  # rules can be longer than an argument may be
-    with os.fdopen(held, "wb", closefd=False) as file:
+    order_fd = os.memfd_create("swarm-explain", 0)  # rules can be longer than an argument may be
+    with os.fdopen(order_fd, "wb", closefd=False) as file:
         file.write(msgspec.json.encode(order))
-    become("swarm.worker.policy.standalone", "explain", str(held), *flags, "--", *words)
+    become("swarm.worker.policy.standalone", "explain", str(order_fd), *flags, "--", *words)

@@ -18,6 +18,7 @@ from ..console.amounts import render_bytes
 from ..places import find_places
 from .checks_providers import check_providers
 from .doors import DoorCommand
+from .holding import find_requirements
 from .layers import Wanted, find_layers
 from .printing import print_columns, print_json
 from .settings import find_cwd
@@ -155,7 +156,8 @@ def probe_models(*, as_json: bool) -> None:
       swarm models probe
     """
     layers = find_layers(os.environ, Wanted(cwd=find_cwd(None)))
-    found = check_providers(load_config(layers).config, os.environ)
+    held = find_requirements(os.environ)
+    found = check_providers(load_config(layers, requirements=held).config, os.environ)
     if as_json:
         for one in found:
             print_json(one.as_dict())

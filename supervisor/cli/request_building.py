@@ -42,6 +42,7 @@ from ..fanout.items import find_items, item_texts
 from ..request import FanOut, ReviewSettings, RunRequest
 from ..taskfile import FanOutTable
 from .context_settings import context_rules, guidance_rules
+from .holding import hold_new
 from .memory_size import memory_bytes
 from .options import RunOptions
 from .providers import build_providers, check_choice
@@ -96,7 +97,8 @@ def build_request(
         if isinstance(sandbox, DangerFullAccess):
             warnings.append("without a sandbox nothing holds commands to the network's list")
     guidance = _guidance(config, cwd, settings, warnings)
-    rules = rules_of(settings.loaded.layers)
+    held = settings.loaded.requirements
+    rules = rules_of(settings.loaded.layers, held)
     warnings += rules.warnings
     request = RunRequest(
         task=settings.task.name,
@@ -142,7 +144,7 @@ def build_request(
     if settings.task.front.fan_out is not None:
         request = _with_fan_out(request, settings, run_lines)
     return Prepared(
-        request=request,
+        request=hold_new(request, held),
         literal_keys=literal,
         key_variables=settings.key_variables,
         warnings=tuple(dict.fromkeys(warnings)),

@@ -19,6 +19,7 @@ from ..keys import take_keys
 from ..places import RunPlaces, find_places, find_run, run_places
 from ..request import RunRequest
 from .doors import DoorCommand
+from .holding import find_requirements, hold_saved
 from .layers import Wanted, find_layers
 from .options import show_options
 from .providers import build_providers
@@ -82,7 +83,8 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
         raise UsageError(f"{cwd}, where this run worked, is gone")
     override = override_layer(said["config"], cwd)
     layers = find_layers(environment, Wanted(cwd=cwd, flags=override.values))
-    config = load_config((*layers, override)).config
+    held = find_requirements(environment)
+    config = load_config((*layers, override), requirements=held).config
     keys = take_keys(environment, key_variables(config))
     providers, literal = build_providers(config, [])
     move_openai(config.openai_base_url)
@@ -95,7 +97,7 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
         click.echo(f"swarm: warning: {NO_PERSON}", err=True)
         request = msgspec.structs.replace(request, reviewer="nobody")
     deadline = request.deadline_s if said["deadline"] is None else parse_span(said["deadline"])
-    return msgspec.structs.replace(
+    request = msgspec.structs.replace(
         request,
         providers=providers,
         keys={**keys, **literal},
@@ -106,3 +108,4 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
         resumes=True,
         next_prompt=prompt,
     )
+    return hold_saved(request, held)

@@ -12,6 +12,7 @@ from swarm.roles.narrow import narrow
 from swarm.roles.schema import Role
 
 from .doors import DoorCommand
+from .holding import find_requirements
 from .layers import Wanted, find_layers
 from .printing import print_columns, print_json
 from .request_building import base_sandbox
@@ -30,8 +31,8 @@ def roles() -> None:
 
 def _load() -> tuple[Roles, Loaded]:
     layers = find_layers(os.environ, Wanted(cwd=find_cwd(None)))
-    loaded = load_config(layers)
-    return load_roles(layers), loaded
+    held = find_requirements(os.environ)
+    return load_roles(layers, held), load_config(layers, requirements=held)
 
 
 @roles.command("list", cls=DoorCommand)

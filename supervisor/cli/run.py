@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..keys import take_keys
 from ..places import find_places
 from ..taskfile import MAX_TASK_BYTES, read_task
 from .doors import DoorCommand
+from .holding import denied_paths
 from .notifying import split_words
 from .options import RunOptions, ShowOptions, bound_options, show_options, who_options
 from .request_building import Prepared, build_request
@@ -71,9 +73,11 @@ def prepare(options: RunOptions, environment: dict[str, str]) -> Prepared:
     ask = ask_trust if answering == "terminal" else None
     settings = load_settings(options, task, environment, ask=ask)
     keys = take_keys(environment, settings.key_variables)
+    hidden = denied_paths(settings.loaded.requirements)
     prepared = build_request(
-        options, settings, environment=environment, run_lines=run_lines, answering=answering
-    )
+        options, settings, environment=environment, run_lines=partial(run_lines, hidden=hidden),
+        answering=answering,
+    )  # fmt: skip
     move_openai(settings.config.openai_base_url)
     request = msgspec.structs.replace(prepared.request, keys={**keys, **prepared.literal_keys})
     return msgspec.structs.replace(prepared, request=request, literal_keys={})

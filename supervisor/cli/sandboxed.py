@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -23,14 +24,17 @@ class NoSandbox(SwarmError):
     exit_code = 6
 
 
-def run_lines(command: str, cwd: Path, *, limit_s: float = LIMIT_S) -> str:
-    """The output of a shell command in the read-only sandbox.
+def run_lines(
+    command: str, cwd: Path, *, limit_s: float = LIMIT_S, hidden: Sequence[str] = ()
+) -> str:
+    """The output of a shell command in the read-only sandbox, where `hidden` paths are masked.
 
     Raises:
         UsageError: It failed, took longer than `limit_s`, or printed more than 8 MiB.
         NoSandbox: There is no sandbox here.
     """
-    words = [*SANDBOX, "-s", "read-only", "-C", str(cwd), "--", "/bin/sh", "-c", command]
+    masks = [word for path in hidden for word in ("--hide", path)]
+    words = [*SANDBOX, "-s", "read-only", "-C", str(cwd), *masks, "--", "/bin/sh", "-c", command]
     child = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,

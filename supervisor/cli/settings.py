@@ -19,6 +19,7 @@ from swarm.roles.schema import Role
 
 from ..places import find_places
 from ..taskfile import FrontMatter, NetworkFront, Task
+from .holding import find_requirements
 from .layers import Ask, Wanted, find_layers
 from .options import RunOptions
 
@@ -54,10 +55,11 @@ def load_settings(
     override = override_layer(options.config, cwd)
     wanted = Wanted(cwd=cwd, profile=options.profile, flags=override.values)
     files = find_layers(environment, wanted, ask=ask)
-    roles = load_roles((*files, override))
+    held = find_requirements(environment)
+    roles = load_roles((*files, override), held)
     role = find_role(roles, options.role or task.front.role or "default")
     layers = (*files, role_layer(role), task_layer(task), override, flag_layer(options))
-    loaded = load_config(layers, strict=options.strict_config)
+    loaded = load_config(layers, strict=options.strict_config, requirements=held)
     return Settings(
         task=task,
         cwd=str(cwd),

@@ -9,6 +9,8 @@ from typing import NoReturn
 
 import click
 
+from swarm.mailbox.errors import UsageError
+
 from ..places import find_places
 from .doors import DoorCommand
 
@@ -39,11 +41,35 @@ def sandbox(policy: str, *, network: bool, cd: str, command: tuple[str, ...]) ->
     Example:
       swarm sandbox -s workspace-write -- make test
     """
-    runtime = find_places(dict(os.environ)).runtime
-    hidden = ["--hide", str(runtime)] if runtime.is_dir() else []
+    environment = dict(os.environ)
+    runtime = find_places(environment).runtime
+    closed = (
+        *([str(runtime)] if runtime.is_dir() else []),
+        *_required(environment, policy, network),
+    )
+    hidden = [word for path in closed for word in ("--hide", path)]
     flags = ["--network"] if network else []
     words = command[1:] if command[:1] == ("--",) else command
     become("swarm.worker.sandbox.standalone", "-s", policy, *flags, "-C", cd, *hidden, "--", *words)
+
+
+class NotAllowed(UsageError):
+    """The administrator's requirements forbid this sandbox; nothing was started."""
+
+    exit_code = 125
+
+
+def _required(environment: dict[str, str], policy: str, network: bool) -> tuple[str, ...]:
+    """What must be hidden as for a run's commands. Raises NotAllowed."""
+    from .holding import denied_paths, find_requirements, refused_standalone
+
+    try:
+        held = find_requirements(environment)
+        if (why := refused_standalone(policy, held, network=network)) is not None:
+            raise UsageError(why)
+        return denied_paths(held)
+    except UsageError as error:
+        raise NotAllowed(f"sandbox: {error}") from error
 
 
 @click.command("apply-patch", cls=DoorCommand, context_settings=_REST)

@@ -16,9 +16,10 @@ def with_rules(policy: NetworkPolicy, rules: Rules) -> NetworkPolicy:
     """
     if rules.broken:
         return msgspec.structs.replace(policy, allow=())
+    added = () if policy.managed else _hosts(rules, "allow")
     return msgspec.structs.replace(
         policy,
-        allow=(*policy.allow, *_hosts(rules, "allow")),
+        allow=(*policy.allow, *added),
         ask=(*policy.ask, *_hosts(rules, "prompt")),
         deny=(*policy.deny, *_hosts(rules, "deny")),
     )
@@ -28,7 +29,8 @@ def ticket_for(path: str, limits: Limits, run_key: bytes) -> bytes:
     """What the agent at this path shows to the proxy; b"" for one without a way to it."""
     if limits.network is None:
         return b""
-    ticket = Ticket(agent=path, policy=limits.network, asks=limits.approval != "never")
+    asks = limits.approval != "never" and not limits.network.managed
+    ticket = Ticket(agent=path, policy=limits.network, asks=asks)
     return seal_ticket(ticket, ticket_key(run_key))
 
 

@@ -1,6 +1,7 @@
 """Folders, ids of runs, the lock, and what a person is told when they do not fit."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -135,3 +136,8 @@ def test_a_folder_that_cannot_be_made_names_the_way_out(tmp_path):
 
 def test_a_local_folder_is_not_taken_for_a_network_disk(tmp_path):
     assert on_network_disk(tmp_path) is None
+
+
+@pytest.mark.parametrize("variables", [{}, {"SWARM_HOME": "/h"}, {"XDG_CONFIG_HOME": "/c"}])
+def test_the_machines_own_folder_is_read_first_whatever_the_environment_says(variables):
+    assert find_places(variables).system[0] == Path("/etc/swarm")

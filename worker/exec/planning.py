@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from ..sandbox.plan import SandboxPlan, plan_sandbox
+from ..sandbox.plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from ..sandbox.probe import probe_sandbox
 from ..sandbox.sockets import listening_sockets
 
@@ -27,6 +27,8 @@ def plan_command(
     Raises SandboxUnavailable.
     """
     if isinstance(policy, DangerFullAccess):
+        if spec.sandbox_required:
+            raise SandboxUnavailable(spec.sandbox_required)
         return SandboxPlan(reason="danger-full-access: no sandbox")
     # A path that has become a link since it was granted leads where nobody looked: left out.
     write, read = (_unmoved(paths) for paths in _paths_of(extra))

@@ -1,0 +1,264 @@
+"""What an administrator requires: values that are allowed, values that are pinned. Pure.
+
+Rule: requirements are no layer, they hold the result: no file, flag, task file or role loosens
+them. An explicit value that is not allowed is an error that names both sides; a built-in one is
+replaced without a word. What cannot be honoured, or read, stops the run.
+
+Source: config sheet 4. Codex falls back with a warning where a file says what is not allowed; a run
+that starts with another policy than the one that was written helps nobody who is not watching.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.rules import PrefixRule
+
+from .merge import Merged, Origin, as_table, leaves, look_up, merge_tables
+from .positions import KeyPath
+from .schema import Config, GranularPolicy, Toml
+
+FILE = "requirements.toml"
+SandboxWord = Literal["read-only", "workspace-write", "danger-full-access", "external-sandbox"]
+ReviewerWord = Literal["user", "auto_review", "nobody"]
+Where = Callable[[KeyPath], str]  # FILE, line N, KEY of an effective value; or its layer and KEY
+_UNHELD = "danger-full-access"
+
+
+class NetworkDemand(Value):
+    """`experimental_network`, as far as there is something to hold here."""
+
+    enabled: bool | None = None
+    domains: dict[str, Literal["allow", "deny"]] = {}
+    managed_only: bool = False
+    allow_local_binding: bool | None = None
+
+
+class Requirements(Value):
+    """All sources together; of each field the first source that sets it counts.
+
+    `places` says for each key of the file which source that is: `FILE, line N`.
+    """
+
+    approvals: tuple[AskForApproval | GranularPolicy, ...] | None = None
+    reviewers: tuple[ReviewerWord, ...] | None = None
+    sandbox_modes: tuple[SandboxWord, ...] | None = None
+    profiles: tuple[str, ...] | None = None
+    web_search: tuple[str, ...] | None = None
+    features: dict[str, bool] = {}
+    prefix_rules: tuple[PrefixRule, ...] = ()
+    network: NetworkDemand | None = None
+    deny_read: tuple[str, ...] = ()
+    reviewer_policy: str | None = None
+    pins: Toml = {}
+    places: dict[str, str] = {}
+    broken: str = ""  # why a source could not be read; nothing starts then
+
+    def place(self, key: str) -> str:
+        return self.places.get(key, FILE)
+
+    @property
+    def sandbox_required(self) -> str:
+        """Why no command may run without a sandbox; "" = it may."""
+        if self.deny_read:
+            key = "permissions"
+        elif self.network is not None and self.network.enabled:
+            key = "experimental_network"
+        else:
+            return ""
+        return f"{self.place(key)}: {key} can only be kept in a sandbox, so nothing runs without"
+
+
+NONE = Requirements()
+
+
+def constrain(merged: Merged, config: Config, held: Requirements, where: Where) -> Merged:
+    """The merged values as the requirements let them be.
+
+    Args:
+        merged: What all layers say.
+        config: The same with its types.
+        where: Names the place of a value that is not allowed.
+
+    Raises:
+        UsageError: An explicit value is not allowed.
+    """
+    if held.broken:
+        raise UsageError(held.broken)
+    forced: list[tuple[KeyPath, object, str]] = []  # path, value, key of the requirement
+    for key, allowed, fallback in _choices(config, held):
+        demand, said = _DEMANDS[key], look_up(merged.values, (key,))
+        if said is None:
+            if fallback is not None:
+                forced.append(((key,), fallback, demand))
+        elif not allowed(said):
+            raise UsageError(_refusal(where((key,)), said, held, demand))
+    _check_closed(config, held, where)
+    forced += _pinned(merged, held, where)
+    forced += _network(merged, held, where)
+    forced += [(("features", name), value, "features") for name, value in held.features.items()]
+    for path, value, key in forced:
+        merged = _with_value(merged, path, value, held.place(key))
+    return merged
+
+
+_DEMANDS = {
+    "approval_policy": "allowed_approval_policies",
+    "approvals_reviewer": "allowed_approvals_reviewers",
+    "sandbox_mode": "allowed_sandbox_modes",
+    "default_permissions": "allowed_permission_profiles",
+    "web_search": "allowed_web_search_modes",
+}
+
+
+def _choices(
+    config: Config, held: Requirements
+) -> Iterator[tuple[str, Callable[[object], bool], object]]:
+    """(key, whether a value is allowed, what counts where nobody says anything; None: nothing)."""
+    if held.approvals is not None:
+        first = msgspec.to_builtins(held.approvals[0])
+        default_stays = Config().approval_policy in held.approvals
+        yield (
+            "approval_policy",
+            lambda _: config.approval_policy in (held.approvals or ()),
+            (None if default_stays else first),
+        )
+    if held.reviewers is not None:
+        only = [word for word in held.reviewers if word != "nobody"]
+        yield "approvals_reviewer", lambda word: _reviewer(word) in (
+            *(held.reviewers or ()), "nobody",  # who asks nobody is given nothing
+        ), (only[0] if len(only) == 1 else None if only else "nobody")  # fmt: skip
+    if held.sandbox_modes is not None:
+        modes = held.sandbox_modes
+        stays = Config().sandbox_mode in modes
+        yield "sandbox_mode", lambda word: word in modes, None if stays else "read-only"
+    if held.profiles is not None:
+        profiles = held.profiles
+        yield "default_permissions", lambda word: word in profiles, None
+    if held.web_search is not None:
+        searches = (*held.web_search, "disabled")
+        yield "web_search", lambda word: word in searches, None
+
+
+def _reviewer(word: object) -> object:
+    return "auto_review" if word == "guardian_subagent" else word
+
+
+def _check_closed(config: Config, held: Requirements, where: Where) -> None:
+    if (why := held.sandbox_required) and config.sandbox_mode == _UNHELD:
+        raise UsageError(f"{where(('sandbox_mode',))} = {_shown(_UNHELD)} is not allowed: {why}")
+
+
+def _pinned(
+    merged: Merged, held: Requirements, where: Where
+) -> Iterator[tuple[KeyPath, object, str]]:
+    for path, value in leaves(held.pins):
+        said = look_up(merged.values, path)
+        if said is not None and said != value:
+            raise UsageError(
+                f"{where(path)} = {_shown(said)} is not allowed: {held.place('pins')} pins it to "
+                f"{_shown(value)}"
+            )
+        yield path, value, "pins"
+    text = held.reviewer_policy
+    if text is not None:
+        said = look_up(merged.values, ("auto_review", "policy"))
+        if said is not None and said != text:
+            raise UsageError(
+                f"{where(('auto_review', 'policy'))} is not allowed: "
+                f"{held.place('guardian_policy_config')} sets the reviewer's policy"
+            )
+        yield ("auto_review", "policy"), text, "guardian_policy_config"
+
+
+def _network(
+    merged: Merged, held: Requirements, where: Where
+) -> Iterator[tuple[KeyPath, object, str]]:
+    """The proxy is on or off, its lists are the administrator's and what may be added."""
+    demand = held.network
+    if demand is None:
+        return
+    key = "experimental_network"
+    for name in ("enabled", "allow_local_binding"):
+        wanted = getattr(demand, name)
+        said = look_up(merged.values, ("network", name))
+        if wanted is None:
+            continue
+        if said is not None and said != wanted:
+            raise UsageError(_refusal(where(("network", name)), said, held, key))
+        yield ("network", name), wanted, key
+    for pattern, word in as_table(look_up(merged.values, ("network", "domains"))).items():
+        fixed = demand.domains.get(pattern)
+        if (demand.managed_only and word == "allow" and fixed != "allow") or (
+            fixed == "deny" and word != "deny"
+        ):
+            raise UsageError(_refusal(where(("network", "domains", pattern)), word, held, key))
+    for pattern, word in demand.domains.items():
+        if look_up(merged.values, ("network", "domains", pattern)) != "deny":
+            yield ("network", "domains", pattern), word, key
+
+
+def _with_value(merged: Merged, path: KeyPath, value: object, place: str) -> Merged:
+    """The value in its place, with the requirement as its origin where it changed something."""
+    if look_up(merged.values, path) == value:
+        return merged
+    nested = value
+    for step in reversed(path):
+        nested = {step: nested}
+    table = as_table(nested)
+    file, _, line = place.rpartition(", line ")
+    origin = Origin(layer="requirements", file=file, line=int(line) if line.isdigit() else 0)
+    kept = {old: one for old, one in merged.origins.items() if old[: len(path)] != path}
+    new = {leaf: origin for leaf, _ in leaves(table)}
+    return Merged(values=merge_tables(merged.values, table), origins={**kept, **new})
+
+
+def _refusal(place: str, said: object, held: Requirements, key: str) -> str:
+    allowed = {
+        "allowed_approval_policies": held.approvals,
+        "allowed_approvals_reviewers": held.reviewers,
+        "allowed_sandbox_modes": held.sandbox_modes,
+        "allowed_permission_profiles": held.profiles,
+        "allowed_web_search_modes": held.web_search,
+    }.get(key)
+    words = f" allows only {', '.join(map(_shown, allowed))}" if allowed is not None else " forbids"
+    return f"{place} = {_shown(said)} is not allowed: {held.place(key)}, {key}{words}"
+
+
+def _shown(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def refused_role(
+    approval: str | None, mode: str | None, model: str | None, held: Requirements
+) -> str | None:
+    """Why a role that sets these may not be used; None if it may."""
+    if approval is not None and held.approvals is not None and approval not in held.approvals:
+        return _refusal("approval_policy", approval, held, "allowed_approval_policies")
+    if mode is not None and held.sandbox_modes is not None and mode not in held.sandbox_modes:
+        return _refusal("sandbox_mode", mode, held, "allowed_sandbox_modes")
+    pinned = held.pins.get("model")
+    if model is not None and pinned is not None and model != pinned:
+        return f'model = "{model}" is not allowed: {held.place("pins")} pins it to {_shown(pinned)}'
+    return None
+
+
+def refused_policy(policy: SandboxPolicy, held: Requirements) -> str | None:
+    """Why commands may not get this sandbox, however it came about; None if they may."""
+    match policy:
+        case DangerFullAccess():
+            mode = _UNHELD
+        case ReadOnly():
+            return None
+        case _:
+            mode = "workspace-write"
+    if held.sandbox_modes is not None and mode not in held.sandbox_modes:
+        return _refusal("sandbox", mode, held, "allowed_sandbox_modes")
+    if mode == _UNHELD and (why := held.sandbox_required):
+        return f"sandbox = {_shown(mode)} is not allowed: {why}"
+    return None

@@ -1,0 +1,292 @@
+"""`requirements.toml` → requirements. Loaded only where there is such a file.
+
+Rule: a key that is not known, or cannot be honoured here, is an error: nobody may believe in a
+bound that does not hold.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.hosts import BadHost, normal_pattern
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import AskForApproval
+from swarm.mailbox.protocol.rules import PrefixRule
+
+from .check import check_layer, explain, where
+from .merge import Layer, leaves
+from .reading import decode_text, parse_toml
+from .requirements import NetworkDemand, Requirements, ReviewerWord, SandboxWord
+from .schema import GranularPolicy, Toml
+
+_Switch = Literal["allow", "deny"]
+_ALIASES = {"feature_requirements": "features"}
+# What a pin holds for good: in a run, in what its agents start, and when it is resumed.
+PINNABLE = (
+    "model", "model_provider", "openai_base_url", "allow_commit",
+    "agents.max_threads", "agents.max_depth", "agents.max_total",
+    "budget.tokens", "budget.usd", "budget.requests",
+    "limits.command_memory", "limits.command_processes", "limits.command_seconds",
+    "limits.agent_memory", "limits.agent_processes", "auto_review.model",
+    "shell_environment_policy.inherit", "shell_environment_policy.ignore_default_excludes",
+    "shell_environment_policy.exclude", "shell_environment_policy.include_only",
+)  # fmt: skip
+
+
+class _Remote(Value, forbid_unknown_fields=True):
+    hostname_patterns: tuple[str, ...]
+    allowed_sandbox_modes: tuple[SandboxWord, ...]
+
+
+class _Element(Value, forbid_unknown_fields=True):
+    token: str | None = None
+    any_of: tuple[str, ...] | None = None
+
+
+class _PrefixRule(Value, forbid_unknown_fields=True):
+    pattern: tuple[_Element, ...]
+    decision: Literal["prompt", "forbidden"]
+    justification: str | None = None
+
+
+class _Rules(Value, forbid_unknown_fields=True):
+    prefix_rules: tuple[_PrefixRule, ...] = ()
+
+
+class _Network(Value, forbid_unknown_fields=True):
+    enabled: bool | None = None
+    domains: dict[str, _Switch] | None = None
+    allowed_domains: tuple[str, ...] | None = None
+    denied_domains: tuple[str, ...] | None = None
+    managed_allowed_domains_only: bool = False
+    allow_local_binding: bool | None = None
+    # Nothing here to hold: our proxy has no ports, passes no Unix socket and follows no other one.
+    http_port: int | None = None
+    socks_port: int | None = None
+    allow_upstream_proxy: bool | None = None
+    dangerously_allow_non_loopback_proxy: bool | None = None
+    dangerously_allow_all_unix_sockets: bool | None = None
+    unix_sockets: dict[str, Literal["allow", "none"]] | None = None
+    allow_unix_sockets: tuple[str, ...] | None = None
+
+
+class _Filesystem(Value, forbid_unknown_fields=True):
+    deny_read: tuple[str, ...] = ()
+
+
+class _Permissions(Value, forbid_unknown_fields=True):
+    filesystem: _Filesystem = _Filesystem()
+
+
+class _App(Value):
+    enabled: bool = True
+
+
+class RequirementsFile(Value, forbid_unknown_fields=True):
+    """The file's keys: Codex's, and ours `pins`."""
+
+    allowed_approval_policies: tuple[AskForApproval | GranularPolicy, ...] | None = None
+    allowed_approvals_reviewers: (
+        tuple[Literal["user", "guardian_subagent", "auto_review", "nobody"], ...] | None
+    ) = None
+    allowed_sandbox_modes: tuple[SandboxWord, ...] | None = None
+    remote_sandbox_config: tuple[_Remote, ...] = ()
+    allowed_web_search_modes: tuple[Literal["disabled", "cached", "live"], ...] | None = None
+    allowed_permission_profiles: tuple[str, ...] | None = None
+    features: dict[str, bool] | None = None
+    feature_requirements: dict[str, bool] | None = None
+    mcp_servers: dict[str, Toml] | None = None  # no MCP here yet: none is started
+    apps: dict[str, _App] | None = None  # likewise
+    rules: _Rules | None = None
+    enforce_residency: str | None = None
+    experimental_network: _Network | None = None
+    permissions: _Permissions | None = None
+    guardian_policy_config: str | None = None
+    pins: Toml | None = None
+
+
+def read_source(path: Path, data: bytes) -> Requirements:
+    """One file. Raises UsageError with file, line and key."""
+    text = decode_text(data, path)
+    layer = Layer(name="requirements", source=str(path), text=text, values=parse_toml(text, path))
+    known = RequirementsFile.__struct_fields__
+    for key in layer.values:
+        if key not in known:
+            raise UsageError(
+                f"{where(layer, (key,))}: unknown requirement; known are {', '.join(known)}"
+            )
+    try:
+        file = msgspec.convert(layer.values, RequirementsFile)
+    except msgspec.ValidationError as error:
+        raise UsageError(explain(layer, error)) from error
+    found = _translate(file, layer)
+    places = {
+        _ALIASES.get(key, key): where(layer, (key,)).removesuffix(f", {key}")
+        for key in layer.values
+    }
+    if found.sandbox_modes is not None and found.sandbox_modes != file.allowed_sandbox_modes:
+        places["allowed_sandbox_modes"] = places["remote_sandbox_config"]
+    return msgspec.structs.replace(found, places=places)
+
+
+def _translate(file: RequirementsFile, layer: Layer) -> Requirements:
+    if file.enforce_residency is not None:
+        raise UsageError(
+            f"{where(layer, 'enforce_residency')}: cannot be honoured: no provider here promises it"
+        )
+    for key in ("allowed_approval_policies", "allowed_permission_profiles"):
+        if getattr(file, key) == ():
+            raise UsageError(f"{where(layer, key)}: field `{key}` cannot be empty")
+    if file.features is not None and file.feature_requirements is not None:
+        raise UsageError(
+            f"{where(layer, 'feature_requirements')}: the same as `features`; give one of them"
+        )
+    modes = _sandbox_modes(file, layer)
+    deny_read = file.permissions.filesystem.deny_read if file.permissions else ()
+    for path in deny_read:
+        if not path.startswith("/") or ".." in path.split("/"):
+            raise UsageError(
+                f"{where(layer, 'permissions.filesystem.deny_read')}: {path!r} must be absolute"
+            )
+    return Requirements(
+        approvals=file.allowed_approval_policies,
+        reviewers=_reviewers(file.allowed_approvals_reviewers),
+        sandbox_modes=modes,
+        profiles=file.allowed_permission_profiles,
+        web_search=file.allowed_web_search_modes,
+        features=file.features or file.feature_requirements or {},
+        prefix_rules=_prefix_rules(file.rules, layer),
+        network=_network(file.experimental_network, layer),
+        deny_read=deny_read,
+        reviewer_policy=file.guardian_policy_config,
+        pins=_pins(file.pins, layer),
+    )
+
+
+def _reviewers(words: tuple[str, ...] | None) -> tuple[ReviewerWord, ...] | None:
+    if words is None:
+        return None
+    known: dict[str, ReviewerWord] = {
+        "user": "user", "nobody": "nobody",
+        "auto_review": "auto_review", "guardian_subagent": "auto_review",
+    }  # fmt: skip
+    return tuple(dict.fromkeys(known[word] for word in words))
+
+
+def _sandbox_modes(file: RequirementsFile, layer: Layer) -> tuple[SandboxWord, ...] | None:
+    modes, key = file.allowed_sandbox_modes, "allowed_sandbox_modes"
+    if file.remote_sandbox_config:
+        for remote in file.remote_sandbox_config:
+            if _is_here(remote.hostname_patterns):
+                modes, key = remote.allowed_sandbox_modes, "remote_sandbox_config"
+                break
+    if modes is not None and "read-only" not in modes:
+        raise UsageError(
+            f"{where(layer, key)}: must include `read-only`, which every run may narrow itself to"
+        )
+    return modes
+
+
+def _is_here(patterns: tuple[str, ...]) -> bool:
+    """Whether this host's name fits, short or in full; `*` and `?` stand for any signs."""
+    names = {os.uname().nodename, socket.getfqdn()}
+    plain = [re.sub(r"\[", "[[]", pattern.lower()) for pattern in patterns]
+    return any(
+        fnmatchcase(name.lower().rstrip("."), pattern) for name in names for pattern in plain
+    )
+
+
+def _prefix_rules(rules: _Rules | None, layer: Layer) -> tuple[PrefixRule, ...]:
+    found: list[PrefixRule] = []
+    for rule in rules.prefix_rules if rules else ():
+        pattern: list[tuple[str, ...]] = []
+        for one in rule.pattern:
+            words = one.any_of if one.token is None else (one.token,)
+            if (one.token is None) == (one.any_of is None) or not words:
+                raise UsageError(
+                    f"{where(layer, ('rules', 'prefix_rules', 'pattern'))}: each element is either "
+                    "`token` or a non-empty `any_of`"
+                )
+            pattern.append(words)
+        if not pattern:
+            raise UsageError(
+                f"{where(layer, ('rules', 'prefix_rules', 'pattern'))}: cannot be empty"
+            )
+        found.append(
+            PrefixRule(
+                pattern=tuple(pattern), decision=rule.decision, justification=rule.justification
+            )
+        )
+    return tuple(found)
+
+
+def _network(table: _Network | None, layer: Layer) -> NetworkDemand | None:
+    if table is None:
+        return None
+    key = "experimental_network"
+    if table.domains is not None and (table.allowed_domains or table.denied_domains) is not None:
+        raise UsageError(
+            f"{where(layer, key)}: give `domains`, or `allowed_domains` and `denied_domains`"
+        )
+    if table.unix_sockets is not None and table.allow_unix_sockets is not None:
+        raise UsageError(f"{where(layer, key)}: give `unix_sockets` or `allow_unix_sockets`")
+    domains: dict[str, _Switch] = dict(table.domains or {})
+    domains |= dict.fromkeys(table.allowed_domains or (), "allow")
+    domains |= dict.fromkeys(table.denied_domains or (), "deny")
+    for pattern, word in domains.items():
+        try:
+            normal_pattern(pattern, denies=word == "deny")
+        except BadHost as error:
+            raise UsageError(f"{where(layer, (key, 'domains'))}: {error}") from error
+    return NetworkDemand(
+        enabled=table.enabled,
+        domains=domains,
+        managed_only=table.managed_allowed_domains_only,
+        allow_local_binding=table.allow_local_binding,
+    )
+
+
+def _pins(pins: Toml | None, layer: Layer) -> Toml:
+    """Checked as a configuration of its own. Raises UsageError."""
+    if not pins:
+        return {}
+    for path, _ in leaves(pins):
+        if ".".join(path) not in PINNABLE:
+            raise UsageError(
+                f"{where(layer, ('pins', *path))}: cannot be pinned; these can: "
+                f"{', '.join(PINNABLE)}"
+            )
+    check_layer(Layer(name="pins", source=layer.source, values=pins))
+    return pins
+
+
+def fill_unset(first: Requirements, second: Requirements) -> Requirements:
+    """Each key from the first source that sets it."""
+    places: Mapping[str, str] = {**second.places, **first.places}
+    changes: dict[str, Any] = {}
+    for key, field in _FIELDS.items():
+        if key not in first.places and key in second.places:
+            changes[field] = getattr(second, field)
+    return msgspec.structs.replace(first, places=dict(places), **changes)
+
+
+_FIELDS = {
+    "allowed_approval_policies": "approvals",
+    "allowed_approvals_reviewers": "reviewers",
+    "allowed_sandbox_modes": "sandbox_modes",
+    "allowed_permission_profiles": "profiles",
+    "allowed_web_search_modes": "web_search",
+    "features": "features",
+    "rules": "prefix_rules",
+    "experimental_network": "network",
+    "permissions": "deny_read",
+    "guardian_policy_config": "reviewer_policy",
+    "pins": "pins",
+}
