@@ -342,7 +342,7 @@ class Session:
             return History()
         items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)
         repaired = repair(items, interrupted=self.spec.interrupted_calls)
-        self.told = told_by(items)
+        self.told = told_by(items, cwd=self.spec.cwd)
         self._guidance = GuidanceWatch(self.spec, items)
         kept = repaired.items[: len(repaired.items) - len(repaired.added)]
         history = History()

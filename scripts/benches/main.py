@@ -61,11 +61,12 @@ def main(arguments: list[str]) -> int:
         return soak.main(arguments[1:])
     import agents
     import crowd
+    import prefix
     import safety
     import spine
 
     parser = argparse.ArgumentParser(prog="scripts/bench")
-    parser.add_argument("name", choices=("spine", "crowd", "agents", "safety"))
+    parser.add_argument("name", choices=("spine", "crowd", "agents", "safety", "prefix"))
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=" ".join(agents.GROUPS))
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--cycles", type=int, default=0, help="agents that come and go (10000)")
@@ -74,6 +75,8 @@ def main(arguments: list[str]) -> int:
         return print_table(spine.measure(said.quick))
     if said.name == "safety":
         return print_table(safety.measure(said.quick))
+    if said.name == "prefix":
+        return print_table(prefix.measure(said.quick))
     if said.name == "crowd":  # the part of `spine` about many processes
         return print_table(crowd.measure(said.quick))
     if unknown := set(said.groups) - set(agents.GROUPS):

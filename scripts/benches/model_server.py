@@ -4,7 +4,8 @@ Run as a process of its own. Arguments: PORT-FILE MODE TURNS. It writes its port
 at SIGTERM, one JSON object with what it saw to PORT-FILE.seen.
 
 Modes: `tools` calls exec_command `true` TURNS times, then answers; `answer` answers at once;
-`hang` never answers; `stream` sends 30 chunks a second until it is ended.
+`prefix` as `tools`, but it counts tokens, answers a wish for a summary, and compares each input
+with the one before; `hang` never answers; `stream` sends 30 chunks a second until it is ended.
 """
 
 import asyncio
@@ -15,24 +16,26 @@ import time
 from pathlib import Path
 from typing import Any
 
+SUMMARY_WANTED = b"The conversation is about to be replaced by a summary"
+
 
 def event(kind: str, **fields: Any) -> bytes:
     body = json.dumps({"type": kind, **fields})
     return f"event: {kind}\ndata: {body}\n\n".encode()
 
 
-def completed(number: int) -> bytes:
+def completed(number: int, tokens: int = 100) -> bytes:
     usage = {
-        "input_tokens": 100 + number,
+        "input_tokens": tokens + number,
         "input_tokens_details": {"cached_tokens": 90},
         "output_tokens": 10,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 110 + number,
+        "total_tokens": tokens + 10 + number,
     }
     return event("response.completed", response={"id": f"resp_{number}", "usage": usage})
 
 
-def call(number: int, command: str) -> bytes:
+def call(number: int, command: str, tokens: int = 100) -> bytes:
     item = {
         "type": "function_call",
         "id": f"fc_{number}",
@@ -44,7 +47,7 @@ def call(number: int, command: str) -> bytes:
         event("response.created", response={"id": f"resp_{number}"})
         + event("response.output_item.added", item={**item, "arguments": ""})
         + event("response.output_item.done", item=item)
-        + completed(number)
+        + completed(number, tokens)
     )
 
 
@@ -71,13 +74,51 @@ def chunked(data: bytes) -> bytes:
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
+def alike(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
+
+
+class Prefixes:
+    """What of each input is the input before it, byte by byte."""
+
+    def __init__(self) -> None:
+        self.before = b""
+        self.heads: set[bytes] = set()
+        self.told = {"requests": 0, "input_bytes": 0, "reusable_bytes": 0, "breaks": 0, "heads": 0}
+
+    def note(self, body: bytes) -> None:
+        start, end = body.index(b'"input":[') + 9, body.rindex(b'],"tools":')
+        given = body[start:end]
+        whole = given.startswith(self.before)
+        same = len(self.before) if whole else alike(given, self.before)
+        self.heads.add(body[:start] + body[end:])
+        self.before = given
+        self.told["requests"] += 1
+        self.told["input_bytes"] += len(given)
+        self.told["reusable_bytes"] += same
+        self.told["breaks"] += not whole
+        self.told["heads"] = len(self.heads)
+
+
+def _nth(command: str, number: int) -> str:
+    return f"true {number}" if command == "true" else command
+
+
 class Server:
     def __init__(self, mode: str, turns: int, command: str) -> None:
         self.mode, self.turns = mode, turns
-        self.answers = [chunked(call(n, command)) + b"0\r\n\r\n" for n in range(turns)]
+        # A number makes each call another one: endless repeats would end the turn.
+        self.answers = [chunked(call(n, _nth(command, n))) + b"0\r\n\r\n" for n in range(turns)]
         self.last = chunked(message(turns, "done")) + b"0\r\n\r\n"
         self.requests_of: dict[bytes, int] = {}
         self.seen: list[dict[str, Any]] = []
+        self.prefixes = Prefixes()
+        self.command = command
         self.first_byte: float | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -103,12 +144,27 @@ class Server:
             self.note(who, number, began, len(body))
             await asyncio.sleep(3600)
         writer.write(HEAD)
+        if self.mode == "prefix":
+            self.prefixes.note(body)
+            writer.write(self.counted(number, body))
+            self.note(who, number, began, len(body))
+            return
         if self.mode == "stream":
             self.note(who, number, began, len(body))
             await self.stream(writer)
         is_call = self.mode == "tools" and number < self.turns
         writer.write(self.answers[number] if is_call else self.last)
         self.note(who, number, began, len(body))
+
+    def counted(self, number: int, body: bytes) -> bytes:
+        """A call, the summary that was asked for, or the end."""
+        if SUMMARY_WANTED in body[-40_000:]:
+            return chunked(message(number, "a summary")) + b"0\r\n\r\n"
+        if number >= self.turns:
+            return self.last
+        return (
+            chunked(call(number, f"{self.command} {number + 400}", len(body) // 4)) + b"0\r\n\r\n"
+        )
 
     async def stream(self, writer: asyncio.StreamWriter) -> None:
         item = {"type": "message", "id": "msg_s", "role": "assistant", "content": []}
@@ -140,7 +196,11 @@ async def serve_until_told(server: Server, port_file: Path) -> None:
     fresh.write_text(str(listener.sockets[0].getsockname()[1]))
     fresh.replace(port_file)
     await stop.wait()
-    seen = {"first_byte": server.first_byte, "requests": server.seen}
+    seen = {
+        "first_byte": server.first_byte,
+        "requests": server.seen,
+        "prefix": server.prefixes.told,
+    }
     Path(f"{port_file}.seen").write_text(json.dumps(seen))  # noqa: ASYNC240  at its end, alone
 
 

@@ -48,14 +48,14 @@ def test_a_conversation_begins_with_rights_role_guidance_and_place():
         text_message("developer", permissions, "DEV"),
         text_message("user", guidance, ENVIRONMENT),
     )
-    assert told_by(items) == told
+    assert told_by(items, cwd="/w") == told
     assert context_items(SPEC, place=PLACE, model=MODEL, told=told)[0] == ()
 
 
 def test_later_only_what_changed_is_told_and_the_role_never_again():
     items, told = context_items(SPEC, place=PLACE, model=MODEL, told=Told())
     moved = msgspec.structs.replace(PLACE, date="2026-04-23")
-    changed, told = context_items(SPEC, place=moved, model=MODEL, told=told_by(items))
+    changed, told = context_items(SPEC, place=moved, model=MODEL, told=told_by(items, cwd="/w"))
     assert changed == (text_message("user", environment_text(moved)),)
     free = msgspec.structs.replace(SPEC, limits=Limits(sandbox=DangerFullAccess()))
     changed, _ = context_items(free, place=moved, model=MODEL, told=told)
@@ -159,4 +159,12 @@ def test_guidance_that_changed_is_told_again_and_says_so():
     more, told = context_items(other, place=PLACE, model=MODEL, told=told)
     assert more == (text_message("user", guidance_text("Be quick.", cwd="/w", replaces=True)),)
     below = text_message("user", guidance_text("deep", cwd="/w/deep"))
-    assert told_by((*items, *more, below)) == told
+    assert told_by((*items, *more, below), cwd="/w") == told
+
+
+def test_guidance_of_a_folder_below_is_not_taken_for_that_of_the_working_directory():
+    bare = msgspec.structs.replace(SPEC, user_instructions="")
+    items, _ = context_items(bare, place=PLACE, model=MODEL, told=Told())
+    below = text_message("user", guidance_text("deep", cwd="/w/deep"))
+    told = told_by((*items, below), cwd="/w")
+    assert context_items(bare, place=PLACE, model=MODEL, told=told)[0] == ()

@@ -57,17 +57,19 @@ def test_the_teams_text_stands_between_the_rights_and_the_role():
     permissions = permissions_text(CHILD.limits, cwd="/w")
     assert items[0] == text_message("developer", permissions, team_text(CHILD), "DEV")
     assert "`/root` started you" in team_text(CHILD)
-    assert told_by(items) == told
+    assert told_by(items, cwd="/w") == told
     assert context_items(CHILD, place=PLACE, model=MODEL, told=told) == ((), told)
 
 
 def test_a_child_with_its_parents_history_begins_all_the_same_and_repeats_nothing():
     parent, _ = context_items(ROOT, place=PLACE, model=MODEL, told=Told())
     taken_over = (*parent, text_message("user", "do"))
-    items, told = context_items(CHILD, place=PLACE, model=MODEL, told=told_by(taken_over))
+    items, told = context_items(CHILD, place=PLACE, model=MODEL, told=told_by(taken_over, cwd="/w"))
     assert items == (text_message("developer", team_text(CHILD), "DEV"),)
     deeper = msgspec.structs.replace(CHILD, path="/root/a/b", depth=2)
-    again, _ = context_items(deeper, place=PLACE, model=MODEL, told=told_by((*taken_over, *items)))
+    again, _ = context_items(
+        deeper, place=PLACE, model=MODEL, told=told_by((*taken_over, *items), cwd="/w")
+    )
     assert again == (text_message("developer", team_text(deeper), "DEV"),)
     assert context_items(CHILD, place=PLACE, model=MODEL, told=told)[0] == ()
 

@@ -29,7 +29,7 @@ class Told(Value):
 
     permissions: str | None = None
     environment: str | None = None
-    guidance: str | None = None  # the text alone, of the folder that was told first
+    guidance: str | None = None  # the text alone, of the working directory
     team: str | None = None  # a child's: it bears its path
     begun: bool = False  # the initial context is there (it may be empty for a small model)
 
@@ -39,16 +39,13 @@ def instructions_for(spec: AgentSpec, model: ModelInfo) -> str:
     return spec.role.base_instructions or base_instructions(short=model.short_prompt)
 
 
-def told_by(items: Iterable[AnyItem]) -> Told:
+def told_by(items: Iterable[AnyItem], *, cwd: str) -> Told:
     """Read from a restored history what its model was told last. Walks it once."""
-    told, folder = Told(), ""
+    told, head = Told(), f"{GUIDANCE_START}{cwd}\n"
     for item in items:
         guidance = told.guidance
-        if (block := _part(item, "user", GUIDANCE_START)) is not None:
-            head = block.partition("\n")[0]
-            folder = folder or head
-            if head == folder:  # another one is of a folder below, and stays as it is
-                guidance = _instructions_in(block)
+        if (block := _part(item, "user", head)) is not None:  # others are of folders below
+            guidance = _instructions_in(block)
         told = Told(
             permissions=_part(item, "developer", PERMISSIONS_START) or told.permissions,
             environment=_part(item, "user", ENVIRONMENT_START) or told.environment,

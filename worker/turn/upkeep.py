@@ -306,7 +306,7 @@ class Upkeep:
                 f"tokens, and {model.slug} takes {window:,}"
             )
             return
-        session.told = told_by(items)
+        session.told = told_by(items, cwd=session.spec.cwd)
         session.meter.start_over(size)
         session.replace_history(turn_id, items, undoes=op.compaction_id)
         self._held, self._left, self._rests_below = True, 0, 0

@@ -1,0 +1,116 @@
+"""On the raw bytes of each wire: every request begins with the one before, whatever comes between.
+
+So a provider's prompt cache holds: over tool calls, guidance that joins, a refused and a broken
+answer, words and a letter in between, an interrupt, and another life.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from swarm.mailbox.protocol.events import TurnAborted
+from swarm.mailbox.protocol.records import ItemRecorded
+
+pytestmark = pytest.mark.live
+LIMIT_S = 60
+
+
+class Sent(msgspec.Struct):
+    """A request's body, its parts as the bytes they came in."""
+
+    input: list[msgspec.Raw] = []  # of the Responses wire
+    messages: list[msgspec.Raw] = []  # of the Chat wire
+    tools: msgspec.Raw = msgspec.Raw(b"")
+    instructions: str = ""
+
+    @property
+    def said(self) -> list[bytes]:
+        return [bytes(one) for one in self.input or self.messages]
+
+    @property
+    def head(self) -> tuple[str, bytes]:
+        return self.instructions, bytes(self.tools)
+
+
+class Wire:
+    """What a server of this wire answers."""
+
+    def __init__(self, name: str, server: Any) -> None:
+        self.name, self._server = name, server
+        self._calls = 0
+
+    def calls(self, *scripts: str) -> None:
+        """Queue calls of exec_command."""
+        made = []
+        for script in scripts:
+            self._calls += 1
+            made.append((script, f"call_{self._calls}"))
+        if self.name == "responses":
+            self._server.add_responses(
+                *(self._server.function_call("exec_command", {"cmd": one}, name)
+                  for one, name in made)
+            )  # fmt: skip
+            return
+        calls = [
+            {"index": at, "id": name, "type": "function", "function": {
+                "name": "exec_command", "arguments": msgspec.json.encode({"cmd": one}).decode()}}
+            for at, (one, name) in enumerate(made)
+        ]  # fmt: skip
+        self._server.add_chat({"tool_calls": calls}, finish="tool_calls")
+
+    def text(self, words: str) -> None:
+        """Queue an answer."""
+        if self.name == "responses":
+            self._server.add_responses(self._server.message(words))
+        else:
+            self._server.add_chat({"content": words})
+
+    def broken(self) -> None:
+        """Queue an answer that breaks off."""
+        event: dict[str, Any] = {"type": "response.created", "response": {"id": "r"}}
+        if self.name == "chat":
+            event = {"id": "c1", "choices": [{"delta": {"content": "half an ans"}}]}
+        self._server.add(self._server.sse(event), "close")
+
+
+@pytest.mark.parametrize("name", ["responses", "chat"])
+async def test_every_request_begins_with_the_bytes_of_the_one_before(rig, model_server, name):
+    deep = rig.work / "src"
+    deep.mkdir()
+    (deep / "AGENTS.md").write_text("Use tabs.\n")
+    (deep / "a.txt").write_text("hello\n")
+    wire = Wire(name, model_server)
+    wire.calls("cat src/a.txt", "echo two")
+    model_server.add_error(503, retry_after="0")
+    wire.broken()
+    wire.calls("sleep 2")
+    wire.calls("sleep 30")
+    wire.text("done")
+    (rig.home / "config.toml").write_text(
+        f'model = "some-model"\nmodel_provider = "b"\n[model_providers.b]\nname = "b"\n'
+        f'base_url = "{model_server.url}"\nwire_api = "{name}"\n'
+    )
+    with trio.fail_after(LIMIT_S):
+        run = await rig.run("b")
+        await rig.wait_call(count=3)
+        await rig.start("send", rig.run_id, "root", "and mind the tests")
+        await rig.start("send", rig.run_id, "root", "a zephyr", "--no-wake")
+        await rig.wait_call(count=4)
+        await rig.start("interrupt", rig.run_id)
+        await run.wait_end()
+        assert rig.bodies(TurnAborted)
+        resumed = await rig.resume("-p", "quokka")
+        ended = await resumed.wait_end()
+    assert ended.code == 0, ended.err
+    sent = [msgspec.json.decode(one.body, type=Sent) for one in model_server.requests]
+    assert len(sent) == 6
+    assert len({one.head for one in sent}) == 1
+    for before, after in pairwise(one.said for one in sent):
+        assert after[: len(before)] == before
+    last = b"".join(sent[-1].said)
+    for words in (b"Use tabs.", b"mind the tests", b"a zephyr", b"<turn_aborted>", b"quokka"):
+        assert last.count(words) == 1
+    assert {one.source for one in rig.bodies(ItemRecorded)} >= {"context", "user", "mail", "tool"}
