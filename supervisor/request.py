@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.limits import (
     SandboxPolicy,
 )
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
+from swarm.mailbox.protocol.review import ReviewTarget
 from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.settings import Summary, Verbosity
 from swarm.mailbox.protocol.spec import (
@@ -54,6 +55,13 @@ class ReviewSettings(Value):
     deadline_s: float = 90.0  # of one review, the start of its process included
 
 
+class CodeReview(Value):
+    """The run is a review of changes to code; its words stand in the prompt."""
+
+    target: ReviewTarget
+    hint: str = ""  # for people: what is reviewed
+
+
 class RunRequest(Value):
     """One run, wholly resolved: paths absolute, configuration merged, files read."""
 
@@ -82,6 +90,7 @@ class RunRequest(Value):
     budget: Budget = Budget()
     deadline_s: float | None = None
     output_schema: dict[str, Any] | None = None
+    review: CodeReview | None = None
     fan_out: FanOut | None = None
     fan_role: RoleBrief = RoleBrief(name="explorer")
     fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None = the same

@@ -30,6 +30,7 @@ from .journal.reading import BadLine, read_records
 from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .keeper import Keeper
 from .network.policy import with_rules
+from .review.mode import enter_review, leave_review
 from .running import Running
 from .settings_change import with_settings
 from .spawner.base import SpawnError
@@ -84,11 +85,12 @@ class Work:
             nursery.start_soon(stop_on, self._keeper.failed)
             if (seconds := self._run.request.deadline_s) is not None:
                 nursery.start_soon(self._ending.obey_deadline, seconds)
+        completed = RunCompleted(status="provider", message=self._keeper.failure)
         if found:
-            return found[0]
-        if self._ending.status is not None:
-            return RunCompleted(status=self._ending.status, message=f"{self._ending.status}")
-        return RunCompleted(status="provider", message=self._keeper.failure)
+            completed = found[0]
+        elif self._ending.status is not None:
+            completed = RunCompleted(status=self._ending.status, message=f"{self._ending.status}")
+        return leave_review(self._run, completed)
 
     def _stop_harness(self) -> None:
         self._agency.interrupt_waiting()
@@ -160,6 +162,7 @@ class Work:
             fresh = body if request.fan_out is not None else ""
             await self._resume_root(plan, fresh or request.next_prompt)
             return
+        enter_review(self._run)
         root = await self._control.spawn(plan, memory=AgentMemory() if life else None)
         if self._ending.interrupted:  # Ctrl-C came while it was being born
             self._control.conclude(root, "interrupted", "it was interrupted", TokenUsage())
@@ -246,6 +249,8 @@ class Work:
         if status != "completed":
             return RunCompleted(status=status, message=outcome.message)
         schema = self._run.request.output_schema
+        if self._run.request.review is not None:
+            schema = None  # whatever it answered is read as a review
         if schema is not None and (fault := schema_fault(outcome.message, schema)):
             return RunCompleted(status="failed", result=outcome.message, message=fault)
         return RunCompleted(status="completed", result=outcome.message)

@@ -25,6 +25,7 @@ from .items import AnyItem, TokenUsage
 from .limits import Budget, Limits
 from .ops import Mail, UserInputPart
 from .requests import SpawnOnCsv
+from .review import EnteredReviewMode, ExitedReviewMode
 from .settings import Settings
 
 EndState = Literal[
@@ -347,6 +348,8 @@ AnyRecordBody = (
     | CallEnded
     | TokenCount
     | Warned
+    | EnteredReviewMode
+    | ExitedReviewMode
     | SettingsChanged
     | PauseSet
     | BudgetSet

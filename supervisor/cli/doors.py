@@ -22,6 +22,10 @@ class Door(NamedTuple):
 DOORS: dict[str, Door] = {
     "run": Door("run:run", "Run a task with a tree of agents."),
     "resume": Door("resume:resume", "Go on with a run after a crash, a stop or its end."),
+    "review": Door(
+        "review:review",
+        "Review changes: findings with file, lines, priority and confidence.",
+    ),
     "ps": Door("ps:ps", "List runs: id, state, agents, tokens, cost, age, size and task."),
     "watch": Door("watch:watch", "Watch a run: the live tree of its agents."),
     "show": Door("reading:show", "Show a run's tree, or one agent's transcript."),

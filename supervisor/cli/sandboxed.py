@@ -25,9 +25,16 @@ class NoSandbox(SwarmError):
 
 
 def run_lines(
-    command: str, cwd: Path, *, limit_s: float = LIMIT_S, hidden: Sequence[str] = ()
+    command: str,
+    cwd: Path,
+    *,
+    limit_s: float = LIMIT_S,
+    hidden: Sequence[str] = (),
+    shown: str = "",
 ) -> str:
     """The output of a shell command in the read-only sandbox, where `hidden` paths are masked.
+
+    Errors name it as `shown`.
 
     Raises:
         UsageError: It failed, took longer than `limit_s`, or printed more than 8 MiB.
@@ -55,7 +62,7 @@ def run_lines(
         _kill(child)
         child.wait()
         alarm.join()
-    shown = f"fan_out.each.lines: `{command}`"
+    shown = shown or f"fan_out.each.lines: `{command}`"
     if late.is_set():
         raise UsageError(f"{shown} took longer than {limit_s:g} s")
     if len(output) > _MAX_BYTES:

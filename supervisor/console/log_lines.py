@@ -57,6 +57,7 @@ from swarm.mailbox.protocol.records import (
     WatchBegan,
     encode_record,
 )
+from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
 from .amounts import render_age, render_count, render_span, render_time, render_usd
 from .asking_words import describe_approval
@@ -175,6 +176,8 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(_turn_words(body))
         case RunStarted() | ProviderChosen() | RunCompleted() | GatewayEnded() | Drew():
             return clean_line(_run_words(body))
+        case EnteredReviewMode() | ExitedReviewMode():
+            return clean_line(_review_words(body))
         case SettingsChanged() | PauseSet():
             return clean_line(_adjusted_words(body))
         case BudgetSet() | Reserved() | Lapsed():
@@ -203,6 +206,16 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(_job_words(body))
         case _:
             assert_never(body)
+
+
+def _review_words(body: EnteredReviewMode | ExitedReviewMode) -> str:
+    by = f" by {body.reviewer}" if body.reviewer else ""
+    if isinstance(body, EnteredReviewMode):
+        return f"{body.hint or body.target}{by}"
+    if body.output is None:
+        return f"came to nothing{by}"
+    count = len(body.output.findings)
+    return f"{count} findings, {body.output.overall_correctness or 'no verdict'}{by}"
 
 
 def _adjusted_words(body: SettingsChanged | PauseSet) -> str:

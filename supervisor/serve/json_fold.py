@@ -37,8 +37,10 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
     RunStarted,
 )
+from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
 from ..console.describe import describe_fetching, describe_sandbox
+from ..review.output import as_json
 from .json_approvals import approval_line
 from .json_items import message_item
 from .json_lines import (
@@ -53,6 +55,8 @@ from .json_lines import (
     FanOutPlannedLine,
     ItemCompletedLine,
     ProviderLine,
+    ReviewEnteredLine,
+    ReviewExitedLine,
     RunCompletedLine,
     ThreadStarted,
     TurnCompletedLine,
@@ -225,6 +229,11 @@ def _agent_lines(record: Record, state: JsonState, path: str) -> list[AnyLine]:
             return _replaced(body)
         case Warned(message=message):
             return [WarningLine(message=message)]
+        case EnteredReviewMode(target=target, hint=hint, reviewer=by):
+            return [ReviewEnteredLine(target=target, hint=hint, reviewer=by or UNSET)]
+        case ExitedReviewMode(output=output, reviewer=by):
+            told = None if output is None else as_json(output)
+            return [ReviewExitedLine(output=told, reviewer=by or UNSET)]
         case ProcessEnded() | AgentEnded():
             return _ended(body, state, agent, path)
         case ApprovalRequested() | ApprovalResolved():

@@ -4,7 +4,7 @@ Rule: a field is never left out because of its value (a zero or a null is an ans
 marked UNSET are. New fields may come, old ones keep name, type and meaning (`docs/json.md`).
 """
 
-from typing import Literal, dataclass_transform
+from typing import Any, Literal, dataclass_transform
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -147,6 +147,17 @@ class WarningLine(Line, tag="warning"):
     message: str
 
 
+class ReviewEnteredLine(Line, tag="review.entered"):
+    target: str
+    hint: str
+    reviewer: str | UnsetType = UNSET  # the path of who reviews, where it is not this agent
+
+
+class ReviewExitedLine(Line, tag="review.exited"):
+    output: dict[str, Any] | None  # findings and verdict, as docs/review.md says
+    reviewer: str | UnsetType = UNSET
+
+
 class AgentSpawnedLine(Line, tag="agent.spawned"):
     role: str
     nickname: str
@@ -261,6 +272,8 @@ AnyLine = (
     | TurnFailedLine
     | ErrorLine
     | WarningLine
+    | ReviewEnteredLine
+    | ReviewExitedLine
     | AgentSpawnedLine
     | AgentStatusLine
     | ApprovalRequestedLine

@@ -1,0 +1,54 @@
+"""What a review of code comes to. Values; the shape is Codex's, so that tools read both."""
+
+from typing import Literal
+
+from .base import Tagged, Value
+
+ReviewTarget = Literal["uncommitted", "base", "commit", "custom"]
+
+
+class LineRange(Value):
+    """Lines of a file, from 1, the last one included."""
+
+    start: int = 1
+    end: int = 1
+
+
+class CodeLocation(Value):
+    absolute_file_path: str = ""
+    line_range: LineRange = LineRange()
+
+
+class Finding(Value):
+    title: str
+    body: str = ""
+    confidence_score: float = 0.0  # 0 to 1
+    priority: int | None = None  # 0, stop everything, to 3, nice to have
+    code_location: CodeLocation = CodeLocation()
+
+
+class ReviewOutput(Value):
+    """`overall_explanation` alone: the reviewer answered something else than was asked for."""
+
+    findings: tuple[Finding, ...] = ()
+    overall_correctness: str = ""  # "patch is correct" or "patch is incorrect"
+    overall_explanation: str = ""
+    overall_confidence_score: float = 0.0
+
+
+# --- records ---------------------------------------------------------------------------------
+
+
+class EnteredReviewMode(Tagged):
+    """Changes to code are being reviewed: by this agent, or by `reviewer` for it."""
+
+    target: ReviewTarget
+    hint: str = ""  # for people: what is reviewed
+    reviewer: str = ""  # path
+
+
+class ExitedReviewMode(Tagged):
+    """The review is over; no output: it came to nothing."""
+
+    output: ReviewOutput | None = None
+    reviewer: str = ""

@@ -1,0 +1,1 @@
+"""Review mode: a run, or an agent, has changes to code reviewed."""
