@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.gateway import (
     GatewayReady,
     GatewayUnable,
     Lapsed,
+    RateLimits,
     Reserve,
     SecretLearned,
     Throttled,
@@ -231,6 +232,8 @@ class Keeper:
                 self._journal(event, "", letter)
             case SecretLearned(secret=secret):
                 self._run.journal.redactor.learn(secret)
+            case RateLimits():
+                self._run.note(event)
             case Throttled() | Fetching():
                 self._run.showing.passing(Passed(agent="", event=event))
             case Hello() | Heartbeat() | Goodbye():

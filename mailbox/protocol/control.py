@@ -7,7 +7,7 @@ import msgspec
 from .approvals import PendingApproval, Scope
 from .base import Tagged, Value
 from .events import OutputArrived, ReasoningArrived, TextArrived, Waiting
-from .gateway import Fetching, Throttled
+from .gateway import Fetching, LimitWindow, Throttled
 from .items import TokenUsage
 from .limits import AskForApproval, Budget
 from .records import Record
@@ -70,6 +70,7 @@ class RunView(Value):
     fan_done: int = 0
     fan_failed: int = 0
     throttle: str = ""
+    rate_limits: tuple[LimitWindow, ...] = ()
     fetching: str = ""  # a model file that arrives now
     fetched_bytes: int = 0
     fetch_total_bytes: int = 0

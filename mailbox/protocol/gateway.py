@@ -2,7 +2,7 @@
 
 import msgspec
 
-from .base import Tagged
+from .base import Tagged, Value
 from .events import Goodbye, Heartbeat, Hello, Warned
 from .items import TokenUsage
 from .ops import Shutdown
@@ -72,6 +72,21 @@ class SecretLearned(Tagged):
     secret: str
 
 
+class LimitWindow(Value):
+    """One allowance of the account, as the server last told of it."""
+
+    name: str
+    used_percent: float = 0.0  # 0 to 100
+    window_minutes: float | None = None
+    resets_at_unix_s: float | None = None
+
+
+class RateLimits(Tagged):
+    """Passing: all windows that are known, when one of them has moved; the keeper journals it."""
+
+    windows: tuple[LimitWindow, ...]
+
+
 class Fetching(Tagged):
     """Passing: a model file arrives, about once a percent; `total_bytes` 0 = not known."""
 
@@ -122,6 +137,7 @@ AnyGatewayEvent = (
     | Drew
     | Lapsed
     | Throttled
+    | RateLimits
     | Fetching
     | SecretLearned
 )

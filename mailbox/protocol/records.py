@@ -20,7 +20,7 @@ from .events import (
     TurnStarted,
     Warned,
 )
-from .gateway import Drew, Lapsed
+from .gateway import Drew, Lapsed, RateLimits
 from .items import AnyItem, TokenUsage
 from .limits import Budget, Limits
 from .ops import Mail, UserInputPart
@@ -356,6 +356,7 @@ AnyRecordBody = (
     | Reserved
     | Drew
     | Lapsed
+    | RateLimits
     | ProcessEnded
     | AgentEnded
     | ApprovalRequested

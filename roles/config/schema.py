@@ -195,6 +195,7 @@ class Config(Value):
     project_doc_max_bytes: int = 32_768
     project_doc_fallback_filenames: tuple[str, ...] = ()
     project_root_markers: tuple[str, ...] = (".git",)
+    notify: tuple[str, ...] = ()  # a program, started after each turn of the root
     agents: Toml = {}
     budget: BudgetTable = BudgetTable()  # ours
     limits: LimitsTable = LimitsTable()  # ours
@@ -228,7 +229,7 @@ _CODEX = """
     background_terminal_max_timeout zsh_path web_search tools tool_suggest js_repl_node_path
     js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
-    mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir notify analytics
+    mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir analytics
     feedback check_for_update_on_startup suppress_unstable_features_warning otel apps skills
     plugins marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool

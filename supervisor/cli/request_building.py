@@ -136,6 +136,7 @@ def build_request(
         rules=rules.rules,
         user_instructions=guidance,
         context=context_rules(config, Path(settings.config_folder)),
+        notify=config.notify,
         record=_absolute(options.record),
         replay=None if options.replay is None else _file(options.replay, "--replay"),
         ephemeral=options.ephemeral,

@@ -26,6 +26,7 @@ from .walls import check_walls
 
 if TYPE_CHECKING:
     from ..view import View
+    from .turn_notice import TurnNotice
 
 EXIT_CODES = {
     "completed": 0,
@@ -77,6 +78,12 @@ def run_here(
 
         notifier = open_notifier(show.notify, request)
         view = _Announcing(_open_view(show, request, places), on_started, notifier)
+        if request.notify:
+            from .turn_notice import TurnNotice
+
+            view.turn_notice = TurnNotice(
+                request.notify, cwd=request.cwd, environment=request.environment
+            )
         try:
             completed = trio.run(run_to_its_end, request, view, ignition, places)
         except BaseExceptionGroup as group:
@@ -161,6 +168,7 @@ class _Announcing:
     ) -> None:
         self._view, self._on_started, self._notifier = view, on_started, notifier
         self.started = self.finished = False
+        self.turn_notice: TurnNotice | None = None
 
     def on_feed(self, feed: AnyFeed) -> None:
         if not self.started:
@@ -168,6 +176,8 @@ class _Announcing:
             if self._on_started is not None:
                 self._on_started()
         self._view.on_feed(feed)
+        if self.turn_notice is not None:
+            self.turn_notice.on_feed(feed)
         if self._notifier is not None:
             self._notifier.on_feed(feed)
 

@@ -5,6 +5,8 @@ The console shows hundreds of them ten times a second, so they are plain string 
 
 from datetime import UTC, datetime
 
+BASELINE_TOKENS = 12_000  # instructions and tools
+
 
 def render_count(number: int) -> str:
     """At most five characters: `999`, `1.2k`, `345k`, `1.2M`, `3.4G`."""
@@ -40,6 +42,20 @@ def render_usd(usd: float) -> str:
     if usd < 9.995:
         return f"${usd:.2f}"
     return f"${usd:.1f}" if usd < 999.95 else f"${usd:.0f}"
+
+
+def context_left(used_tokens: int, window_tokens: int) -> int | None:
+    """Percent of a model's window that is left, 0 to 100; None if the window is not known.
+
+    What every conversation begins with counts for nothing, so that a fresh one has 100.
+    """
+    if window_tokens <= 0:
+        return None
+    room = window_tokens - BASELINE_TOKENS
+    if room <= 0:
+        return 0
+    left = room - max(used_tokens - BASELINE_TOKENS, 0)
+    return min(max(round(100 * left / room), 0), 100)
 
 
 def render_age(seconds: float) -> str:

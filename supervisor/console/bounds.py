@@ -1,12 +1,14 @@
 """Bounds in words: what the log says of grants, and the footer's shares of the budget. Pure."""
 
 from swarm.mailbox.protocol.control import RunView
-from swarm.mailbox.protocol.gateway import Lapsed
+from swarm.mailbox.protocol.gateway import Lapsed, LimitWindow
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import BudgetSet, Reserved
 
 from .amounts import render_count, render_span, render_usd
+from .safe_text import clean_line
 
+SHOWN_FROM_PERCENT = 25.0  # of an allowance, in the footer; the log has all
 TIGHT = 0.8  # from here on a share is a warning
 
 
@@ -49,6 +51,20 @@ def budget_parts(view: RunView, *, now: float) -> list[tuple[str, bool]]:
         late = left_s < (1 - TIGHT) * whole_s
         parts.append((f"{render_span(left_s)} left", late))
     return parts
+
+
+def limit_parts(view: RunView) -> list[tuple[str, bool]]:
+    """What of the account's allowances is used, where a good part is; whether little is left."""
+    return [
+        (describe_window(window), window.used_percent >= 100 * TIGHT)
+        for window in view.rate_limits
+        if window.used_percent >= SHOWN_FROM_PERCENT
+    ]
+
+
+def describe_window(window: LimitWindow) -> str:
+    """`62% of limit primary`."""
+    return f"{window.used_percent:.0f}% of limit {clean_line(window.name, limit=40)}"
 
 
 def _part(share: float, words: str) -> tuple[str, bool]:

@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
     Warned,
 )
-from swarm.mailbox.protocol.gateway import Drew, Lapsed
+from swarm.mailbox.protocol.gateway import Drew, Lapsed, RateLimits
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -61,7 +61,7 @@ from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
 from .amounts import render_age, render_count, render_span, render_time, render_usd
 from .asking_words import describe_approval
-from .bounds import describe_bound
+from .bounds import describe_bound, describe_window
 from .describe import (
     describe_call,
     describe_end,
@@ -180,6 +180,8 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(_review_words(body))
         case SettingsChanged() | PauseSet():
             return clean_line(_adjusted_words(body))
+        case RateLimits(windows=windows):
+            return clean_line(", ".join(map(describe_window, windows)))
         case BudgetSet() | Reserved() | Lapsed():
             return clean_line(describe_bound(body))
         case AgentSpawned() | ProcessEnded() | AgentEnded():

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from swarm.mailbox.protocol.control import RunView
 from swarm.mailbox.protocol.events import TokenCount, Warned
-from swarm.mailbox.protocol.gateway import Drew, Lapsed
+from swarm.mailbox.protocol.gateway import Drew, Lapsed, RateLimits
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
@@ -43,6 +43,8 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return replace(run, provider=words[0], model=words[1], why=words[2], fetching="")
         case TokenCount(last=last):
             return replace(run, usage=run.usage.plus(last))
+        case RateLimits(windows=windows):
+            return replace(run, rate_limits=windows)
         case Drew() | Lapsed():
             return _billed(run, body)
         case Warned() | GatewayEnded():

@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.events import (
     FileChange,
     PatchCall,
     PlanCall,
+    TokenCount,
     TurnAborted,
     TurnCompleted,
     TurnFailed,
@@ -37,7 +38,7 @@ from swarm.mailbox.protocol.records import (
     Record,
 )
 
-from .amounts import render_count, render_span
+from .amounts import context_left, render_count, render_span
 from .describe import describe_call, describe_end, describe_replaced, describe_sandbox
 from .paint import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
 from .safe_text import clean_block, clean_line
@@ -82,6 +83,7 @@ class Story:
         self._path, self._options = path, options or TranscriptOptions()
         self._agent_id = ""
         self._turns = 0
+        self._count: TokenCount | None = None
         self._patches: dict[str, tuple[FileChange, ...]] = {}  # call id → what was asked
 
     def hear(self, record: Record) -> Iterator[Text]:
@@ -121,6 +123,8 @@ class Story:
             case ContextRecorded() as body:
                 yield Text(f"— {describe_replaced(body)} —", style=DIM)
                 yield from _indented(body.summary, DIM, limit=self._options.output_lines)
+            case TokenCount() as body:
+                self._count = body
             case Warned(message=message):
                 yield _line(f"warning: {message}", WARN)
             case ProcessEnded(orderly=False) as body:
@@ -144,6 +148,10 @@ class Story:
             yield _line(f"— turn {self._turns}: {body.model.slug}{effort} —", DIM)
             return
         spent = f"{render_span(body.duration_s)}, {render_count(body.usage.total_tokens)} tokens"
+        if (count := self._count) is not None:
+            spent += f", {render_count(count.total.total_tokens)} in all"
+            left = context_left(count.context_tokens, count.context_window)
+            spent += "" if left is None else f", {left}% of the window left"
         match body:
             case TurnCompleted():
                 yield Text(f"— turn completed: {spent} —", style=DIM)

@@ -18,7 +18,7 @@ from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import RunView
 
 from .amounts import render_count, render_span, render_usd
-from .bounds import budget_parts
+from .bounds import budget_parts, limit_parts
 from .columns import Line, crop, plan_columns, render_row
 from .fan import FanProgress, measure_fan
 from .fold import Row, Sort, fold_list, fold_tree
@@ -203,6 +203,7 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
     parts += [
         (words, WARN if is_tight else PLAIN) for words, is_tight in budget_parts(view, now=now)
     ]
+    parts += [(words, WARN if is_tight else DIM) for words, is_tight in limit_parts(view)]
     if view.unlisted:
         parts.append((f"{view.unlisted} ended before", DIM))
     if view.warnings:

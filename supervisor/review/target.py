@@ -137,7 +137,10 @@ def _commit(name: str, look: Look) -> Target:
 def _look(look: Look, script: str) -> dict[str, str]:
     """Run it below the head; lines `key value`. Raises UsageError where there is no repository."""
     lines = look(f"{_HEAD}{script}exit 0\n").splitlines()
-    found = dict(line.partition(" ")[::2] for line in lines)
+    found: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(" ")
+        found[key] = value
     if "no-git" in found:
         raise UsageError("a review needs git, which is not installed here")
     if "no-root" in found or "root" not in found:

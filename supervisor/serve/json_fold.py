@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.events import (
     Waiting,
     Warned,
 )
-from swarm.mailbox.protocol.gateway import Drew, Fetching, Throttled
+from swarm.mailbox.protocol.gateway import Drew, Fetching, LimitWindow, RateLimits, Throttled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -39,6 +39,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
+from ..console.amounts import context_left
 from ..console.describe import describe_fetching, describe_sandbox
 from ..review.output import as_json
 from .json_approvals import approval_line
@@ -55,6 +56,7 @@ from .json_lines import (
     FanOutPlannedLine,
     ItemCompletedLine,
     ProviderLine,
+    RateLimitsLine,
     ReviewEnteredLine,
     ReviewExitedLine,
     RunCompletedLine,
@@ -63,6 +65,7 @@ from .json_lines import (
     TurnFailedLine,
     TurnStartedLine,
     WarningLine,
+    Window,
     usage_of,
 )
 from .json_state import JsonAgent, JsonState
@@ -163,10 +166,21 @@ def _run_lines(record: Record, state: JsonState) -> list[AnyLine] | None:
             )  # fmt: skip
             line.agent = body.agent
             return [line]
+        case RateLimits(windows=windows):
+            return [RateLimitsLine(windows=tuple(map(_window, windows)))]
         case RunCompleted() as body:
             return _run_completed(body, state)
         case _:
             return None
+
+
+def _window(told: LimitWindow) -> Window:
+    return Window(
+        name=told.name,
+        used_percent=told.used_percent,
+        window_minutes=told.window_minutes,
+        resets_at_unix_s=told.resets_at_unix_s,
+    )
 
 
 def _run_completed(body: RunCompleted, state: JsonState) -> list[AnyLine]:
@@ -291,6 +305,7 @@ def _turn_ended(
                 total_usage=total,
                 context_tokens=agent.context_tokens,
                 context_window=agent.context_window,
+                context_left_percent=context_left(agent.context_tokens, agent.context_window),
             )
         )
         return lines

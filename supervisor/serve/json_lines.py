@@ -37,6 +37,15 @@ class Change(Part):
     move_path: str | UnsetType = UNSET
 
 
+class Window(Part):
+    """One allowance of the account at the provider."""
+
+    name: str
+    used_percent: float
+    window_minutes: float | None
+    resets_at_unix_s: float | None
+
+
 class Todo(Part):
     text: str
     completed: bool
@@ -130,6 +139,7 @@ class TurnCompletedLine(Line, tag="turn.completed"):
     total_usage: Usage  # of this agent since its beginning
     context_tokens: int = 0
     context_window: int = 0
+    context_left_percent: int | None = None  # None: the window is not known
 
 
 class TurnFailedLine(Line, tag="turn.failed"):
@@ -145,6 +155,10 @@ class ErrorLine(Line, tag="error"):
 
 class WarningLine(Line, tag="warning"):
     message: str
+
+
+class RateLimitsLine(Line, tag="rate_limits"):
+    windows: tuple[Window, ...]
 
 
 class ReviewEnteredLine(Line, tag="review.entered"):
@@ -272,6 +286,7 @@ AnyLine = (
     | TurnFailedLine
     | ErrorLine
     | WarningLine
+    | RateLimitsLine
     | ReviewEnteredLine
     | ReviewExitedLine
     | AgentSpawnedLine

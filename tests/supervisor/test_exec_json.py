@@ -156,6 +156,7 @@ def test_a_normal_turn_is_codex_line_by_line(stream):
             "total_usage": usage,
             "context_tokens": 0,
             "context_window": 0,
+            "context_left_percent": None,
         },
     ]  # fmt: skip
 

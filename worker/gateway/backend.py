@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Tagged, Value
-from swarm.mailbox.protocol.gateway import Fetching
+from swarm.mailbox.protocol.gateway import Fetching, LimitWindow
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleErrorKind, ToolSpec
 
@@ -64,10 +64,12 @@ class Finished(Tagged):
 class Accepted(Tagged):
     """First event of an attempt: the server took the request. Told to the gate, not to the agent.
 
-    `pause_s`: its headers say that the allowance is spent for so long.
+    `pause_s`: its headers say that the allowance is spent for so long; `limits`: what they say of
+    allowances at all.
     """
 
     pause_s: float | None = None
+    limits: tuple[LimitWindow, ...] = ()
 
 
 AnyResponseEvent = ItemStarted | TextPiece | ReasoningPiece | ItemDone | Held | Finished

@@ -4,17 +4,18 @@ limiter.py decides; here tasks sleep until it is their turn, agents hear why the
 the supervisor hears that requests are held back (`Throttled`), so that the console can say so.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import trio
 
-from swarm.mailbox.protocol.gateway import Throttled
+from swarm.mailbox.protocol.gateway import LimitWindow, RateLimits, Throttled
 
 from .backend import Held
 from .limiter import Go, Limiter, WaitForPlace, WaitUntil
 
 TELL_AGAIN_S = 60.0  # who waits longer than that hears again that it is meant so
-Announce = Callable[[Throttled], None]
+MOVED_PERCENT = 1.0  # from there on a window counts as moved
+Announce = Callable[[Throttled | RateLimits], None]
 Noise = Callable[[], float]  # random numbers in [0, 1)
 
 
@@ -26,6 +27,7 @@ class Gate:
         self._announce, self._noise = announce, noise
         self._waiters: dict[int, trio.Event] = {}  # ticket → something changed
         self._is_announced = False
+        self._windows: dict[str, LimitWindow] = {}
 
     @property
     def ever_answered(self) -> bool:
@@ -73,6 +75,16 @@ class Gate:
         """The request ended otherwise."""
         self._limiter.ended_unanswered()
         self._wake_head()
+
+    def note_limits(self, windows: Sequence[LimitWindow]) -> None:
+        """What the server told of its allowances; said onward when one of them has moved."""
+        moved = False
+        for window in windows:
+            known = self._windows.get(window.name)
+            if known is None or abs(window.used_percent - known.used_percent) >= MOVED_PERCENT:
+                self._windows[window.name], moved = window, True
+        if moved:
+            self._announce(RateLimits(windows=tuple(self._windows.values())))
 
     def push_back(self, asked_s: float | None, reason: str) -> float:
         """The server says wait: close the gate. Returns for how many seconds."""

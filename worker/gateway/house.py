@@ -12,7 +12,7 @@ from typing import assert_never
 
 import msgspec
 
-from swarm.mailbox.protocol.gateway import Fetching, Throttled
+from swarm.mailbox.protocol.gateway import Fetching, RateLimits, Throttled
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
 from swarm.mailbox.redact import Redactor
@@ -46,7 +46,7 @@ class Surroundings:
         keys: Mapping[str, str],
         *,
         learn: Callable[[str], Awaitable[None]],
-        announce: Callable[[Throttled | Fetching], None],
+        announce: Callable[[Throttled | Fetching | RateLimits], None],
         warn: Callable[[str], None],
         noise: Callable[[], float] = random.random,
     ) -> None:

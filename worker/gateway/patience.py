@@ -114,6 +114,7 @@ class _Attempt:
             self._is_answered = True
             self._gate.answered()
         if isinstance(event, Accepted):
+            self._gate.note_limits(event.limits)
             if event.pause_s is not None:
                 self._gate.pause(event.pause_s, "the provider's allowance is spent for now")
         else:

@@ -31,6 +31,7 @@ from .http import HttpClient, Post, Reply, TransportFailed
 from .key_book import KeyBook
 from .key_command import KeyUnavailable
 from .providers import key_words
+from .rate_limits import read_limits
 from .responses import ResponsesStream
 from .retry import MAX_PREVENTIVE_S, asked_delay_s, spent_allowance_s
 from .sse import EventTooLarge, SseSplitter
@@ -121,7 +122,10 @@ class HttpSource:
                     if reply.status != 200:
                         refused = await self._refused(reply)
                     else:
-                        yield Accepted(pause_s=_pause_s(reply.headers))
+                        yield Accepted(
+                            pause_s=_pause_s(reply.headers),
+                            limits=read_limits(reply.headers, time()),
+                        )
                         async with aclosing(self._read(reply, request, begun)) as events:
                             async for event in events:
                                 yield event
