@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from model import served_numbers
-from play import Play
+from plot import Play
 from stage import Stage
 
 from swarm.mailbox.protocol.records import Record

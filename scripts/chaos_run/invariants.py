@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 from facts import Facts
-from play import answer_of, gave_up, wishes_of
+from plot import answer_of, gave_up, wishes_of
 
 from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.control import Recorded

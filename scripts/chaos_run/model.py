@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 
 from knobs import Knobs
-from play import Call, Heard, Line, Play, make_play, next_line
+from plot import Call, Heard, Line, Play, make_play, next_line
 
 _PART = re.compile(r"\[\[part (/[a-z/]+)\]\]")
 _JUDGED = re.compile(r"(allow|deny) (root-[a-z0-9-]+)")

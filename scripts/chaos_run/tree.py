@@ -16,7 +16,7 @@ from facts import Facts, Start, gather
 from invariants import violations
 from person import Person
 from plan import plan_strikes
-from play import make_play, task_of
+from plot import make_play, task_of
 from stacks import look_inside
 from stage import HERE, Stage
 from thrower import Thrower, Thrown

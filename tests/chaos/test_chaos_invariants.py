@@ -9,7 +9,7 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "chaos_run"))
 from facts import Facts, Start
 from invariants import violations
-from play import Part, Wish, answer_of
+from plot import Part, Wish, answer_of
 
 from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, OtherCall, TokenCount

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "chaos_run"))
 from plan import KINDS, plan_strikes
-from play import (
+from plot import (
     MOST_TRIES,
     Heard,
     again_of,
