@@ -175,6 +175,18 @@ class GatewaySpec(Tagged):
     asks_first: bool = False  # a bound holds: no request goes out before it was granted
 
 
+class ProbeOrder(Value):
+    """What `swarm models probe` has tried out; it comes by pipe, with the keys."""
+
+    providers: tuple[ProviderSpec, ...] = ()
+    provider: str | None = None
+    model: str | None = None
+    models_dir: str = ""
+    catalogue: tuple[str, ...] = ()
+    keys: dict[str, str] = {}
+    limit_s: float = 60.0  # of one request
+
+
 class ProxySpec(Tagged):
     """The network proxy's beginning."""
 

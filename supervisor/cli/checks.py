@@ -169,7 +169,7 @@ def check_open_files() -> Check:
 
 def check_local_model() -> list[Check]:
     """The embedded provider needs its library and one model file."""
-    from .models import ask_models
+    from .models_lines import ask_models
 
     checks: list[Check] = []
     if importlib.util.find_spec("xllamacpp") is None:

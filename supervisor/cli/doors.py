@@ -48,7 +48,9 @@ DOORS: dict[str, Door] = {
     "kill": Door("steer:kill", "End an agent and all below it, or the whole run."),
     "rm": Door("ps:rm", "Delete runs that have ended."),
     "prune": Door("ps:prune", "Delete old runs and keep the newest."),
-    "models": Door("models:models", "Model files for the embedded provider."),
+    "models": Door(
+        "models:models", "What is known of models; files for the embedded one; trying one out."
+    ),
     "roles": Door("roles:roles", "What agents can be."),
     "config": Door("config:config", "The effective configuration and where it is from."),
     "trust": Door(

@@ -1,123 +1,86 @@
-"""`swarm models list|pull|probe`: model files and servers. The work is done by the gateway's code,
-started as a process of its own; here its JSON lines are drawn.
+"""`swarm models list|pull`: what is known of models, and model files. The work is done by the
+gateway's code, started as a process of its own; here its JSON lines are drawn.
 """
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import click
-import msgspec
-
-from swarm.mailbox.errors import SwarmError
-from swarm.roles.config.load import load_config
 
 from ..console.amounts import render_bytes
-from ..places import find_places
-from .checks_providers import check_providers
 from .doors import DoorCommand
-from .holding import find_requirements
-from .layers import Wanted, find_layers
+from .models_lines import ModelLine, ask_models
+from .models_probe import probe_models
 from .printing import print_columns, print_json
-from .settings import find_cwd
 
-_CLI = ("-P", "-m", "swarm.worker.gateway.models_cli")
-
-
-class ModelsFailed(SwarmError):
-    """The other process said no; its words and exit code."""
-
-    def __init__(self, words: str, code: int) -> None:
-        super().__init__(words)
-        self.exit_code = code
-
-
-class _Line(msgspec.Struct):
-    """One line of the other process; fields as its `type` has them."""
-
-    type: str
-    message: str = ""
-    name: str = ""
-    size_bytes: int = 0
-    here: bool = False
-    licence: str = ""
-    about: str = ""
-    calls_tools: bool = False
-    context_window: int = 0
-    have: int = 0
-    total: int = 0
-    path: str = ""
-    fetched: bool = False
-
-
-_decode = msgspec.json.Decoder(_Line).decode
+_COLUMNS = ("MODEL", "PROVIDER", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN", "ABOUT")
+_LISTED = (
+    "name", "provider", "default", "context_window", "max_output_tokens", "input_usd_per_million",
+    "cached_usd_per_million", "cache_write_usd_per_million", "output_usd_per_million",
+    "calls_tools", "parallel_tool_calls", "reasoning", "image_input", "about", "source",
+    "size_bytes", "here", "licence",
+)  # fmt: skip
 
 
 @click.group("models")
 def models() -> None:
-    """Model files for the embedded provider.
+    """What is known of models; files for the embedded one; trying one out.
 
     \b
     Example:
       swarm models list
     """
-
-
-def _catalogues() -> list[str]:
-    folder = find_places(dict(os.environ)).config
-    paths = (Path("/etc/swarm/models.toml"), folder / "models.toml")
-    return [str(path) for path in paths if path.is_file()]
-
-
-def ask_models(verb: str, *names: str) -> Iterator[_Line]:
-    """The other process's lines as they come. Raises ModelsFailed at its end if it failed."""
-    folder = str(find_places(dict(os.environ)).models)
-    words = [sys.executable, *_CLI, verb, folder, *names, *_catalogues()]
-    failure = ""
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        try:
-            for raw in child.stdout:
-                try:
-                    line = _decode(raw)
-                except msgspec.DecodeError:
-                    continue
-                if line.type == "error":
-                    failure = line.message
-                else:
-                    yield line
-            child.wait()
-        finally:
-            child.kill()
-    if failure or child.returncode != 0:
-        code = child.returncode or 1
-        raise ModelsFailed(failure or f"it ended with exit code {code}", max(code, 1))
 
 
 @models.command("list", cls=DoorCommand)
+@click.option("--provider", help="Only the models of this provider.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a model.")
-def list_models(*, as_json: bool) -> None:
-    """Model files that are known, and which are here.
+def list_models(provider: str | None, *, as_json: bool) -> None:
+    """What is known of models, and which model files are here.
 
     \b
     Example:
-      swarm models list
+      swarm models list --provider anthropic
     """
     rows: list[tuple[str, ...]] = []
     for line in ask_models("list"):
+        if provider is not None and line.provider != provider:
+            continue
         if as_json:
-            print_json({name: getattr(line, name) for name in (
-                "name", "size_bytes", "here", "licence", "calls_tools", "context_window", "about",
-            )})  # fmt: skip
-        tools = "tools" if line.calls_tools else "no tools"
-        here = "here" if line.here else "not here"
+            print_json({name: getattr(line, name) for name in _LISTED})
+        about = line.about
+        if line.size_bytes:
+            state = "here" if line.here else "swarm models pull"
+            about = f"{about} ({render_bytes(line.size_bytes)}, {line.licence}; {state})"
         rows.append(
-            (line.name, render_bytes(line.size_bytes), here, tools, line.licence, line.about)
+            (
+                f"{line.name}{' *' if line.default else ''}",
+                line.provider or "any",
+                _tokens(line.context_window),
+                _tokens(line.max_output_tokens),
+                _price(line.input_usd_per_million),
+                _price(line.output_usd_per_million),
+                _abilities(line),
+                f"{about} [{line.source}]" if line.source else about,
+            )
         )
     if not as_json:
-        print_columns(("MODEL", "SIZE", "STATE", "TOOLS", "LICENCE", "ABOUT"), rows, right="SIZE")
+        print_columns(_COLUMNS, rows)
+
+
+def _tokens(count: int | None) -> str:
+    if count is None:
+        return "-"
+    return f"{count / 1e6:.3g}M" if count >= 1_000_000 else f"{count // 1000}k"
+
+
+def _price(usd: float | None) -> str:
+    return "-" if usd is None else f"{usd:g}"
+
+
+def _abilities(line: ModelLine) -> str:
+    said = {"tools": line.calls_tools, "parallel": line.parallel_tool_calls,
+            "thinks": line.reasoning, "images": line.image_input}  # fmt: skip
+    return " ".join(word for word, able in said.items() if able) or "-"
 
 
 @models.command("pull", cls=DoorCommand)
@@ -146,20 +109,4 @@ def pull_model(name: str, *, as_json: bool) -> None:
         click.echo(path)
 
 
-@models.command("probe", cls=DoorCommand)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a provider.")
-def probe_models(*, as_json: bool) -> None:
-    """Which providers can be used now: keys that are set, servers that answer.
-
-    \b
-    Example:
-      swarm models probe
-    """
-    layers = find_layers(os.environ, Wanted(cwd=find_cwd(None)))
-    held = find_requirements(os.environ)
-    found = check_providers(load_config(layers, requirements=held).config, os.environ)
-    if as_json:
-        for one in found:
-            print_json(one.as_dict())
-        return
-    print_columns(("PROVIDER", "STATE", "WHAT"), [(c.name, c.state, c.words) for c in found])
+models.add_command(probe_models)

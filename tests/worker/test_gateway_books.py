@@ -104,11 +104,11 @@ def test_an_unknown_model_gets_cautious_values():
     assert model.context_window == 32_768
 
 
-def test_an_added_file_replaces_whole_entries(tmp_path):
+def test_an_added_file_changes_just_what_it_names(tmp_path):
     path = tmp_path / "models.toml"
     path.write_text('[models."gpt-5"]\ncontext_window = 7\n')
     model = load_catalogue([str(path)]).describe("gpt-5", provider="x", wire="chat")
-    assert (model.context_window, model.reasoning) == (7, False)
+    assert (model.context_window, model.reasoning) == (7, True)
 
 
 @pytest.mark.parametrize("text", ["[models.x]\nwindow = 1\n", "[models.x]\ncontext_window = 'a'\n"])

@@ -1,6 +1,6 @@
 """What is known of models: `models.toml` beside this file, and the files that a person adds.
 
-A later file replaces whole entries of the same name. A model that no file names gets cautious
+A later file changes entries of the same name key by key. A model that no file names gets cautious
 values and `known=False`, so that the run can say so once.
 """
 
@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -60,17 +60,20 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalogue:
-    """All entries, by slug."""
+    """All entries, by slug. `sources`: the last file that changed one; "" = it came with us."""
 
-    def __init__(self, entries: dict[str, Entry]) -> None:
-        self.entries = entries
+    def __init__(self, entries: dict[str, Entry], sources: dict[str, str] | None = None) -> None:
+        self.entries, self.sources = entries, sources or {}
 
     def default_of(self, provider: str) -> str | None:
-        """The provider's default model; None if no entry says so."""
-        for slug, entry in self.entries.items():
-            if entry.provider == provider and entry.default:
-                return slug
-        return None
+        """The provider's default model, a person's own choice first; None if no entry says so."""
+        found = [
+            slug
+            for slug, entry in self.entries.items()
+            if entry.provider == provider and entry.default
+        ]
+        own = [slug for slug in found if self.sources.get(slug)]
+        return next(iter(own or found), None)
 
     def find(self, slug: str) -> Entry | None:
         """The entry of this name, or of the name without the date of its version."""
@@ -121,36 +124,45 @@ def _unknown(slug: str, *, provider: str, wire: Wire) -> ModelInfo:
 
 
 def load_catalogue(more: Iterable[str] = ()) -> Catalogue:
-    """The built-in entries, then those of each file; last wins. Raises CatalogueError."""
+    """The built-in entries, then those of each file; key by key the last wins.
+
+    Raises CatalogueError.
+    """
     paths = list(more)
-    entries = {slug: _embedded(weights) for slug, weights in load_weights(paths).items()}
+    tables = {slug: _embedded(weights) for slug, weights in load_weights(paths).items()}
+    sources = dict.fromkeys(tables, "")
     for path in (BUILT_IN, *map(Path, paths)):
         if path == BUILT_IN or path.exists():
-            entries |= _load(path)
-    return Catalogue(entries)
+            for slug, table in _load(path).items():
+                tables[slug] = tables.get(slug, {}) | table
+                sources[slug] = "" if path == BUILT_IN else str(path)
+    entries = {slug: msgspec.convert(table, Entry) for slug, table in tables.items()}
+    return Catalogue(entries, sources)
 
 
-def _embedded(weights: Weights) -> Entry:
+def _embedded(weights: Weights) -> dict[str, Any]:
     """What a model file says of its model; no image, no reasoning, no price."""
-    return Entry(
-        provider="local",
-        title=weights.about,
-        context_window=weights.context_window,
-        can_call_tools=weights.can_call_tools,
-        short_prompt=weights.short_prompt,
-        parallel_tool_calls=False,
-        image_input=False,
-        input_usd_per_million=0.0,
-        output_usd_per_million=0.0,
-    )
+    return {
+        "provider": "local",
+        "title": weights.about,
+        "context_window": weights.context_window,
+        "can_call_tools": weights.can_call_tools,
+        "short_prompt": weights.short_prompt,
+        "parallel_tool_calls": False,
+        "image_input": False,
+        "input_usd_per_million": 0.0,
+        "output_usd_per_million": 0.0,
+    }
 
 
 @cache
-def _load(path: Path) -> dict[str, Entry]:
+def _load(path: Path) -> dict[str, dict[str, Any]]:
+    """Each table as it is written, checked by itself."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(data, _File).models
+        msgspec.convert(data, _File)
     except (OSError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path}: cannot read the model catalogue: {error}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise CatalogueError(f"{path}: {error}") from error
+    return cast("dict[str, dict[str, Any]]", data.get("models", {}))

@@ -1,6 +1,7 @@
 """`swarm models …` behind the door: one JSON object a line, drawn by the command line above.
 
-Started as a process of its own: `python -P -m swarm.worker.gateway.models_cli VERB …`.
+Started as a process of its own: `python -P -m swarm.worker.gateway.models_cli VERB …`. A probe's
+order, which holds keys, comes through stdin.
 """
 
 import json
@@ -8,12 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from swarm.mailbox.errors import SwarmError
+import msgspec
 
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.spec import ProbeOrder
+
+from .catalogue import load_catalogue
 from .fetch import fetch_weights
 from .weights import find_weights, known_weights, load_weights
 
-_USAGE = "usage: models_cli list|pull MODELS_DIR [NAME] [CATALOGUE…]"
+_USAGE = "usage: models_cli list|pull MODELS_DIR [NAME] [CATALOGUE…] | probe"
 
 
 def _say(**fields: Any) -> None:
@@ -22,18 +27,32 @@ def _say(**fields: Any) -> None:
 
 
 def list_models(models_dir: Path, additions: list[str]) -> None:
-    """One line a model file: name, size, whether it is here, what it is."""
-    for name, entry in sorted(load_weights(additions).items()):
-        here = find_weights(models_dir, name, additions) is not None
+    """One line a model: what is known of it; for a file also its size and whether it is here."""
+    weights = load_weights(additions)
+    catalogue = load_catalogue(additions)
+    for name, entry in sorted(catalogue.entries.items(), key=lambda one: (one[1].provider, one[0])):
+        file = weights.get(name)
+        here = file is not None and find_weights(models_dir, name, additions) is not None
         _say(
             type="model",
             name=name,
-            size_bytes=entry.size_bytes,
-            here=here,
-            licence=entry.licence,
-            about=entry.about,
-            calls_tools=entry.can_call_tools,
+            provider=entry.provider,
+            default=entry.default,
+            about=entry.title,
             context_window=entry.context_window,
+            max_output_tokens=entry.max_output_tokens,
+            input_usd_per_million=entry.input_usd_per_million,
+            cached_usd_per_million=entry.cached_usd_per_million,
+            cache_write_usd_per_million=entry.cache_write_usd_per_million,
+            output_usd_per_million=entry.output_usd_per_million,
+            calls_tools=entry.can_call_tools,
+            parallel_tool_calls=entry.parallel_tool_calls,
+            reasoning=entry.reasoning,
+            image_input=entry.image_input,
+            source=catalogue.sources.get(name, ""),
+            size_bytes=0 if file is None else file.size_bytes,
+            here=here,
+            licence="" if file is None else file.licence,
         )
 
 
@@ -57,14 +76,24 @@ def pull_model(models_dir: Path, name: str, additions: list[str]) -> None:
     _say(type="done", path=str(path), fetched=True)
 
 
+def probe_model() -> int:
+    """Three requests to the model that stdin names; `chosen`, `probe` and `advice` lines."""
+    from .probe import probe_lines  # opens HTTP, which the other verbs do without
+
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=ProbeOrder)
+    return probe_lines(order, _say)
+
+
 def main(arguments: list[str]) -> int:
-    """0 done, 2 bad usage, 5 no source gave the file; the reason goes out as an `error` line."""
+    """0 done, 2 bad usage, 5 nobody answered; the reason goes out as an `error` line."""
     try:
         match arguments:
             case ["list", folder, *additions]:
                 list_models(Path(folder), additions)
             case ["pull", folder, name, *additions]:
                 pull_model(Path(folder), name, additions)
+            case ["probe"]:
+                return probe_model()
             case _:
                 _say(type="error", message=_USAGE)
                 return 2
