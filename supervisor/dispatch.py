@@ -185,6 +185,7 @@ class Dispatch:
                     summary=event.summary,
                     shortened=event.shortened,
                     undoes=event.undoes,
+                    rolled_back=event.rolled_back,
                 )
                 return replaced, None
             case TurnStarted():

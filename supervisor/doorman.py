@@ -31,6 +31,7 @@ from swarm.mailbox.protocol.control import (
     PauseAgent,
     Refused,
     ResolveApproval,
+    RollBack,
     SendText,
     Snapshot,
     UndoFiles,
@@ -46,6 +47,7 @@ from .approvals.answers import Answers
 from .compacting import compact_agent
 from .control import Control
 from .keeping.keeping import Keeping
+from .rewinding import roll_back
 from .running import Running
 
 _log = logging.getLogger("swarm.doorman")
@@ -113,6 +115,8 @@ class Doorman:
                 return await self._undo(wish)
             case CompactAgent():
                 return await self._compact(wish)
+            case RollBack():
+                return await self._roll_back(wish)
             case _:
                 assert_never(wish)
 
@@ -170,6 +174,12 @@ class Doorman:
         if isinstance(found, Refused):
             return found
         return await compact_agent(self._run, found, wish)
+
+    async def _roll_back(self, wish: RollBack) -> AnyControlReply:
+        found = self._member(wish.agent or ROOT_PATH)
+        if isinstance(found, Refused):
+            return found
+        return await roll_back(self._run, found, wish)
 
     def _member(self, path: str) -> Member | Refused:
         """By full path, or by the last step of one when only one agent has it."""

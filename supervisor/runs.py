@@ -14,6 +14,7 @@ from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.base import Value
 
 from .about import About, is_alive, read_about
+from .label import Label, read_label
 from .places import Places, RunPlaces, run_places
 
 
@@ -33,6 +34,9 @@ class RunSummary(Value):
     ended: float | None = None
     size_bytes: int = 0
     note: str = ""
+    name: str = ""
+    archived: bool = False
+    forked_from: str = ""
 
 
 def list_runs(places: Places, *, with_sizes: bool = True) -> tuple[RunSummary, ...]:
@@ -57,12 +61,13 @@ def summarize(here: RunPlaces, *, with_size: bool = False) -> RunSummary:
     """One run. Never raises for what is wrong in its folder."""
     run_id = here.folder.name
     size = size_of(here.folder) if with_size else 0
+    label = read_label(here)
     try:
         about = read_about(here)
     except UsageError as error:
         state = "running" if is_alive(here) else "unreadable"
         return RunSummary(run_id=run_id, state=state, size_bytes=size, note=str(error))
-    return _row(about, state_of(about, here), size)
+    return _row(about, state_of(about, here), size, label)
 
 
 def state_of(about: About, here: RunPlaces) -> str:
@@ -72,7 +77,7 @@ def state_of(about: About, here: RunPlaces) -> str:
     return "stopped" if about.status == "running" else about.status
 
 
-def _row(about: About, state: str, size: int) -> RunSummary:
+def _row(about: About, state: str, size: int, label: Label) -> RunSummary:
     return RunSummary(
         run_id=about.run_id,
         state=state,
@@ -87,6 +92,9 @@ def _row(about: About, state: str, size: int) -> RunSummary:
         ended=about.ended,
         size_bytes=size,
         note=about.message if state != "completed" else "",
+        name=label.name,
+        archived=label.archived,
+        forked_from=label.forked_from,
     )
 
 

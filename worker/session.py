@@ -271,12 +271,19 @@ class Session:
         *,
         shortened: Shortened | None = None,
         undoes: str = "",
+        rolled_back: int = 0,
     ) -> None:
         """Go on with other items, and say so, in one step."""
         raws = tuple(msgspec.Raw(encode_item(item)) for item in items)
         self.history.replace(raws)
         self.reporter.say(
-            ContextReplaced(turn_id=turn_id, items=raws, shortened=shortened, undoes=undoes)
+            ContextReplaced(
+                turn_id=turn_id,
+                items=raws,
+                shortened=shortened,
+                undoes=undoes,
+                rolled_back=rolled_back,
+            )
         )
 
     def record_pending(self, turn: Turn) -> None:

@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.ops import (
     Notice,
     Pause,
     Shutdown,
+    TakeBack,
     UndoCompaction,
     UserInput,
     decode_op,
@@ -29,6 +30,7 @@ from swarm.mailbox.protocol.ops import (
 
 from .session import Session
 from .turn.state import AbortReason
+from .turn.taking_back import take_back
 
 _REASONS: dict[str, AbortReason] = {
     "budget": "budget",
@@ -68,6 +70,8 @@ def apply(session: Session, op: AnyOp) -> None:
             session.ask_compaction(None)
         case UndoCompaction():
             session.ask_compaction(op)
+        case TakeBack():
+            take_back(session, op)
         case Adopt(settings=settings):
             session.wanted = settings
         case Pause():

@@ -166,6 +166,13 @@ class CompactAgent(Tagged):
     undo: bool = False
 
 
+class RollBack(Tagged):
+    """Make an agent at rest forget its last turns; files stay as they are."""
+
+    agent: str = ""  # "" = the root
+    turns: int = 1
+
+
 AnyControl = (
     GetSnapshot
     | SendText
@@ -178,6 +185,7 @@ AnyControl = (
     | ResolveApproval
     | UndoFiles
     | CompactAgent
+    | RollBack
 )
 
 

@@ -102,6 +102,7 @@ class ContextReplaced(Tagged):
     summary: str = ""
     shortened: Shortened | None = None
     undoes: str = ""
+    rolled_back: int = 0  # turns that a person took back
 
 
 class CommandCall(Tagged, tag="command"):

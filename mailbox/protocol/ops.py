@@ -80,6 +80,13 @@ class UndoCompaction(Tagged):
     items: tuple[msgspec.Raw, ...]  # msgpack items
 
 
+class TakeBack(Tagged):
+    """Forget the last turns: the history is these items again. A `Warned` if one runs instead."""
+
+    turns: int
+    items: tuple[msgspec.Raw, ...]  # msgpack items
+
+
 class Adopt(Tagged):
     """Work like this from the next turn on; a turn that runs ends as it began."""
 
@@ -121,6 +128,7 @@ AnyOp = (
     | Interrupt
     | Compact
     | UndoCompaction
+    | TakeBack
     | Adopt
     | Pause
     | Continue

@@ -48,6 +48,7 @@ class RunStarted(Tagged):
     cwd: str
     version: str
     resumed: bool = False
+    forked_from: str = ""  # the run that it branched off from
 
 
 class ProviderChosen(Tagged):
@@ -113,6 +114,7 @@ class ContextRecorded(Tagged):
     summary: str = ""
     shortened: Shortened | None = None
     undoes: str = ""
+    rolled_back: int = 0
 
 
 class ProcessEnded(Tagged):

@@ -62,7 +62,7 @@ def undo(
     read_about(here)
     path, turns = _meant(here, agent, turn)
     if only_list:
-        _list(_past(here), path, turns, as_json=as_json)
+        _list(past_files(here), path, turns, as_json=as_json)
         return
     if is_alive(here):
         wish = UndoFiles(agent=path, snapshot_id=snapshot_id, force=force, turns=turns)
@@ -70,9 +70,9 @@ def undo(
         return
 
     def pick() -> list[Kept]:
-        return choose(_past(here).kept, agent=path, snapshot_id=snapshot_id, turns=turns)
+        return choose(past_files(here).kept, agent=path, snapshot_id=snapshot_id, turns=turns)
 
-    click.echo(_undo_ended(here, pick, force=force), err=True)
+    click.echo(undo_ended(here, pick, force=force), err=True)
 
 
 @click.command("diff", cls=DoorCommand)
@@ -98,7 +98,7 @@ def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
     here = find_any(run)
     about = read_about(here)
     path, turns = _meant(here, agent, turn)
-    past = _past(here)
+    past = past_files(here)
     store = Store(here.kept)
     chosen = choose(past.kept, agent=path, turns=turns)
     try:
@@ -161,7 +161,7 @@ def _meant(here: RunPlaces, agent: str | None, turn: str) -> tuple[str, tuple[st
     return path, (found.turn_id,)
 
 
-def _past(here: RunPlaces) -> FilesPast:
+def past_files(here: RunPlaces) -> FilesPast:
     from ..journal.reading import run_records
 
     return fold_files(run_records(here))
@@ -202,7 +202,7 @@ def _line(kept: Kept) -> str:
     return f"{head}  undone" if kept.undone else head
 
 
-def _undo_ended(here: RunPlaces, pick: Callable[[], list[Kept]], *, force: bool) -> str:
+def undo_ended(here: RunPlaces, pick: Callable[[], list[Kept]], *, force: bool) -> str:
     """The supervisor is gone, so we write its journal, under its lock."""
     from ..keeping.reporting import describe_report
 
@@ -218,16 +218,12 @@ def _undo_ended(here: RunPlaces, pick: Callable[[], list[Kept]], *, force: bool)
 
 
 async def _put_back(here: RunPlaces, chosen: Sequence[Kept], *, force: bool) -> "UndoReport":
-    from ..journal.files import repair_tail
-    from ..journal.reading import last_seq
-    from ..journal.rollout import open_journal
+    from ..journal.reopening import reopen_journal
     from ..keeping.store import Store
     from ..keeping.undoing import SnapshotRecord
     from ..keeping.undoing import undo as put_back
 
-    for file in here.journal.glob("*.jsonl"):
-        repair_tail(file)
-    async with open_journal(here, last_seq=last_seq(here)) as journal:
+    async with reopen_journal(here) as journal:
 
         def note(body: SnapshotRecord, path: str) -> None:
             trio.from_thread.run_sync(partial(journal.write, body, agent=path))

@@ -131,6 +131,8 @@ def describe_replaced(body: ContextRecorded) -> str:
     """Why a history is another one now, and what that did to its size."""
     if body.undoes:
         return f"compaction undone: {len(body.items)} items again"
+    if body.rolled_back:
+        return f"{body.rolled_back} turns taken back: {len(body.items)} items stay"
     if (done := body.shortened) is None:
         return f"history replaced by {len(body.items)} items"
     why = {"limit": "nearly full", "overflow": "over its window", "person": "asked for"}

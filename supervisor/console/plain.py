@@ -158,7 +158,7 @@ def _agent_words(record: Record, state: PlainState, agent: str) -> list[str]:
             kind = mail.kind.replace("_", " ")
             to = f"{clean_line(mail.author)} to {clean_line(mail.recipient)}"
             return [f"mail, {kind}, {to}: {first_line(mail.content)}"]
-        case ContextRecorded() as body if body.shortened or body.undoes:
+        case ContextRecorded() as body if body.shortened or body.undoes or body.rolled_back:
             return [describe_replaced(body)]
         case Warned(message=message):
             return [f"warning: {clean_line(message)}"]

@@ -4,7 +4,7 @@
 reads one agent's file and is only called for an agent that shall live again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
 )
 from swarm.mailbox.protocol.gateway import Drew
-from swarm.mailbox.protocol.items import AnyItem, TokenUsage
+from swarm.mailbox.protocol.items import AnyItem, Message, TokenUsage, text_of
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -135,6 +135,14 @@ def interrupted_end(call: CallBegan) -> CallEnded:
     )
 
 
+def last_answer(items: Sequence[AnyItem]) -> str | None:
+    """The last words of the model itself, if any."""
+    for item in reversed(items):
+        if isinstance(item, Message) and item.role == "assistant" and item.author is None:
+            return text_of(item.content)
+    return None
+
+
 def _fold_one(memory: AgentMemory, record: Record) -> None:
     match record.body:
         case ItemRecorded() as body:
@@ -143,6 +151,9 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             memory.mails.pop(body.item_id, None)
         case ContextRecorded() as body:
             memory.items = list(body.items)
+            if body.rolled_back:
+                memory.open_turn, memory.last_message = None, last_answer(body.items)
+                memory.open_calls.clear()
         case TurnStarted() as body:
             memory.open_turn = body.turn_id
             _fulfil_wishes(memory)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 MOST_FILE_BYTES = 10 * 1024 * 1024
 MOST_BYTES = 512 * 1024 * 1024
+_PART_OF_FREE = 8
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -26,12 +27,13 @@ class Copied(NamedTuple):
 
 
 class Pack:
-    """Grows up to MOST_BYTES; then nothing more is copied."""
+    """Grows up to MOST_BYTES, or a part of what is free on its disk; then nothing is copied."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._fd: int | None = None
         self._end = 0
+        self._most_bytes = 0
 
     def copy(self, path: str) -> Copied | None:
         """None if it is no file that can be read, or too large."""
@@ -41,7 +43,9 @@ class Pack:
             return None
         try:
             facts = os.fstat(source)
-            room = min(MOST_FILE_BYTES, MOST_BYTES - self._end)
+            if self._fd is None:
+                self._fd = self._open()
+            room = min(MOST_FILE_BYTES, self._most_bytes - self._end)
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > room:
                 return None
             data = os.read(source, facts.st_size + 1)
@@ -67,12 +71,17 @@ class Pack:
             os.close(self._fd)
             self._fd = None
 
+    def _open(self) -> int:
+        """A file without a name; it never takes more than a part of what is free on its disk."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        fd, name = tempfile.mkstemp(prefix="copies-", dir=self._folder)
+        os.unlink(name)  # noqa: PTH108
+        disk = os.fstatvfs(fd)
+        self._most_bytes = min(MOST_BYTES, disk.f_bavail * disk.f_frsize // _PART_OF_FREE)
+        return fd
+
     def _add(self, data: bytes, facts: os.stat_result) -> Copied:
-        if self._fd is None:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            fd, name = tempfile.mkstemp(prefix="copies-", dir=self._folder)
-            os.unlink(name)  # noqa: PTH108
-            self._fd = fd
+        assert self._fd is not None  # `copy` has opened it
         offset = self._end
         view = memoryview(data)
         while view:

@@ -25,10 +25,13 @@ _NOT_OURS: list[Found] = []  # of a folder that is not to be watched, or gone
 
 
 def roots_of(sandbox: SandboxPolicy, cwd: str, add_dirs: Iterable[str] = ()) -> tuple[str, ...]:
-    """The folders that an agent's commands are expected to write, canonical, none in another."""
+    """The folders that an agent's commands are expected to write, canonical, none in another.
+
+    Never the root of the file system: a look at a part of it would cost much and tell little.
+    """
     more = sandbox.writable_roots if isinstance(sandbox, WorkspaceWrite) else ()
     real = {os.path.realpath(path) for path in (cwd, *add_dirs, *more)}
-    return outermost(path for path in real if os.path.isdir(path))  # noqa: PTH112
+    return outermost(path for path in real - {"/"} if os.path.isdir(path))  # noqa: PTH112
 
 
 def outermost(paths: Iterable[str]) -> tuple[str, ...]:

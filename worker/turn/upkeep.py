@@ -59,6 +59,11 @@ class Upkeep:
         """True if a person wants something done, now or before the next request."""
         return self._wanted or self._undo is not None
 
+    @property
+    def works(self) -> bool:
+        """True while it is at work between two turns."""
+        return self._scope is not None
+
     def ask(self) -> None:
         """A person wants the history compacted."""
         self._wanted = True

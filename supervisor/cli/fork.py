@@ -1,0 +1,59 @@
+"""`swarm fork`: a new run that goes on from a turn of another one."""
+
+import os
+from typing import Any
+
+import click
+
+from swarm.mailbox.ids import new_uuid7, short_id
+
+from ..places import find_places, find_run, run_places
+from .doors import DoorCommand
+from .options import show_options
+from .resume import rebuild
+from .run import show_of
+from .starting import start_run
+
+
+@click.command("fork", cls=DoorCommand)
+@click.argument("run")
+@click.option(
+    "--at", default="", metavar="TURN",
+    help="The last turn to take over: its number (1, 2, … or -1), its id, or `last`.",
+)  # fmt: skip
+@click.option("-p", "--prompt", help="The next words to its root; the new run starts at once.")
+@click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
+@show_options
+@click.pass_obj
+def fork(color: str, /, run: str, *, at: str, prompt: str | None, **said: Any) -> int:
+    """Branch a new run off from a turn of another one.
+
+    Its root has the history up to that turn, and the settings of the run; other agents and the
+    state of files are not copied. Without -p its id is printed, and `swarm resume` goes on with it.
+    The run itself stays as it is; it may be alive.
+
+    \b
+    Examples:
+      swarm fork 4f21c0aa --at 2 -p "Try it with sqlite instead."
+      swarm fork 4f21c0aa
+    """
+    from ..forking import fork_run
+
+    show = show_of(said, color)
+    environment = dict(os.environ)
+    places = find_places(environment)
+    source = run_places(places, find_run(places, run))
+    target = run_places(places, new_uuid7())
+    cut = fork_run(source, target, at=at, agent_id=new_uuid7())
+    short = short_id(target.folder.name)
+    where = f"in the middle of turn {cut.number}" if cut.open_turn else f"after turn {cut.number}"
+    click.echo(
+        f"swarm: run {short} branches off from {short_id(source.folder.name)} {where}", err=True
+    )
+    if prompt is None:
+        click.echo(short)
+        click.echo(f'go on with it: swarm resume {short} -p "…"', err=True)
+        return 0
+    bounds = dict.fromkeys(("budget_tokens", "budget_usd", "budget_requests", "deadline"))
+    request = rebuild(target, environment, {**said, **bounds, "prompt": prompt})
+    return start_run(request, show, places)

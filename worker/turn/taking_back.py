@@ -1,0 +1,31 @@
+"""The last turns of a history are taken back while none runs: the agent never had them.
+
+Rule guarded: a history stays whole (each call has its output), and what the model was told before
+is read from it anew, so that the next turn tells it what it no longer knows.
+"""
+
+from typing import TYPE_CHECKING
+
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.items import decode_item
+from swarm.mailbox.protocol.ops import TakeBack
+
+from ..context.normalize import repair
+from ..context.prompt import told_by
+from ..context.tokens import measure_item
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+
+def take_back(session: "Session", op: TakeBack) -> None:
+    """Go on with the items before these turns, or say why not. Never waits."""
+    if session.turn is not None or session.upkeep.works:
+        session.reporter.say(
+            Warned(message="no turn was taken back: one has begun since; interrupt it, then again")
+        )
+        return
+    items = repair(tuple(decode_item(bytes(raw)) for raw in op.items)).items
+    session.told = told_by(items, cwd=session.spec.cwd)
+    session.meter.start_over(sum(map(measure_item, items)))
+    session.replace_history("", items, rolled_back=op.turns)
