@@ -5,6 +5,8 @@ Rule guarded: the supervisor never writes it, so that a live run can be renamed 
 
 import contextlib
 import os
+from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -41,6 +43,15 @@ def write_label(places: RunPlaces, label: Label) -> None:
         fresh.replace(path)
     except OSError as error:
         raise SwarmError(f"cannot write {path}: {error.strerror}") from error
+
+
+def find_named(folders: Iterable[Path], name: str) -> list[str]:
+    """Ids of the runs that have this name."""
+    return [
+        folder.name
+        for folder in folders
+        if read_label(RunPlaces(folder=folder, sockets=folder)).name == name
+    ]
 
 
 def check_name(name: str) -> str:

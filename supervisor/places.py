@@ -146,7 +146,7 @@ def make_private(folder: Path) -> Path:
 
 
 def find_run(places: Places, wanted: str | None) -> RunId:
-    """The run meant by a full id, a unique head or tail of one, or None for the newest.
+    """The run meant by a full id, a unique head or tail of one, a name, or None for the newest.
 
     Raises UsageError when none or several fit, and says how to see what there is.
     """
@@ -159,6 +159,12 @@ def find_run(places: Places, wanted: str | None) -> RunId:
     fits = [run for run in known if run.startswith(wanted) or run.endswith(wanted)]
     if wanted in known or len(fits) == 1:
         return RunId(wanted if wanted in known else fits[0])
+    if not fits:
+        from .label import find_named  # seldom: it opens a file of every run
+
+        fits = find_named((places.runs / run for run in known), wanted)
+        if len(fits) == 1:
+            return RunId(fits[0])
     if not fits:
         raise UsageError(f"no run {wanted!r}; `swarm ps` lists them")
     names = ", ".join(short_id(run) for run in fits[:5])

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError, UsageError
@@ -39,8 +40,20 @@ class RunSummary(Value):
     forked_from: str = ""
 
 
-def list_runs(places: Places, *, with_sizes: bool = True) -> tuple[RunSummary, ...]:
-    """All runs, newest first. A folder that cannot be read is a row that says why."""
+class Listing(Value):
+    """Which runs are wanted. `before`: a run's id; only older ones."""
+
+    with_archived: bool = True
+    limit: int | None = None
+    before: str | None = None
+    with_sizes: bool = True
+
+
+_ALL = Listing()
+
+
+def list_runs(places: Places, wanted: Listing = _ALL) -> tuple[RunSummary, ...]:
+    """Runs, newest first. A folder that cannot be read is a row that says why."""
     try:
         names = sorted(
             (
@@ -54,7 +67,10 @@ def list_runs(places: Places, *, with_sizes: bool = True) -> tuple[RunSummary, .
         return ()
     except OSError as error:
         raise SwarmError(f"cannot read {places.runs}: {error.strerror}") from error
-    return tuple(summarize(run_places(places, name), with_size=with_sizes) for name in names)
+    here = (run_places(places, name) for name in names
+            if wanted.before is None or name < wanted.before)  # fmt: skip
+    seen = (one for one in here if wanted.with_archived or not read_label(one).archived)
+    return tuple(summarize(one, with_size=wanted.with_sizes) for one in islice(seen, wanted.limit))
 
 
 def summarize(here: RunPlaces, *, with_size: bool = False) -> RunSummary:
@@ -136,12 +152,13 @@ def remove_run(places: Places, run_id: str) -> None:
 def choose_old(
     runs: Sequence[RunSummary], *, older_s: float | None, keep: int, now: float | None = None
 ) -> tuple[RunSummary, ...]:
-    """Which runs `prune` deletes: not alive, beyond the newest `keep`, and older than `older_s`.
+    """Which runs `prune` deletes: beyond the newest `keep`, and older than `older_s`; none that is
+    alive or put away.
 
     Pure. `runs` are newest first, as `list_runs` gives them; running ones do not count for `keep`.
     """
     moment = time.time() if now is None else now
-    ended = [run for run in runs if run.state != "running"]
+    ended = [run for run in runs if run.state != "running" and not run.archived]
     return tuple(
         run
         for run in ended[keep:]

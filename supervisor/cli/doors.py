@@ -48,6 +48,9 @@ DOORS: dict[str, Door] = {
     "continue": Door("adjust:go_on", "Let a paused agent, or the whole run, go on."),
     "rollback": Door("rollback:rollback", "Make an agent forget its last turns."),
     "kill": Door("steer:kill", "End an agent and all below it, or the whole run."),
+    "name": Door("labels:name", "Give a run a name, or take it away."),
+    "archive": Door("labels:archive", "Put runs away: they stay, and are left out of lists."),
+    "export": Door("export:export", "Write a run's records into a redacted archive (.tar.gz)."),
     "rm": Door("ps:rm", "Delete runs that have ended."),
     "prune": Door("ps:prune", "Delete old runs and keep the newest."),
     "models": Door(

@@ -11,14 +11,17 @@ from swarm.roles.config.spans import parse_span
 
 from ..console.amounts import render_age, render_bytes, render_count, render_usd
 from ..places import find_places, find_run
-from ..runs import RunSummary, choose_old, list_runs, remove_run
+from ..runs import Listing, RunSummary, choose_old, list_runs, remove_run
 from .doors import DoorCommand
 from .printing import print_columns, print_json
 
 
 @click.command("ps", cls=DoorCommand)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a run.")
-def ps(as_json: bool) -> None:
+@click.option("--all", "with_archived", is_flag=True, help="Also runs that were put away.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@click.option("--before", metavar="RUN", help="Only runs older than this one.")
+def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | None) -> None:
     """List runs: id, state, agents, tokens, cost, age, size and task.
 
     A run whose process died without a word is "stopped": `swarm resume` goes on with it.
@@ -26,9 +29,12 @@ def ps(as_json: bool) -> None:
     \b
     Example:
       swarm ps
+      swarm ps --limit 20 --before 4f21c0aa
     """
     places = find_places(dict(os.environ))
-    runs = list_runs(places)
+    older = None if before is None else find_run(places, before)
+    wanted = Listing(with_archived=with_archived, limit=limit, before=older)
+    runs = list_runs(places, wanted)
     if any(run.state == "running" for run in runs):
         from .asking import with_live_figures
 
@@ -60,8 +66,15 @@ def _row(run: RunSummary, now: float) -> tuple[str, ...]:
         "-" if run.usd is None else render_usd(run.usd),
         render_age(now - run.started) if run.started else "-",
         render_bytes(run.size_bytes),
-        run.title or run.task or run.note,
+        _words(run),
     )
+
+
+def _words(run: RunSummary) -> str:
+    words = run.title or run.task or run.note
+    if run.forked_from:
+        words = f"(fork of {short_id(run.forked_from)}) {words}"
+    return f"{run.name}: {words}" if run.name else words
 
 
 @click.command("rm", cls=DoorCommand)

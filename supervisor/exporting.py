@@ -1,0 +1,106 @@
+"""A run as one archive to hand to somebody else: its records and settings, without known secrets.
+
+Rule guarded: every line passes the redactor once more, with what counts as a secret today; what
+cannot be redacted (copies of files, images, the index) stays at home. Blocks.
+"""
+
+import io
+import os
+import re
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.redact import MIN_SECRET_CHARS, Redactor
+
+from .about import read_about
+from .places import RunPlaces
+from .version import VERSION
+
+_SECRET_NAME = re.compile(r"(?i)(key|secret|token|passw|credential)")
+_MOST_LINE_BYTES = 64 * 1024 * 1024
+_IN_MEMORY_BYTES = 1024 * 1024
+
+
+class Exported(NamedTuple):
+    """What went into the archive."""
+
+    files: int
+    lines: int
+    redacted: int  # lines in which something was hidden
+    size_bytes: int
+
+
+def secrets_of(environment: Mapping[str, str]) -> list[str]:
+    """Values of variables whose names say that they are secret."""
+    return [
+        value
+        for name, value in environment.items()
+        if _SECRET_NAME.search(name) and len(value) >= MIN_SECRET_CHARS
+        and not value.startswith("/")  # a path to a secret is none
+    ]  # fmt: skip
+
+
+def export_run(source: RunPlaces, target: Path, *, redactor: Redactor, force: bool) -> Exported:
+    """Write a gzipped tar archive, in one step and readable by its owner alone.
+
+    Raises UsageError: no run, or the file is there already; SwarmError: it cannot be written.
+    """
+    read_about(source)
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists; give another name, or --force")
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            done = _write(source, file, redactor)
+        fresh.replace(target)
+    except OSError as error:
+        raise SwarmError(f"cannot write {target}: {error.strerror}") from error
+    finally:
+        fresh.unlink(missing_ok=True)
+    return done._replace(size_bytes=target.stat().st_size)
+
+
+def _write(source: RunPlaces, file: IO[bytes], redactor: Redactor) -> Exported:
+    name = f"swarm-{source.folder.name}"
+    files = lines = redacted = 0
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for path in sorted(source.folder.glob("*.json")) + sorted(source.journal.glob("*.jsonl")):
+            with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as clean:
+                count, hidden = _clean(path, clean, redactor)
+                _add(archive, f"{name}/{path.relative_to(source.folder)}", clean)
+            files, lines, redacted = files + 1, lines + count, redacted + hidden
+        about = {"run": source.folder.name, "version": VERSION, "lines_redacted": redacted}
+        _add(archive, f"{name}/export.json", io.BytesIO(msgspec.json.encode(about)))
+    return Exported(files, lines, redacted, 0)
+
+
+def _clean(path: Path, target: IO[bytes], redactor: Redactor) -> tuple[int, int]:
+    """Whole lines only: the last one of a living run may be half-written."""
+    count = hidden = 0
+    is_journal = path.suffix == ".jsonl"
+    with path.open("rb") as file:
+        while line := file.readline(_MOST_LINE_BYTES):
+            if is_journal and not line.endswith(b"\n"):
+                break
+            clean = redactor.clean_line(line)
+            target.write(clean)
+            count += 1
+            hidden += clean != line
+    return count, hidden
+
+
+def _add(archive: tarfile.TarFile, name: str, file: IO[bytes]) -> None:
+    """Nothing of this machine's users goes with it."""
+    facts = tarfile.TarInfo(name)
+    facts.size = file.seek(0, os.SEEK_END)
+    facts.mode, facts.mtime = 0o600, int(time.time())
+    file.seek(0)
+    archive.addfile(facts, file)
