@@ -9,7 +9,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import Mail
-from swarm.mailbox.protocol.records import AgentEnded, EndState
+from swarm.mailbox.protocol.records import AgentEnded, EndState, InputPosted
 from swarm.mailbox.protocol.settings import Summary, Verbosity
 from swarm.mailbox.protocol.spec import RoleBrief
 
@@ -62,6 +62,7 @@ class LiveAgent:
         self.turn: str | None = None
         self.untaken: set[str] = set()  # inputs posted that no turn has taken up yet
         self.wishes: set[str] = set()  # those of them that only say: go on
+        self.unheard: dict[str, InputPosted] = {}  # journaled while no process was there to hear
         self.caught_up = False  # this life has been given what its inputs were; letters may come
         self.orderly = False  # it said Goodbye
         self.wanted_end: EndState | None = None  # we are ending it, for this reason

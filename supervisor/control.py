@@ -6,7 +6,7 @@ its end frees the slot. There is no `await` between a check of an agent's state 
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal
 
 import trio
 
@@ -30,48 +30,12 @@ from .running import Running
 from .spawner.base import Ended, SpawnError, StartLost
 from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
+from .watcher import Nobody, Watcher
 
 _END_GRACE_S = 5.0
 _HAND_OVER_S = 30.0
 
 InputSource = Literal["task", "person", "fan_out"]  # of records.InputPosted
-
-
-class Watcher(Protocol):
-    """Who is told what becomes of agents: the team. Every call is quick and raises nothing."""
-
-    def born(self, agent: LiveAgent) -> None:
-        """A life has begun; what waits for it is handed over next."""
-
-    def turned(self, agent: LiveAgent) -> None:
-        """A turn has started."""
-
-    def spoken_to(self, agent: LiveAgent) -> None:
-        """A person's input for it came."""
-
-    def read(self, agent: LiveAgent, mail: Mail) -> None:
-        """A letter stands in its history now."""
-
-    def concluded(self, agent: LiveAgent) -> None:
-        """Its work reached the end state `agent.outcome`."""
-
-    def died(self, agent: LiveAgent) -> None:
-        """A life has ended; another one may follow."""
-
-    def gone(self, agent: LiveAgent) -> None:
-        """It has no process and will have none unless somebody wants it."""
-
-
-class _Nobody:
-    """Watches nothing."""
-
-    def _ignore(self, agent: LiveAgent) -> None:
-        pass
-
-    def read(self, agent: LiveAgent, mail: Mail) -> None:
-        pass
-
-    born = turned = spoken_to = concluded = died = gone = _ignore
 
 
 async def _unbounded(path: str, budget: Budget) -> None:
@@ -86,7 +50,7 @@ class Control:
         self.agents: dict[str, LiveAgent] = {}
         self._by_peer: dict[bytes, LiveAgent] = {}
         self.on_gone: Callable[[LiveAgent], None] = lambda agent: None
-        self.watcher: Watcher = _Nobody()
+        self.watcher: Watcher = Nobody()
         self.admit: Callable[[str, Budget], Awaitable[None]] = _unbounded
         self.is_written: Callable[[Mail], bool] = lambda mail: True
         self.all_paused = False  # a person paused the whole run
@@ -156,8 +120,7 @@ class Control:
             return
         with trio.move_on_after(_HAND_OVER_S, shield=True):  # whoever wanted it may be gone now
             try:
-                if memory is not None:
-                    await self._catch_up(agent, memory)
+                await self._catch_up(agent, memory or AgentMemory())
             finally:
                 agent.caught_up = True  # from now on whoever posts a letter hands it over
             await self._hand_over_letters(agent)
@@ -172,10 +135,15 @@ class Control:
                 return  # they are handed to its next life
 
     async def _catch_up(self, agent: LiveAgent, memory: AgentMemory) -> None:
-        """Hand over what the life before did not take up, and let an open turn go on."""
-        for posted in memory.inputs.values():
+        """Hand over what the life before did not take up, and let an open turn go on.
+
+        That is what its memory says, and what was said to it since its memory was read.
+        """
+        inputs = memory.inputs | agent.unheard
+        agent.unheard.clear()
+        for posted in inputs.values():
             await self._post(agent, posted)
-        if memory.open_turn is not None and not memory.inputs:
+        if memory.open_turn is not None and not inputs:
             await self.say(
                 agent, UserInput(input_id=self._run.chances.new_id(), parts=()), source="task"
             )
@@ -195,7 +163,8 @@ class Control:
 
     async def _post(self, agent: LiveAgent, posted: InputPosted) -> None:
         if agent.gone.is_set():
-            return  # a resumed run reads the journal
+            agent.unheard[posted.input_id] = posted  # a turn may wait without a process
+            return
         if agent.done.is_set():  # else somebody waits for this very event
             agent.done, agent.outcome = trio.Event(), None
         agent.await_turn(posted.input_id, is_wish=not posted.parts)
@@ -206,7 +175,7 @@ class Control:
         try:
             await self._run.send(agent, words)
         except PeerGone:
-            return  # its restart reads the journal
+            agent.unheard[posted.input_id] = posted  # its memory may have been read already
 
     def conclude(self, agent: LiveAgent, state: EndState, message: str, usage: TokenUsage) -> None:
         """The agent's work has come to an end state; its process may still live."""

@@ -131,7 +131,8 @@ def _letters(records: list[Record]) -> Iterator[str]:
             yield f"letter {one.body.mail_id} was read and is dead"
     reports: dict[str, int] = defaultdict(int)
     for one in _of(records, MailPosted):
-        reports[one.body.mail.author] += one.body.mail.kind == "final_answer"
+        is_own = not one.body.mail.content.startswith("(killed) a person")  # else it never lived
+        reports[one.body.mail.author] += one.body.mail.kind == "final_answer" and is_own
     ends = Counter(one.agent for one in _of(records, AgentEnded))
     for author, count in reports.items():
         if count > ends[author]:

@@ -34,7 +34,6 @@ from swarm.mailbox.protocol.requests import (
     WaitFor,
     WatchFiles,
 )
-from swarm.roles.loader import Roles, load_roles
 
 from ..agents import AgentPlan, LiveAgent
 from ..control import Control
@@ -84,7 +83,6 @@ class Agency:
             relieve=slack.relieve,
         )
         self._births = Births(running, control, self.team, self.post, self._warden)
-        self._births.roles = _roles_of(running)
         self._births.provider = lambda: running.request.provider
         self.gate = SpawnGate(
             most=running.request.max_spawns, is_there=lambda path: path in self.team.members
@@ -143,13 +141,13 @@ class Agency:
         """A person speaks to an agent, whether it has a process now or not."""
         if member.life is not None:
             await self._control.say(member.life, words, source="person")
-            return
-        self._run.note(
-            InputPosted(input_id=words.input_id, parts=words.parts, source="person"),
-            agent=member.path,
-            file=member.plan.agent_id,
-        )
-        self._wake(member)
+            self.team.ring()  # also a turn that waits without a process is told so
+        else:
+            posted = InputPosted(input_id=words.input_id, parts=words.parts, source="person")
+            member.unheard[words.input_id] = posted
+            self._run.note(posted, agent=member.path, file=member.plan.agent_id)
+        if member.life is None:  # or it has just ended: what was said is in its memory
+            self._wake(member)
 
     async def leave_letter(self, member: Member, text: str) -> None:
         """A person's words that wake nobody: read at the agent's next turn, if there is one."""
@@ -296,6 +294,8 @@ class Agency:
             if mail.mail_id not in member.letters:
                 self.team.add_letter(member, mail)
         agent.letters, member.deaths = member.letters, agent.deaths
+        agent.unheard |= member.unheard
+        member.unheard.clear()
         agent.brood = partial(self.team.brood, agent.path)
         if (parent := self.team.members.get(member.plan.parent or "")) and member.plan.reports:
             parent.children[member.path] = member.plan.nickname
@@ -380,12 +380,6 @@ class Agency:
         self._run.note(outcome, agent=member.path)
         self._conclude(member, outcome)
         self._lose(member, "crashed")
-
-
-def _roles_of(running: Running) -> Roles:
-    """Those that the person's files gave; a run started without a command line has ours."""
-    roles = running.request.roles
-    return roles if roles.known else load_roles(())
 
 
 async def run_agency(

@@ -13,7 +13,7 @@ import trio
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
-from swarm.roles.loader import Roles
+from swarm.roles.loader import Roles, load_roles
 from swarm.roles.schema import Role
 
 from ..agents import AgentPlan, LiveAgent
@@ -42,7 +42,7 @@ class Births:
     ) -> None:
         self._run, self._control, self._team = running, control, team
         self._post, self._warden = post, warden
-        self.roles = Roles()
+        self.roles = _roles_of(running)
         self.provider: Callable[[], str | None] = lambda: None
         self._names = NicknamePool(running.chances.dice)
 
@@ -148,3 +148,9 @@ class Births:
         self._team.forget(member)
         self._run.showing.state.forget(member.path)
         self._run.journal.forget(member.plan.agent_id)
+
+
+def _roles_of(running: Running) -> Roles:
+    """Those that the person's files gave; a run started without a command line has ours."""
+    roles = running.request.roles
+    return roles if roles.known else load_roles(())

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.protocol.ops import Mail
-from swarm.mailbox.protocol.records import AgentEnded
+from swarm.mailbox.protocol.records import AgentEnded, InputPosted
 from swarm.mailbox.protocol.requests import TeamMember
 
 from ..agents import AgentPlan, LiveAgent, TurnEnd
@@ -37,6 +37,7 @@ class Member:
         self.life: LiveAgent | None = None  # kept while a process lives or is suspended
         self.epoch = 0
         self.letters: dict[str, Mail] = {}  # posted, and not yet in its history
+        self.unheard: dict[str, InputPosted] = {}  # said to it while it had no life
         self.outbox: deque[Mail] = deque()  # journaled, and not yet handed over
         self.outcome: AgentEnded | None = None
         self.last_turn_end: TurnEnd | None = None

@@ -49,7 +49,7 @@ def at_timeout(team: Team, asker: Member, targets: Sequence[Member]) -> Waited:
 
 
 def _is_spoken_to(asker: Member) -> bool:
-    return asker.life is not None and bool(asker.life.untaken)
+    return asker.life is not None and bool(asker.life.untaken or asker.life.unheard)
 
 
 def _has_word(asker: Member) -> bool:

@@ -8,6 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from swarm.mailbox.protocol.events import CallBegan
+from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailHandled, MailPosted
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -204,3 +205,49 @@ async def test_a_further_task_survives_new_lives_that_never_say_hello(tmp_path, 
         assert tree.ends()["/root/a"] == ["completed", "completed"]
         epochs = [one.epoch for one in tree.bodies(AgentSpawned) if one.path == "/root/a"]
         assert epochs == [1, 4], "a failed start has used up its identity"
+
+
+def words(text: str) -> UserInput:
+    return UserInput(input_id=f"said-{text}", parts=(TextInput(text=text),))
+
+
+def heard(tree, path: str) -> list[str]:
+    items = [one.item for one in tree.bodies(ItemRecorded, path) if one.source == "user"]
+    return [item.content[0].text for item in items]
+
+
+async def test_words_to_an_agent_that_stands_in_line_are_read_once_it_lives(
+    tmp_path, autojump_clock
+):
+    scripts = {
+        "/root": [calls(spawn("a"), spawn("b")), calls(wait("a", "b")), says("root")],
+        "/root/a": [calls(WORK), says("a")],
+        "/root/b": [says("b"), says("b, to a person")],
+    }
+    async with open_tree(tmp_path, scripts, max_agents=2) as tree:
+        await tree.begin()
+        await tree.until(lambda: bool(tree.bodies(MailPosted, "/root/b")))
+        assert "/root/b" not in tree.children
+        await tree.agency.say(tree.agency.team.members["/root/b"], words("hello"))
+        assert await over(tree) == "completed"
+        assert heard(tree, "/root/b") == ["hello"]
+
+
+async def test_a_persons_words_end_a_wait_that_goes_on_without_a_process(tmp_path, autojump_clock):
+    scripts = {
+        "/root": [calls(spawn("a")), calls(wait("a")), says("root"), says("root, told twice")],
+        "/root/a": [calls(spawn("b")), calls(wait("b")), says("heard it"), says("b has told me")],
+        "/root/a/b": [calls(WORK) for _ in range(9)] + [says("b")],
+    }
+    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
+        await tree.begin()
+        await tree.until(lambda: bool(tree.bodies(CallBegan, "/root/a/b")))
+        member = tree.agency.team.members["/root/a"]
+        await tree.until(lambda: len(tree.bodies(CallBegan, "/root/a")) == 2)
+        assert await tree.agency.lives.suspend(member.life)
+        began = trio.current_time()
+        await tree.agency.say(member, words("hello"))
+        await tree.until(lambda: bool(heard(tree, "/root/a")))
+        assert trio.current_time() - began < 5
+        assert heard(tree, "/root/a") == ["hello"]
+        assert await over(tree) == "completed"
