@@ -44,6 +44,7 @@ class PairOffice(Desk):
         self._doorway = Doorway(accept)
         self._nursery, self.faults = nursery, faults
         self._children: dict[bytes, Desk] = {}
+        self._scopes: dict[bytes, trio.CancelScope] = {}  # of what runs beside a child's desk
         self._wire = deque[Passage]()
         self._traffic = trio.lowlevel.ParkingLot()
 
@@ -52,10 +53,16 @@ class PairOffice(Desk):
         carry = partial(self._from_child, identity)
         desk = self._children[identity] = Desk(carry, epoch=epoch)
         mailbox = SoleMailbox(desk)
-        self._nursery.start_soon(desk.tend_acknowledgements)
-        self._nursery.start_soon(desk.tend_silence)
+        scope = self._scopes[identity] = trio.CancelScope()
+        self._nursery.start_soon(self._tend, desk, scope)
         desk.greet(OTHER_SIDE)
         return mailbox
+
+    async def _tend(self, desk: Desk, scope: trio.CancelScope) -> None:
+        with scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(desk.tend_acknowledgements)
+                nursery.start_soon(desk.tend_silence)
 
     def arrive(self, peer: bytes, frame: bytes) -> None:
         if peer not in self._talks and (epoch := self._doorway.epoch_of(peer)) is not None:
@@ -69,6 +76,7 @@ class PairOffice(Desk):
     def sever(self, identity: bytes) -> None:
         """The child's process has died: nothing reaches it, nothing comes from it."""
         del self._children[identity]
+        self._scopes.pop(identity).cancel()
 
     def inject(self, identity: bytes, frame: bytes) -> None:
         """Put raw bytes on the wire to the office, as a hostile child would."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from hands import Outside
 from story import Story
 
-from swarm.mailbox.protocol.events import CallBegan, CallEnded
+from swarm.mailbox.protocol.events import CallBegan, CallEnded, Warned
 from swarm.mailbox.protocol.gateway import Drew, Lapsed
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.records import (
@@ -241,8 +241,9 @@ def _all_done(records: list[Record], story: Story, completed: RunCompleted) -> I
     if completed.result != "/root is done":
         yield f"the root's result is {completed.result!r}"
     read = {one.body.item_id for one in _of(records, ItemRecorded)}
+    unborn = {one.agent for one in _of(records, Warned) if "never started" in one.body.message}
     for one in _of(records, InputPosted):
-        if one.body.parts and one.body.input_id not in read:
+        if one.body.parts and one.body.input_id not in read and one.agent not in unborn:
             yield f"{one.agent} never read what it was told: {one.body.parts}"
     last: dict[str, AgentEnded] = {}
     for one in _of(records, AgentEnded):

@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # scripts are no package
 
 from play import Outcome, collect, play
 
+MOST_BYTES_AN_ITEM = 100  # a megabyte for ten thousand
+
 
 def seeds_of(text: str) -> range:
     """`7` or `1-1000`."""
@@ -29,8 +31,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--keep", type=Path, help="leave the run folders there")
     parser.add_argument("--verbose", action="store_true", help="a line for each seed")
+    parser.add_argument("--items", type=int, help="instead: a fan-out of so many, and its memory")
     said = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)  # agents are killed all the time; the journal tells of it
+    if said.items:
+        return crowd(said.items)
     wanted = [(seed, said.keep, said.twice) for seed in said.seeds]
     failed, states, agents, records, seconds = [], Counter(), 0, 0, 0.0
     with get_context("fork").Pool(said.jobs, maxtasksperchild=50) as pool:
@@ -47,6 +52,20 @@ def main(arguments: list[str]) -> int:
     for seed in failed[:20]:
         print(f"again: scripts/simulate --seeds {seed} --verbose --keep /tmp/simulated")
     return int(bool(failed))
+
+
+def crowd(items: int) -> int:
+    """1 if what ended leaves more behind than 10,000 items may: a megabyte."""
+    from crowd import play_crowd
+
+    found = play_crowd(items)
+    print(f"{items} items, {found.status}, {found.seconds:.0f} s")
+    for look in found.looks:
+        print(f"  after {look.items:>6} items: {look.room_bytes / 1024:>8.0f} KiB")
+    print(f"left behind by each: {found.bytes_an_item:.1f} bytes (limit {MOST_BYTES_AN_ITEM})")
+    for line, grown in found.growing_lines():
+        print(f"  {grown / 1024:>8.1f} KiB  {line}")
+    return int(found.bytes_an_item > MOST_BYTES_AN_ITEM or found.status != "completed")
 
 
 def _play(wanted: tuple[int, Path | None, bool]) -> Outcome:

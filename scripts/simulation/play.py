@@ -28,7 +28,6 @@ from swarm.supervisor.places import Places, run_places
 from swarm.supervisor.request import FanOut, RunRequest
 from swarm.supervisor.running import Running
 from swarm.supervisor.supervisor import run_to_its_end
-from swarm.supervisor.surroundings import Surroundings
 from swarm.supervisor.work import Work
 
 LIMIT_S = 6 * 3600  # of virtual time: whatever happens, a run ends
@@ -49,7 +48,7 @@ class Outcome(NamedTuple):
     seconds: float  # real ones
 
 
-class _Quiet:
+class Quiet:
     """A view that shows nothing."""
 
     def on_feed(self, feed: object) -> None:
@@ -68,7 +67,7 @@ def play(seed: int, *, keep: Path | None = None) -> Outcome:
     base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="swarm-sim-", dir=base) as name:
         folder = Path(name)
-        with _repeatable(seed):
+        with repeatable(seed):
             clock = MockClock(autojump_threshold=0)
             story = tell(seed)
             found: list[str] = []
@@ -79,7 +78,7 @@ def play(seed: int, *, keep: Path | None = None) -> Outcome:
                     raise
                 found.append(_told(error))
                 scene = None
-        places = run_places(_places(folder), RUN_ID)
+        places = run_places(places_in(folder), RUN_ID)
         digest, records = journal_digest(places.journal)
         if keep is not None:
             shutil.copytree(places.folder, keep / f"seed-{seed}", dirs_exist_ok=True)
@@ -109,7 +108,7 @@ def _told(error: BaseException) -> str:
 
 
 @contextmanager
-def _repeatable(seed: int) -> Iterator[None]:
+def repeatable(seed: int) -> Iterator[None]:
     """Trio's scheduler from the seed; what a thread would do is done at once, in the loop."""
     runner = trio._core._run
     usual = trio.to_thread.run_sync, runner._r, runner._ALLOW_DETERMINISTIC_SCHEDULING
@@ -134,17 +133,24 @@ def _repeatable(seed: int) -> Iterator[None]:
         time.tzset()
 
 
-def _places(folder: Path) -> Places:
+def places_in(folder: Path) -> Places:
     return Places(
         config=folder / "config", state=folder / "state", cache=folder / "cache",
         runtime=folder / "r",
     )  # fmt: skip
 
 
+def empty_folder() -> str:
+    """Where agents work: empty, and always of the same name, since journals tell it."""
+    folder = Path(tempfile.gettempdir()) / f"swarm-simulated-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return str(folder)
+
+
 def _request(story: Story) -> RunRequest:
     fan_out = FanOut(items=story.items, prompt="{item}") if story.items else None
     return RunRequest(
-        cwd="/",
+        cwd=empty_folder(),
         prompt="Begin.",
         run_id=RUN_ID,
         fan_out=fan_out,
@@ -172,7 +178,7 @@ async def _play(story: Story, folder: Path, found: list[str]) -> _Scene | None:
         world.hands = lambda spec: tuple(
             Tool(name, spec.path, outside) for name in ("work", "risky")
         )
-        run_folder = run_places(_places(folder), RUN_ID).folder
+        run_folder = run_places(places_in(folder), RUN_ID).folder
         faults = Faults(story, world, run_folder)
         nursery.start_soon(faults.run)
         completed, lives = None, 0
@@ -190,7 +196,7 @@ async def _play(story: Story, folder: Path, found: list[str]) -> _Scene | None:
             found.append(f"left behind: {[child.spec.path for child in world.alive]}")
         nursery.cancel_scope.cancel()
     found += world.bugs
-    places = run_places(_places(folder), RUN_ID)
+    places = run_places(places_in(folder), RUN_ID)
     if completed is not None:
         found += check_journal(places, story, completed)
         found += check_outside(places, outside)
@@ -205,15 +211,12 @@ async def _one_life(
 ) -> RunCompleted | None:
     """One supervisor; None if it was lost."""
     request = msgspec.structs.replace(_request(story), resumes=resumes)
-    around = Surroundings(
-        world.open_post, world.open_feed, world.open_control, world.open_home, world.chances
-    )
     watch = _Watch(world, found)
     with trio.CancelScope() as faults.supervisor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch.run)
             completed = await run_to_its_end(
-                request, _Quiet(), None, _places(folder), watch.work, around
+                request, Quiet(), None, places_in(folder), watch.work, world.surroundings()
             )
             nursery.cancel_scope.cancel()
             with suppress(AttributeError):

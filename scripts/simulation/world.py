@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.control import decode_control_reply, encode_control
 from swarm.mailbox.protocol.events import Hello, encode_event
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec
 from swarm.supervisor.spawner.base import Ended, SpawnError, StartLost, signal_name
+from swarm.supervisor.surroundings import Surroundings
 from swarm.worker.gateway.service import Doors, Process
 from swarm.worker.life import live
 from swarm.worker.rehearsal import Props
@@ -64,6 +65,8 @@ class World:
         self.hands: Callable[[AgentSpec], tuple[object, ...]] = lambda spec: ()
         self.open_house: Callable[..., object] | None = None
         self.muted: set[bytes] = set()
+        self.keeps_ended = True
+        self._names: dict[bytes, str] = {}  # identity of a living process → path, or `gateway`
 
     def dice(self, name: str) -> random.Random:
         """Chance for one purpose: what one part draws does not move what another gets."""
@@ -79,6 +82,12 @@ class World:
         return [life for life in lives if life.is_alive and life.is_agent]
 
     # --- what a supervisor is given -------------------------------------------------------------
+
+    def surroundings(self) -> Surroundings:
+        """For one life of a supervisor."""
+        return Surroundings(
+            self.open_post, self.open_feed, self.open_control, self.open_home, self.chances
+        )
 
     @asynccontextmanager
     async def open_post(self, _endpoint: str) -> AsyncIterator[PairOffice]:
@@ -121,10 +130,21 @@ class World:
 
     def name_of(self, peer: bytes) -> str:
         """The path of the agent with this identity, or `gateway`."""
-        for path, lives in self.children.items():
-            if lives[-1].spec.identity == peer:
-                return path
-        return "gateway" if peer.startswith(b"g/") else ""
+        return self._names.get(peer, "")
+
+    def enter(self, name: str, child: "MemoryChild") -> None:
+        """A process has come to be."""
+        self.children.setdefault(name, []).append(child)
+        self._names[child.spec.identity] = name
+
+    def leave(self, name: str, child: "MemoryChild") -> None:
+        """It has ended. Of the thousands of a crowd nothing is kept."""
+        self._names.pop(child.spec.identity, None)
+        if self.keeps_ended:
+            return
+        self.muted.discard(child.spec.identity)
+        self.children.pop(name, None)
+        self.frames.pop(name, None)
 
     def gateway_office(self, endpoint: str) -> "_LateOffice":
         """There as soon as anybody knows its name, as a socket's address is."""
@@ -145,7 +165,7 @@ class _LateOffice(PairOffice):
         super().__init__(nursery, epoch=1, faults=faults)
         self._early = deque[tuple[bytes, bytes]]()
         self._is_bound = False
-        self._scopes: list[trio.CancelScope] = []
+        self._tending: list[trio.CancelScope] = []
 
     def bind(self, epoch: int, accept: Accept) -> None:
         self._epoch, self._is_bound = epoch, True
@@ -161,12 +181,12 @@ class _LateOffice(PairOffice):
 
     async def tend(self, work: Callable[[], object]) -> None:
         with trio.CancelScope() as scope:
-            self._scopes.append(scope)
+            self._tending.append(scope)
             await work()
 
     def shut(self) -> None:
         """Its process has ended."""
-        for scope in self._scopes:
+        for scope in self._tending:
             scope.cancel()
 
 
@@ -190,18 +210,24 @@ class MemoryHome:
             raise SpawnError(f"{title}: no process could be started")
         child = MemoryChild(self._world, spec, is_mute=fault == "mute")
         self._children.append(child)
-        self._world.children.setdefault(name, []).append(child)
-        self._nursery.start_soon(child.live)
+        self._world.enter(name, child)
+        self._nursery.start_soon(self._live, name, child)
         return child
+
+    async def _live(self, name: str, child: "MemoryChild") -> None:
+        await child.live()
+        self._children.remove(child)
+        self._world.leave(name, child)
 
     async def first_gateway(self, spec: AnySpec, keys: Mapping[str, str]) -> "MemoryChild":
         return await self.start(spec, title="gateway", keys=keys)
 
     async def close(self, *, grace_s: float) -> None:
-        for child in self._children:
+        children = tuple(self._children)
+        for child in children:
             child.kill_group()
         with trio.CancelScope(shield=True):
-            for child in self._children:
+            for child in children:
                 await child.wait_ended()
 
 

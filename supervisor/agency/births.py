@@ -10,6 +10,7 @@ from functools import partial
 import msgspec
 import trio
 
+from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
@@ -145,6 +146,9 @@ class Births:
             return
         for mail in self._team.drop_letters(member):
             self._post.bury(member, mail, reason=why)
+        if member.unheard:
+            words = f"{member.path} never started, and nobody read what was said to it: {why}"
+            self._run.note(Warned(message=words), agent=member.path)
         self._team.forget(member)
         self._run.showing.state.forget(member.path)
         self._run.journal.forget(member.plan.agent_id)
