@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TypeGuard
 
+from swarm.mailbox.errors import UsageError
+
 from .merge import as_table, is_table
 from .schema import Toml
 
@@ -59,6 +61,8 @@ def _of_provider(table: Toml, folder: Path) -> Toml:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    """Only `~` and `~/…` are spread; `~name` is a folder of that name."""
+    """Only `~` and `~/…` are spread; `~name` is a folder of that name. Raises UsageError."""
+    if "\0" in path:
+        raise UsageError(f"{folder}: {path!r} cannot be a path")
     spread = Path(path).expanduser() if path == "~" or path.startswith("~/") else Path(path)
     return os.path.normpath(spread if spread.is_absolute() else folder / spread)

@@ -5,7 +5,6 @@ path of a project is opened a second time. What cannot be read whole is never tr
 sets no key that says where words are sent, who judges, or what is started on a person's behalf.
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -192,8 +191,8 @@ def _referenced(inner: Path, files: dict[str, bytes]) -> Iterator[str]:
 
 def _read_referenced(path: Path, root: str) -> bytes:
     """A file whose words go to a model: of the project's own, never one of the person's."""
-    if not Path(os.path.realpath(path)).is_relative_to(root):
-        raise UsageError(f"{path}: the configuration names a file outside of the project")
+    if "\0" in str(path) or not Path(os.path.realpath(path)).is_relative_to(root):
+        raise UsageError(f"{str(path)!r}: the configuration names a file outside of the project")
     try:
         return read_bounded(path)
     except FileNotFoundError as error:
@@ -219,6 +218,8 @@ def _values(path: Path, data: bytes | None) -> Toml:
 
 def _digest(one: ProjectFolder) -> str:
     """Over names and contents of all files; the same in every copy of the project."""
+    import hashlib  # most folders have no project's configuration
+
     hasher = hashlib.sha256(b"swarm project configuration 1\0")
     for name, data in one.named().items():
         label = os.fsencode(name)

@@ -37,6 +37,8 @@ def read_bounded(path: Path, *, limit_bytes: int = FILE_BYTES) -> bytes:
         raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a name with a zero byte in it
+        raise UsageError(f"{str(path)!r}: cannot be read: {error}") from error
     if len(data) > limit_bytes:
         raise UsageError(f"{path}: over {limit_bytes >> 10} KiB; this is no configuration")
     return data

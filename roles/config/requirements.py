@@ -41,7 +41,7 @@ class NetworkDemand(Value):
 class Requirements(Value):
     """All sources together; of each field the first source that sets it counts.
 
-    `places` says for each key of the file which source that is: `FILE, line N`.
+    `places` says for each key of the file, and each below it, where it is: `FILE, line N`.
     """
 
     approvals: tuple[AskForApproval | GranularPolicy, ...] | None = None
@@ -59,7 +59,8 @@ class Requirements(Value):
     broken: str = ""  # why a source could not be read; nothing starts then
 
     def place(self, key: str) -> str:
-        return self.places.get(key, FILE)
+        """Of a key, else of the table that it is in."""
+        return self.places.get(key) or self.places.get(key.partition(".")[0], FILE)
 
     @property
     def sandbox_required(self) -> str:
@@ -100,7 +101,7 @@ def constrain(merged: Merged, config: Config, held: Requirements, where: Where) 
     _check_closed(config, held, where)
     forced += _pinned(merged, held, where)
     forced += _network(merged, held, where)
-    forced += [(("features", name), value, "features") for name, value in held.features.items()]
+    forced += [(("features", name), on, f"features.{name}") for name, on in held.features.items()]
     for path, value, key in forced:
         merged = _with_value(merged, path, value, held.place(key))
     return merged
@@ -157,13 +158,13 @@ def _pinned(
     merged: Merged, held: Requirements, where: Where
 ) -> Iterator[tuple[KeyPath, object, str]]:
     for path, value in leaves(held.pins):
-        said = look_up(merged.values, path)
+        key, said = ".".join(("pins", *path)), look_up(merged.values, path)
         if said is not None and said != value:
             raise UsageError(
-                f"{where(path)} = {_shown(said)} is not allowed: {held.place('pins')} pins it to "
+                f"{where(path)} = {_shown(said)} is not allowed: {held.place(key)} pins it to "
                 f"{_shown(value)}"
             )
-        yield path, value, "pins"
+        yield path, value, key
     text = held.reviewer_policy
     if text is not None:
         said = look_up(merged.values, ("auto_review", "policy"))
@@ -190,7 +191,7 @@ def _network(
             continue
         if said is not None and said != wanted:
             raise UsageError(_refusal(where(("network", name)), said, held, key))
-        yield ("network", name), wanted, key
+        yield ("network", name), wanted, f"{key}.{name}"
     for pattern, word in as_table(look_up(merged.values, ("network", "domains"))).items():
         fixed = demand.domains.get(pattern)
         if (demand.managed_only and word == "allow" and fixed != "allow") or (
@@ -199,7 +200,7 @@ def _network(
             raise UsageError(_refusal(where(("network", "domains", pattern)), word, held, key))
     for pattern, word in demand.domains.items():
         if look_up(merged.values, ("network", "domains", pattern)) != "deny":
-            yield ("network", "domains", pattern), word, key
+            yield ("network", "domains", pattern), word, f"{key}.domains.{pattern}"
 
 
 def _with_value(merged: Merged, path: KeyPath, value: object, place: str) -> Merged:
@@ -244,7 +245,8 @@ def refused_role(
         return _refusal("sandbox_mode", mode, held, "allowed_sandbox_modes")
     pinned = held.pins.get("model")
     if model is not None and pinned is not None and model != pinned:
-        return f'model = "{model}" is not allowed: {held.place("pins")} pins it to {_shown(pinned)}'
+        place = held.place("pins.model")
+        return f'model = "{model}" is not allowed: {place} pins it to {_shown(pinned)}'
     return None
 
 

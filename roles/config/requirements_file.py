@@ -20,8 +20,9 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval
 from swarm.mailbox.protocol.rules import PrefixRule
 
-from .check import check_layer, explain, where
+from .check import check_layer, explain, place_of, where
 from .merge import Layer, leaves
+from .positions import KeyPath
 from .reading import decode_text, parse_toml
 from .requirements import NetworkDemand, Requirements, ReviewerWord, SandboxWord
 from .schema import GranularPolicy, Toml
@@ -127,13 +128,18 @@ def read_source(path: Path, data: bytes) -> Requirements:
     except msgspec.ValidationError as error:
         raise UsageError(explain(layer, error)) from error
     found = _translate(file, layer)
+    paths = [(key,) for key in layer.values] + [path for path, _ in leaves(layer.values)]
     places = {
-        _ALIASES.get(key, key): where(layer, (key,)).removesuffix(f", {key}")
-        for key in layer.values
+        ".".join((_ALIASES.get(path[0], path[0]), *path[1:])): _place(layer, path) for path in paths
     }
     if found.sandbox_modes is not None and found.sandbox_modes != file.allowed_sandbox_modes:
         places["allowed_sandbox_modes"] = places["remote_sandbox_config"]
     return msgspec.structs.replace(found, places=places)
+
+
+def _place(layer: Layer, path: KeyPath) -> str:
+    place = place_of(layer, path)
+    return f"{layer.source}, line {place.line}" if place else layer.source
 
 
 def _translate(file: RequirementsFile, layer: Layer) -> Requirements:

@@ -58,6 +58,8 @@ def held_files(held: Requirements) -> list[tuple[str, str]]:
     """(file, the keys that count of it) for each file of requirements."""
     found: dict[str, list[str]] = {}
     for key, place in held.places.items():
+        if "." in key:
+            continue  # within one of the others
         found.setdefault(place.rpartition(", line ")[0] or place, []).append(key)
     return [(file, ", ".join(keys)) for file, keys in found.items()]
 

@@ -210,4 +210,5 @@ def _refused_pins(request: RunRequest, held: Requirements) -> Iterator[str]:
             continue
         if own != wanted:
             shown = msgspec.json.encode(own).decode()
-            yield _forbidden(f"{'.'.join(path)} = {shown}", held, "pins")
+            key = ".".join(path)
+            yield _forbidden(f"{key} = {shown}", held, f"pins.{key}")

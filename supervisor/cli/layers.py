@@ -4,17 +4,23 @@ Rule: whoever needs the configuration reads it here, so that trust is judged in 
 asked but by a door that says so; elsewhere what is not trusted is left out, and that is said.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 from swarm.roles.config.load import read_layers
 from swarm.roles.config.merge import Layer, merge_layers
 from swarm.roles.config.project import ProjectFolder, project_layers
 from swarm.roles.config.schema import Toml
 from swarm.roles.config.trust import (
     TrustBook,
-    TrustNotSaved,
     forbidden_by_config,
     read_trust,
     remember,
@@ -98,6 +104,23 @@ class _Judge:
                 )
 
 
-_HINT = "`swarm trust` shows it and asks"
+def steering_warning(config_folder: str, sandbox: SandboxPolicy, cwd: str) -> str | None:
+    """What to tell where agents may write the person's own configuration; None where they cannot.
 
-__all__ = ["Ask", "TrustNotSaved", "Wanted", "find_layers"]
+    Whoever changes it decides what later runs may do, also whom they trust.
+    """
+    if isinstance(sandbox, ReadOnly):
+        return None
+    own = Path(os.path.realpath(config_folder))
+    roots = sandbox.writable_roots if isinstance(sandbox, WorkspaceWrite) else ()
+    if isinstance(sandbox, DangerFullAccess) or not any(
+        own.is_relative_to(os.path.realpath(root)) for root in (cwd, *roots)
+    ):
+        return None
+    return (
+        f"agents may write {own}, your own configuration, and so change what later runs may do; "
+        "let them work in a folder that does not hold it"
+    )
+
+
+_HINT = "`swarm trust` shows it and asks"

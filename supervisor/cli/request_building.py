@@ -43,6 +43,7 @@ from ..request import FanOut, ReviewSettings, RunRequest
 from ..taskfile import FanOutTable
 from .context_settings import context_rules, guidance_rules
 from .holding import hold_new
+from .layers import steering_warning
 from .memory_size import memory_bytes
 from .options import RunOptions
 from .providers import build_providers, check_choice
@@ -96,6 +97,8 @@ def build_request(
         sandbox = without_direct_network(sandbox)
         if isinstance(sandbox, DangerFullAccess):
             warnings.append("without a sandbox nothing holds commands to the network's list")
+    if (why := steering_warning(settings.config_folder, sandbox, settings.cwd)) is not None:
+        warnings.append(why)
     guidance = _guidance(config, cwd, settings, warnings)
     held = settings.loaded.requirements
     rules = rules_of(settings.loaded.layers, held)

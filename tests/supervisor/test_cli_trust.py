@@ -3,10 +3,20 @@
 import json
 import os
 import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from swarm.roles.config.project import read_projects
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
+from swarm.roles.config.load import load_config
+from swarm.roles.config.project import project_layers, read_projects
+from swarm.roles.loader import load_roles
+from swarm.supervisor.cli.layers import steering_warning
 from swarm.supervisor.cli.main import run_cli
 from swarm.supervisor.cli.trust_words import describe
 
@@ -143,6 +153,66 @@ def test_a_folder_that_others_can_steer_is_warned_of(home, capfd, prepare, words
     prepare(home)
     assert run_cli(["config", "list"]) == 0
     assert words in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "cwd", "told"),
+    [
+        (WorkspaceWrite(), "{}", True),
+        (WorkspaceWrite(), "{}/home", True),
+        (WorkspaceWrite(), "{}/link", True),
+        (WorkspaceWrite(), "{}/home/inner", False),
+        (WorkspaceWrite(), "{}/work", False),
+        (WorkspaceWrite(writable_roots=("/x", "{}")), "{}/work", True),
+        (ReadOnly(), "{}", False),
+    ],
+)
+def test_agents_that_may_write_the_persons_own_configuration_are_told_of(
+    tmp_path, sandbox, cwd, told
+):
+    (tmp_path / "link").symlink_to(tmp_path)
+    if isinstance(sandbox, WorkspaceWrite):
+        roots = tuple(root.format(tmp_path) for root in sandbox.writable_roots)
+        sandbox = WorkspaceWrite(writable_roots=roots)
+    said = steering_warning(str(tmp_path / "home"), sandbox, cwd.format(tmp_path))
+    assert (said is not None) is told
+
+
+HOSTILE = st.one_of(
+    st.binary(max_size=80),
+    st.text(max_size=80).map(str.encode),
+    st.sampled_from(
+        [
+            b"[agents]\nx = 3\n", b"agents = 3", b"[agents.x]\nconfig_file = '/dev/zero'",
+            b'model_instructions_file = "\\u0000"', b"x = [[[[[", b"[projects]\n'/' = 1",
+            b"[agents.x]\nconfig_file = 'config.toml'", b"model_instructions_file = 'config.toml'",
+            b"network = { domains = 1 }", b"a.b.c = 1\na.b = 2", b"d = 2026-02-31",
+        ]
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(config=HOSTILE, role=HOSTILE, rules=HOSTILE)
+def test_whatever_a_project_holds_it_is_described_and_read_or_refused(config, role, rules):
+    with tempfile.TemporaryDirectory() as name:
+        inner = Path(name, ".swarm")
+        for path, data in (
+            ("config.toml", config),
+            ("agents/x.toml", role),
+            ("rules/x.rules", rules),
+        ):
+            (inner / path).parent.mkdir(parents=True, exist_ok=True)
+            (inner / path).write_bytes(data)
+        found = read_projects(Path(name), [], config_folder=Path(name, "none"))
+        assert all("\x1b" not in line for line in describe(found))
+        layers = project_layers(
+            Path(name), {}, config_folder=Path(name, "none"), judge=lambda all_: [""] * len(all_)
+        )
+        with suppress(UsageError):
+            load_config(layers)
+        load_config(layers, lenient=True)
+        load_roles(layers)
 
 
 def test_what_is_dangerous_is_shown_first_however_long_the_file_is(tmp_path):
