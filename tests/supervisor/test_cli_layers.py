@@ -99,7 +99,7 @@ def test_layers(case, tmp_path):
             wanted = [ground.spell(one) for one in wanted]
         elif isinstance(wanted, str):
             wanted = ground.spell(wanted)
-        assert found == wanted or (wanted is False and found is None), key
+        assert found == wanted or (wanted is False and not found), key
     for key, place in case.get("from", {}).items():
         row = rows[key]
         found = f"{row.layer}:{row.line}" if row.line else row.layer
