@@ -67,7 +67,8 @@ class Box:
     async def run(self, script, on_output=None, **more):
         argv = ("/bin/bash", "-c", script)
         more = {"yield_time_ms": 15_000, **more}
-        request = ExecRequest(argv=argv, cwd=self.cwd, policy=self.policy, **more)
+        more = {"cwd": self.cwd, **more}
+        request = ExecRequest(argv=argv, policy=self.policy, **more)
         return await self.sessions.exec(request, on_output)
 
 
@@ -90,6 +91,15 @@ async def test_a_command_ends_early_and_tells_its_code_and_output(tmp_path, stac
         assert len(done.chunk_id) == 6
         assert done.wall_time_s < 10
         assert box.sessions.live_count() == 0
+
+
+async def test_a_command_does_not_start_where_its_sandbox_shows_nothing(tmp_path, stack):
+    if stack == "none":
+        pytest.skip("without a sandbox everything is shown")
+    with tempfile.TemporaryDirectory(dir="/tmp") as other:
+        async with a_box(tmp_path, stack=stack) as box:
+            with pytest.raises(ExecFailed, match="cannot be seen in the sandbox"):
+                await box.run("pwd", cwd=other)
 
 
 async def test_a_death_by_signal_is_128_and_its_number(tmp_path, stack):

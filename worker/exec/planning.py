@@ -12,11 +12,15 @@ from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from ..sandbox.plan import SandboxPlan, SandboxUnavailable, plan_sandbox
+from ..sandbox.plan import SandboxPlan, SandboxUnavailable, is_below, plan_sandbox
 from ..sandbox.probe import probe_sandbox
 from ..sandbox.sockets import listening_sockets
 
 _COVERED = ("/tmp", "/run", "/var/run", "/dev")
+
+
+class FolderHidden(SandboxUnavailable):
+    """A command would start where its sandbox shows nothing; it was not started."""
 
 
 def plan_command(
@@ -48,6 +52,18 @@ def plan_command(
         stack=stack,
         proxied=spec.limits.network,
     )
+
+
+def check_workdir(plan: SandboxPlan, workdir: str) -> None:
+    """Raises FolderHidden where the sandbox does not show the folder that a command is to start in:
+    bwrap would start it elsewhere and say nothing.
+    """
+    folder = os.path.realpath(workdir)
+    shown = (*plan.visible, *plan.writable)
+    if folder in plan.covered or any(is_below(folder, tree) for tree in shown):
+        return
+    if any(is_below(folder, tree) for tree in (*plan.covered, *plan.hidden)):
+        raise FolderHidden(f"{workdir} cannot be seen in the sandbox; start it in another folder")
 
 
 def _with_network(

@@ -38,7 +38,7 @@ from .outcome import (
     overrun_text,
     write_yield_s,
 )
-from .planning import plan_command
+from .planning import check_workdir, plan_command
 from .process import CommandRequest, InputClosed, start_command
 from .route import RouteRequest
 from .session import OnOutput, Session
@@ -152,6 +152,7 @@ class ExecSessions:
         try:
             # By the agent's own folder: where a command says it wants to run gives it no rights.
             plan = self.plan(request.policy, self._spec.cwd, request.extra)
+            check_workdir(plan, request.cwd)
             if request.commits_in:
                 from ..sandbox.repository import with_repository  # for the few that commit
 
