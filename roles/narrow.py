@@ -3,16 +3,19 @@
 Rule (law 6): a role may take away, never give. What cannot be compared stays as the parent has it.
 """
 
+import os
 from typing import TypeVar
 
 import msgspec
 
+from swarm.mailbox.path_rules import intersect_profiles, make_rules
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
     DangerFullAccess,
     Limits,
     NetworkPolicy,
+    ProfilePolicy,
     ReadOnly,
     SandboxPolicy,
     WorkspaceWrite,
@@ -21,6 +24,7 @@ from swarm.mailbox.protocol.limits import (
 from .network import narrow_network
 from .schema import Role
 
+BoundPolicy = ReadOnly | WorkspaceWrite | ProfilePolicy
 _N = TypeVar("_N", int, float)
 _STRICTNESS: tuple[AskForApproval, ...] = ("untrusted", "on-failure", "on-request")
 
@@ -67,6 +71,8 @@ def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:
             return intersect(parent, ReadOnly(network_access=_wants_network(role)))
         case "workspace-write":
             table = role.workspace
+            if table is None and isinstance(parent, ProfilePolicy):
+                return parent
             if table is None:
                 roots = parent.writable_roots if isinstance(parent, WorkspaceWrite) else ()
                 return intersect(
@@ -80,6 +86,36 @@ def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:
                     exclude_tmpdir_env_var=table.exclude_tmpdir_env_var,
                     exclude_slash_tmp=table.exclude_slash_tmp,
                 ),
+            )
+
+
+def as_profile(policy: BoundPolicy, workspace: tuple[str, ...]) -> ProfilePolicy:
+    """A policy in the words of a profile, for a run with these folders. Source: Codex's mapping of
+    its older modes.
+    """
+    match policy:
+        case ProfilePolicy():
+            return policy
+        case ReadOnly(network_access=network):
+            return ProfilePolicy(
+                name=":read-only",
+                rules=make_rules((("/", "read"), *((root, "read") for root in workspace))),
+                tmp="write",
+                workspace=workspace,
+                network_access=network,
+            )
+        case WorkspaceWrite(writable_roots=roots, network_access=network):
+            climbing = {root for root in roots if ".." in root.split("/")}
+            written = [
+                *workspace,
+                *(os.path.normpath(root) for root in roots if root not in climbing),
+            ]
+            return ProfilePolicy(
+                name=":workspace",
+                rules=make_rules((("/", "read"), *((root, "write") for root in written))),
+                tmp="read" if policy.exclude_slash_tmp else "write",
+                workspace=workspace,
+                network_access=network,
             )
 
 
@@ -98,6 +134,10 @@ def intersect(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
     if isinstance(other, DangerFullAccess):
         return one
     network = one.network_access and other.network_access
+    if isinstance(one, ProfilePolicy) or isinstance(other, ProfilePolicy):
+        workspace = one.workspace if isinstance(one, ProfilePolicy) else ()
+        workspace = workspace or (other.workspace if isinstance(other, ProfilePolicy) else ())
+        return intersect_profiles(as_profile(one, workspace), as_profile(other, workspace))
     if isinstance(one, ReadOnly) or isinstance(other, ReadOnly):
         return ReadOnly(network_access=network)
     return WorkspaceWrite(

@@ -16,19 +16,17 @@ from .config.schema import Config, NetworkTable, SandboxMode
 MOST_PATTERNS = 1_000
 
 
-def network_policy(config: Config) -> NetworkPolicy | None:
+def network_policy(config: Config, profile: NetworkTable | None = None) -> NetworkPolicy | None:
     """What the run allows through the proxy; None where no proxy is wanted.
 
-    Raises UsageError: a pattern that cannot be, or a profile that does not exist.
+    `profile` is the table of the permission profile that counts; the run's own goes before it.
+    Raises UsageError: a pattern that cannot be.
     """
     if config.network.enabled:
         return read_table(config.network, "network")
-    name = config.default_permissions
-    if name is None or name.startswith(":"):
+    if profile is None:
         return None
-    if name not in config.permissions:
-        raise UsageError(f"default_permissions refers to undefined profile `{name}`")
-    return read_table(config.permissions[name].network, f"permissions.{name}.network")
+    return read_table(profile, f"permissions.{config.default_permissions}.network")
 
 
 def read_table(table: NetworkTable, place: str) -> NetworkPolicy | None:

@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.path_rules import may_read
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Limits,
+    ProfilePolicy,
     ReadOnly,
     SandboxPolicy,
     WorkspaceWrite,
@@ -134,7 +136,8 @@ def _narrowed(plan: AgentPlan, wanted: SandboxMode) -> SandboxPolicy:
     if plan.role.locked:
         raise UsageError(f"{plan.path} is locked to its sandbox for good; start another agent")
     narrowed = narrow_sandbox(has, Role(name="", sandbox_mode=wanted))
-    if _mode(narrowed) != wanted:
+    reads = isinstance(narrowed, ProfilePolicy) and wanted == "read-only"
+    if _mode(narrowed) != wanted and not reads:
         raise UsageError(
             f"{plan.path} has sandbox {_mode(has)}; what an agent may do can only become less"
         )
@@ -159,6 +162,10 @@ def _folder(plan: AgentPlan, sandbox: SandboxPolicy, wanted: str) -> str:
     if plan.role.locked:
         raise UsageError(f"{plan.path} is locked to its folder for good; start another agent")
     if isinstance(sandbox, ReadOnly):
+        return path
+    if isinstance(sandbox, ProfilePolicy):
+        if not may_read(sandbox, path):  # a profile names its folders: this gives no right
+            raise UsageError(f"{path} is not within what {plan.path} may read")
         return path
     if isinstance(sandbox, WorkspaceWrite):
         roots = [os.path.realpath(root) for root in (plan.cwd, *sandbox.writable_roots)]

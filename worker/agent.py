@@ -15,6 +15,7 @@ import trio
 
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.post import Mailbox
+from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .exec.launcher import LauncherLink, open_launcher
@@ -23,7 +24,7 @@ from .life import live
 from .lifeline import watch_lifeline
 from .sandbox.grants import landlock_rules
 from .sandbox.landlock import LandlockRules, apply_landlock, forbid_new_privileges, landlock_abi
-from .sandbox.plan import SandboxPlan
+from .sandbox.plan import SandboxPlan, is_below
 from .sandbox.probe import probe_sandbox
 from .tools.belt import Toolbelt
 
@@ -58,7 +59,17 @@ def lock_process(spec: AgentSpec) -> None:
         probe_sandbox()  # locked, it could not try bwrap, and the proxy's way leads only through it
     forbid_new_privileges()
     if landlock_abi():
-        apply_landlock(lock_rules(spec.cwd, spec.hidden_paths))
+        apply_landlock(lock_rules(spec.cwd, (*spec.hidden_paths, *_denied(spec))))
+
+
+def _denied(spec: AgentSpec) -> tuple[str, ...]:
+    """What its permission profile denies by name, but for what this process cannot do without."""
+    policy = spec.limits.sandbox
+    if not isinstance(policy, ProfilePolicy):
+        return ()
+    needed = (os.path.realpath(spec.cwd), *_own_folders())
+    denied = (rule.path for rule in policy.rules if rule.access == "deny")
+    return tuple(path for path in denied if not any(is_below(one, path) for one in needed))
 
 
 def lock_rules(cwd: str, hidden: tuple[str, ...]) -> LandlockRules:

@@ -24,7 +24,33 @@ class DangerFullAccess(Tagged, tag="danger-full-access"):
     """No sandbox at all."""
 
 
-SandboxPolicy = ReadOnly | WorkspaceWrite | DangerFullAccess
+Access = Literal["read", "write", "deny"]
+
+
+class PathRule(Value):
+    """What holds at a path and below it, until a deeper rule says otherwise."""
+
+    path: str  # absolute, canonical when it was made
+    access: Access
+
+
+class ProfilePolicy(Tagged, tag="permission-profile"):
+    """A permission profile, resolved: the deepest rule decides, what none covers is denied.
+
+    `/tmp` and `/run` are private as under every policy: of the machine's own only what a rule names
+    inside of them is seen. The private /tmp can always be read; `tmp` says whether it is written.
+    """
+
+    name: str = ""
+    rules: tuple[PathRule, ...] = ()
+    deny_globs: tuple[str, ...] = ()  # absolute; what fits when a command starts is denied too
+    glob_depth: int | None = None  # levels that are searched below a pattern's fixed part
+    tmp: Access = "deny"
+    workspace: tuple[str, ...] = ()  # the working folder and the roots beside it, absolute
+    network_access: bool = False
+
+
+SandboxPolicy = ReadOnly | WorkspaceWrite | DangerFullAccess | ProfilePolicy
 
 AskForApproval = Literal["untrusted", "on-failure", "on-request", "never"]
 Reviewer = Literal["person", "guardian", "nobody"]  # nobody: what would ask is refused

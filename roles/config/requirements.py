@@ -15,7 +15,13 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.limits import (
+    AskForApproval,
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+    SandboxPolicy,
+)
 from swarm.mailbox.protocol.rules import PrefixRule
 
 from .merge import Merged, Origin, as_table, leaves, look_up, merge_tables
@@ -256,6 +262,8 @@ def refused_policy(policy: SandboxPolicy, held: Requirements) -> str | None:
         case DangerFullAccess():
             mode = _UNHELD
         case ReadOnly():
+            return None
+        case ProfilePolicy(rules=rules) if not any(rule.access == "write" for rule in rules):
             return None
         case _:
             mode = "workspace-write"

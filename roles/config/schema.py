@@ -159,9 +159,17 @@ class NetworkTable(Value):
     unix_sockets: Toml = {}
 
 
-class PermissionProfile(Value):
-    """`[permissions.NAME]`: only its network is obeyed."""
+Access = Literal["read", "write", "none", "deny"]  # none: Codex's older word for deny
 
+
+class PermissionProfile(Value):
+    """`[permissions.NAME]`. Keys of `filesystem` are paths, `:root` and its like, and
+    `glob_scan_max_depth`; `permissions.py` reads them.
+    """
+
+    extends: str | None = None
+    filesystem: dict[str, Access | int | dict[str, Access]] = {}
+    workspace_roots: dict[str, bool] = {}
     network: NetworkTable = NetworkTable()
 
 

@@ -14,8 +14,14 @@ from typing import IO
 
 import msgspec
 
+from swarm.mailbox.path_rules import may_write
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+    SandboxPolicy,
+)
 
 from .inherit import NotPossible
 
@@ -25,6 +31,10 @@ RESULT_COLUMNS = (
     "job_id", "item_id", "row_index", "source_id", "status", "attempt_count", "last_error",
     "result_json", "reported_at", "completed_at",
 )  # fmt: skip
+_OUTSIDE = (
+    "the results cannot be written to {folder}: it is outside of what you may write; name another "
+    "place in output_csv_path"
+)
 _MARK = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
@@ -168,12 +178,13 @@ def check_writable(output: Path, sandbox: SandboxPolicy, *, roots: tuple[str, ..
         raise NotPossible(f"cannot write {output}: {error.strerror}") from error
     if isinstance(sandbox, DangerFullAccess):
         return place
+    if isinstance(sandbox, ProfilePolicy):
+        if not may_write(sandbox, str(place)):
+            raise NotPossible(_OUTSIDE.format(folder=place.parent))
+        return place
     allowed = [] if isinstance(sandbox, ReadOnly) else [*roots, *sandbox.writable_roots]
     if not any(place.is_relative_to(Path(root).resolve()) for root in allowed):
-        raise NotPossible(
-            f"the results cannot be written to {place.parent}: it is outside of what you may "
-            "write; name another place in output_csv_path"
-        )
+        raise NotPossible(_OUTSIDE.format(folder=place.parent))
     return place
 
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 import msgspec
 
+from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import Limits
 from swarm.roles.login_shell import find_shell
 from swarm.roles.narrow import narrow_approval, narrow_sandbox
@@ -20,7 +21,7 @@ from ..taskfile import Task
 from .doors import DoorCommand
 from .holding import denied_paths
 from .options import APPROVALS, SANDBOXES, RunOptions
-from .request_building import base_sandbox
+from .permissions import run_sandbox
 from .reviewing import choose_reviewer, find_answering
 from .settings import load_settings
 from .tools import become
@@ -30,11 +31,17 @@ _REST = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 @click.command("explain", cls=DoorCommand, context_settings=_REST)
 @click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="As for `swarm run`.")
+@click.option("-P", "--permission-profile", metavar="NAME", help="In the place of a sandbox mode.")
 @click.option("-a", "--approval", type=click.Choice(APPROVALS), help="As for `swarm run`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 def explain(
-    *, sandbox: str | None, approval: str | None, as_json: bool, command: tuple[str, ...]
+    *,
+    sandbox: str | None,
+    permission_profile: str | None,
+    approval: str | None,
+    as_json: bool,
+    command: tuple[str, ...],
 ) -> NoReturn:
     """Say what would happen to a command here, and why.
 
@@ -50,8 +57,12 @@ def explain(
     places, held = find_places(environment), settings.loaded.requirements
     warnings = list(settings.loaded.warnings)
     at = find_answering(environment, on_terminal=is_terminal(sys.stdin) and is_terminal(sys.stderr))
+    if sandbox is not None and permission_profile is not None:
+        raise UsageError("give --sandbox or --permission-profile, not both")
+    granted = run_sandbox(settings.loaded, cwd=settings.cwd, profile=permission_profile)
+    warnings += granted.warnings
     limits = Limits(
-        sandbox=narrow_sandbox(base_sandbox(settings.config, ()), settings.role),
+        sandbox=narrow_sandbox(granted.policy, settings.role),
         approval=narrow_approval(settings.config.approval, settings.role.approval),
         granular=settings.config.granular,
         reviewer=choose_reviewer(settings.config, warnings, at=at),

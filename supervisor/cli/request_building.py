@@ -15,9 +15,6 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     Budget,
     DangerFullAccess,
-    ReadOnly,
-    SandboxPolicy,
-    WorkspaceWrite,
 )
 from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
 from swarm.roles.config.resources import resource_limits
@@ -46,6 +43,7 @@ from .holding import hold_new
 from .layers import steering_warning
 from .memory_size import memory_bytes
 from .options import RunOptions
+from .permissions import run_sandbox
 from .providers import build_providers, check_choice
 from .reviewing import Answering, choose_reviewer
 from .schemas import check_schema, read_schema
@@ -91,8 +89,10 @@ def build_request(
     providers, literal = build_providers(config, warnings)
     check_choice(config.model_provider, config, providers)
     add_dirs = tuple(_folder(name, "--add-dir") for name in options.add_dir)
-    sandbox = narrow_sandbox(base_sandbox(config, add_dirs), role)
-    wanted_network = network_policy(config)
+    granted = run_sandbox(settings.loaded, cwd=settings.cwd, add_dirs=add_dirs)
+    warnings += granted.warnings
+    sandbox = narrow_sandbox(granted.policy, role)
+    wanted_network = network_policy(config, granted.network)
     if wanted_network is not None or role.network is not None:  # then the proxy is the only way
         sandbox = without_direct_network(sandbox)
         if isinstance(sandbox, DangerFullAccess):
@@ -170,23 +170,6 @@ def _review_settings(config: Config) -> ReviewSettings:
 def default_max_agents() -> int:
     """max(8, 2 × cores) live agents, the root counts."""
     return max(8, 2 * (os.cpu_count() or 1))
-
-
-def base_sandbox(config: Config, add_dirs: tuple[str, ...]) -> SandboxPolicy:
-    """The sandbox of the run before any role narrows it."""
-    table = config.sandbox_workspace_write
-    match config.sandbox_mode:
-        case "read-only":
-            return ReadOnly()
-        case "danger-full-access":
-            return DangerFullAccess()
-        case "workspace-write":
-            return WorkspaceWrite(
-                writable_roots=tuple(dict.fromkeys((*table.writable_roots, *add_dirs))),
-                network_access=table.network_access,
-                exclude_tmpdir_env_var=table.exclude_tmpdir_env_var,
-                exclude_slash_tmp=table.exclude_slash_tmp,
-            )
 
 
 def _timeout(config: Config) -> float | None:

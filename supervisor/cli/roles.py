@@ -5,7 +5,7 @@ import os
 import click
 import msgspec
 
-from swarm.mailbox.protocol.limits import AskForApproval, Limits, SandboxPolicy
+from swarm.mailbox.protocol.limits import AskForApproval, Limits, ProfilePolicy, SandboxPolicy
 from swarm.roles.config.load import Loaded, load_config
 from swarm.roles.loader import Roles, find_role, load_roles
 from swarm.roles.narrow import narrow
@@ -14,8 +14,8 @@ from swarm.roles.schema import Role
 from .doors import DoorCommand
 from .holding import find_requirements
 from .layers import Wanted, find_layers
+from .permissions import run_sandbox
 from .printing import print_columns, print_json
-from .request_building import base_sandbox
 from .settings import find_cwd
 
 
@@ -84,7 +84,8 @@ def explain_role(name: str, *, as_json: bool) -> None:
     known, loaded = _load()
     role = find_role(known, name)
     config = loaded.config
-    parent = Limits(sandbox=base_sandbox(config, ()), approval=config.approval)
+    sandbox = run_sandbox(loaded, cwd=str(find_cwd(None))).policy
+    parent = Limits(sandbox=sandbox, approval=config.approval)
     limits = narrow(parent, role)
     if as_json:
         print_json({
@@ -111,8 +112,11 @@ def _explained(role: Role, parent: Limits, limits: Limits) -> list[str]:
 
 
 def _word(policy: SandboxPolicy) -> str:
-    name = policy.__struct_config__.tag
-    return f"{name}, with network" if getattr(policy, "network_access", False) else str(name)
+    name = str(policy.__struct_config__.tag)
+    if isinstance(policy, ProfilePolicy):
+        writes = any(rule.access == "write" for rule in policy.rules)
+        name = f"{name} {policy.name}{'' if writes else ', reading only'}"
+    return f"{name}, with network" if getattr(policy, "network_access", False) else name
 
 
 def _narrowed(parent: str | AskForApproval, own: str | AskForApproval) -> str:

@@ -8,6 +8,7 @@ import sys
 from typing import NoReturn
 
 import click
+import msgspec
 
 from swarm.mailbox.errors import UsageError
 
@@ -29,10 +30,23 @@ def become(module: str, *arguments: str) -> NoReturn:
     "-s", "--sandbox", "policy", default="read-only", show_default=True,
     type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
 )  # fmt: skip
+@click.option(
+    "-P", "--permission-profile", metavar="NAME",
+    help="In its place: a profile of your configuration, or :read-only and its like.",
+)  # fmt: skip
 @click.option("--network", is_flag=True, help="Let it use the network.")
 @click.option("-C", "--cd", metavar="DIR", default=".", help="Where it runs.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
-def sandbox(policy: str, *, network: bool, cd: str, command: tuple[str, ...]) -> NoReturn:
+@click.pass_context
+def sandbox(
+    ctx: click.Context,
+    policy: str,
+    *,
+    permission_profile: str | None,
+    network: bool,
+    cd: str,
+    command: tuple[str, ...],
+) -> NoReturn:
     """Run a command in the sandbox that agents get.
 
     The exit code is the command's; 125 says that the sandbox itself failed.
@@ -48,15 +62,30 @@ def sandbox(policy: str, *, network: bool, cd: str, command: tuple[str, ...]) ->
         *_required(environment, policy, network),
     )
     hidden = [word for path in closed for word in ("--hide", path)]
-    flags = ["--network"] if network else []
+    flags = ["-s", policy]
+    if permission_profile is not None:
+        if ctx.get_parameter_source("policy") is not click.core.ParameterSource.DEFAULT:
+            raise UsageError("give --sandbox or --permission-profile, not both")
+        flags = ["--policy", _profile(permission_profile, cd)]
+    flags += ["--network"] if network else []
     words = command[1:] if command[:1] == ("--",) else command
-    become("swarm.worker.sandbox.standalone", "-s", policy, *flags, "-C", cd, *hidden, "--", *words)
+    become("swarm.worker.sandbox.standalone", *flags, "-C", cd, *hidden, "--", *words)
 
 
 class NotAllowed(UsageError):
-    """The administrator's requirements forbid this sandbox; nothing was started."""
+    """The requirements forbid this sandbox, or there is no such one; nothing was started."""
 
     exit_code = 125
+
+
+def _profile(name: str, folder: str) -> str:
+    """The profile's policy as JSON. Raises NotAllowed."""
+    from .permissions import profile_here  # reads the configuration; without one nothing does
+
+    try:
+        return msgspec.json.encode(profile_here(name, folder)).decode()
+    except UsageError as error:
+        raise NotAllowed(f"sandbox: {error}") from error
 
 
 def _required(environment: dict[str, str], policy: str, network: bool) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from swarm.mailbox.protocol.items import (
     Reasoning,
     text_of,
 )
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, ReadOnly, SandboxPolicy
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import ContextRecorded, InputPosted, MailPosted
 
@@ -95,9 +95,11 @@ def describe_task(body: InputPosted | MailPosted) -> str:
 
 
 def describe_sandbox(policy: SandboxPolicy) -> str:
-    """The word that `--sandbox` takes."""
+    """The word that `--sandbox` takes, or the permission profile."""
     if isinstance(policy, DangerFullAccess):
         return "danger-full-access"
+    if isinstance(policy, ProfilePolicy):
+        return f"profile {policy.name}"
     return "read-only" if isinstance(policy, ReadOnly) else "workspace-write"
 
 

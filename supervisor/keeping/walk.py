@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable
 
-from swarm.mailbox.protocol.limits import SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy, WorkspaceWrite
 
 MOST_FILES = 20_000  # entries in all; whole folders beyond are not watched
 _ONE_FOLDER = 10_000  # entries of one folder
@@ -30,6 +30,8 @@ def roots_of(sandbox: SandboxPolicy, cwd: str, add_dirs: Iterable[str] = ()) -> 
     Never the root of the file system: a look at a part of it would cost much and tell little.
     """
     more = sandbox.writable_roots if isinstance(sandbox, WorkspaceWrite) else ()
+    if isinstance(sandbox, ProfilePolicy):
+        more = tuple(r.path for r in sandbox.rules if r.access == "write" and r.path != "/")
     real = {os.path.realpath(path) for path in (cwd, *add_dirs, *more)}
     return outermost(path for path in real - {"/"} if os.path.isdir(path))  # noqa: PTH112
 

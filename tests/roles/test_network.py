@@ -46,12 +46,14 @@ def test_the_table_is_read_into_normal_form():
     assert policy == NetworkPolicy(allow=("a.org", "**.example.com"), deny=("x.example.com",))
 
 
-def test_a_permission_profile_of_codex_counts_where_it_is_the_default():
-    keys = {"permissions": {"dev": {"network": {"enabled": True, "domains": {"a.org": "allow"}}}}}
-    assert network_policy(config(**keys)) is None
-    assert network_policy(config(**keys, default_permissions="dev")).allow == ("a.org",)
-    with pytest.raises(UsageError, match="undefined profile `other`"):
-        network_policy(config(**keys, default_permissions="other"))
+def test_the_table_of_a_permission_profile_counts_where_the_run_has_none_of_its_own():
+    profile = NetworkTable(enabled=True, domains={"a.org": "allow"})
+    assert network_policy(config(), profile).allow == ("a.org",)
+    own = config(network={"enabled": True, "domains": {"b.org": "allow"}})
+    assert network_policy(own, profile).allow == ("b.org",)
+    with pytest.raises(UsageError, match=r"permissions\.dev\.network\.domains"):
+        bad = NetworkTable(enabled=True, domains={"*": "deny"})
+        network_policy(config(default_permissions="dev"), bad)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.path_rules import make_rules, may_read, may_write
 from swarm.mailbox.protocol.limits import (
     Budget,
     DangerFullAccess,
     Limits,
+    ProfilePolicy,
     ReadOnly,
     WorkspaceWrite,
 )
@@ -118,3 +120,58 @@ def test_a_budget_is_the_smaller_of_both(parent, wanted):
     for name in ("tokens", "usd", "requests"):
         bounds = [getattr(b, name) for b in (parent, wanted) if getattr(b, name) is not None]
         assert getattr(own, name) == (min(bounds) if bounds else None)
+
+
+# --- permission profiles -------------------------------------------------------------------------
+
+PLACES = ("/", "/a", "/a/b", "/a/b/c", "/x", "/x/y", "/w", "/w/a", "/tmp/q", "/run/q")
+WORKSPACE = ("/w",)
+PROFILES = st.builds(
+    ProfilePolicy,
+    name=st.just("p"),
+    rules=st.lists(
+        st.tuples(st.sampled_from(PLACES), st.sampled_from(["read", "write", "deny"])), max_size=5
+    ).map(make_rules),
+    tmp=st.sampled_from(["read", "write", "deny"]),
+    deny_globs=st.sampled_from([(), ("/a/*",)]),
+    workspace=st.just(WORKSPACE),
+    network_access=st.booleans(),
+)
+
+
+def reads(policy, path):
+    """What a policy shows of the machine: an own model, by the documentation."""
+    if isinstance(policy, DangerFullAccess):
+        return True
+    if isinstance(policy, ProfilePolicy):
+        return may_read(policy, path)
+    return not path.startswith(("/tmp", "/run"))
+
+
+def writes(policy, path):
+    if isinstance(policy, DangerFullAccess):
+        return True
+    if isinstance(policy, ProfilePolicy):
+        return may_write(policy, path)
+    roots = (*WORKSPACE, *policy.writable_roots) if isinstance(policy, WorkspaceWrite) else ()
+    return any(normal(path)[: len(normal(root))] == normal(root) for root in roots)
+
+
+@given(PROFILES, POLICIES | PROFILES, st.sampled_from(PLACES), st.booleans())
+def test_an_intersection_with_a_profile_is_within_both(one, other, path, turned):
+    both = intersect(other, one) if turned else intersect(one, other)
+    for side in (one, other):
+        assert not reads(both, path) or reads(side, path)
+        assert not writes(both, path) or writes(side, path)
+        if not isinstance(side, DangerFullAccess):
+            assert not both.network_access or side.network_access
+
+
+@given(st.builds(Limits, sandbox=PROFILES, approval=APPROVALS), ROLES, st.sampled_from(PLACES))
+def test_a_role_never_widens_a_profile(parent, role, path):
+    own = narrow(parent, role).sandbox
+    assert not reads(own, path) or reads(parent.sandbox, path)
+    assert not writes(own, path) or writes(parent.sandbox, path)
+    assert isinstance(own, ProfilePolicy)
+    if role.sandbox_mode == "read-only":
+        assert not writes(own, path)

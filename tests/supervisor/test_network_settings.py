@@ -76,7 +76,7 @@ def test_without_a_sandbox_one_is_told_that_the_list_holds_nobody(build):
         ("network: {deny: ['*']}", "", {}, "unsupported global wildcard domain pattern"),
         ("network: {allows: []}", "", {}, "key network.allows: unknown key; did you mean `allow`"),
         ("", "[network]\nmode = 'some'", {}, r"config.toml, line 2, network.mode: Invalid"),
-        ("", "default_permissions = 'x'", {}, "undefined profile `x`"),
+        ("", "default_permissions = 'x'", {}, "requires a `[permissions]` table"),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_starts(build, front, file, options, words):

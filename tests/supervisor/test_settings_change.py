@@ -4,11 +4,13 @@ import msgspec
 import pytest
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.path_rules import make_rules, may_read
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
     Granular,
     Limits,
+    ProfilePolicy,
     ReadOnly,
     WorkspaceWrite,
 )
@@ -159,3 +161,19 @@ def test_a_resumed_run_keeps_what_was_changed_and_gives_nothing_back(plan):
     tighter = with_limits(plan, sandbox=ReadOnly(), approval="never")  # the run itself was narrowed
     wide = settings_of(change(plan, effort="low"))
     assert with_settings(tighter, wide).limits == tighter.limits
+
+
+def test_under_a_permission_profile_only_its_own_rights_are_left(plan, tmp_path):
+    rules = make_rules([(plan.cwd, "write"), (str(tmp_path / "work" / "below"), "deny")])
+    policy = ProfilePolicy(name="p", rules=rules, workspace=(plan.cwd,))
+    plan = with_limits(plan, sandbox=policy)
+    reading = change(plan, sandbox="read-only").limits.sandbox
+    assert isinstance(reading, ProfilePolicy)
+    assert may_read(reading, plan.cwd)
+    assert not may_read(reading, f"{plan.cwd}/below")
+    assert not any(rule.access == "write" for rule in reading.rules)
+    with pytest.raises(UsageError, match="can only become less"):
+        change(plan, sandbox="workspace-write")
+    for folder in ("below", str(tmp_path / "else")):
+        with pytest.raises(UsageError, match="not within what /root may read"):
+            change(plan, cwd=folder)

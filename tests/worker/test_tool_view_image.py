@@ -160,3 +160,18 @@ def test_a_plan_becomes_what_watchers_are_shown():
 def test_a_plan_with_missing_or_unknown_keys_is_refused(text):
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text, type=UpdatePlanArguments)
+
+
+def test_what_was_opened_is_what_is_judged(tmp_path):
+    """A link that is turned between the question and the opening shows nothing."""
+    (tmp_path / "secret.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "link.png").symlink_to("secret.png")
+    asked = []
+
+    def may_read(path):
+        asked.append(path.resolve())
+        return False
+
+    with pytest.raises(ToolFailed, match="Permission denied"):
+        view_image(ViewImageArguments(path="link.png"), tmp_path, may_read=may_read)
+    assert asked == [(tmp_path / "secret.png").resolve()]

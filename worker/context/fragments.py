@@ -23,7 +23,13 @@ from swarm.mailbox.protocol.items import (
     OutputText,
     text_message,
 )
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    Limits,
+    ProfilePolicy,
+    ReadOnly,
+    WorkspaceWrite,
+)
 from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput, UserInputPart
 from swarm.mailbox.protocol.spec import AgentSpec
 
@@ -68,6 +74,10 @@ def base_instructions(*, short: bool) -> str:
 def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> str:
     """The `<permissions instructions>` block: sandbox, approvals, writable roots."""
     parts = [_sandbox_text(limits), _approval_text(limits, is_locked=is_locked)]
+    if isinstance(limits.sandbox, ProfilePolicy):
+        from .profile_text import profile_lines  # for the few runs that have one
+
+        parts += profile_lines(limits.sandbox)
     if isinstance(limits.sandbox, WorkspaceWrite):
         roots = ", ".join(f"`{root}`" for root in (cwd, *limits.sandbox.writable_roots))
         verb = "roots are" if limits.sandbox.writable_roots else "root is"
@@ -82,6 +92,8 @@ def _sandbox_text(limits: Limits) -> str:
             text = _TEXTS["sandbox_read_only"]
         case WorkspaceWrite(network_access=network):
             text = _TEXTS["sandbox_workspace_write"]
+        case ProfilePolicy(network_access=network):
+            text = _TEXTS["sandbox_profile"]
         case DangerFullAccess():
             return _TEXTS["sandbox_danger_full_access"]
     word = "enabled" if network else "restricted"

@@ -10,6 +10,7 @@ import os
 
 import msgspec
 
+from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.mailbox.protocol.spec import AgentSpec, decode_spec
 
 from ..sandbox.launch import Confinement, is_loader_variable, prepare_command
@@ -26,7 +27,9 @@ class Pin:
 
     def __init__(self, spec: AgentSpec) -> None:
         self._spec = spec
-        self._confinement: Confinement | None = None  # made once: it costs a walk over folders
+        self._confinement: Confinement | None = None  # made once: it costs a walk over folders …
+        # … but a profile may close files that have come since.
+        self._lasts = not isinstance(spec.limits.sandbox, ProfilePolicy)
 
     def applied(self, order: LaunchOrder, fds: list[int]) -> LaunchOrder | None:
         """The order as it may run; None if it may not. A given filter in `fds` is replaced; a
@@ -79,7 +82,7 @@ class Pin:
 
     def _bare(self, order: LaunchOrder, plan: SandboxPlan) -> LaunchOrder:
         """Wrapped or not, it is confined before it begins."""
-        if self._confinement is None:
+        if self._confinement is None or not self._lasts:
             self._confinement = prepare_command(plan, (), {}, tty=False).confinement
         return msgspec.structs.replace(
             order, confinement=self._confinement, wrapped=False, placeholders=()

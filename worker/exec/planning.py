@@ -8,8 +8,15 @@ import os
 
 import msgspec
 
+from swarm.mailbox.path_rules import read_only_profile
 from swarm.mailbox.protocol.approvals import ExtraPermissions
-from swarm.mailbox.protocol.limits import DangerFullAccess, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..sandbox.plan import SandboxPlan, SandboxUnavailable, is_below, plan_sandbox
@@ -34,14 +41,16 @@ def plan_command(
         if spec.sandbox_required:
             raise SandboxUnavailable(spec.sandbox_required)
         return SandboxPlan(reason="danger-full-access: no sandbox")
+    held = spec.limits.sandbox
+    if isinstance(held, ProfilePolicy) and isinstance(policy, ReadOnly):
+        policy = read_only_profile(held)  # our own looks see no more than its commands
     # A path that has become a link since it was granted leads where nobody looked: left out.
     write, read = (_unmoved(paths) for paths in _paths_of(extra))
     stack = probe_sandbox().stack
     hidden = spec.hidden_paths
     if stack == "bwrap":  # the other stack lets nothing connect
-        roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
-        own = (cwd, *roots, *write)
-        hidden += listening_sockets(spare=own, covered=_COVERED, shown=read)
+        own, seen = _own_trees(policy, cwd)
+        hidden += listening_sockets(spare=(*own, *write), covered=_COVERED, shown=(*read, *seen))
     return plan_sandbox(
         _with_network(spec, policy, extra),
         cwd=cwd,
@@ -59,11 +68,15 @@ def check_workdir(plan: SandboxPlan, workdir: str) -> None:
     bwrap would start it elsewhere and say nothing.
     """
     folder = os.path.realpath(workdir)
-    shown = (*plan.visible, *plan.writable)
-    if folder in plan.covered or any(is_below(folder, tree) for tree in shown):
-        return
-    if any(is_below(folder, tree) for tree in (*plan.covered, *plan.hidden)):
+    shown = (*plan.visible, *plan.writable, *plan.readable)
+    closing = (*plan.covered, *plan.hidden, *plan.denied)
+    if folder not in plan.covered and _deepest(folder, closing) >= _deepest(folder, shown):
         raise FolderHidden(f"{workdir} cannot be seen in the sandbox; start it in another folder")
+
+
+def _deepest(folder: str, trees: tuple[str, ...]) -> int:
+    """The length of the longest of these that it is in; 0 for none."""
+    return max((len(tree) for tree in trees if is_below(folder, tree)), default=0)
 
 
 def _with_network(
@@ -75,6 +88,21 @@ def _with_network(
     if isinstance(policy, DangerFullAccess):
         return policy
     return msgspec.structs.replace(policy, network_access=True)
+
+
+def _own_trees(policy: SandboxPolicy, cwd: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Whose sockets are the commands' own; and what shows through a covered tree otherwise."""
+    match policy:
+        case ProfilePolicy(rules=rules):
+            writes = [rule.path for rule in rules if rule.access == "write" and rule.path != "/"]
+            reads = [rule.path for rule in rules if rule.access == "read"]
+            return tuple(path for path in writes if path not in _COVERED), tuple(
+                path for path in reads if path not in _COVERED and path != "/"
+            )
+        case WorkspaceWrite(writable_roots=roots):
+            return (cwd, *roots), ()
+        case _:
+            return (cwd,), ()
 
 
 def _paths_of(extra: ExtraPermissions | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -7,7 +7,7 @@ offered. An offer that would always be refused is not made.
 from swarm.mailbox.protocol.approvals import Cause
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
 
-from .decide import Ask, Refuse, Run
+from .decide import Ask, Refuse, Run, stays_inside
 from .facts import Facts
 from .quoting import join_words
 
@@ -73,7 +73,7 @@ def decide_retry(facts: Facts, first: Run | Ask | Refuse, ran: Run) -> Run | Ask
     tries = facts.approval in ("untrusted", "on-failure") or (
         facts.approval == "on-request" and granular is not None and granular.sandbox_approval
     )
-    if not tries or not ran.sandboxed or facts.standing.is_locked:
+    if not tries or not ran.sandboxed or stays_inside(facts):
         return None
     if isinstance(first, Ask) and ran.answer is not None and first.cause in _YES_TO_ALL:
         return Run(sandboxed=False, answer=ran.answer)

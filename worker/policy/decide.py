@@ -10,9 +10,15 @@ known safe; and rules that cannot be read are not taken for no rules.
 
 import msgspec
 
+from swarm.mailbox.path_rules import denies_reading
 from swarm.mailbox.protocol.approvals import Cause, ExtraPermissions, Preview
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, DangerFullAccess, ReadOnly
+from swarm.mailbox.protocol.limits import (
+    AskForApproval,
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+)
 from swarm.mailbox.protocol.requests import Decided
 from swarm.mailbox.protocol.rules import RuleDecision
 
@@ -36,6 +42,11 @@ LOCKED = (
     "this agent's role is locked in its sandbox for its whole life: nothing of it can run outside, "
     "or with more rights. Leave `sandbox_permissions` out, and say in your answer what would need "
     "more than the sandbox gives"
+)
+INSIDE = (
+    "this run's permission profile denies reading some paths, so nothing of it runs outside of the "
+    "sandbox. Ask with `with_additional_permissions` for the paths or the network that are needed, "
+    "or say in your answer what would need more"
 )
 OUTSIDE_PROJECT = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
@@ -158,6 +169,8 @@ def _guard_wishes(facts: Facts) -> Refuse | None:
     wants_more = facts.wish.permissions != "use_default"
     if wants_more and facts.standing.is_locked:
         return Refuse(reason=LOCKED)
+    if facts.wish.permissions == "require_escalated" and stays_inside(facts):
+        return Refuse(reason=INSIDE)
     if not wants_more or facts.wish.pre_approved or facts.approval in ("on-request", "untrusted"):
         return None
     policy = _POLICY_NAMES[facts.approval]
@@ -245,8 +258,15 @@ def _loss_text(facts: Facts) -> str:
 
 def _run(facts: Facts) -> Run:
     """Without the sandbox only where there is none, or a rule allows every plain command."""
-    bypass = _is_by_rule(facts) and not facts.standing.is_locked
+    bypass = _is_by_rule(facts) and not stays_inside(facts)
     return _in_sandbox(facts) if not bypass else Run(sandboxed=False)
+
+
+def stays_inside(facts: Facts) -> bool:
+    """Whether no rule and no yes lets it leave the sandbox: it is locked, or must not read all."""
+    sandbox = facts.sandbox
+    denies = isinstance(sandbox, ProfilePolicy) and denies_reading(sandbox)
+    return denies or facts.standing.is_locked
 
 
 def _is_by_rule(facts: Facts) -> bool:

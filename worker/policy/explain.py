@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.protocol.approvals import Cause, Preview
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ProfilePolicy, ReadOnly
 from swarm.roles.rules.load import LoadedRules
 
 from ..patch.intercept import intercept
@@ -82,6 +82,9 @@ class SandboxSeen(msgspec.Struct, frozen=True, kw_only=True):
     private_tmp: bool
     network: bool
     problem: str
+    profile: str = ""  # the permission profile; then:
+    readable: tuple[str, ...] = ("/",)
+    denied: tuple[str, ...] = ()  # what exists of it now
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,4 +289,7 @@ def _sandbox(situation: Situation) -> SandboxSeen:
         private_tmp=plan.is_sandboxed and plan.tmp_writable,
         network=plan.network and not problem,
         problem=problem,
+        profile=policy.name if isinstance(policy, ProfilePolicy) else "",
+        readable=plan.readable,
+        denied=(*plan.denied, *plan.denied_files),
     )

@@ -10,6 +10,7 @@ from .words import join_words
 
 _MAX_TEXT = 400
 _MOST_COMMANDS = 40
+_MOST_SHOWN = 20
 
 
 def render_explanation(one: Explanation) -> str:
@@ -56,15 +57,23 @@ def _rule(rule: RuleSeen) -> str:
 def _sandbox_lines(one: Explanation) -> Iterator[str]:
     box = one.sandbox
     if box.problem:
-        yield f"sandbox   {box.policy}: {_clean(box.problem)}"
+        yield f"sandbox   {box.profile or box.policy}: {_clean(box.problem)}"
         return
     if box.stack == "none":
         yield f"sandbox   {box.policy}: none"
         return
-    yield f"sandbox   {box.policy} by {box.stack}; network {'on' if box.network else 'off'}"
+    name = f"{box.policy} {_clean(box.profile)}" if box.profile else box.policy
+    yield f"sandbox   {name} by {box.stack}; network {'on' if box.network else 'off'}"
     places = [_clean(path) for path in box.writable]
     places += ["a private /tmp"] if box.private_tmp else []
     yield f"          may write: {', '.join(places) or 'nothing'}"
+    if box.readable != ("/",):
+        read = [_clean(path) for path in box.readable if path not in box.writable]
+        yield f"          may read:  {', '.join(read) or 'nothing else'}"
+    if box.denied:
+        shown = [_clean(path) for path in box.denied[:_MOST_SHOWN]]
+        more = len(box.denied) - len(shown)
+        yield f"          closed:    {', '.join(shown)}{f', and {more} more' if more else ''}"
     if box.read_only:
         yield f"          not there: {', '.join(_clean(path) for path in box.read_only)}"
 

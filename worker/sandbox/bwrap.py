@@ -20,19 +20,24 @@ def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[s
         bwrap: Absolute path of the binary.
         filtered: Read a seccomp program from `SECCOMP_FD`.
     """
-    base = "--bind" if "/" in plan.writable else "--ro-bind"
+    root: tuple[str, ...] = ("--bind" if "/" in plan.writable else "--ro-bind", "/", "/")
+    if "/" not in plan.readable:  # only what is named is there
+        root = (*_SIZED, "--tmpfs", "/")
     words = [bwrap, "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]
     words += ["--unshare-uts", "--cap-drop", "ALL"]
     if not plan.network:
         words.append("--unshare-net")
-    words += [base, "/", "/", "--dev", "/dev", "--perms", "1777", *_SIZED, "--tmpfs", "/dev/shm"]
+    words += [*root, "--dev", "/dev", "--perms", "1777", *_SIZED, "--tmpfs", "/dev/shm"]
     words += ["--remount-ro", "/dev", "--proc", "/proc"]
     # The kernel lets user 0 write its settings with no capability, and bwrap leaves them open.
     words += ["--ro-bind", "/proc/sys", "/proc/sys"]
+    for name, target in plan.aliases:
+        words += ["--symlink", target, name]
     masks = tuple(path for path in plan.hidden if not _is_covered(path, plan))
-    for _, _, step in sorted(_steps(plan, masks)):
+    closed = tuple(path for path in plan.denied if not _is_covered(path, plan))
+    for _, _, step in sorted((*_steps(plan, masks), *_closing(plan, closed))):
         words += step
-    for path in masks:
+    for path in (*masks, *closed, *(() if "/" in plan.readable else ("/",))):
         words += ["--remount-ro", path]
     if filtered:
         words += ["--seccomp", str(SECCOMP_FD)]
@@ -53,7 +58,7 @@ def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
             add(path, 0, *_SIZED, "--tmpfs", path)
         else:
             add(path, 0, "--bind" if plan.tmp_writable else "--ro-bind", plan.tmp_dir, path)
-    for path in plan.visible:
+    for path in (*plan.visible, *_own_readable(plan)):
         add(path, 1, "--ro-bind", path, path)
     for path in (*plan.writable, *plan.pinned):
         if path != "/":
@@ -68,8 +73,34 @@ def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
     return found
 
 
+def _own_readable(plan: SandboxPlan) -> tuple[str, ...]:
+    """What has to be shown by a mount of its own. `/proc` and `/dev` are the sandbox's own."""
+    return tuple(
+        path
+        for path in plan.readable
+        if path != "/" and not any(is_below(path, tree) for tree in ("/proc", "/dev"))
+    )
+
+
+def _closing(plan: SandboxPlan, closed: tuple[str, ...]) -> list[_Step]:
+    """Masks over what a profile denies: nothing opens, and a file is no empty one. (A device on a
+    mount without devices gives EACCES.) On the way to something shown, a folder can be passed.
+    """
+    shown = (*plan.writable, *plan.visible, *plan.readable)
+    steps: list[_Step] = []
+    for path in closed:
+        passed = any(one != path and is_below(one, path) for one in shown)
+        words = ("--perms", "0111" if passed else "0000", "--tmpfs", path)
+        steps.append((path.count("/"), 4, words))
+    files = (path for path in plan.denied_files if not _is_covered(path, plan))
+    steps += [(path.count("/"), 4, ("--ro-bind", "/dev/null", path)) for path in files]
+    return steps
+
+
 def _is_covered(path: str, plan: SandboxPlan) -> bool:
-    """True if a private tree already hides `path` and nothing shown there brings it back."""
-    if not any(is_below(path, tree) for tree in plan.covered):
+    """True if nothing that is shown brings `path` along: a private tree hides it, or the root."""
+    hiding = [tree for tree in plan.covered if is_below(path, tree)]
+    if not hiding and "/" in plan.readable:
         return False
-    return not any(is_below(path, shown) for shown in (*plan.writable, *plan.visible))
+    shown = (*plan.writable, *plan.visible, *plan.readable)
+    return not any(one != "/" and is_below(path, one) for one in shown)

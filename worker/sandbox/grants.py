@@ -27,12 +27,23 @@ def landlock_rules(plan: SandboxPlan, *, terminals: bool = False) -> LandlockRul
     With `terminals` new ones can be made and all be used: for our own processes.
     """
     devices = _DEVICES + _TERMINALS * terminals
-    holes = (*plan.hidden, *plan.hidden_files, "/dev")
+    denied = (*plan.denied, *plan.denied_files)
+    holes = (*plan.hidden, *plan.hidden_files, *denied, "/dev")
     closed = (*plan.protected, *plan.links)
-    grants = [Grant(path="/", access=READ_DIR)]
     wanted = (*plan.visible, *plan.writable, *(() if plan.tmp_dir is None else (plan.tmp_dir,)))
-    readable = _carve("/", holes, wanted)
-    grants += [Grant(path=path, access=EXECUTE | READ_FILE) for path in readable]
+    wanted = (*wanted, *(path for path in plan.readable if path != "/"))
+    grants = [
+        Grant(path=path, access=READ_DIR)
+        for root in plan.readable
+        for path in _carve(root, plan.denied, wanted)
+    ]
+    grants += [
+        Grant(path=path, access=EXECUTE | READ_FILE)
+        for root in plan.readable
+        for path in _carve(root, holes, wanted)
+    ]
+    if "/" not in plan.readable:
+        grants += [Grant(path=path, access=READ) for path in plan.visible]
     grants += [Grant(path=f"/dev/{name}", access=DEVICE | READ_DIR) for name in devices]
     for root in plan.writable:
         grants += [

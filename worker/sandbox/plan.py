@@ -14,7 +14,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
     NetworkPolicy,
-    ReadOnly,
+    ProfilePolicy,
     SandboxPolicy,
     WorkspaceWrite,
 )
@@ -23,7 +23,7 @@ Stack = Literal["bwrap", "landlock", "none"]
 
 PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".aws")
 PLACEHOLDER_MTIME_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a bit: no real time
-_COVERED = ("/tmp", "/run", "/var/run")  # replaced as a whole: sockets and other people's files
+COVERED = ("/tmp", "/run", "/var/run")  # replaced as a whole: sockets and other people's files
 # Parts of /run without which programs or names are not found.
 _NEEDED_IN_RUN = ("current-system", "booted-system", "opengl-driver", "wrappers")
 _NEEDED_FOR_NETWORK = ("systemd/resolve", "resolvconf", "NetworkManager/resolv.conf")
@@ -47,6 +47,10 @@ class SandboxPlan(Value):
     links: tuple[str, ...] = ()  # protected names that are links: what they point to is protected
     covered: tuple[str, ...] = ()  # trees replaced by private ones
     visible: tuple[str, ...] = ()  # read-only parts of a covered tree that show through
+    readable: tuple[str, ...] = ("/",)  # roots that are seen; what is below a denied one, too
+    denied: tuple[str, ...] = ()  # folders that a profile closes
+    denied_files: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()  # links in `/`, where that is not readable as a whole
     hidden: tuple[str, ...] = ()  # folders that exist and are masked
     hidden_files: tuple[str, ...] = ()  # files and sockets, likewise
     tmp_dir: str | None = None  # the agent's own /tmp; None: an empty one for this command
@@ -104,12 +108,20 @@ def plan_sandbox(
             "commands of this run reach the network only through its proxy, and that needs "
             "bubblewrap, which does not work here; `swarm doctor` shows how to mend it"
         )
-    hidden = _canonical(hidden_paths)
+    if isinstance(policy, ProfilePolicy):
+        from .profile import Request, plan_profile  # for the few runs that have one
+
+        request = Request(
+            cwd=cwd, tmp_dir=tmp_dir, extra_roots=tuple(extra_roots),
+            extra_readable=tuple(extra_readable), hidden_paths=tuple(hidden_paths),
+        )  # fmt: skip
+        return plan_profile(policy, request, stack=stack, proxied=proxied)
+    hidden = canonical(hidden_paths)
     writes = isinstance(policy, WorkspaceWrite)
     wanted = (cwd, *policy.writable_roots) if isinstance(policy, WorkspaceWrite) else ()
     roots = _roots((*wanted, *extra_roots), hidden)
-    guarded = _guard(roots)
-    covered = tuple(sorted({os.path.realpath(path) for path in _COVERED if Path(path).is_dir()}))
+    guarded = guard_roots(roots)
+    covered = tuple(sorted({os.path.realpath(path) for path in COVERED if Path(path).is_dir()}))
     return SandboxPlan(
         stack=stack,
         writable=roots,
@@ -118,7 +130,12 @@ def plan_sandbox(
         missing=guarded.missing,
         links=guarded.links,
         covered=covered,
-        visible=_visible(cwd, roots, covered, (*_needed(policy), *_roots(extra_readable, hidden))),
+        visible=_visible(
+            cwd,
+            roots,
+            covered,
+            (*needed_in_run(network=policy.network_access), *_roots(extra_readable, hidden)),
+        ),
         hidden=tuple(path for path in hidden if Path(path).is_dir()),
         hidden_files=tuple(path for path in hidden if not Path(path).is_dir()),
         tmp_dir=os.path.realpath(tmp_dir) if tmp_dir else None,
@@ -129,12 +146,14 @@ def plan_sandbox(
     )
 
 
-def _canonical(paths: Sequence[str]) -> tuple[str, ...]:
+def canonical(paths: Sequence[str]) -> tuple[str, ...]:
+    """Those that exist, links resolved, shallow first."""
     real = {os.path.realpath(path) for path in paths if path}
-    return tuple(sorted((path for path in real if os.path.lexists(path)), key=_depth))
+    return tuple(sorted((path for path in real if os.path.lexists(path)), key=by_depth))
 
 
-def _depth(path: str) -> tuple[int, str]:
+def by_depth(path: str) -> tuple[int, str]:
+    """Sorts paths shallow first."""
     return (0 if path == "/" else path.count("/"), path)
 
 
@@ -142,7 +161,7 @@ def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
     """Existing roots, shallow first. /tmp itself is always the private one; hidden stays so."""
     return tuple(
         root
-        for root in _canonical(wanted)
+        for root in canonical(wanted)
         if root != "/tmp" and not any(is_below(root, mask) for mask in hidden)
     )
 
@@ -155,14 +174,17 @@ def is_placeholder(path: str) -> bool:
         return False
 
 
-class _Guarded(Value):
+class Guarded(Value):
+    """What stays read-only below writable roots, sorted by how that is held."""
+
     pinned: tuple[str, ...]
     protected: tuple[str, ...]
     missing: tuple[str, ...]
     links: tuple[str, ...]
 
 
-def _guard(roots: tuple[str, ...]) -> _Guarded:
+def guard_roots(roots: tuple[str, ...]) -> Guarded:
+    """The protected names below these roots."""
     protected: set[str] = set()
     missing: list[str] = []
     links: list[str] = []
@@ -179,9 +201,9 @@ def _guard(roots: tuple[str, ...]) -> _Guarded:
         protected.update(_git_folders(Path(root, ".git")))
     # Outside every root it is read-only anyway; named as a root itself it was granted.
     inside = {p for p in protected if p not in roots and any(is_below(p, r) for r in roots)}
-    return _Guarded(
+    return Guarded(
         pinned=_pinned(inside, roots),
-        protected=tuple(sorted(inside, key=_depth)),
+        protected=tuple(sorted(inside, key=by_depth)),
         missing=tuple(path for path in missing if path not in roots),
         links=tuple(links),
     )
@@ -212,12 +234,12 @@ def _pinned(protected: set[str], roots: tuple[str, ...]) -> tuple[str, ...]:
         for parent in Path(path).parents
         if str(parent) not in roots and any(is_below(str(parent), root) for root in roots)
     }
-    return tuple(sorted((path for path in found - protected), key=_depth))
+    return tuple(sorted((path for path in found - protected), key=by_depth))
 
 
-def _needed(policy: ReadOnly | WorkspaceWrite) -> tuple[str, ...]:
+def needed_in_run(*, network: bool) -> tuple[str, ...]:
     """What programs look for in /run."""
-    names = _NEEDED_IN_RUN + (_NEEDED_FOR_NETWORK if policy.network_access else ())
+    names = _NEEDED_IN_RUN + (_NEEDED_FOR_NETWORK if network else ())
     return tuple(f"/run/{name}" for name in names)
 
 
@@ -233,4 +255,4 @@ def _visible(
     here = os.path.realpath(cwd)
     if is_inside(here):
         found.add(here)
-    return tuple(sorted(found - set(roots), key=_depth))
+    return tuple(sorted(found - set(roots), key=by_depth))

@@ -14,6 +14,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
+import msgspec
+
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
@@ -52,6 +54,7 @@ class SandboxCall(Value):
 def read_arguments(words: list[str]) -> SandboxCall:
     """Raises UsageError."""
     name, network, cwd, stack = "read-only", False, ".", None
+    given: SandboxPolicy | None = None
     hidden: list[str] = []
     rest = list(words)
     while rest:
@@ -59,12 +62,14 @@ def read_arguments(words: list[str]) -> SandboxCall:
         match word:
             case "--":
                 break
-            case "-s" | "--sandbox" | "-C" | "--cd" | "--stack" | "--hide":
+            case "-s" | "--sandbox" | "--policy" | "-C" | "--cd" | "--stack" | "--hide":
                 if not rest:
                     raise UsageError(f"{word} needs a value\n{_USAGE}")
                 value = rest.pop(0)
                 if word in ("-s", "--sandbox"):
                     name = value
+                elif word == "--policy":
+                    given = _decoded(value)
                 elif word == "--stack":
                     stack = _stack(value)
                 elif word == "--hide":
@@ -85,11 +90,26 @@ def read_arguments(words: list[str]) -> SandboxCall:
         raise UsageError(f"{cwd} is not a folder")
     return SandboxCall(
         argv=tuple(rest),
-        policy=_policy(name, network=network),
+        policy=_policy(name, network=network) if given is None else _networked(given, network),
         cwd=cwd,
         stack=stack,
         hidden=tuple(hidden),
     )
+
+
+def _decoded(text: str) -> SandboxPolicy:
+    """A policy that somebody else has resolved, as JSON."""
+    try:
+        policy: SandboxPolicy = msgspec.json.decode(text, type=SandboxPolicy)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"--policy: {error}") from error
+    return policy
+
+
+def _networked(policy: SandboxPolicy, network: bool) -> SandboxPolicy:
+    if isinstance(policy, DangerFullAccess) or not network:
+        return policy
+    return msgspec.structs.replace(policy, network_access=True)
 
 
 def _policy(name: str, *, network: bool) -> SandboxPolicy:

@@ -67,7 +67,12 @@ class _ViewDeed:
 
     async def run(self, verdict: Run, listen: Listen) -> Outcome:
         def look() -> ViewedImage:
-            return view_image(self._arguments, self._site.cwd, supports_images=self._has_eyes)
+            return view_image(
+                self._arguments,
+                self._site.cwd,
+                supports_images=self._has_eyes,
+                may_read=self._site.may_read,
+            )
 
         image = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
         digest = hashlib.sha256(image.data).hexdigest()

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import trio
 
+from swarm.mailbox.path_rules import is_denied_aloud, may_read
 from swarm.mailbox.protocol.approvals import CommandAction
-from swarm.mailbox.protocol.limits import DangerFullAccess
+from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy
 from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused, WatchFiles
 from swarm.mailbox.protocol.spec import AgentSpec
 
@@ -136,9 +137,19 @@ class Site:
         return os.path.normpath(self.cwd / workdir)
 
     def may_read(self, path: Path) -> bool:
-        """False for the run's own sockets and folders."""
+        """False for the run's own sockets and folders, and what a permission profile denies."""
         real = os.path.realpath(path)
-        return not any(is_below(real, hidden) for hidden in self._hidden)
+        if any(is_below(real, hidden) for hidden in self._hidden):
+            return False
+        policy = self.limits.sandbox
+        return not isinstance(policy, ProfilePolicy) or self._profile_shows(policy, real)
+
+    def _profile_shows(self, policy: ProfilePolicy, real: str) -> bool:
+        if may_read(policy, real):
+            return True
+        held = self.held.now
+        given = not self.is_locked and any(is_below(real, p) for p in (*held.read, *held.write))
+        return given and not is_denied_aloud(policy, real)
 
     def write_plan(self) -> SandboxPlan | None:
         """What may be written now; None where the policy cannot be enforced."""
@@ -156,7 +167,14 @@ class Site:
         if not plan.is_sandboxed:
             return not self.is_confined
         links = tuple(os.path.realpath(link) for link in plan.links)
-        closed = (*plan.protected, *plan.missing, *plan.links, *links, *plan.hidden)
+        closed = (*plan.missing, *plan.links, *links, *plan.hidden)
+        if isinstance(self.limits.sandbox, ProfilePolicy):
+            shut = (*plan.protected, *(set(plan.readable) - set(plan.writable)))
+            deepest = max((p for p in shut if is_below(real, p)), key=len, default="")
+            if not any(is_below(real, p) and len(p) > len(deepest) for p in plan.writable):
+                return False
+        else:
+            closed += plan.protected
         spoken = str(Path(os.path.realpath(path.parent)) / path.name)  # a link itself
         if any(is_below(one, shut) for one in (real, spoken) for shut in closed):
             return False

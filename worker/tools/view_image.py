@@ -7,6 +7,7 @@ import importlib
 import io
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
@@ -41,9 +42,15 @@ class ViewedImage(Value):
 
 
 def view_image(
-    arguments: ViewImageArguments, cwd: Path, *, supports_images: bool = True
+    arguments: ViewImageArguments,
+    cwd: Path,
+    *,
+    supports_images: bool = True,
+    may_read: Callable[[Path], bool] | None = None,
 ) -> ViewedImage:
     """Read the picture; shrink it to fit 2048 × 2048 unless `detail` is `original`.
+
+    `may_read` is asked about what was really opened: a link may have changed since it was named.
 
     Raises:
         ToolFailed: with a text for the model; nothing is changed on the disk in any case.
@@ -56,7 +63,7 @@ def view_image(
             f"behavior, got `{arguments.detail}`"
         )
     path = Path(os.path.normpath(cwd / arguments.path))
-    data = _read_picture(path)
+    data = _read_picture(path, may_read)
     kind = sniff_image(data)
     if kind is None:
         raise ToolFailed(
@@ -82,13 +89,16 @@ def _sendable(
     )
 
 
-def _read_picture(path: Path) -> bytes:
+def _read_picture(path: Path, may_read: Callable[[Path], bool] | None) -> bytes:
     try:
         # opening a FIFO must not wait for a writer
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ToolFailed(f"unable to locate image at `{path}`: {why}") from error
+    if may_read is not None and not may_read(Path(f"/proc/self/fd/{handle}")):
+        os.close(handle)
+        raise ToolFailed(f"unable to locate image at `{path}`: Permission denied")
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise ToolFailed(f"image path `{path}` is not a file")

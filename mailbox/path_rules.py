@@ -1,0 +1,179 @@
+"""Rules about paths: what one allows, what two of them allow together. Pure, by the text alone.
+
+Rule (law 6): the intersection of two profiles allows nothing that either of them does not. Paths
+are absolute and canonical when they come here: who asks resolves links first.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from .protocol.limits import Access, PathRule, ProfilePolicy
+
+STRENGTH: dict[Access, int] = {"deny": 0, "read": 1, "write": 2}
+_ESCAPED = re.compile(r"\[([*?[])\]")
+COVERED = ("/tmp", "/run", "/var/run")  # private trees; what is the machine's own must be named
+
+
+def is_within(path: str, root: str) -> bool:
+    """True if `path` is `root` or lies below it."""
+    return root in ("/", path) or path.startswith(f"{root}/")
+
+
+def deepest_rule(rules: Iterable[PathRule], path: str) -> PathRule | None:
+    """The rule that decides about a path; None where none speaks of it."""
+    best: PathRule | None = None
+    for rule in rules:
+        if is_within(path, rule.path) and (best is None or len(rule.path) > len(best.path)):
+            best = rule
+    if best is None or any(
+        is_within(path, tree) and (best.path == tree or not is_within(best.path, tree))
+        for tree in COVERED
+    ):
+        return None
+    return best
+
+
+def access_at(rules: Iterable[PathRule], path: str) -> Access:
+    """What the rules allow there; nothing where none of them speaks of it."""
+    rule = deepest_rule(rules, path)
+    return "deny" if rule is None else rule.access
+
+
+def make_rules(entries: Iterable[tuple[str, Access]]) -> tuple[PathRule, ...]:
+    """Shallow first, one for each path: at the same place deny counts before write before read."""
+    order: dict[Access, int] = {"read": 0, "write": 1, "deny": 2}
+    found: dict[str, Access] = {}
+    for path, access in entries:
+        if path not in found or order[access] > order[found[path]]:
+            found[path] = access
+    return tuple(PathRule(path=path, access=found[path]) for path in sorted(found, key=_depth))
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return (0 if path == "/" else path.count("/"), path)
+
+
+def intersect_rules(one: Sequence[PathRule], other: Sequence[PathRule]) -> tuple[PathRule, ...]:
+    """At every path the lesser access of the two. Exact: each side's access changes only where it
+    has a rule or a private tree begins, and every such place gets one.
+    """
+    places = {rule.path for rule in (*one, *other)}
+    return make_rules(
+        (place, min(access_at(one, place), access_at(other, place), key=STRENGTH.__getitem__))
+        for place in places
+    )
+
+
+def without_writes(rules: Iterable[PathRule]) -> tuple[PathRule, ...]:
+    """The same for reading."""
+    return tuple(
+        PathRule(path=rule.path, access="read") if rule.access == "write" else rule
+        for rule in rules
+    )
+
+
+def read_only_profile(policy: ProfilePolicy) -> ProfilePolicy:
+    """The profile without any right to write, or to the network."""
+    rules = without_writes(policy.rules)
+    return msgspec.structs.replace(policy, rules=rules, network_access=False)
+
+
+def intersect_profiles(one: ProfilePolicy, other: ProfilePolicy) -> ProfilePolicy:
+    """The widest profile that allows nothing which either of the two forbids."""
+    depths = (one.glob_depth, other.glob_depth)
+    searched = [d for d, of in zip(depths, (one, other), strict=True) if of.deny_globs]
+    return ProfilePolicy(
+        name=other.name if one.name.startswith(":") else one.name,
+        rules=intersect_rules(one.rules, other.rules),
+        deny_globs=tuple(dict.fromkeys((*one.deny_globs, *other.deny_globs))),
+        glob_depth=None if None in searched else max((d for d in searched if d), default=None),
+        tmp=min(one.tmp, other.tmp, key=STRENGTH.__getitem__),
+        workspace=one.workspace,
+        network_access=one.network_access and other.network_access,
+    )
+
+
+def may_read(policy: ProfilePolicy, path: str) -> bool:
+    """True if commands under this profile see what lies at this canonical path of the machine."""
+    return access_at(policy.rules, path) != "deny" and not is_globbed(policy, path)
+
+
+def may_write(policy: ProfilePolicy, path: str) -> bool:
+    """True if commands under this profile may write this canonical path of the machine."""
+    return access_at(policy.rules, path) == "write" and not is_globbed(policy, path)
+
+
+def denies_reading(policy: ProfilePolicy) -> bool:
+    """True if there is anything that commands may not read."""
+    return (
+        access_at(policy.rules, "/") == "deny"
+        or any(rule.access == "deny" for rule in policy.rules)
+        or bool(policy.deny_globs)
+    )
+
+
+def is_denied_aloud(policy: ProfilePolicy, path: str) -> bool:
+    """True where a rule says deny, so that no grant may open it; not where just no rule speaks."""
+    rule = deepest_rule(policy.rules, path)
+    return (rule is not None and rule.access == "deny") or is_globbed(policy, path)
+
+
+def is_globbed(policy: ProfilePolicy, path: str) -> bool:
+    """True if a pattern fits the path or a folder on the way to it."""
+    if not policy.deny_globs:
+        return False
+    steps = path.split("/")
+    heads = ["/".join(steps[:count]) for count in range(2, len(steps) + 1)]
+    return any(glob_pattern(glob).fullmatch(head) for glob in policy.deny_globs for head in heads)
+
+
+def fixed_part(glob: str) -> str:
+    """The folder above the first step with a sign of patterns: `/a/b` of `/a/b/**/*.env`. A sign
+    that is escaped (`[*]`) is none.
+    """
+    steps: list[str] = []
+    for step in glob.split("/"):
+        if has_pattern(_ESCAPED.sub("", step)):
+            break
+        steps.append(_ESCAPED.sub(r"\1", step))
+    return "/".join(steps) or "/"
+
+
+def has_pattern(text: str) -> bool:
+    """True if it holds `*`, `?` or `[`."""
+    return any(sign in text for sign in "*?[")
+
+
+@lru_cache(maxsize=256)
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """`*` and `?` within a step, `**` any number of steps, `[…]` one of these. Any letter case
+    counts as written.
+    """
+    words: list[str] = []
+    steps = glob.split("/")
+    for index, step in enumerate(steps):
+        last = index == len(steps) - 1
+        if step == "**":
+            words.append(".*" if last else "(?:[^/]+/)*")
+        else:
+            words.append(_step(step) + ("" if last else "/"))
+    return re.compile("".join(words), re.DOTALL)
+
+
+def _step(step: str) -> str:
+    words: list[str] = []
+    rest = step
+    while rest:
+        sign = rest[0]
+        end = rest.find("]", 2)
+        if sign == "[" and end > 0:
+            inside = rest[1:end].replace("\\", "\\\\").replace("[", "\\[")
+            words.append("[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]")
+            rest = rest[end + 1 :]
+            continue
+        words.append({"*": "[^/]*", "?": "[^/]"}.get(sign, re.escape(sign)))
+        rest = rest[1:]
+    return "".join(words)
