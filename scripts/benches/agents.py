@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from agents_watch import Watched, watch_run
-from main import Row
 from rig import run_swarm, swarm_home, team_server
+from rows import Row
 
 GROUPS = ("spawn", "run", "cycles", "fan", "mail")
 PEERS = "2.0 Claude Code, 3.4 Codex, 16 opencode"

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from agents_writers import FOLDER
-from main import Row
 from rig import HERE, journal_of, journal_records, swarm_home, team_server
+from rows import Row
 
 AGENTS = 50
 _WRITERS = [sys.executable, "-P", str(HERE / "agents_writers.py")]

@@ -94,7 +94,16 @@ def watch_run(
 
 
 def _look_at_tree(pid: int, watched: Watched) -> None:
-    """Sum the PSS of the supervisor and all below it. Needs root: it may not be dumped."""
+    total, processes = tree_pss(pid)
+    watched.samples += 1
+    if total > watched.peak_pss:
+        watched.peak_pss, watched.most_processes = total, processes
+
+
+def tree_pss(pid: int) -> tuple[int, int]:
+    """Bytes of PSS of a process and all below it, and how many they are. Needs root: a supervisor
+    may not be dumped.
+    """
     tree = family(pid)
     total = 0
     for one in tree:
@@ -102,9 +111,7 @@ def _look_at_tree(pid: int, watched: Watched) -> None:
             total += pss_bytes(one)
         except OSError:
             continue  # it has just ended
-    watched.samples += 1
-    if total > watched.peak_pss:
-        watched.peak_pss, watched.most_processes = total, len(tree)
+    return total, len(tree)
 
 
 def _look_at_supervisor(pid: int, environment: dict[str, str], watched: Watched) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from main import Row
 from rig import model_server, pss_bytes, run_swarm, swarm_home
+from rows import Row
 from spine import fan_out_run, fan_out_task, spawns
 
 ROLES = ("default", "explorer")

@@ -1,88 +1,103 @@
-"""`scripts/bench NAME [GROUP …] [--quick] [--cycles N]`: measure, print, and say what is too slow.
+"""`scripts/bench NAME [GROUP …] [--quick] [--json] [--peer codex]`: measure, print, and say what
+is too slow. `scripts/bench report FILE…` makes docs/benchmarks.md of what `--json` wrote.
 
-A row is a median beside its limit, the smallest and the greatest run, and what peers need.
+A row is a median beside its limit and its floor, the smallest and the greatest run, and what peers
+need. Exit code 1: a figure is over its limit.
 """
 
 import argparse
-import statistics
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))  # the benches are scripts, not a package
 
+import floors
+import peers
+from machine import describe_machine
+from rows import Curve, Row, print_table
 
-class Row(NamedTuple):
-    """One measured figure. `limit` None: there is none. `peer` says who needs what for the same."""
-
-    what: str
-    value: float
-    limit: float | None
-    unit: str
-    peer: str = ""
-    least: float | None = None
-    most: float | None = None
-
-    @classmethod
-    def of(
-        cls, what: str, values: Iterable[float], limit: float | None, unit: str, peer: str = ""
-    ) -> "Row":
-        """The median of some runs, with the best and the worst of them."""
-        ordered = sorted(values)
-        return cls(what, statistics.median(ordered), limit, unit, peer, ordered[0], ordered[-1])
-
-    @property
-    def is_missed(self) -> bool:
-        return self.limit is not None and self.value > self.limit
-
-
-def print_table(rows: Iterator[Row]) -> int:
-    """Print rows as they come; 1 if one is over its limit."""
-    print(f"{'measured':<58}{'median':>10}{'limit':>10}{'ratio':>8}  {'min-max':<13}  best peer")
-    missed = 0
-    for row in rows:
-        missed += row.is_missed
-        value = f"{row.value:.4g} {row.unit}"
-        limit = "" if row.limit is None else f"{row.limit:.4g} {row.unit}"
-        ratio = f"{row.value / row.limit:.2f}" if row.limit else ""
-        spread = "" if row.least is None else f"{row.least:.4g}-{row.most:.4g}"
-        mark = "  !" if row.is_missed else ""
-        line = f"{row.what:<58}{value:>10}{limit:>10}{ratio:>8}  {spread:<13}  {row.peer}"
-        print(f"{line.rstrip()}{mark}", flush=True)
-    return int(missed > 0)
+BENCHES = ("spine", "crowd", "agents", "safety", "prefix", "curves", "soak")
+ALL = (
+    "spine",
+    "agents",
+    "safety",
+    "prefix",
+    "curves",
+    "soak",
+)  # `crowd` is the part of `spine` about many processes
 
 
 def main(arguments: list[str]) -> int:
-    """Measure one bench; 1 if a figure is over its limit."""
-    if arguments[:1] == ["soak"]:
-        import soak
-
-        return soak.main(arguments[1:])
+    """Measure one bench or all; 1 if a figure is over its limit."""
     import agents
-    import crowd
-    import prefix
-    import safety
-    import spine
 
     parser = argparse.ArgumentParser(prog="scripts/bench")
-    parser.add_argument("name", choices=("spine", "crowd", "agents", "safety", "prefix"))
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=" ".join(agents.GROUPS))
+    parser.add_argument("name", choices=(*BENCHES, "all", "report"))
+    names = f"of agents: {' '.join(agents.GROUPS)}; of report: files that --json wrote"
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=names)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--cycles", type=int, default=0, help="agents that come and go (10000)")
+    parser.add_argument("--json", action="store_true", help="one JSON object; the table on stderr")
+    parser.add_argument("--peer", choices=peers.PEERS, help="the same on an installed peer")
     said = parser.parse_args(arguments)
-    if said.name == "spine":
-        return print_table(spine.measure(said.quick))
-    if said.name == "safety":
-        return print_table(safety.measure(said.quick))
-    if said.name == "prefix":
-        return print_table(prefix.measure(said.quick))
-    if said.name == "crowd":  # the part of `spine` about many processes
-        return print_table(crowd.measure(said.quick))
-    if unknown := set(said.groups) - set(agents.GROUPS):
+    if said.name == "report":
+        from report import write_report
+
+        return write_report([Path(name) for name in said.groups])
+    if said.name == "agents" and (unknown := set(said.groups) - set(agents.GROUPS)):
         parser.error(f"no such group: {' '.join(sorted(unknown))}")
-    cycles = said.cycles or (1_000 if said.quick else 10_000)
-    return print_table(agents.measure(tuple(said.groups), cycles, said.quick))
+    try:
+        peer = peers.find(said.peer) if said.peer else None
+    except peers.NoPeer as error:
+        parser.error(str(error))
+    chosen = ALL if said.name == "all" else (said.name,)
+    found = print_table(
+        (one for name in chosen for one in measure(name, said, peer)),
+        sys.stderr if said.json else sys.stdout,
+    )
+    if said.json:
+        rows = [one._asdict() for one in found if isinstance(one, Row)]
+        curves = [one._asdict() for one in found if isinstance(one, Curve)]
+        how = {"quick": said.quick, "peer": peers.version(peer) if peer else None}
+        print(json.dumps({"machine": describe_machine(), **how, "rows": rows, "curves": curves}))
+    return int(any(isinstance(one, Row) and one.is_missed for one in found))
+
+
+def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[Row | Curve]:
+    """What one bench yields, each row with its floor and the installed peer's figure."""
+    import agents
+    import crowd
+    import curves
+    import prefix
+    import safety
+    import soak
+    import spine
+
+    quick = bool(said.quick)
+    theirs = peers.measure(name, peer, quick) if peer else {}
+    cycles = said.cycles or (1_000 if quick else 10_000)
+    match name:
+        case "spine":
+            rows = spine.measure(quick)
+        case "crowd":
+            rows = crowd.measure(quick)
+        case "agents":
+            groups = tuple(said.groups) if said.name == "agents" else ()
+            rows = agents.measure(groups, cycles, quick)
+        case "safety":
+            rows = safety.measure(quick)
+        case "prefix":
+            rows = prefix.measure(quick)
+        case "soak":
+            yield from soak.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
+            return
+        case _:
+            yield from curves.measure(quick, peer)
+            return
+    for row in rows:
+        yield floors.beside(peers.beside(row, theirs))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ class Server:
         self.prefixes = Prefixes()
         self.command = command
         self.first_byte: float | None = None
+        self.first_body = b""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -131,6 +132,7 @@ class Server:
                 at = low.find(b"content-length:")
                 size = int(low[at + 15 : low.index(b"\r\n", at)]) if at >= 0 else 0
                 body = await reader.readexactly(size)
+                self.first_body = self.first_body or body
                 await self.answer(began, body, writer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
@@ -187,6 +189,17 @@ class Server:
         )
 
 
+def texts_bytes(value: Any) -> int:
+    """Bytes of all texts in a request's body: what no way of writing it down could leave out."""
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return 0
+    return sum(map(texts_bytes, value))
+
+
 async def serve_until_told(server: Server, port_file: Path) -> None:
     """Serve on a free port, which is written to `port_file`; at SIGTERM, write what was seen."""
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 26, backlog=1024)
@@ -198,6 +211,7 @@ async def serve_until_told(server: Server, port_file: Path) -> None:
     await stop.wait()
     seen = {
         "first_byte": server.first_byte,
+        "first_texts": texts_bytes(json.loads(server.first_body or b"null")),
         "requests": server.seen,
         "prefix": server.prefixes.told,
     }

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from main import Row
 from rig import journal_of, model_server, run_swarm, swarm_home
+from rows import Row
 
 REQUESTS = 200
 COMMAND = "seq 1"  # to 400 and more: 1.5 KB of output a call, each another one

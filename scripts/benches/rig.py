@@ -32,19 +32,20 @@ class ModelServer:
 @contextmanager
 def model_server(mode: str, turns: int = 0, command: str = "true") -> Iterator[ModelServer]:
     """Start the server in a process of its own; it is ended with the block."""
-    with _server("model_server.py", mode, str(turns), command) as server:
+    with server_of("model_server.py", mode, str(turns), command) as server:
         yield server
 
 
 @contextmanager
 def team_server(story: str, *numbers: int) -> Iterator[ModelServer]:
     """The same for teams: what each agent says is a story of agents_server.py."""
-    with _server("agents_server.py", story, ",".join(map(str, numbers))) as server:
+    with server_of("agents_server.py", story, ",".join(map(str, numbers))) as server:
         yield server
 
 
 @contextmanager
-def _server(program: str, *arguments: str) -> Iterator[ModelServer]:
+def server_of(program: str, *arguments: str) -> Iterator[ModelServer]:
+    """Any of the servers here, by its file; it is ended with the block."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
         argv = [sys.executable, str(HERE / program), str(port_file), *arguments]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from main import Row
+from rows import Row
 
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.roles.rules.load import load_files

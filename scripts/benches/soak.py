@@ -3,14 +3,11 @@
 One root has as many turns as it starts agents: each turn runs a command and starts one agent, whose
 answer wakes the root for the next. Looked at once a second: own pages (RssAnon) and descriptors of
 the run's lasting processes. Read from the journal and the server afterwards: times of each turn.
-Printed are medians of the first and the last quarter; `--json` gives every point.
+A row is the median of the last quarter; its limit and its floor come from the first quarter.
 """
 
-import argparse
-import json
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,12 +16,14 @@ from typing import Any, NamedTuple
 
 from agents import slots_left
 from agents_watch import family
-from rig import SWARM, journal_of, newest_run, swarm_home
+from rig import SWARM, journal_of, newest_run, server_of, swarm_home
+from rows import Curve, Row
 
 _PROMPT = "bench:root <root> Begin."
 _WINDOW = '[models."bench"]\nprovider = "bench"\ncontext_window = 20000000\n'
 _LASTING = ("supervisor", "gateway", "fork-server", "root agent")
 _FLEETING = 4  # descriptors that a birth under way has open
+_SMOOTHED = 20
 _WARM = 0.1  # of the run: libraries load, pools and caches fill
 
 
@@ -46,32 +45,37 @@ class Series(NamedTuple):
         )  # fmt: skip
         return statistics.median(value for _, value in part)
 
-    @property
-    def is_missed(self) -> bool:
-        first, last = self.quarter(0), self.quarter(3)
-        return self.growth is not None and last > first * self.growth and last - first > self.slack
+
+def measure(turns: int) -> Iterator[Row | Curve]:
+    """A row a figure: the last quarter, bounded by what the first allows; and the curves."""
+    series, facts = soak(turns)
+    yield Row(
+        f"soak: turns of one root, {facts['agents']} agents beside it", facts["turns"], None, ""
+    )
+    yield Row("  slots without a process at the end", facts["slots_left"], 0, "")
+    for one in series:
+        first, last = one.quarter(0), one.quarter(3)
+        limit = None if one.growth is None else max(first * one.growth, first + one.slack)
+        note = "grows with its history" if one.growth is None else ""
+        words = f"  {one.name}, last quarter"
+        yield Row(words, last, limit, one.unit, note, floor=first)
+        if one.unit == "MiB":
+            yield Curve("soak_memory", one.name.partition(":")[0], tuple(one.points))
+        elif one.unit == "ms":
+            yield Curve("soak_latency", one.name, tuple(smooth(one.points)))
 
 
-def main(arguments: list[str]) -> int:
-    """Run it and print it; 1 if something grew that must stay flat, or a slot was left."""
-    parser = argparse.ArgumentParser(prog="scripts/bench soak")
-    parser.add_argument("--turns", type=int, default=1_000, help="turns, and agents (1000)")
-    parser.add_argument("--json", action="store_true", help="every point, on stdout")
-    said = parser.parse_args(arguments)
-    series, facts = soak(said.turns)
-    if said.json:
-        body = {"facts": facts, "series": [_told(one) for one in series]}
-        json.dump(body, sys.stdout)
-        print()
-    else:
-        _print(series, facts)
-    return int(any(one.is_missed for one in series) or facts["slots_left"] > 0)
+def smooth(points: list[tuple[int, float]]) -> Iterator[tuple[float, float]]:
+    """The median of each twenty points, at the first of them."""
+    for begin in range(0, len(points), _SMOOTHED):
+        window = points[begin : begin + _SMOOTHED]
+        yield window[0][0], statistics.median(value for _, value in window)
 
 
 def soak(turns: int) -> tuple[list[Series], dict[str, Any]]:
     """One run of so many turns and agents."""
     with (
-        _server(turns) as server,
+        server_of("soak_server.py", str(turns)) as server,
         swarm_home(server.url) as environment,
         tempfile.TemporaryDirectory() as cwd,
     ):
@@ -93,13 +97,6 @@ def soak(turns: int) -> tuple[list[Series], dict[str, Any]]:
         "load": float(Path("/proc/loadavg").read_text().split()[0]),
     }  # fmt: skip
     return [*_from_looks(looks), *_from_journal(records), *_from_server(requests)], facts
-
-
-def _server(turns: int) -> Any:
-    import rig
-
-    opened = getattr(rig, "server_of", None) or rig._server
-    return opened("soak_server.py", str(turns))
 
 
 def _watch(environment: dict[str, str], cwd: str) -> list[tuple[int, str, float, int, int]]:
@@ -199,21 +196,3 @@ def _from_server(requests: list[dict[str, Any]]) -> Iterator[Series]:
     yield Series("spawn to first request", "ms", spans, 1.5, 10.0)
     sizes = [(turn, one["bytes"] / 1024) for turn, one in enumerate(wanted)]
     yield Series("request of the root", "KiB", sizes)
-
-
-def _told(one: Series) -> dict[str, Any]:
-    return {
-        "name": one.name, "unit": one.unit, "first": one.quarter(0), "last": one.quarter(3),
-        "may_grow": one.growth is None, "is_missed": one.is_missed, "points": one.points,
-    }  # fmt: skip
-
-
-def _print(series: list[Series], facts: dict[str, Any]) -> None:
-    print(", ".join(f"{value} {name}" for name, value in facts.items()))
-    print(f"{'':<40}{'first quarter':>14}{'last quarter':>14}{'ratio':>8}")
-    for one in series:
-        first, last = one.quarter(0), one.quarter(3)
-        ratio = f"{last / first:.2f}" if first else ""
-        note = "  !" if one.is_missed else "  grows with its history" if one.growth is None else ""
-        line = f"{one.name:<40}{first:>10.4g} {one.unit:<3}{last:>10.4g} {one.unit:<3}{ratio:>8}"
-        print(f"{line}{note}")

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from main import Row
 from rig import SWARM, cpu_seconds, journal_of, model_server, run_swarm, swarm_home
+from rows import Row
 
 FULL = ["-s", "danger-full-access"]
 
@@ -38,7 +38,7 @@ def help_time() -> Iterator[Row]:
 
 
 def start_time(rounds: int) -> Iterator[Row]:
-    times, sizes = [], []
+    times, sizes, texts = [], [], []
     for _ in range(rounds):
         with (
             model_server("answer") as server,
@@ -50,13 +50,25 @@ def start_time(rounds: int) -> Iterator[Row]:
             seen = server.seen()
             times.append((seen["first_byte"] - began) * 1000)
             sizes.append(seen["requests"][0]["bytes"] / 1024)
+            texts.append(seen["first_texts"] / 1024)
     yield Row("start of swarm run to first byte of first request",
               statistics.median(times), 250, "ms", "129 ms Codex")  # fmt: skip
-    yield Row("first request with all tools", statistics.median(sizes), 20, "KB", "45 KB Codex")
+    size, floor = statistics.median(sizes), statistics.median(texts)
+    yield Row("first request with all tools", size, 20, "KB", "45 KB Codex", floor=floor)
 
 
 def tool_turns(turns: int, flags: list[str], name: str, limit: float, peer: str) -> Iterator[Row]:
     """A turn is the time from one response's end to the next request's arrival."""
+    gaps = turn_gaps(turns, flags)
+    yield Row(
+        f"one tool turn running `true`, {name}", statistics.median(gaps[5:]), limit, "ms", peer
+    )
+    early, late = statistics.median(gaps[10:30]), statistics.median(gaps[-20:])
+    yield Row(f"turn {turns} beside turn 20, {name}", late / early, 1.1, "x", "2.1 mini-swe-agent")
+
+
+def turn_gaps(turns: int, flags: list[str]) -> list[float]:
+    """Milliseconds from each response's end to the next request's arrival."""
     with (
         model_server("tools", turns) as server,
         swarm_home(server.url) as environment,
@@ -66,15 +78,10 @@ def tool_turns(turns: int, flags: list[str], name: str, limit: float, peer: str)
         requests = server.seen()["requests"]
     if len(requests) != turns + 1:
         raise RuntimeError(f"{len(requests)} requests for {turns} turns: {done.stderr[-800:]}")
-    gaps = [
+    return [
         (after["began"] - before["answered"]) * 1000
         for before, after in itertools.pairwise(requests)
     ]
-    yield Row(
-        f"one tool turn running `true`, {name}", statistics.median(gaps[5:]), limit, "ms", peer
-    )
-    early, late = statistics.median(gaps[10:30]), statistics.median(gaps[-20:])
-    yield Row(f"turn {turns} beside turn 20, {name}", late / early, 1.1, "x", "2.1 mini-swe-agent")
 
 
 def fan_out_task(environment: dict[str, str], *, concurrency: int, role: str = "explorer") -> Path:

@@ -1,0 +1,74 @@
+"""The figures as functions of a size: of the turn's number, and of how many agents there are."""
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import peers
+import spine
+from agents import team_run
+from crowd import place, wait_spawned
+from rig import pss_bytes
+from rows import Curve
+from spine import fan_out_run
+
+_WINDOW = 10  # turns whose median is one point
+
+
+def measure(quick: bool, peer: str | None) -> Iterator[Curve]:
+    """Every line of every plot."""
+    yield from overhead(60 if quick else 1_000, peer)
+    yield from memory((1, 8, 32) if quick else (1, 8, 32, 64, 128, 200))
+    yield from births((1, 8, 32) if quick else (1, 2, 4, 8, 16, 32, 64, 128))
+
+
+def overhead(turns: int, peer: str | None) -> Iterator[Curve]:
+    """What one tool turn costs, from the first to the last."""
+    lines = {
+        "swarm": spine.turn_gaps(turns, spine.FULL),
+        "swarm, sandboxed": spine.turn_gaps(turns, []),
+    }
+    if peer is not None:
+        for line, policy in (("", "danger-full-access"), (", sandboxed", "workspace-write")):
+            lines[f"Codex{line}"] = peers.turn_gaps(peer, min(turns, 300), policy)
+    for line, gaps in lines.items():
+        yield Curve("overhead", line, tuple(smooth(gaps)))
+
+
+def smooth(values: list[float]) -> Iterator[tuple[float, float]]:
+    """The median of each ten values, at their middle."""
+    for begin in range(0, len(values) - _WINDOW + 1, _WINDOW):
+        yield begin + _WINDOW / 2, statistics.median(values[begin : begin + _WINDOW])
+
+
+def memory(sizes: tuple[int, ...]) -> Iterator[Curve]:
+    """PSS of one of so many idle agents; what they share is divided among them."""
+    for role in ("default", "explorer"):
+        yield Curve("memory", role, tuple((size, weight(size, role)) for size in sizes))
+
+
+def weight(agents: int, role: str) -> float:
+    with (
+        place("hang", agents) as (environment, cwd),
+        fan_out_run(environment, cwd, agents, role),
+    ):
+        pids = [int(record["pid"]) for record in wait_spawned(environment, agents)]
+        time.sleep(1.0)
+        return statistics.median(pss_bytes(pid) / 2**20 for pid in pids)
+
+
+def births(sizes: tuple[int, ...]) -> Iterator[Curve]:
+    """From the response that wants so many agents to the first request of the last of them."""
+    points: list[tuple[float, float]] = []
+    for size in sizes:
+        ended = team_run("bursts", size, 3, max_agents=size + 1)
+        wanted = {one["number"]: one for one in ended.requests if one["kind"] == "root"}
+        first = {one["name"]: one for one in ended.requests if one["kind"] == "leaf"}
+        spans = [
+            max(first[f"r{turn}_{index}"]["began"] for index in range(size))
+            - wanted[2 * turn]["answered"]
+            for turn in range(3)
+        ]
+        points.append((size, statistics.median(spans) * 1000))
+    yield Curve("births", "all of them", tuple(points))
+    yield Curve("births", "each", tuple((size, span / size) for size, span in points))
