@@ -66,7 +66,13 @@ def read_about(places: RunPlaces) -> About:
 def save_request(places: RunPlaces, request: RunRequest) -> None:
     """Keep what `resume` needs. Keys, environment and provider headers are never written."""
     kept = msgspec.structs.replace(
-        request, keys={}, environment={}, providers=(), run_id=None, next_prompt=None
+        request,
+        keys={},
+        environment={},
+        providers=(),
+        run_id=None,
+        next_prompt=None,
+        next_settings=None,
     )
     _replace(places.folder / "request.json", msgspec.json.encode(kept))
 

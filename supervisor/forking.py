@@ -36,6 +36,7 @@ from swarm.mailbox.protocol.records import (
     MailPosted,
     Record,
     RunStarted,
+    SettingsChanged,
     encode_record,
 )
 
@@ -124,14 +125,15 @@ def _opening(
     )
     provider = () if past.provider is None else (past.provider,)
     born = msgspec.structs.replace(spawned, agent_id=agent_id, epoch=1, pid=0)
-    return (started, *provider, born)
+    settings = past.agents[ROOT_PATH].settings  # what a person had changed
+    changed = () if settings is None else (SettingsChanged(agent_id=agent_id, settings=settings),)
+    return (started, *provider, born, *changed)
 
 
 def _write_journal(
     source: RunPlaces, target: RunPlaces, opening: tuple[AnyRecordBody, ...], cut: Cut
 ) -> None:
-    born = opening[-1]
-    assert isinstance(born, AgentSpawned)  # `_opening` ends with it
+    (born,) = (one for one in opening if isinstance(one, AgentSpawned))
     old = fold_run(run_records(source)).agents[ROOT_PATH].spawned.agent_id
     files = JournalFiles(target.journal)
     try:
@@ -218,7 +220,7 @@ def _chunks(
 
 
 def _line(seq: int, body: AnyRecordBody, agent: str) -> bytes:
-    agent = body.path if isinstance(body, AgentSpawned) else agent
+    agent = ROOT_PATH if isinstance(body, AgentSpawned | SettingsChanged) else agent
     record = Record(seq=seq, ts=round(time.time(), 3), body=body, agent=agent)
     return encode_record(record) + b"\n"
 

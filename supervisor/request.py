@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
     Budget,
@@ -118,6 +119,7 @@ class RunRequest(Value):
     allow_commit: bool = False  # a grant for the whole tree, given beforehand
     approval_timeout_s: float | None = None  # of a person's answer; None: the run's deadline
     next_prompt: str | None = None  # a resumed run's next words to its root
+    next_settings: ChangeSettings | None = None  # how a resumed run's root works from now on
     notify: tuple[str, ...] = ()  # started after each turn of the root
     keys: dict[str, str] = {}  # taken out of the environment; given to the gateway by pipe only
     environment: dict[str, str] = {}  # what agents and commands may see

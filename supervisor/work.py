@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.events import TurnCompleted, TurnFailed, Warned
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import ImageInput, Notice, TextInput, UserInput, UserInputPart
-from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted
+from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted, SettingsChanged
 
 from .agency.agency import Agency
 from .agents import AgentPlan
@@ -32,7 +32,7 @@ from .keeper import Keeper
 from .network.policy import with_rules
 from .review.mode import enter_review, leave_review
 from .running import Running
-from .settings_change import with_settings
+from .settings_change import changed_plan, settings_of, with_settings
 from .spawner.base import SpawnError
 
 RunStatus = Literal[
@@ -158,6 +158,10 @@ class Work:
             verbosity=request.verbosity,
         )
         plan = with_settings(fresh_plan, life.settings if life else None)
+        if request.next_settings is not None:
+            plan = changed_plan(plan, request.next_settings)
+            changed = SettingsChanged(agent_id=plan.agent_id, settings=settings_of(plan))
+            await self._run.commit(changed, agent=ROOT_PATH)
         if self._was_told():
             fresh = body if request.fan_out is not None else ""
             await self._resume_root(plan, fresh or request.next_prompt)

@@ -10,7 +10,7 @@ from swarm.mailbox.ids import new_uuid7, short_id
 from ..places import find_places, find_run, run_places
 from .doors import DoorCommand
 from .options import show_options
-from .resume import rebuild
+from .resume import change_options, rebuild
 from .run import show_of
 from .starting import start_run
 
@@ -23,6 +23,7 @@ from .starting import start_run
 )  # fmt: skip
 @click.option("-p", "--prompt", help="The next words to its root; the new run starts at once.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
+@change_options
 @show_options
 @click.pass_obj
 def fork(color: str, /, run: str, *, at: str, prompt: str | None, **said: Any) -> int:

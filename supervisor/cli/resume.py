@@ -1,6 +1,7 @@
 """`swarm resume`: the saved request, with today's keys and providers, and perhaps a next prompt."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,19 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import short_id
-from swarm.mailbox.protocol.limits import Budget
+from swarm.mailbox.ids import ROOT_PATH, short_id
+from swarm.mailbox.protocol.control import ChangeSettings
+from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.roles.config.load import load_config
 from swarm.roles.config.spans import parse_span
 
 from ..about import is_alive, load_request, read_about
+from ..agents import AgentPlan
 from ..console.style import is_ci
 from ..keys import take_keys
 from ..places import RunPlaces, find_places, find_run, run_places
 from ..request import RunRequest
+from ..settings_change import changed_plan
 from .doors import DoorCommand
 from .holding import find_requirements, hold_saved
 from .layers import Wanted, find_layers
@@ -29,6 +33,42 @@ from .settings import key_variables, override_layer
 from .starting import start_run
 
 
+def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How the root works from now on; what is not named stays as the run recorded it."""
+    options = (
+        click.option("-m", "--model", help="Another model of the run's provider."),
+        click.option("--effort", help="Another reasoning effort."),
+        click.option(
+            "-s", "--sandbox", help="A narrower sandbox.",
+            type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+        ),
+        click.option(
+            "-a", "--approval", help="A stricter approval policy.",
+            type=click.Choice(["untrusted", "on-failure", "on-request", "never"]),
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def settings_said(said: dict[str, Any]) -> ChangeSettings | None:
+    """The wish that these options come to, if they come to any."""
+    names = ("model", "effort", "sandbox", "approval")
+    wish = {name: said[name] for name in names if said[name] is not None}
+    return ChangeSettings(agent=ROOT_PATH, **wish) if wish else None
+
+
+def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
+    """Raises UsageError, before anything starts, for what the run itself would refuse."""
+    if wish is not None:
+        limits = Limits(sandbox=request.sandbox, approval=request.approval)
+        plan = AgentPlan(
+            path=ROOT_PATH, agent_id="", role=request.role, limits=limits, cwd=request.cwd
+        )
+        changed_plan(plan, wish)
+
+
 @click.command("resume", cls=DoorCommand)
 @click.argument("run", required=False)
 @click.option("--last", is_flag=True, help="The newest run.")
@@ -38,12 +78,14 @@ from .starting import start_run
 @click.option("--budget-requests", type=click.IntRange(min=1), help="Likewise.")
 @click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
+@change_options
 @show_options
 @click.pass_obj
 def resume(color: str, /, run: str | None, *, last: bool, **said: Any) -> int:
     """Go on with a run after a crash, a stop or its end.
 
-    What was unfinished is told to the model as interrupted; nothing runs twice.
+    What was unfinished is told to the model as interrupted; nothing runs twice. What the run
+    recorded holds on, but for the options given here.
 
     \b
     Examples:
@@ -97,6 +139,8 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
         click.echo(f"swarm: warning: {NO_PERSON}", err=True)
         request = msgspec.structs.replace(request, reviewer="nobody")
     deadline = request.deadline_s if said["deadline"] is None else parse_span(said["deadline"])
+    wish = settings_said(said)
+    _check_change(request, wish)
     request = msgspec.structs.replace(
         request,
         providers=providers,
@@ -107,5 +151,6 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
         run_id=here.folder.name,
         resumes=True,
         next_prompt=prompt,
+        next_settings=wish,
     )
     return hold_saved(request, held)
