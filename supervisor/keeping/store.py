@@ -77,7 +77,7 @@ class Store:
         for path in paths:
             real = _canonical(path)
             entry = self._keep(real, MOST_KEPT_BYTES)
-            found.append(entry or Entry(path=real, kind="file", sha256=UNKNOWN))
+            found.append(entry or Entry(path=_told(real), kind="file", sha256=UNKNOWN))
         return tuple(found)
 
     def keep_bytes(self, sha256: str, data: bytes) -> int:
@@ -97,7 +97,7 @@ class Store:
                 break
             entry = self._keep(path, MOST_KEPT_BYTES - size)
             if entry is None:
-                left_out.append(path)
+                left_out.append(_told(path))
                 continue
             size += entry.size
             entries.append(entry)
@@ -192,6 +192,11 @@ class Store:
         self._folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def is_text(name: str) -> bool:
+    """False for a name that is not UTF-8: no record can hold it."""
+    return name.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in name)
+
+
 def look_at(path: str, *, like: Entry | None = None) -> Entry:
     """What is at this path now. A file that looks untouched since `like` is not read again."""
     seen = _facts(path) or Entry(path=path, kind="absent")
@@ -200,6 +205,11 @@ def look_at(path: str, *, like: Entry | None = None) -> Entry:
     if like is not None and (like.size, like.mtime_ns) == (seen.size, seen.mtime_ns):
         return msgspec.structs.replace(seen, sha256=like.sha256)
     return msgspec.structs.replace(seen, sha256=_digest(path))
+
+
+def _told(path: str) -> str:
+    """Its words for people, whatever bytes it has."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def look_kind(path: str) -> Kind | None:
@@ -231,6 +241,8 @@ def _facts(path: str) -> Entry | None:
         else:
             return None
         target = os.readlink(path) if kind == "link" else ""  # noqa: PTH115  bytes stay bytes
+        if not is_text(path) or not is_text(target):
+            return None
     except FileNotFoundError:
         return Entry(path=path, kind="absent")
     except OSError:

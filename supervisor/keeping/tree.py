@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from .pack import Pack
-from .store import UNKNOWN, Entry, Kind, Store
+from .store import UNKNOWN, Entry, Kind, Store, is_text
 from .walk import Walker, outermost
 
 _COARSE = 5  # CLOCK_REALTIME_COARSE of Linux
@@ -172,7 +172,7 @@ class Tree:
                 link.target = os.readlink(path)  # noqa: PTH115
             except OSError:
                 return None
-            return link
+            return link if is_text(link.target) else None
         if not stat.S_ISREG(facts.st_mode):
             return None
         copied = self._pack.copy(path)

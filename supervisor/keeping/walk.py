@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable
 
 from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy, WorkspaceWrite
 
+from .store import is_text
+
 MOST_FILES = 20_000  # entries in all; whole folders beyond are not watched
 _ONE_FOLDER = 10_000  # entries of one folder
 # Made by tools, made again by them, and large. What git keeps, git brings back.
@@ -96,6 +98,8 @@ class Walker:
                     if entry.name in _MARKS:
                         return _NOT_OURS
                     if entry.name in _SKIPPED or entry.path in self._closed:
+                        continue
+                    if not is_text(entry.name):  # no record can name it
                         continue
                     if len(found) >= _ONE_FOLDER:
                         return None

@@ -154,9 +154,9 @@ class Watching:
             async with self._lock:
                 work = partial(self._look_in_thread, windows, exact)
                 records = await trio.to_thread.run_sync(work)
-        except OSError as error:  # the store's disk is full: the run's journal will say so too
+        except (OSError, ValueError) as error:  # the disk is full, perhaps; the run goes on
             records = []
-            self._tell_once(f"changes of files cannot be kept for an undo: {error.strerror}")
+            self._tell_once(f"changes of files cannot be kept for an undo: {error}")
         for agent, record in records:
             self._run.note(record, agent=agent)
         took_s = trio.current_time() - began

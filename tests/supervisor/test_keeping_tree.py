@@ -126,6 +126,25 @@ def test_pipes_and_unreadable_folders_stop_nothing(watched):
     assert watched.scan() == {"a": ("x 644", "y 644")}
 
 
+def test_names_that_are_no_text_are_left_out_and_stop_nothing(watched):
+    watched.write("a")
+    watched.scan()
+    for name in (b"\xff\xfe", b"folder\xff/in"):
+        path = os.path.join(os.fsencode(watched.top), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(b"x")
+    os.symlink(b"\xff", os.path.join(os.fsencode(watched.top), b"link"))
+    watched.write("a", "y")
+    assert watched.scan() == {"a": ("x 644", "y 644")}
+    taken = watched.store.take([str(watched.top)])
+    assert len(taken.left_out) == 4  # two names, the folder's file, the link's target
+    assert all(one.isprintable() for one in taken.left_out)
+    assert [one.path for one in watched.store.read_manifest(taken.manifest)] == [
+        str(watched.top), str(watched.top / "a"),
+    ]  # fmt: skip
+
+
 def test_a_file_too_large_to_copy_is_told_without_a_copy(watched, monkeypatch):
     monkeypatch.setattr(pack, "MOST_FILE_BYTES", 10)
     large = watched.write("large", "x" * 11)
