@@ -4,6 +4,7 @@ Rule guarded: no call runs before the files were seen as they were, for WAIT_S a
 look finds is journaled with its agent and turn. Looks run beside everything else.
 """
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -31,6 +32,7 @@ _MOST_TOLD = 20
 _REST_PER_LOOK = 9  # looks that nobody waits for take a tenth of the time at most
 _MOST_REST_S = 5.0
 _FINISH_S = 5.0
+_WHILE_OPEN_S = 5.0  # between looks while a call goes on: what a crash then loses is no more
 
 
 class _Open:
@@ -64,13 +66,17 @@ class Watching:
         self._exact: list[_Open] = []
         self._told: tuple[tuple[str, ...], int] = ((), 0)
         self._warned = False
+        self._was_asked = False
         self._wake, self._urgent = trio.Event(), trio.Event()
         self._waiters: list[trio.Event] = []
 
     async def run(self) -> None:
-        """Look when it is wanted, for ever."""
+        """Look when it is wanted, and now and then while a call goes on; for ever."""
         while True:
-            await self._wake.wait()
+            with trio.move_on_after(_WHILE_OPEN_S if self._was_asked else math.inf):
+                await self._wake.wait()
+            if not self._wake.is_set() and not self._open:
+                continue
             self._wake, self._urgent = trio.Event(), trio.Event()
             took_s = await self._look()
             with trio.move_on_after(min(_REST_PER_LOOK * took_s, _MOST_REST_S)):
@@ -87,6 +93,7 @@ class Watching:
         """A call that may change files is about to run. Answers within WAIT_S or little more."""
         if len(wish.paths) > _MOST_PATHS:
             return RequestRefused(message=f"more than {_MOST_PATHS} paths at once")
+        self._was_asked = True
         plan = agent.plan
         is_new = self.tree.add_roots(roots_of(plan.limits.sandbox, plan.cwd, plan.add_dirs))
         is_ready = True
@@ -147,12 +154,14 @@ class Watching:
         waiters, self._waiters = self._waiters, []
         for call_id in [name for name, one in self._open.items() if one.is_over]:
             self._close(call_id)
-        windows = [*self._over, *(one.window for one in self._open.values())]
         exact, self._exact = self._exact, []
         began, began_ns = trio.current_time(), now_ns()
         try:
             async with self._lock:
-                work = partial(self._look_in_thread, windows, exact)
+                changes = await trio.to_thread.run_sync(self.tree.scan)
+                # Only now: a call that began during the look may have made some of them.
+                windows = [*self._over, *(one.window for one in self._open.values())]
+                work = partial(self._record_all, windows, changes, exact)
                 records = await trio.to_thread.run_sync(work)
         except (OSError, ValueError) as error:  # the disk is full, perhaps; the run goes on
             records = []
@@ -167,10 +176,9 @@ class Watching:
             waiter.set()
         return took_s
 
-    def _look_in_thread(
-        self, windows: Sequence[Window], exact: Iterable[_Open]
+    def _record_all(
+        self, windows: Sequence[Window], changes: Iterable[Change], exact: Iterable[_Open]
     ) -> list[tuple[str, FilesChanged]]:
-        changes = self.tree.scan()
         shares = list(share_out(windows, changes, since_ns=self._since_ns, now_ns=now_ns()))
         for one in exact:
             after = self._store.entries_of([entry.path for entry in one.exact])

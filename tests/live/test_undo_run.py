@@ -188,6 +188,19 @@ async def test_a_session_that_goes_on_after_its_call_keeps_its_changes(rig):
     assert "go" in stat
 
 
+async def test_what_a_long_command_changed_is_known_before_it_ends_and_after_a_crash(rig):
+    (rig.work / "f").write_text("old\n")
+    provider = rig.script(calls(call(f"echo new > f; {UNTIL_GO}", yield_time_ms=30_000)))
+    with trio.fail_after(LIMIT_S):
+        run = await rig.run(provider, "-a", "never")
+        await rig.wait(lambda: rig.bodies(FilesChanged))
+        assert not rig.bodies(CallEnded)
+        run.process.kill()
+        await run.process.wait()
+        await swarm(rig, "undo", rig.run_id)
+    assert (rig.work / "f").read_text() == "old\n"
+
+
 async def test_reading_commands_and_read_only_runs_have_nothing_looked_at_before(rig):
     (rig.work / "f").write_text("x\n")
     provider = rig.script(calls(call("cat f"), call("ls -la")), says("done"))
