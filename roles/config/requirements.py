@@ -105,6 +105,7 @@ def constrain(merged: Merged, config: Config, held: Requirements, where: Where) 
         elif not allowed(said):
             raise UsageError(_refusal(where((key,)), said, held, demand))
     _check_closed(config, held, where)
+    _check_profile(merged, config, held, where)
     forced += _pinned(merged, held, where)
     forced += _network(merged, held, where)
     forced += [(("features", name), on, f"features.{name}") for name, on in held.features.items()]
@@ -158,6 +159,37 @@ def _reviewer(word: object) -> object:
 def _check_closed(config: Config, held: Requirements, where: Where) -> None:
     if (why := held.sandbox_required) and config.sandbox_mode == _UNHELD:
         raise UsageError(f"{where(('sandbox_mode',))} = {_shown(_UNHELD)} is not allowed: {why}")
+
+
+def _check_profile(merged: Merged, config: Config, held: Requirements, where: Where) -> None:
+    """A profile may allow more than any mode, and whoever writes it chooses its name.
+
+    So where modes are bounded it comes with swarm, or is listed and only the administrator's.
+    """
+    name, modes = config.default_permissions, held.sandbox_modes
+    if name is None or modes is None or _UNHELD in modes:
+        return
+    key = "allowed_sandbox_modes"
+    if (mode := _PROFILE_MODES.get(name)) is not None:
+        if mode not in modes:
+            raise UsageError(_refusal(where(("default_permissions",)), name, held, key))
+        return
+    origin = merged.origin(("permissions", name))
+    written_here = origin is not None and origin.layer == "system"
+    if name not in (held.profiles or ()) or not written_here:
+        place = f"{where(('default_permissions',))} = {_shown(name)}"
+        raise UsageError(
+            f"{place} is not allowed: {held.place(key)}, {key}: beside it a profile counts only "
+            "where allowed_permission_profiles lists it and the system's file alone defines it"
+        )
+
+
+_PROFILE_MODES = {
+    ":read-only": "read-only",
+    ":workspace": "workspace-write",
+    ":danger-full-access": _UNHELD,
+    ":danger-no-sandbox": _UNHELD,
+}
 
 
 def _pinned(
