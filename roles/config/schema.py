@@ -49,6 +49,7 @@ class ProviderTable(Value):
     stream_idle_timeout_ms: int = 300_000
     requires_openai_auth: bool = False
     tolerant_tool_calls: bool = False  # ours
+    remote_compaction: bool = False  # ours: it has `/responses/compact`
     key_header: str = ""  # ours: the header of the key; "" = the wire's own
     auth: AuthTable | None = None
     key_file: str | None = None  # ours: a file of mode 0600

@@ -115,6 +115,7 @@ class RenderedRequest(Value):
     output_schema: bytes | None = None
     items: Sequence[AnyItem] = ()  # empty for the HTTP wires
     body: tuple[bytes, ...] = ()  # empty for the others
+    compacts: bool = False  # the provider shall shorten the conversation, not answer
     shape: bytes = b""  # digest of the kinds of items; the cassette compares it
     # The body once more, without thinking of earlier responses; () if there is none to leave out.
     without_thinking: Callable[[], tuple[bytes, ...]] = tuple

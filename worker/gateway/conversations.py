@@ -91,6 +91,7 @@ class Conversation:
             output_schema=request.output_schema,
             summary=request.summary,
             verbosity=request.verbosity,
+            compacts=request.compacts,
         )
         return RenderedRequest(
             agent_id=caller.agent_id,
@@ -101,6 +102,7 @@ class Conversation:
             tools=request.tools,
             effort=request.effort,
             output_schema=request.output_schema,
+            compacts=request.compacts,
             items=self._store.items(),
             body=self._store.body(key, caller.agent_id),
             shape=self._shapes[-1],

@@ -28,6 +28,7 @@ class HeadKey(msgspec.Struct, frozen=True):
     output_schema: bytes | None = None
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
+    compacts: bool = False  # the body of the provider's own compaction
 
 
 def is_strict(schema: bytes) -> bool:

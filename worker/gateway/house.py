@@ -96,6 +96,7 @@ class House:
             self._find_model(slug, agent_path),
             stream_max_retries=provider.stream_max_retries,
             stream_idle_s=provider.stream_idle_timeout_ms / 1000,
+            remote_compaction=provider.remote_compaction and provider.wire_api == "responses",
         )
 
     def _find_model(self, slug: str | None, agent_path: str) -> ModelInfo:

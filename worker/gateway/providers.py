@@ -51,6 +51,7 @@ def built_in_providers(environment: Mapping[str, str] = os.environ) -> tuple[Pro
                 "openai-organization": "OPENAI_ORGANIZATION",
                 "openai-project": "OPENAI_PROJECT",
             },
+            remote_compaction=True,
         ),
         ProviderSpec(
             id="anthropic",

@@ -234,6 +234,11 @@ class Reception:
             window.nursery.start_soon(window.post, session.peer, reply)
             return
         caller = session.conversation.caller
+        if op.compacts and not caller.model.remote_compaction:
+            text = f"{caller.model.provider} has no compaction of its own"
+            reply = SampleFailed(request_id=op.request_id, kind="bad_request", message=text)
+            window.nursery.start_soon(window.post, session.peer, reply)
+            return
         path = caller.agent_path
         ordinal = self._ordinals[path] = self._ordinals.get(path, 0) + 1
         rendered = session.conversation.render(op, ordinal=ordinal)

@@ -26,6 +26,7 @@ from .backend import (
     SampleError,
 )
 from .chat import ChatStream
+from .compaction import read_compaction
 from .failures import Origin, classify_status, cut_off, refuses_thinking
 from .http import HttpClient, Post, Reply, TransportFailed
 from .key_book import KeyBook
@@ -61,6 +62,7 @@ class Address(msgspec.Struct, frozen=True):
 
     url: str  # with the query
     shown: str  # without
+    compact_url: str  # of the provider's own compaction
     idle_s: float
 
 
@@ -70,6 +72,7 @@ def make_address(provider: ProviderSpec) -> Address:
     query = "&".join(f"{name}={value}" for name, value in provider.query_params.items())
     return Address(
         url=f"{shown}?{query}" if query else shown,
+        compact_url=f"{shown}/compact?{query}" if query else f"{shown}/compact",
         shown=shown,
         idle_s=provider.stream_idle_timeout_ms / 1000,
     )
@@ -115,7 +118,8 @@ class HttpSource:
         while True:
             key = await self._fresh_key()
             headers = _HEADERS | auth_headers(self._provider, self._keys.values)
-            post = Post(address.url, headers, body, address.idle_s)
+            url = address.compact_url if request.compacts else address.url
+            post = Post(url, headers, body, address.idle_s)
             begun = trio.current_time()
             try:
                 async with self._client.post(post) as reply:
@@ -126,7 +130,8 @@ class HttpSource:
                             pause_s=_pause_s(reply.headers),
                             limits=read_limits(reply.headers, time()),
                         )
-                        async with aclosing(self._read(reply, request, begun)) as events:
+                        read = read_compaction if request.compacts else self._read
+                        async with aclosing(read(reply, request, begun)) as events:
                             async for event in events:
                                 yield event
                         return

@@ -245,6 +245,14 @@ def _arguments(raw: msgspec.Raw) -> str:
         return text.decode("utf-8", "replace")
 
 
+def read_usage(raw: bytes) -> TokenUsage | None:
+    """A `usage` object of this wire; None for anything else."""
+    try:
+        return _sum(msgspec.json.decode(raw, type=_Usage))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 def _sum(usage: _Usage) -> TokenUsage:
     read, made = usage.input_tokens_details, usage.output_tokens_details
     return TokenUsage(

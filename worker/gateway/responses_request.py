@@ -99,6 +99,8 @@ def encode_tool(tool: ToolSpec, *, freeform: bool) -> _Function | _Custom:
 
 def encode_head(key: HeadKey) -> Head:
     """All but the items and what belongs to one agent."""
+    if key.compacts:
+        return _compaction_head(key)
     model = key.model
     tools = key.tools if model.can_call_tools else ()
     summary = None if key.summary == "none" else key.summary
@@ -123,6 +125,20 @@ def encode_head(key: HeadKey) -> Head:
         before=to_json(before)[:-1] + b',"input":[',
         after=b"]," + to_json(after)[1:-1] + b"\0" + text + b"}",
     )
+
+
+def _compaction_head(key: HeadKey) -> Head:
+    """Of `/responses/compact`: no stream, no settings of an answer, no cache key."""
+    model = key.model
+    effort = _Effort(effort=key.effort or model.default_effort)
+    tools = tuple(encode_tool(tool, freeform=model.freeform_tools) for tool in key.tools)
+    after = {
+        "tools": tools if model.can_call_tools else (),
+        "parallel_tool_calls": model.parallel_tool_calls,
+        **({"reasoning": effort} if model.reasoning else {}),
+    }
+    before = to_json(_Before(model=model.slug, instructions=key.instructions))
+    return Head(before=before[:-1] + b',"input":[', after=b"]," + to_json(after)[1:])
 
 
 class ResponsesStore:
@@ -154,6 +170,8 @@ class ResponsesStore:
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)
+        if key.compacts:
+            return (head.before, bytes(self._buffer), head.after)
         after, _, text = head.after.partition(b"\0")
         own = b',"prompt_cache_key":' + to_json(cache_key)
         return (head.before, bytes(self._buffer), after, own, text)

@@ -144,6 +144,8 @@ def _question(
         instructions=instructions_for(session.spec, model),
         tools=session.tool_specs(model),
         effort=session.spec.effort,
+        summary=session.spec.summary,
+        verbosity=session.spec.verbosity,
         extra=extra,
         instead=instead,
         compacts=compacts,
