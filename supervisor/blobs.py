@@ -22,21 +22,34 @@ def image_mime(head: bytes) -> str | None:
     return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
 
 
+def check_image(path: Path) -> str:
+    """The type of an image file, by its first bytes.
+
+    Raises UsageError for a file that is missing, too large or no image.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path} is over {_MOST_BYTES // 1024 // 1024} MiB; make it smaller")
+        with path.open("rb") as file:
+            mime = image_mime(file.read(16))
+    except OSError as error:
+        raise UsageError(f"cannot read the image {path}: {error.strerror}") from error
+    if mime is None:
+        raise UsageError(f"{path} is not a PNG, JPEG, GIF or WebP image")
+    return mime
+
+
 def store_image(blobs: Path, image: str) -> tuple[str, str]:
     """Copy `image` into `blobs`; return its `blob:` reference and its name.
 
     Raises UsageError for a file that is missing, too large or no image.
     """
     path = Path(image)
+    mime = check_image(path)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{image} is over {_MOST_BYTES // 1024 // 1024} MiB; make it smaller")
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read the image {image}: {error.strerror}") from error
-    mime = image_mime(data[:16])
-    if mime is None:
-        raise UsageError(f"{image} is not a PNG, JPEG, GIF or WebP image")
     digest = hashlib.sha256(data).hexdigest()
     target = blobs / digest
     if not target.exists():

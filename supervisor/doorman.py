@@ -31,6 +31,7 @@ from swarm.mailbox.protocol.control import (
     PauseAgent,
     Refused,
     ResolveApproval,
+    ReviewWork,
     RollBack,
     SendText,
     Snapshot,
@@ -67,6 +68,7 @@ class Doorman:
         self._run, self._control, self._server = running, control, server
         self._agency = agency
         self._stop_run = stop_run
+        self._tasks: trio.Nursery | None = None  # for what goes on behind an answer
         self._adjusting = Adjusting(running, control, agency, self._member)
         self.answers: Answers | None = None  # both are set before it serves
         self.keeping: Keeping | None = None
@@ -74,6 +76,7 @@ class Doorman:
     async def serve(self) -> None:
         """Each call is answered by a task of its own: a slow one holds up nobody."""
         async with trio.open_nursery() as nursery:
+            self._tasks = nursery
             while True:
                 call = await self._server.receive()
                 nursery.start_soon(self._serve_one, call)
@@ -101,6 +104,8 @@ class Doorman:
                 return await self._interrupt(wish.agent, keep_commands=wish.keep_commands)
             case ChangeSettings():
                 return await self._adjusting.change(wish)
+            case ReviewWork():
+                return await self._review(wish)
             case PauseAgent(agent=path):
                 return await self._adjusting.pause(path, paused=True)
             case ContinueAgent(agent=path):
@@ -132,6 +137,16 @@ class Doorman:
         words = UserInput(input_id=self._run.chances.new_id(), parts=(TextInput(text=wish.text),))
         await self._agency.say(found, words)
         return Done(message=f"sent to {found.path}")
+
+    async def _review(self, wish: ReviewWork) -> AnyControlReply:
+        from .review.within import review_within  # seldom
+
+        found = self._member(wish.agent or ROOT_PATH)
+        if isinstance(found, Refused):
+            return found
+        if found.closed or self._tasks is None:
+            return Refused(message=f"{found.path} was ended for good")
+        return await review_within(self._run, self._agency, self._tasks, found, wish)
 
     async def _interrupt(self, path: str, *, keep_commands: bool) -> AnyControlReply:
         if not path:

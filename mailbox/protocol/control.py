@@ -11,6 +11,7 @@ from .gateway import Fetching, LimitWindow, Throttled
 from .items import TokenUsage
 from .limits import AskForApproval, Budget
 from .records import Record
+from .review import ReviewTarget
 from .settings import SandboxMode, Summary, Verbosity
 
 AgentState = Literal[
@@ -117,6 +118,15 @@ class ChangeSettings(Tagged):
     cwd: str | None = None  # absolute, or relative to where it works
 
 
+class ReviewWork(Tagged):
+    """Have an agent's changes reviewed by a child of its own, which answers it."""
+
+    agent: str
+    prompt: str
+    target: ReviewTarget = "custom"
+    hint: str = ""
+
+
 class PauseAgent(Tagged):
     """No further request of this agent; of the whole run when `agent` is empty."""
 
@@ -178,6 +188,7 @@ AnyControl = (
     | SendText
     | InterruptAgent
     | ChangeSettings
+    | ReviewWork
     | PauseAgent
     | ContinueAgent
     | KillAgent

@@ -82,7 +82,7 @@ class Agency:
             is_blocked=slack.is_blocked,
             relieve=slack.relieve,
         )
-        self._births = Births(running, control, self.team, self.post, self._warden)
+        self.births = self._births = Births(running, control, self.team, self.post, self._warden)
         self._births.provider = lambda: running.request.provider
         self.gate = SpawnGate(
             most=running.request.max_spawns, is_there=lambda path: path in self.team.members

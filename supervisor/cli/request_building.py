@@ -33,6 +33,7 @@ from swarm.roles.network import network_policy
 from swarm.roles.rules.load import rules_of
 from swarm.roles.schema import Role
 
+from ..blobs import check_image
 from ..fanout.excerpts import read_excerpt, render_excerpts
 from ..fanout.globbing import find_paths
 from ..fanout.items import find_items, item_texts
@@ -106,7 +107,7 @@ def build_request(
     request = RunRequest(
         task=settings.task.name,
         prompt=_prompt_with_context(settings, cwd, warnings),
-        images=tuple(_file(name, "--image") for name in options.image),
+        images=tuple(_image(name) for name in options.image),
         cwd=settings.cwd,
         add_dirs=add_dirs,
         role=_brief(role, settings),
@@ -325,6 +326,13 @@ def _file(name: str, option: str) -> str:
     if not path.is_file():
         raise UsageError(f"{option}: there is no file {path}")
     return str(path)
+
+
+def _image(name: str) -> str:
+    """Looked at now: a run that has begun is the wrong place to learn that it is none."""
+    path = _file(name, "--image")
+    check_image(Path(path))
+    return path
 
 
 def _folder(name: str, option: str) -> str:

@@ -27,6 +27,10 @@ ROLE = "code-reviewer"
 @click.option("--commit", metavar="SHA", help="The changes of this commit.")
 @click.option("-p", "--prompt", help="What to review, or to look at beside the changes.")
 @click.option("-C", "--cd", metavar="DIR", help="Where the repository is.")
+@click.option(
+    "--run", "run_id", metavar="RUN", help="Within this live run, by a child of its agent."
+)
+@click.option("--agent", metavar="AGENT", help="With --run: who gets the findings; the root.")
 @who_options
 @bound_options
 @show_options
@@ -43,6 +47,10 @@ def review(color: str, /, **said: Any) -> int:
       swarm review --base main -p "Mind the error paths."
       swarm review --commit HEAD --json
     """
+    if said["run_id"] is not None:
+        return _review_within(said)
+    if said["agent"] is not None:
+        raise UsageError("--agent goes with --run")
     from ..review.output import SCHEMA
     from ..review.target import Wish, find_target
     from .sandboxed import run_lines
@@ -75,6 +83,29 @@ def review(color: str, /, **said: Any) -> int:
         review=CodeReview(target=target.kind, hint=target.hint),
     )
     return start_run(request, show, find_places(environment))
+
+
+def _review_within(said: dict[str, Any]) -> int:
+    import trio
+
+    from swarm.mailbox.protocol.control import ReviewWork
+
+    from ..review.target import Wish, find_target
+    from .asking import find_live, get_view, tell
+    from .sandboxed import run_lines
+
+    run = said["run_id"]
+    cwd = Path(trio.run(get_view, find_live(run)).cwd)
+    wish = Wish(
+        uncommitted=said["uncommitted"], base=said["base"], commit=said["commit"],
+        words=said["prompt"] or "",
+    )  # fmt: skip
+    target = find_target(wish, partial(_look, cwd=cwd, run=run_lines))
+    order = ReviewWork(
+        agent=said["agent"] or "", prompt=target.prompt, target=target.kind, hint=target.hint
+    )
+    click.echo(tell(run, order), err=True)
+    return 0
 
 
 def _look(script: str, *, cwd: Path, run: Any) -> str:

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from swarm.mailbox.protocol.limits import ReadOnly
-from swarm.mailbox.protocol.records import ContextRecorded, InputPosted
+from swarm.mailbox.protocol.records import ContextRecorded, InputPosted, MailPosted
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
 pytestmark = pytest.mark.live
@@ -99,3 +99,27 @@ async def test_a_folder_that_is_no_repository_is_said(rig):
     ended = await review(rig, rig.script())
     assert (ended.code, rig.has_run) == (2, False)
     assert "no git repository here" in ended.err
+
+
+async def test_within_a_run_a_child_reviews_and_its_findings_come_to_the_agent(repo):
+    root, child = {"agent": "/root"}, {"agent": "/root/review_1"}
+    provider = repo.script(
+        {"delay_s": 3, **root, **command("true")},
+        {**child, **command("git status")},
+        {**child, "text": json.dumps(ANSWER)},
+        {**root, "repeat": "forever", "text": "seen: {last_user}", "delay_s": 1},
+    )
+    running = await repo.run(provider, "--reviewer", "nobody")
+    await repo.wait(lambda: repo.has_run and repo.lives())
+    started = await repo.start("review", "--run", repo.run_id, "--uncommitted")
+    ended = await started.wait_end()
+    assert ended.code == 0, ended.err
+    assert "/root/review_1 reviews: uncommitted changes" in ended.err
+    assert (await running.wait_end()).code == 0
+    (entered,), (exited,) = repo.bodies(EnteredReviewMode), repo.bodies(ExitedReviewMode)
+    assert (entered.reviewer, exited.reviewer) == ("/root/review_1", "/root/review_1")
+    assert exited.output.findings[0].title == "[P1] It is empty"
+    (child_life,) = repo.lives("/root/review_1")
+    assert isinstance(child_life.limits.sandbox, ReadOnly)
+    mails = [body.mail for body in repo.bodies(MailPosted) if body.mail.recipient == "/root"]
+    assert "It is empty" in mails[0].content

@@ -1,0 +1,33 @@
+"""Images of a person: what is none is told before anything starts."""
+
+import pytest
+
+from swarm.mailbox.errors import UsageError
+from swarm.supervisor.blobs import check_image, store_image
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 100
+
+
+def test_an_image_is_known_by_its_first_bytes_and_kept_by_its_content(tmp_path):
+    (tmp_path / "a.txt").write_bytes(PNG)
+    (tmp_path / "blobs").mkdir()
+    assert check_image(tmp_path / "a.txt") == "image/png"
+    url, name = store_image(tmp_path / "blobs", str(tmp_path / "a.txt"))
+    assert (url.startswith("blob:"), url.endswith(";image/png"), name) == (True, True, "a.txt")
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x89PN", b"<svg/>", b"RIFF....WAVE"])
+def test_what_is_no_image_is_refused_by_name(tmp_path, content):
+    (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(UsageError, match=r"a\.png is not a PNG, JPEG, GIF or WebP image"):
+        check_image(tmp_path / "a.png")
+
+
+def test_a_missing_or_a_huge_one_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="cannot read the image"):
+        check_image(tmp_path / "none")
+    with (tmp_path / "big").open("wb") as file:
+        file.write(PNG)
+        file.truncate(21 << 20)
+    with pytest.raises(UsageError, match="over 20 MiB"):
+        check_image(tmp_path / "big")
