@@ -89,7 +89,9 @@ class Dispatch:
         withheld = set(request.keys).union(
             *({one.env_key or "", *one.env_http_headers.values()} for one in request.providers)
         )
-        self._shell = ShellSnapshot(request.environment, withheld=withheld)
+        self._shell = ShellSnapshot(
+            request.environment, withheld=withheld, asked=request.shell_snapshot
+        )
 
     async def run(self) -> None:
         """Receive until cancelled."""

@@ -86,6 +86,7 @@ class RunRequest(Value):
     require_sandbox: tuple[Literal["fs", "net"], ...] = ()
     max_agents: int = 8
     max_depth: int = 3
+    shell_snapshot: bool = True  # commands get the login shell's environment
     max_spawns: int = 1_000  # agents that models may start in one run; items and rows not counted
     wake_parents: bool = True  # a child's end starts a turn of its idle parent
     budget: Budget = Budget()

@@ -26,10 +26,14 @@ class ShellSnapshot:
 
     Args:
         environment: What is given when the shell cannot be asked; without any provider's keys.
+        asked: False: the shell is left alone, what is given counts.
         withheld: Names that no agent may see, also if a start-up file exports them.
     """
 
-    def __init__(self, environment: Mapping[str, str], *, withheld: Collection[str]) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], *, withheld: Collection[str], asked: bool = True
+    ) -> None:
+        self._asked = asked
         self._given, self._withheld = dict(environment), frozenset(withheld)
         self._taking = trio.Lock()
         self._taken: dict[str, str] | None = None
@@ -38,7 +42,7 @@ class ShellSnapshot:
         """The variables a login shell ends up with; the first caller pays for it."""
         async with self._taking:
             if self._taken is None:
-                found = await _ask_shell(self._given) or self._given
+                found = (await _ask_shell(self._given) if self._asked else None) or self._given
                 self._taken = {
                     name: value for name, value in found.items() if name not in self._withheld
                 }

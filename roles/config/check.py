@@ -26,6 +26,7 @@ from .schema import (
     ProviderTable,
     RoleTable,
 )
+from .shell_table import shell_mistakes
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
@@ -48,7 +49,9 @@ def check_layer(layer: Layer) -> None:
         if name not in AgentsTable.__struct_fields__ and is_table(role):
             _typed(layer, ("agents", name), role, RoleTable)
     fixed = _typed(layer, ("agents",), agents, AgentsTable)
-    _typed(layer, (), values, Config)
+    config = _typed(layer, (), values, Config)
+    for path, words in shell_mistakes(config.shell_environment_policy):
+        raise UsageError(f"{where(layer, ('shell_environment_policy', *path))}: {words}")
     for key in ("max_threads", "max_depth", "max_total"):
         number = getattr(fixed, key)
         if number is not None and number < 0:

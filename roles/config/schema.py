@@ -212,6 +212,8 @@ class Config(Value):
     default_permissions: str | None = None
     permissions: dict[str, PermissionProfile] = {}
     deadline: str | int | float | None = None  # ours
+    features: dict[str, bool | Toml] = {}
+    suppress_unstable_features_warning: bool = False
 
     @property
     def approval(self) -> AskForApproval:
@@ -239,10 +241,10 @@ _CODEX = """
     js_repl_node_module_dirs ghost_snapshot memories forced_chatgpt_workspace_id
     forced_login_method cli_auth_credentials_store mcp_oauth_credentials_store
     mcp_oauth_callback_port mcp_oauth_callback_url history sqlite_home log_dir analytics
-    feedback check_for_update_on_startup suppress_unstable_features_warning otel apps skills
+    feedback check_for_update_on_startup otel apps skills
     plugins marketplaces notice file_opener hide_agent_reasoning show_raw_agent_reasoning
     disable_paste_burst tui experimental_use_unified_exec_tool
-    experimental_use_freeform_apply_patch profiles projects windows mcp_servers features hooks
+    experimental_use_freeform_apply_patch profiles projects windows mcp_servers hooks
 """
 CODEX_KEYS = frozenset(_CODEX.split())
 # Within tables that we do obey.

@@ -60,7 +60,7 @@ def set_key(key: str, value: str, *, merge: bool, if_version: str | None, as_jso
     steps = parse_key(key)
     check_key(steps)
     edit = Edit(steps=steps, value=parse_value(value), merge=merge)
-    _tell(edit, _change(edit, if_version), as_json=as_json)
+    _tell(edit, change_file(edit, if_version), as_json=as_json)
 
 
 @click.command("unset", cls=DoorCommand)
@@ -75,7 +75,7 @@ def unset_key(key: str, *, if_version: str | None, as_json: bool) -> None:
       swarm config unset model
     """
     edit = Edit(steps=parse_key(key))
-    _tell(edit, _change(edit, if_version), as_json=as_json)
+    _tell(edit, change_file(edit, if_version), as_json=as_json)
 
 
 @click.command("version", cls=DoorCommand)
@@ -107,7 +107,8 @@ def _user_file() -> Path:
     return find_places(dict(os.environ)).config / "config.toml"
 
 
-def _change(edit: Edit, if_version: str | None) -> Outcome:
+def change_file(edit: Edit, if_version: str | None) -> Outcome:
+    """Apply one edit to the user's file. Raises UsageError if the result could not be loaded."""
     path = _user_file()
     version = write_edit(path, edit, if_version=if_version, check=lambda new: _check(path, new))
     by = _overriding(path, edit) if edit.value is not None else None

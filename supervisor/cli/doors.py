@@ -62,6 +62,7 @@ DOORS: dict[str, Door] = {
         "trusting:trust",
         "Let a project's own configuration, rules and roles count, as they are now.",
     ),
+    "features": Door("features:features", "Parts that can be switched on and off."),
     "doctor": Door("doctor:doctor", "Check what works on this machine, and how to mend the rest."),
     "sandbox": Door("tools:sandbox", "Run a command in the sandbox that agents get."),
     "apply-patch": Door("tools:apply_patch", "Apply a patch in the apply_patch format."),

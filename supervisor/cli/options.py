@@ -26,6 +26,8 @@ class RunOptions(Value):
     effort: str | None = None
     profile: str | None = None
     config: tuple[str, ...] = ()
+    enable: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
     strict_config: bool = False
     sandbox: str | None = None
     approval: str | None = None
@@ -76,6 +78,12 @@ who_options = _stack(
         click.option(
             "-c", "--config", multiple=True, metavar="KEY=VALUE",
             help="Override a key of config.toml; VALUE is TOML, else text.",
+        ),
+        click.option(
+            "--enable", multiple=True, metavar="FEATURE", help="As -c features.FEATURE=true."
+        ),
+        click.option(
+            "--disable", multiple=True, metavar="FEATURE", help="As -c features.FEATURE=false."
         ),
         click.option("--strict-config", is_flag=True, help="Unknown keys are errors."),
     ]

@@ -17,6 +17,7 @@ from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
 )
 from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
+from swarm.roles.config.features import resolve_features
 from swarm.roles.config.resources import resource_limits
 from swarm.roles.config.schema import AgentsTable, Config
 from swarm.roles.config.spans import parse_span
@@ -40,6 +41,7 @@ from ..fanout.items import find_items, item_texts
 from ..request import FanOut, ReviewSettings, RunRequest
 from ..taskfile import FanOutTable
 from .context_settings import context_rules, guidance_rules
+from .feature_effects import apply_features
 from .holding import hold_new
 from .layers import steering_warning
 from .memory_size import memory_bytes
@@ -148,6 +150,13 @@ def build_request(
     )
     if settings.task.front.fan_out is not None:
         request = _with_fan_out(request, settings, run_lines)
+    switched = resolve_features(
+        config.features,
+        pins=held.features,
+        warn_of_unstable=not config.suppress_unstable_features_warning,
+    )
+    warnings += switched.warnings
+    request = apply_features(request, switched, warnings)
     return Prepared(
         request=hold_new(request, held),
         literal_keys=literal,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
+from swarm.roles.config.features import as_overrides
 from swarm.roles.config.load import Loaded, load_config
 from swarm.roles.config.merge import Layer, merge_tables, parse_override
 from swarm.roles.config.paths import absolute_paths
@@ -52,7 +53,8 @@ def load_settings(
     """
     cwd = find_cwd(options.cd)
     folder = find_places(dict(environment)).config
-    override = override_layer(options.config, cwd)
+    switches = as_overrides(options.enable, options.disable)
+    override = override_layer((*options.config, *switches), cwd)
     wanted = Wanted(cwd=cwd, profile=options.profile, flags=override.values)
     files = find_layers(environment, wanted, ask=ask)
     held = find_requirements(environment)

@@ -1,0 +1,24 @@
+"""What a feature that is off changes of a run. Rule: a switch takes away, it never gives."""
+
+import msgspec
+
+from swarm.mailbox.protocol.limits import Granular
+from swarm.roles.config.features import Switched
+
+from ..request import RunRequest
+
+NO_REVIEWER = "features.guardian_approval is off: what would ask the reviewer is refused"
+
+
+def apply_features(request: RunRequest, switched: Switched, warnings: list[str]) -> RunRequest:
+    """The request with less, where something is switched off; never with more."""
+    changes: dict[str, object] = {"shell_snapshot": switched.is_on("shell_snapshot")}
+    if not switched.is_on("multi_agent"):
+        changes["max_depth"] = 0
+    if not switched.is_on("guardian_approval") and request.reviewer == "guardian":
+        warnings.append(NO_REVIEWER)
+        changes["reviewer"] = "nobody"
+    if not switched.is_on("request_permissions_tool") and request.approval == "on-request":
+        asks = request.granular or Granular(request_permissions=True, skill_approval=True)
+        changes["granular"] = msgspec.structs.replace(asks, request_permissions=False)
+    return msgspec.structs.replace(request, **changes)
