@@ -23,6 +23,7 @@ from .schema import (
     AuthTable,
     Config,
     KeyringTable,
+    PermissionProfile,
     ProviderTable,
     RoleTable,
 )
@@ -121,6 +122,9 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
                 for inner, kind in (("auth", AuthTable), ("keyring", KeyringTable)):
                     within = as_table(table).get(inner)
                     yield from _unknown_in(layer, (key, name, inner), within, kind)
+        elif key == "permissions":
+            for name, table in as_table(value).items():
+                yield from _unknown_in(layer, (key, name), table, PermissionProfile)
         elif key == "agents":
             for name, table in as_table(value).items():
                 if is_table(table):

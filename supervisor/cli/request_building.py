@@ -5,16 +5,19 @@ Everything a person got wrong is told here, before anything is started.
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.path_rules import read_only_profile
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     Budget,
     DangerFullAccess,
+    ProfilePolicy,
 )
 from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
 from swarm.roles.config.features import resolve_features
@@ -71,7 +74,7 @@ def build_request(
     settings: Settings,
     *,
     environment: Mapping[str, str],
-    run_lines: Callable[[str, Path], str],
+    run_lines: Callable[..., str],
     answering: Answering = "nowhere",
 ) -> Prepared:
     """Resolve everything.
@@ -80,7 +83,8 @@ def build_request(
         options: The command line.
         settings: Task and merged configuration.
         environment: Without any key; what agents and commands may see.
-        run_lines: Runs a fan-out's command in the read-only sandbox.
+        run_lines: Runs a fan-out's command in a folder, in the read-only sandbox or (`policy=`) a
+            profile's; returns its output.
         answering: Where a person could answer what this run asks.
 
     Raises:
@@ -207,7 +211,7 @@ def _read_text(path: Path, held: bytes | None) -> str:
 
 
 def _with_fan_out(
-    request: RunRequest, settings: Settings, run_lines: Callable[[str, Path], str]
+    request: RunRequest, settings: Settings, run_lines: Callable[..., str]
 ) -> RunRequest:
     table, cwd = settings.task.front.fan_out, Path(settings.cwd)
     assert table is not None
@@ -220,6 +224,8 @@ def _with_fan_out(
         raise RoleUnusable(
             f"role `{role.name}` wants approval {role.approval}; set it for the whole run"
         )
+    if isinstance(request.sandbox, ProfilePolicy):  # its command reads no more than agents do
+        run_lines = partial(run_lines, policy=read_only_profile(request.sandbox))
     found = find_items(table.each, cwd=cwd, run_lines=run_lines)
     return msgspec.structs.replace(
         request,

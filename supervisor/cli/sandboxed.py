@@ -10,7 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.protocol.limits import ProfilePolicy
 
 LIMIT_S = 30.0
 _MAX_BYTES = 8 << 20
@@ -31,8 +34,10 @@ def run_lines(
     limit_s: float = LIMIT_S,
     hidden: Sequence[str] = (),
     shown: str = "",
+    policy: ProfilePolicy | None = None,
 ) -> str:
-    """The output of a shell command in the read-only sandbox, where `hidden` paths are masked.
+    """The output of a shell command in the read-only sandbox, where `hidden` paths are masked, and
+    under a run's permission profile (`policy`, one that writes nothing) no more is read.
 
     Errors name it as `shown`.
 
@@ -41,7 +46,10 @@ def run_lines(
         NoSandbox: There is no sandbox here.
     """
     masks = [word for path in hidden for word in ("--hide", path)]
-    words = [*SANDBOX, "-s", "read-only", "-C", str(cwd), *masks, "--", "/bin/sh", "-c", command]
+    bounds = ("-s", "read-only")
+    if policy is not None:
+        bounds = ("--policy", msgspec.json.encode(policy).decode())
+    words = [*SANDBOX, *bounds, "-C", str(cwd), *masks, "--", "/bin/sh", "-c", command]
     child = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,

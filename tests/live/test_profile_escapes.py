@@ -11,9 +11,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from escape_world import a_world
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.path_rules import read_only_profile
 from swarm.roles.permissions import Ground, resolve_profile
+from swarm.supervisor.cli.sandboxed import run_lines
 from swarm.worker.sandbox.plan import SandboxUnavailable, plan_sandbox
 
 
@@ -168,6 +169,16 @@ async def test_protected_names_stay_read_only(world):
     assert os.listdir(world.work / ".git") == []
     assert not (world.work / ".swarm").exists()
     assert said.status.exit_code == 0
+
+
+def test_the_command_of_a_fan_out_reads_no_more_than_agents_do(world):
+    policy = read_only_profile(profile(world))
+    said = run_lines("cat src/code; cat .env ../secret/key 2>&1; true", world.work, policy=policy)
+    assert said.startswith("code")
+    assert "hush" not in said
+    assert "in the root" not in said
+    with pytest.raises(UsageError, match="failed with exit code"):
+        run_lines("echo x > src/made", world.work, policy=policy)
 
 
 async def test_the_network_stays_off(world):

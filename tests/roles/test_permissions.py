@@ -7,6 +7,7 @@ import pytest
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import access_at
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
+from swarm.roles.config.load import load_config
 from swarm.roles.config.merge import Layer
 from swarm.roles.permissions import Ground, chosen_profile, resolve_profile
 
@@ -168,6 +169,14 @@ def test_a_profile_that_is_none_is_refused(name, tables, words):
     with pytest.raises(UsageError) as caught:
         resolve_profile(name, tables, Ground(cwd="/usr"))
     assert words in str(caught.value)
+
+
+def test_a_key_that_no_profile_has_is_a_warning():
+    table = {"permissions": {"p": {"filesytem": {"/a": "read"}, "network": {"enabled": False}}}}
+    warnings = load_config([Layer(name="user", values=table)]).warnings
+    assert warnings == (
+        "user, permissions.p.filesytem: unknown key; did you mean `filesystem`?",
+    )  # fmt: skip
 
 
 MODE, PROFILE = {"sandbox_mode": "read-only"}, {"default_permissions": "p"}
