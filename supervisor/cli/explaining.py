@@ -52,14 +52,15 @@ def explain(
       swarm explain -a on-request -- "git add -A && git push"
     """
     environment = dict(os.environ)
-    options = RunOptions(sandbox=sandbox, approval=approval)
+    chosen = () if permission_profile is None else (f"default_permissions={permission_profile}",)
+    options = RunOptions(sandbox=sandbox, approval=approval, config=chosen)
     settings = load_settings(options, Task(name="explain", body=""), environment)
     places, held = find_places(environment), settings.loaded.requirements
     warnings = list(settings.loaded.warnings)
     at = find_answering(environment, on_terminal=is_terminal(sys.stdin) and is_terminal(sys.stderr))
     if sandbox is not None and permission_profile is not None:
         raise UsageError("give --sandbox or --permission-profile, not both")
-    granted = run_sandbox(settings.loaded, cwd=settings.cwd, profile=permission_profile)
+    granted = run_sandbox(settings.loaded, cwd=settings.cwd)
     warnings += granted.warnings
     limits = Limits(
         sandbox=narrow_sandbox(granted.policy, settings.role),

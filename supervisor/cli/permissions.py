@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 from swarm.roles.config.load import Loaded, load_config
-from swarm.roles.config.merge import Merged, as_table
+from swarm.roles.config.merge import Layer, Merged, as_table
 from swarm.roles.config.requirements import refused_policy
 from swarm.roles.config.schema import Config
 from swarm.roles.narrow import intersect
@@ -74,8 +74,9 @@ def profile_here(name: str, folder: str) -> SandboxPolicy:
     """A profile for one command in this folder; its warnings go to stderr. Raises UsageError."""
     cwd = find_cwd(folder)
     held = find_requirements(os.environ)
-    loaded = load_config(find_layers(os.environ, Wanted(cwd=cwd)), requirements=held)
-    granted = run_sandbox(loaded, cwd=str(cwd), profile=name)
+    chosen = Layer(name="-P", values={"default_permissions": name})
+    layers = (*find_layers(os.environ, Wanted(cwd=cwd)), chosen)
+    granted = run_sandbox(load_config(layers, requirements=held), cwd=str(cwd))
     for warning in granted.warnings:
         click.echo(f"swarm: warning: {warning}", err=True)
     if granted.network is not None and granted.network.enabled:
