@@ -4,12 +4,13 @@ Any failure before the commit frees the slot and kills the child; the caller's s
 """
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import NamedTuple
 
 import msgspec
 import trio
 
+from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.protocol.items import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -18,6 +19,7 @@ from swarm.mailbox.protocol.items import (
     TokenUsage,
     encode_item,
 )
+from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.spec import AgentSpec, ChildCard, ContextRules
@@ -66,6 +68,7 @@ async def bear(
         try:
             async with running.household.births:
                 with trio.fail_after(HELLO_DEADLINE_S):
+                    agent.gateway_endpoint = gateway.endpoint
                     spec = write_spec(running, agent, memory, gateway)
                     title = f"{plan.path} [{plan.role.name}]"
                     child = agent.child = await running.household.start(spec, title=title)
@@ -102,6 +105,16 @@ async def bear(
     )
     # Not waited for: all that follows from it is journaled behind it, in the same order.
     running.note(spawned, agent=plan.path)
+
+
+async def tell_gateway(running: Running, agent: LiveAgent, gateway: Bound) -> None:
+    """Say where the gateway is, unless this life knows: it may have moved during its birth."""
+    if agent.gateway_endpoint == gateway.endpoint:
+        return
+    agent.gateway_endpoint = gateway.endpoint
+    token = running.gateway_proof(agent.identity)
+    with suppress(PeerGone):  # its next life is born with it
+        await running.send(agent, GatewayMoved(endpoint=gateway.endpoint, token=token))
 
 
 async def _wait_for_slot(

@@ -23,7 +23,7 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .agents import AgentPlan, Bound, LiveAgent
-from .birth import AT_ANY_TIME, Line, bear
+from .birth import AT_ANY_TIME, Line, bear, tell_gateway
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent, interrupted_end
 from .running import Running
@@ -120,6 +120,7 @@ class Control:
             return
         with trio.move_on_after(_HAND_OVER_S, shield=True):  # whoever wanted it may be gone now
             try:
+                await tell_gateway(self._run, agent, self._gateway)
                 await self._catch_up(agent, memory or AgentMemory())
             finally:
                 agent.caught_up = True  # from now on whoever posts a letter hands it over

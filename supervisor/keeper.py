@@ -27,12 +27,13 @@ from swarm.mailbox.protocol.gateway import (
     decode_gateway_event,
     encode_gateway_op,
 )
-from swarm.mailbox.protocol.ops import GatewayMoved, Shutdown
+from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.records import GatewayEnded, ProviderChosen, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec
 
 from .agents import Bound, LiveAgent
+from .birth import tell_gateway
 from .budget.treasury import Treasury
 from .running import Running
 from .spawner.base import Child, SpawnError, StartLost
@@ -40,6 +41,7 @@ from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
 
 _log = logging.getLogger("swarm.keeper")
+_TELL_LIMIT_S = 12.0  # more than the silence after which an agent counts as dead
 _SILENT_S = 10.0
 _BIRTH_S = 30.0
 
@@ -142,15 +144,12 @@ class Keeper:
             await self._tell(live_agents())
 
     async def _tell(self, agents: list[LiveAgent]) -> None:
-        for agent in agents:
-            moved = GatewayMoved(
-                endpoint=self._bound.endpoint, token=self._run.gateway_proof(agent.identity)
-            )
-            with trio.move_on_after(1):
-                try:
-                    await self._run.send(agent, moved)
-                except PeerGone:
-                    continue
+        """All at once: who does not take the word is dead by the limit. Those being born are told
+        by who bears them."""
+        with trio.move_on_after(_TELL_LIMIT_S):
+            async with trio.open_nursery() as nursery:
+                for agent in agents:
+                    nursery.start_soon(tell_gateway, self._run, agent, self._bound)
 
     async def forget_agent(self, agent_id: str, epoch: int) -> None:
         """Tell the gateway that nobody waits for this life's answers any more."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from model import served_numbers
+from person import Person
 from plot import Play
 from stage import Stage
 
@@ -31,15 +32,14 @@ class Facts(NamedTuple):
     effects: tuple[str, ...] = ()  # call ids, as the commands themselves wrote them
     outside: tuple[str, ...] = ()  # likewise, of commands outside of the sandbox
     said: Mapping[tuple[str, str], bool] = {}  # approval id and its words → the person's answer
+    words: Mapping[str, str] = {}  # a person's words that were taken → for whom
     served: int = 0  # answers that the model server sent whole
     starts: tuple[Start, ...] = ()
     left_files: tuple[str, ...] = ()
     in_time: bool = True
 
 
-def gather(
-    stage: Stage, play: Play, max_agents: int, said: Mapping[tuple[str, str], bool]
-) -> Facts:
+def gather(stage: Stage, play: Play, max_agents: int, person: Person) -> Facts:
     """Read everything that is on the disk."""
     return Facts(
         play=play,
@@ -47,7 +47,8 @@ def gather(
         records=tuple(read_records(stage.places)) if stage.run_id else (),
         effects=_lines(stage.work / "effects"),
         outside=_lines(stage.folder / "outside"),
-        said=dict(said),
+        said=dict(person.said),
+        words=dict(person.words),
         served=len(list(served_numbers(stage.served))),
         left_files=tuple(stage.leftovers()),
     )

@@ -3,6 +3,7 @@
 Each looks at one promise, and says in words what broke it. An empty list is all that is wanted.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
@@ -25,6 +26,7 @@ from swarm.mailbox.protocol.records import (
     AgentSpawned,
     ApprovalRequested,
     ApprovalResolved,
+    FanOutItemEnded,
     ItemRecorded,
     MailHandled,
     MailPosted,
@@ -36,6 +38,7 @@ from swarm.mailbox.protocol.records import (
 from swarm.supervisor.console.reduce import RunState
 from swarm.supervisor.journal.replay import fold_run
 
+_WORD = re.compile(r"\[\[word \d+\]\]")
 Check = Callable[[Facts], Iterator[str]]
 _CRASHES = 4  # an agent that dies so often is given up, rightly (within a minute; clocks jump)
 
@@ -46,7 +49,7 @@ def violations(facts: Facts) -> list[str]:
 
     checks: tuple[Check, ...] = (
         the_run_ended, nobody_was_given_up, no_call_ran_twice, calls_have_one_end,
-        results_arrived_once, letters_were_read_once, approvals_were_given, slots_never_leaked,
+        results_arrived_once, letters_were_read_once, words_were_heard_once, approvals_were_given, slots_never_leaked,
         budgets_add_up, the_journal_is_whole, it_folds_the_same_twice, nothing_is_left,
     )  # fmt: skip
     return [f"{check.__name__}: {words}" for check in checks for words in check(facts)]
@@ -144,12 +147,16 @@ def results_arrived_once(facts: Facts) -> Iterator[str]:
     told: dict[str, str] = defaultdict(str)
     ends: Counter[tuple[str, str]] = Counter()
     letters: Counter[tuple[str, str]] = Counter()
+    done: Counter[str] = Counter()
     born = set[str]()
+    reporting = {path for path, part in facts.play.items() if not part.is_item} - {"/root"}
     for record in facts.records:
         match record.body:
             case AgentSpawned(path=path):
                 born.add(path)
-            case AgentEnded(state="completed", message=message) if record.agent != "/root":
+            case FanOutItemEnded(state="completed", item=name):
+                done[f"/root/{name}"] += 1
+            case AgentEnded(state="completed", message=message) if record.agent in reporting:
                 ends[record.agent, message] += 1
             case MailPosted(mail=mail) if mail.kind == "final_answer":
                 letters[mail.author, mail.content] += 1
@@ -161,8 +168,12 @@ def results_arrived_once(facts: Facts) -> Iterator[str]:
         for end in ends | letters:
             if ends[end] != letters[end] and not end[1].startswith("("):
                 yield f"{end} ended {ends[end]} times, and was told {letters[end]} times"
-    for path in facts.play:
+    for path, part in facts.play.items():
         answer, parent = answer_of(path, 0), path.rpartition("/")[0]
+        if facts.in_time and part.is_item:
+            if done[path] != 1 or answer not in told["/root"]:
+                yield f"the item {path} was done {done[path]} times"
+            continue
         if facts.in_time and parent and answer in told[path] and answer not in told[parent]:
             yield f"{answer} was said, and {parent} never heard it"
         if path in born and answer_of(parent, 0) in told[parent] and answer not in told[path]:
@@ -197,6 +208,19 @@ def letters_were_read_once(facts: Facts) -> Iterator[str]:
             yield f"taken up {taken[mail_id]} times: {words}"
         if facts.in_time and not taken[mail_id]:
             yield f"never taken up: {words}"
+
+
+def words_were_heard_once(facts: Facts) -> Iterator[str]:
+    """What a person said stands once in the history of whom it was said to."""
+    heard: Counter[tuple[str, str]] = Counter()
+    for record in facts.records:
+        if isinstance(record.body, ItemRecorded) and record.body.source in ("user", "mail"):
+            heard.update((record.agent, word) for word in _WORD.findall(_words(record.body.item)))
+    yield from (f"{path} heard {word} {n} times" for (path, word), n in heard.items() if n > 1)
+    if facts.in_time:
+        for word, path in facts.words.items():
+            if not heard[path, word]:
+                yield f"{path} never heard {word}"
 
 
 def approvals_were_given(facts: Facts) -> Iterator[str]:

@@ -45,7 +45,8 @@ def hear(body: Mapping[str, Any]) -> Heard:
                 pass
     heard = "\n".join(asked)
     part = None if _REVIEW in heard else _PART.search(heard)  # a reviewer reads others' words
-    return Heard(part.group(1) if part else "", outputs, "\n".join(said), heard)
+    who = str(body.get("prompt_cache_key", ""))[-6:]
+    return Heard(part.group(1) if part else "", outputs, "\n".join(said), heard, who)
 
 
 def text_of(content: object) -> str:

@@ -68,7 +68,7 @@ def _draw(lots: random.Random, at_s: float) -> Strike:
             return Strike(at_s, kind, _victim(lots), lot)
         case "stop":
             victim = "supervisor" if lots.random() < 0.2 else _victim(lots)
-            lasts_s = lots.choice((0.1, 0.5, 1.5, 4.0))
+            lasts_s = lots.choice((0.1, 0.1, 0.5, 0.5, 1.5, 1.5, 4.0, 13.0))
             return Strike(at_s, kind, victim, lot, lasts_s=lasts_s)
         case "wire":
             return Strike(

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["run", "escalate", "spawn", "send", "ask_again", "wait"]
 MOST_TRIES = 60  # of one wish that must come true; then the agent gives up and says so
+_ITEMS = "ijklm"
 _GAVE_UP = "gave up: "
 _SPAWNED_OR_NEVER = ("task_name", "already exists", "can ever come free")
 
@@ -32,6 +33,7 @@ class Part(NamedTuple):
     path: str
     children: tuple[str, ...]
     scenes: tuple[tuple[tuple[Wish, ...], ...], ...]
+    is_item: bool = False  # of a fan-out: the harness starts it, and again when it was cut off
 
 
 class Call(NamedTuple):
@@ -54,6 +56,7 @@ class Heard(NamedTuple):
     outputs: Mapping[str, str | None]  # call id → output; None: not there yet
     said: str  # all that the model said in it
     asked: str  # all that came to it besides
+    who: str = ""  # tells an attempt at an item from another
 
 
 Play = Mapping[str, Part]
@@ -67,7 +70,13 @@ def make_play(seed: str) -> Play:
         if lots.random() < 0.6:
             for _ in _grow(path, lots.randint(1, 3), shape):
                 pass
-    return {path: _write_part(path, children, lots) for path, children in shape.items()}
+    parts = {path: _write_part(path, children, lots) for path, children in shape.items()}
+    for name in _ITEMS[: lots.choice((0, 0, 0, 2, 5))]:
+        path = f"/root/{name}"
+        pauses = [f"{lots.choice((0, 0.3, 1))}" for _ in range(lots.randint(1, 2))]
+        acts = tuple((Wish(f"root-{name}-{n}-run", "run", p),) for n, p in enumerate(pauses))
+        parts[path] = Part(path, (), (acts,), is_item=True)
+    return parts
 
 
 def _grow(parent: str, count: int, shape: dict[str, list[str]]) -> Iterator[str]:
@@ -136,8 +145,9 @@ def next_line(play: Play, heard: Heard) -> Line:
         if number and again_of(part.path) not in heard.asked:
             break
         for act in scene:
-            tries = [_next_try(wish, heard.outputs) for wish in act]
-            due = [(wish, n) for wish, n in zip(act, tries, strict=True) if n is not None]
+            own = [w._replace(name=f"{w.name}-{heard.who}") if part.is_item else w for w in act]
+            tries = [_next_try(wish, heard.outputs) for wish in own]
+            due = [(wish, n) for wish, n in zip(own, tries, strict=True) if n is not None]
             if hopeless := [wish.name for wish, n in due if n >= MOST_TRIES]:
                 return Line(text=f"{_GAVE_UP}{', '.join(hopeless)}")
             if due:

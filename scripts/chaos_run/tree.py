@@ -57,6 +57,8 @@ class Tree:
         async with trio.open_nursery() as nursery:
             thrower = Thrower(self._stage, nursery)
             nursery.start_soon(self._person.answer)
+            lots = random.Random(f"{self._seed}/words")
+            nursery.start_soon(self._person.speak, tuple(self._play), lots, self._faults_s)
             nursery.start_soon(self._throw, thrower)
             with trio.move_on_after(self._faults_s + CALM_S):
                 await self._run_to_its_end(thrower)
@@ -64,7 +66,7 @@ class Tree:
             thrower.calm()
             nursery.cancel_scope.cancel()
         self._stage.sweep()
-        facts = gather(self._stage, self._play, self._max_agents, self._person.said)
+        facts = gather(self._stage, self._play, self._max_agents, self._person)
         facts = facts._replace(starts=tuple(self._starts), in_time=in_time)
         wrong = tuple(violations(facts))
         return Performed(self._seed, facts, tuple(thrower.thrown), wrong, self._gone_s)
@@ -90,11 +92,24 @@ class Tree:
 
     def _run_words(self) -> list[str]:
         return [
-            "run", "-p", task_of("/root"), "--plain", "-s", "workspace-write",
+            "run", *self._task(), "--plain", "-s", "workspace-write",
             "--approval", "on-request", "--reviewer", self._reviewer,
             "--max-agents", str(self._max_agents), "--budget-requests", "100000",
             "--deadline", "5h", "-C", str(self._stage.work),
         ]  # fmt: skip
+
+    def _task(self) -> list[str]:
+        """A prompt, or a task file whose items are folders with the names of their parts."""
+        items = [path for path, part in self._play.items() if part.is_item]
+        if not items:
+            return ["-p", task_of("/root")]
+        for path in items:
+            (self._stage.work / path.rpartition("/")[2]).mkdir()
+        task = self._stage.folder / "task.md"
+        prompt = task_of("/root/{item}")
+        fan_out = f'fan_out:\n  each: {{dirs: "?"}}\n  role: worker\n  prompt: "{prompt}"\n'
+        task.write_text(f"---\n{fan_out}---\n{task_of('/root')}\n")
+        return [str(task)]
 
     async def _start(self, words: list[str], thrower: Thrower) -> Start:
         number = len(self._starts)

@@ -157,6 +157,14 @@ BROKEN = {
     "a letter was not read": (
         facts(tuple(x for x in TOLD if x != TOLD[16])), "letters_were_read_once",
     ),
+    "a word was not heard": (facts(words={"[[word 1]]": CHILD}), "words_were_heard_once"),
+    "a word was heard twice": (
+        facts((*TOLD, *2 * ((CHILD, item(words("[[word 1]]"), "user")),))), "words_were_heard_once",
+    ),
+    "an item was not done": (
+        facts(play={**PLAY, "/root/i": Part("/root/i", (), ((),), is_item=True)}),
+        "results_arrived_once",
+    ),
     "nobody said yes": (facts(said={}), "approvals_were_given"),
     "he said no": (facts(said={("a1", "allow it"): False}), "approvals_were_given"),
     "no answer": (facts(without(ApprovalResolved)), "approvals_were_given"),

@@ -3,10 +3,12 @@
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import trio
 
 sys.path.insert(0, str(Path(__file__).parent))
+import tree_rehearsal
 from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
 
 
@@ -33,3 +35,34 @@ async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_being_to
             refused = [text for path in scripts for text in tree.outputs(path) if "ever" in text]
             assert refused
             await tree.until(lambda: tree.ends().get("/root/a") is not None)
+
+
+async def test_an_agent_in_whose_birth_the_gateway_is_replaced_is_told_where_it_is(
+    tmp_path, autojump_clock, monkeypatch
+):
+    dialled = []
+    usual = tree_rehearsal._dial
+
+    def dial(gateways, spec, endpoint):
+        dialled.append((spec.path, endpoint))
+        return usual(gateways, spec, endpoint)
+
+    monkeypatch.setattr(tree_rehearsal, "_dial", dial)
+    scripts = {"/root": [calls(spawn("a")), calls(wait("a")), says("root")], "/root/a": []}
+    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
+        gateway = tree.control._gateway
+        start = tree.start
+
+        async def start_and_lose_the_gateway(spec, **more):
+            child = await start(spec, **more)
+            if spec.path == "/root/a":
+                gateway.endpoint = "the next one"  # nobody knows this agent yet
+            return child
+
+        tree.running = tree.control._run = tree.running._replace(
+            household=SimpleNamespace(start=start_and_lose_the_gateway, births=tree.births)
+        )
+        await tree.begin()
+        with trio.fail_after(60):
+            await tree.until(lambda: ("/root/a", "the next one") in dialled)
+    assert ("/root", "the next one") not in dialled  # the keeper tells those who live already
