@@ -143,7 +143,7 @@ class Control:
         inputs = memory.inputs | agent.unheard
         agent.unheard.clear()
         for posted in inputs.values():
-            await self._post(agent, posted)
+            await self.hand_over(agent, posted)
         if memory.open_turn is not None and not inputs:
             await self.say(
                 agent, UserInput(input_id=self._run.chances.new_id(), parts=()), source="task"
@@ -160,9 +160,10 @@ class Control:
             output_schema=words.output_schema,
         )
         await self._run.commit(posted, agent=agent.path, file=agent.plan.agent_id)
-        await self._post(agent, posted)
+        await self.hand_over(agent, posted)
 
-    async def _post(self, agent: LiveAgent, posted: InputPosted) -> None:
+    async def hand_over(self, agent: LiveAgent, posted: InputPosted) -> None:
+        """Post an input that is journaled. A life that cannot hear it leaves it to the next."""
         if agent.gone.is_set():
             agent.unheard[posted.input_id] = posted  # a turn may wait without a process
             return

@@ -49,8 +49,9 @@ def violations(facts: Facts) -> list[str]:
 
     checks: tuple[Check, ...] = (
         the_run_ended, nobody_was_given_up, no_call_ran_twice, calls_have_one_end,
-        results_arrived_once, letters_were_read_once, words_were_heard_once, approvals_were_given, slots_never_leaked,
-        budgets_add_up, the_journal_is_whole, it_folds_the_same_twice, nothing_is_left,
+        results_arrived_once, letters_were_read_once, words_were_heard_once,
+        approvals_were_given, slots_never_leaked, budgets_add_up,
+        the_journal_is_whole, it_folds_the_same_twice, nothing_is_left,
     )  # fmt: skip
     return [f"{check.__name__}: {words}" for check in checks for words in check(facts)]
 

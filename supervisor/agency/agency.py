@@ -54,6 +54,7 @@ from .shelf import Shelf
 from .slack import Slack
 from .team import Team
 from .unborn import bury_unborn
+from .unheard import has_unheard
 from .verbs import Verbs
 from .waiting_calls import WaitingCalls
 
@@ -131,23 +132,24 @@ class Agency:
             member.closed = one.state == "killed"
             self._run.registry.adopt_path(member.path, agent_id=one.plan.agent_id)
             self.gate.started += 1
-            if ended is None:
+            if ended is None or (not member.closed and has_unheard(self._run.places, one.past)):
                 self._wake(member)
         for child in cut_off_reports(self._run.places, past):
             if (outcome := past.agents[child].ended) and (of := self.team.members.get(child)):
                 tell_parent(self._run, self.team, self.post, (of, outcome))
 
     async def say(self, member: Member, words: UserInput) -> None:
-        """A person speaks to an agent, whether it has a process now or not."""
-        if member.life is not None:
-            await self._control.say(member.life, words, source="person")
+        """A person speaks to an agent, whether it has a process now or not. Journaled on return."""
+        posted = InputPosted(input_id=words.input_id, parts=words.parts, source="person")
+        await self._run.commit(posted, agent=member.path, file=member.plan.agent_id)
+        life = member.life
+        if life is not None and life.wanted_end is None:
+            await self._control.hand_over(life, posted)
             self.team.ring()  # also a turn that waits without a process is told so
         else:
-            posted = InputPosted(input_id=words.input_id, parts=words.parts, source="person")
-            member.unheard[words.input_id] = posted
-            self._run.note(posted, agent=member.path, file=member.plan.agent_id)
-        if member.life is None:  # or it has just ended: what was said is in its memory
-            self._wake(member)
+            member.unheard[posted.input_id] = posted
+        if member.life is None or member.life.wanted_end is not None:
+            self._wake(member)  # after its end, if that has begun
 
     async def leave_letter(self, member: Member, text: str) -> None:
         """A person's words that wake nobody: read at the agent's next turn, if there is one."""

@@ -116,6 +116,12 @@ def last_seq(places: RunPlaces) -> int:
     return max((_last_seq_of(path) for path in places.journal.glob("*.jsonl")), default=0)
 
 
+def last_seq_of(places: RunPlaces, file: str) -> int:
+    """The highest number in one file; 0 if there is none."""
+    path = places.journal / f"{file}.jsonl"
+    return _last_seq_of(path) if path.exists() else 0
+
+
 def _last_seq_of(path: Path) -> int:
     """Numbers only grow within a file. Damaged lines at its end may have had the next ones."""
     with path.open("rb") as file:

@@ -1,0 +1,92 @@
+"""A person's words to agents that have no process just then: each is heard once."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
+
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.items import Message, text_of
+from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.mailbox.protocol.records import AgentSpawned, InputPosted, ItemRecorded
+from swarm.supervisor.agency.unheard import has_unheard
+from swarm.supervisor.journal.reading import run_records
+from swarm.supervisor.journal.replay import fold_run
+
+SCRIPTS = {
+    "/root": [
+        calls(spawn("a")), calls(wait("a")), calls(spawn("b")), calls(WORK, WORK, WORK),
+        calls(wait("b")), says("root"), says("root again"), says("root once more"),
+    ],
+    "/root/a": [says("a"), says("a again"), says("a once more")],
+    "/root/b": [calls(WORK, WORK), says("b")],
+}  # fmt: skip
+
+
+def words(text):
+    return UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),))
+
+
+def heard(tree, path, text):
+    items = [one.item for one in tree.bodies(ItemRecorded, path) if one.source == "user"]
+    return sum(text in text_of(one.content) for one in items if isinstance(one, Message))
+
+
+def member_of(tree, path):
+    found = tree.agency.team.find(path)
+    assert found is not None
+    return found
+
+
+async def test_words_are_on_the_disk_before_it_is_said_that_they_were_sent(
+    tmp_path, autojump_clock
+):
+    async with open_tree(
+        tmp_path, {path: [*said] for path, said in SCRIPTS.items()}, max_agents=2
+    ) as tree:
+        await tree.begin()
+        with trio.fail_after(600):
+            await tree.until(lambda: "/root/a" in tree.ends() and "/root/a" not in tree.alive)
+            await tree.agency.say(member_of(tree, "/root/a"), words("listen"))
+        assert [one.parts[0].text for one in tree.bodies(InputPosted, "/root/a")] == ["listen"]
+
+
+async def test_words_to_an_agent_that_stands_in_line_for_its_next_life_are_heard_in_it(
+    tmp_path, autojump_clock
+):
+    async with open_tree(
+        tmp_path, {path: [*said] for path, said in SCRIPTS.items()}, max_agents=2
+    ) as tree:
+        await tree.begin()
+        with trio.fail_after(600):
+            await tree.until(lambda: tree.bodies(AgentSpawned, "/root/b"))
+            await tree.agency.say(member_of(tree, "/root/a"), words("first"))
+            await tree.until(lambda: len(tree.running.room) == 1)  # its memory is read by now
+            await trio.sleep(1)
+            await tree.agency.say(member_of(tree, "/root/a"), words("second"))
+            assert "/root/a" not in tree.alive
+            await tree.until(lambda: len(tree.ends()["/root/a"]) > 1)
+            await tree.agency.wait_over()
+        assert [heard(tree, "/root/a", text) for text in ("first", "second")] == [1, 1]
+
+
+@pytest.mark.parametrize(("said", "expected"), [(True, True), (False, False)])
+async def test_a_resume_knows_who_was_spoken_to_after_its_work_had_ended(
+    tmp_path, autojump_clock, said, expected
+):
+    async with open_tree(
+        tmp_path, {path: [*said] for path, said in SCRIPTS.items()}, max_agents=2
+    ) as tree:
+        await tree.begin()
+        with trio.fail_after(600):
+            await tree.until(lambda: tree.bodies(AgentSpawned, "/root/b"))  # no slot is free
+            if said:
+                await tree.agency.say(member_of(tree, "/root/a"), words("listen"))
+        past = fold_run(run_records(tree.running.places))  # as if it were killed now
+        assert past.agents["/root/a"].ended is not None
+        assert has_unheard(tree.running.places, past.agents["/root/a"]) is expected
+        assert not has_unheard(tree.running.places, past.agents["/root"])
