@@ -1,7 +1,7 @@
 """Which live agents do nothing until another one does, and which of them can free its slot.
 
 Rule guarded: an agent counts as blocked only if nothing of its own is under way: no command, no
-answer of the model, no word it has not taken up.
+answer of the model, no word that will end its wait.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,11 +45,12 @@ class Slack:
             return False
         if life.turn is None:
             return life.path == ROOT_PATH and self._lives.is_idle(life)
-        has_asked = any(
-            isinstance(request, Spawn | WaitFor | SpawnOnCsv) for request in self._asked(life.path)
-        )
+        asked = tuple(self._asked(life.path))
+        has_asked = any(isinstance(one, Spawn | WaitFor | SpawnOnCsv) for one in asked)
         only_waits = all(tool in _WAITING_TOOLS for tool in life.open_calls.values())
-        return has_asked and only_waits and not life.responding and not life.untaken
+        # A word that it has not taken up ends a wait, but no wish for a slot.
+        goes_on = bool(life.untaken) and any(isinstance(one, WaitFor) for one in asked)
+        return has_asked and only_waits and not life.responding and not goes_on
 
     async def relieve(self, live: list[LiveAgent]) -> bool:
         """The one nearest to the root that can do without a process gives its slot up."""
