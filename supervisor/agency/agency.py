@@ -48,13 +48,13 @@ from .letters import Post
 from .line import LineWarden
 from .lives import Lives
 from .member import RESTING, Member
+from .reopened import is_reopened
 from .reports import cut_off_reports, tell_parent
 from .restore import restore_team
 from .shelf import Shelf
 from .slack import Slack
 from .team import Team
 from .unborn import bury_unborn
-from .unheard import has_unheard
 from .verbs import Verbs
 from .waiting_calls import WaitingCalls
 
@@ -132,7 +132,7 @@ class Agency:
             member.closed = one.state == "killed"
             self._run.registry.adopt_path(member.path, agent_id=one.plan.agent_id)
             self.gate.started += 1
-            if ended is None or (not member.closed and has_unheard(self._run.places, one.past)):
+            if ended is None or (not member.closed and is_reopened(self._run.places, one.past)):
                 self._wake(member)
         for child in cut_off_reports(self._run.places, past):
             if (outcome := past.agents[child].ended) and (of := self.team.members.get(child)):

@@ -10,12 +10,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
 
 from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.events import TurnCompleted, TurnStarted
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.ops import TextInput, UserInput
-from swarm.mailbox.protocol.records import AgentSpawned, InputPosted, ItemRecorded
-from swarm.supervisor.agency.unheard import has_unheard
+from swarm.mailbox.protocol.records import AgentEnded, AgentSpawned, InputPosted, ItemRecorded
+from swarm.supervisor.agency.reopened import is_reopened
 from swarm.supervisor.journal.reading import run_records
 from swarm.supervisor.journal.replay import fold_run
+from swarm.worker.rehearsal import MODEL
 
 SCRIPTS = {
     "/root": [
@@ -88,8 +90,8 @@ async def test_a_resume_knows_who_was_spoken_to_after_its_work_had_ended(
                 await tree.agency.say(member_of(tree, "/root/a"), words("listen"))
         past = fold_run(run_records(tree.running.places))  # as if it were killed now
         assert past.agents["/root/a"].ended is not None
-        assert has_unheard(tree.running.places, past.agents["/root/a"]) is expected
-        assert not has_unheard(tree.running.places, past.agents["/root"])
+        assert is_reopened(tree.running.places, past.agents["/root/a"]) is expected
+        assert not is_reopened(tree.running.places, past.agents["/root"])
 
 
 async def test_a_word_to_who_waits_for_a_slot_does_not_pass_for_work(tmp_path, autojump_clock):
@@ -107,3 +109,28 @@ async def test_a_word_to_who_waits_for_a_slot_does_not_pass_for_work(tmp_path, a
             await tree.agency.say(member_of(tree, "/root/a"), words("listen"))
             await tree.until(lambda: "ever" in str(tree.outputs("/root") + tree.outputs("/root/a")))
             await tree.until(lambda: heard(tree, "/root", "listen") == 1)
+
+
+async def test_a_resume_knows_who_had_begun_a_further_turn_in_the_same_process(
+    tmp_path, autojump_clock
+):
+    async with open_tree(tmp_path, {path: [*said] for path, said in SCRIPTS.items()}) as tree:
+        await tree.begin()
+        with trio.fail_after(600):
+            await tree.until(lambda: "/root/a" in tree.ends())
+        (spawned,) = tree.bodies(AgentSpawned, "/root/a")
+
+        def is_seen() -> bool:
+            past = fold_run(run_records(tree.running.places))
+            return is_reopened(tree.running.places, past.agents["/root/a"])
+
+        assert not is_seen()
+        begun = TurnStarted(turn_id="t", model=MODEL)
+        await tree.running.commit(begun, agent="/root/a", file=spawned.agent_id)
+        assert is_seen()
+        end = TurnCompleted(turn_id="t", last_message="a again")
+        await tree.running.commit(end, agent="/root/a", file=spawned.agent_id)
+        assert is_seen()  # its end was not told
+        ended = AgentEnded(agent_id=spawned.agent_id, state="completed", message="a again")
+        await tree.running.commit(ended, agent="/root/a")
+        assert not is_seen()
