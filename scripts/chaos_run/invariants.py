@@ -21,12 +21,14 @@ from swarm.mailbox.protocol.items import (
     Message,
     text_of,
 )
+from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
     ApprovalRequested,
     ApprovalResolved,
     FanOutItemEnded,
+    InputPosted,
     ItemRecorded,
     MailHandled,
     MailPosted,
@@ -210,15 +212,25 @@ def letters_were_read_once(facts: Facts) -> Iterator[str]:
 
 
 def words_were_heard_once(facts: Facts) -> Iterator[str]:
-    """What a person said stands once in the history of whom it was said to."""
+    """What a person said stands once in the history of whom it was said to. Who stood in line for
+    its first life may never have had one."""
     heard: Counter[tuple[str, str]] = Counter()
+    born, early = set[str](), set[tuple[str, str]]()
     for record in facts.records:
-        if isinstance(record.body, ItemRecorded) and record.body.source in ("user", "mail"):
-            heard.update((record.agent, word) for word in _WORD.findall(_words(record.body.item)))
+        match record.body:
+            case AgentSpawned(path=path):
+                born.add(path)
+            case InputPosted(parts=parts, source="person") if record.agent not in born:
+                text = "".join(part.text for part in parts if isinstance(part, TextInput))
+                early.update((record.agent, word) for word in _WORD.findall(text))
+            case ItemRecorded(source="user" | "mail", item=item):
+                heard.update((record.agent, word) for word in _WORD.findall(_words(item)))
+            case _:
+                pass
     yield from (f"{path} heard {word} {n} times" for (path, word), n in heard.items() if n > 1)
     if facts.in_time:
         for word, path in facts.words.items():
-            if not heard[path, word]:
+            if not heard[path, word] and (path, word) not in early:
                 yield f"{path} never heard {word}"
 
 
