@@ -49,14 +49,14 @@ def plan_strikes(seed: str, seconds: float, *, disk: bool = True) -> tuple[Strik
     lots = random.Random(seed)
     had: Counter[tuple[Kind, Victim]] = Counter()
     strikes: list[Strike] = []
-    at_s = lots.uniform(0.2, 1.0)
+    at_s = round(lots.uniform(0.2, 1.0), 3)
     while at_s < seconds:
-        strike = _draw(lots, round(at_s, 3))
+        strike = _draw(lots, at_s)
         what = strike.kind, strike.victim
         had[what] += 1
         if had[what] <= _MOST.get(what, 1_000) and (disk or strike.kind != "disk_full"):
             strikes.append(strike)
-        at_s += lots.uniform(0.15, 0.7)
+        at_s = round(at_s + lots.uniform(0.15, 0.7), 3)
     return tuple(strikes)
 
 
