@@ -45,9 +45,10 @@ def _reservations(facts: Facts) -> Iterator[str]:
 
 
 def _totals(facts: Facts) -> Iterator[str]:
-    """An agent's total grows by each response, over all its lives; the run's is their sum."""
+    """An agent's total grows by each response, over all its lives; the run's is their sum, but
+    for responses whose bill was cut off by a kill: those count as reserved, and not as used."""
     totals: dict[str, TokenUsage] = {}
-    counted = billed = 0
+    counted = billed = lapsed = 0
     for record in facts.records:
         if is_reviewer(record.agent):
             continue  # each review begins anew, and is counted beside the run
@@ -63,9 +64,11 @@ def _totals(facts: Facts) -> Iterator[str]:
                 counted += last.total_tokens
             case Drew(usage=usage):
                 billed += usage.total_tokens
-            case Lapsed(tokens=tokens):  # the bill was lost with the gateway: its estimate counts
-                billed += tokens
-            case RunCompleted(usage=usage) if not counted <= usage.total_tokens <= billed:
+            case Lapsed(tokens=tokens):
+                lapsed += tokens
+            case RunCompleted(usage=usage) if not (
+                counted - lapsed <= usage.total_tokens <= billed + lapsed
+            ):
                 yield (
                     f"the run counts {usage.total_tokens} tokens, its agents {counted}, the "
                     f"provider {billed} (record {record.seq})"
