@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from facts import Facts
 from plot import answer_of
 
+from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.items import AnyItem, AnyOutput, Message, text_of
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import (
@@ -103,7 +104,7 @@ def words_were_heard_once(facts: Facts) -> Iterator[str]:
             case InputPosted(parts=parts, source="person") if record.agent not in born:
                 text = "".join(part.text for part in parts if isinstance(part, TextInput))
                 early.update((record.agent, word) for word in _WORD.findall(text))
-            case ItemRecorded(source="user" | "mail", item=item):
+            case ItemRecorded(source="user" | "mail", item=item) if not is_reviewer(record.agent):
                 heard.update((record.agent, word) for word in _WORD.findall(_words(item)))
             case _:
                 pass
