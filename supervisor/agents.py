@@ -60,6 +60,7 @@ class LiveAgent:
         self.busy = False
         self.reported_stuck = False
         self.turn: str | None = None
+        self.ending = 0  # turns that have ended, and whose end is on its way to the disk
         self.untaken: set[str] = set()  # inputs posted that no turn has taken up yet
         self.wishes: set[str] = set()  # those of them that only say: go on
         self.unheard: dict[str, InputPosted] = {}  # journaled while no process was there to hear

@@ -203,6 +203,11 @@ class Control:
             agent.done, agent.outcome = trio.Event(), None
         self.watcher.turned(agent)
 
+    def go_on(self, agent: LiveAgent) -> None:
+        """The end of its turn is written, and it is in the next one already."""
+        agent.done, agent.outcome = trio.Event(), None
+        self.watcher.spoken_to(agent)
+
     async def suspend(self, agent: LiveAgent, why: str) -> None:
         """End this process at once and in the middle of its turn, which goes on in another one.
 

@@ -192,9 +192,11 @@ class Dispatch:
                 return replaced, None
             case TurnStarted():
                 agent.begin_turn(event.turn_id)
-                return event, lambda: self._control.reopen(agent)
+                self._control.reopen(agent)  # at once: a run is not over while its turn is written
+                return event, None
             case TurnCompleted() | TurnFailed() | TurnAborted():
                 agent.turn, agent.responding = None, False
+                agent.ending += 1
                 agent.open_calls.clear()
                 self._desk.withdraw(agent)
                 return event, lambda: on_turn_end(self._control, agent, event)

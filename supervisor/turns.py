@@ -37,6 +37,7 @@ def end_state_of(end: TurnEnd) -> tuple[EndState, str]:
 
 def on_turn_end(control: Control, agent: LiveAgent, end: TurnEnd) -> None:
     """Called once the turn's end is written. An input not taken up yet has a turn to come."""
+    agent.ending -= 1
     if agent.untaken and not isinstance(end, TurnFailed):
         return
     agent.last_turn_end = end
@@ -44,3 +45,5 @@ def on_turn_end(control: Control, agent: LiveAgent, end: TurnEnd) -> None:
     if isinstance(end, TurnAborted) and agent.wanted_end == "killed":
         state, message = "killed", "it was killed"
     control.conclude(agent, state, message, end.usage)
+    if agent.turn is not None or agent.ending:  # a letter began it while this end was being written
+        control.go_on(agent)

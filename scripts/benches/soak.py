@@ -96,6 +96,8 @@ def soak(turns: int) -> tuple[list[Series], dict[str, Any]]:
         "slots_left": len(left),
         "load": float(Path("/proc/loadavg").read_text().split()[0]),
     }  # fmt: skip
+    if facts["agents"] < turns:
+        raise RuntimeError(f"the run ended early: {facts}")
     return [*_from_looks(looks), *_from_journal(records), *_from_server(requests)], facts
 
 

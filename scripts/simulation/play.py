@@ -31,6 +31,7 @@ from swarm.supervisor.supervisor import run_to_its_end
 from swarm.supervisor.work import Work
 
 LIMIT_S = 6 * 3600  # of virtual time: whatever happens, a run ends
+_DISK_S = (0.0, 0.0, 0.0, 0.0, 0.001, 0.01, 0.2)  # what a thread's work takes, by chance
 _MOST_LIVES = 12  # of a supervisor
 RUN_ID = "00000000-0000-7000-8000-000000000000"
 
@@ -109,14 +110,16 @@ def _told(error: BaseException) -> str:
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Trio's scheduler from the seed; what a thread would do is done at once, in the loop."""
+    """Trio's scheduler from the seed; what a thread would do is done in the loop, and
+    takes its time: a disk may be slow."""
     runner = trio._core._run
     usual = trio.to_thread.run_sync, runner._r, runner._ALLOW_DETERMINISTIC_SCHEDULING
 
     async def at_once(work: Callable[..., object], *arguments: object, **_: object) -> object:
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(disk.choice(_DISK_S))
         return work(*arguments)
 
+    disk = random.Random(f"disk:{seed}")
     trio.to_thread.run_sync = at_once
     runner._r, runner._ALLOW_DETERMINISTIC_SCHEDULING = random.Random(f"trio:{seed}"), True
     zone = os.environ.get("TZ")

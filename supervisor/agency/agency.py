@@ -325,8 +325,11 @@ class Agency:
     def concluded(self, agent: LiveAgent) -> None:
         member, outcome = self._of(agent), agent.outcome
         by_bound = outcome is not None and outcome.state in _BOUNDS
-        self._jobs.destine("later" if by_bound else "cancelled", asker=agent.path)
-        self._cancel_open(agent.path)  # as of an interrupted turn: its wishes are withdrawn
+        if (
+            agent.turn is None and not agent.ending
+        ):  # else what is open is the wish of its next turn
+            self._jobs.destine("later" if by_bound else "cancelled", asker=agent.path)
+            self._cancel_open(agent.path)  # as of an interrupted turn: its wishes are withdrawn
         if member is None or outcome is None:
             return
         member.outcome, member.last_turn_end = outcome, agent.last_turn_end

@@ -7,12 +7,12 @@ import msgspec
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from swarm.mailbox.protocol.events import CallBegan
+from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailHandled, MailPosted
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
+from tree_rehearsal import END, WORK, calls, open_tree, says, spawn, wait
 
 LIMIT_S = 7200
 
@@ -251,3 +251,19 @@ async def test_a_persons_words_end_a_wait_that_goes_on_without_a_process(tmp_pat
         assert trio.current_time() - began < 5
         assert heard(tree, "/root/a") == ["hello"]
         assert await over(tree) == "completed"
+
+
+async def test_a_run_goes_on_while_the_end_of_a_turn_is_on_its_way_to_the_disk(
+    tmp_path, autojump_clock
+):
+    scripts = {
+        "/root": [calls(spawn("a")), (says("first")[0], 2.5, END), (0.2, *says("second"))],
+        "/root/a": [(0.5, *says("a"))],  # its letter comes behind the root's shown answer
+    }
+    async with open_tree(tmp_path, scripts, disk_s=1.0) as tree:
+        await tree.begin()
+        assert await over(tree) == "completed"
+        assert [one.last_message for one in tree.bodies(TurnCompleted, "/root")] == [
+            "first",
+            "second",
+        ]

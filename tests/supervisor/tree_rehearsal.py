@@ -56,12 +56,12 @@ Decide = Callable[[str, Sequence[AnyItem]], Reply]
 
 
 @contextmanager
-def without_threads() -> Iterator[None]:
-    """What a thread would do is done at once, in the loop: the clock waits for no thread."""
+def without_threads(disk_s: float = 0.0) -> Iterator[None]:
+    """What a thread would do is done in the loop, after `disk_s`: the clock waits for no thread."""
     usual = trio.to_thread.run_sync
 
     async def at_once(work, *arguments, **options):
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(disk_s)
         return work(*arguments)
 
     trio.to_thread.run_sync = at_once
@@ -198,14 +198,14 @@ class Tree:
 
 @asynccontextmanager
 async def open_tree(
-    folder: Path, scripts: dict[str, list[Reply]], **request: object
+    folder: Path, scripts: dict[str, list[Reply]], *, disk_s: float = 0.0, **request: object
 ) -> AsyncIterator[Tree]:
     """A run that has not begun; everything of it is gone after the block."""
     places = RunPlaces(folder=folder, sockets=folder / "s")
     for one in (places.journal, places.tmp):
         one.mkdir()
     wish = RunRequest(cwd="/", linger_s=0.0, **request)
-    with without_threads():
+    with without_threads(disk_s):
         async with (
             open_pair_office() as office,
             open_journal(places) as journal,
