@@ -248,7 +248,8 @@ class Session:
             cwd=self.spec.cwd,
             date=f"{today:%Y-%m-%d}",
             timezone=self._timezone,
-            subagents=self.team.list_children(),
+            subagents=self.team.list_children(newest=fragments.MOST_SUBAGENTS),
+            older_subagents=max(0, len(self.team.children) - fragments.MOST_SUBAGENTS),
         )
         told = Told() if anew else self.told
         spec = msgspec.structs.replace(self.spec, user_instructions=self._rules_text)

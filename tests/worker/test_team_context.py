@@ -10,11 +10,18 @@ from swarm.mailbox.protocol.items import Message, OutputText, text_message
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.worker.context.fragments import Place, permissions_text, team_text
+from swarm.worker.context.fragments import (
+    MOST_SUBAGENTS,
+    Place,
+    environment_text,
+    permissions_text,
+    team_text,
+)
 from swarm.worker.context.prompt import Told, context_items, told_by
 from swarm.worker.gateway import chat_request
 from swarm.worker.gateway.encoding import HeadKey, Heads, Rendering
 from swarm.worker.props import PROP_SPEC
+from swarm.worker.tools.team import Team
 
 PLACE = Place(cwd="/w", date="2026-04-22")
 MODEL = ModelInfo(slug="m", provider="p", wire="responses")
@@ -93,3 +100,15 @@ def test_on_the_chat_wire_a_letter_is_never_taken_for_the_models_own_words():
         ("user", "NEWS"),
         ("assistant", "mine"),
     ]
+
+
+def test_of_many_children_the_environment_names_the_newest_and_counts_the_others():
+    team = Team(ROOT, None, None)
+    for number in range(40):
+        team.children[f"/root/a{number:02}"] = "Euler" if number == 39 else ""
+    named = team.list_children(newest=MOST_SUBAGENTS)
+    assert named == (*((f"a{number:02}", "") for number in range(8, 39)), ("a39", "Euler"))
+    assert len(team.list_children()) == 40
+    text = environment_text(msgspec.structs.replace(PLACE, subagents=named, older_subagents=8))
+    assert "    - a39: Euler\n    - and 8 older ones; list_agents names them\n" in text
+    assert "older" not in environment_text(msgspec.structs.replace(PLACE, subagents=named))

@@ -50,6 +50,8 @@ TEAM_START, TEAM_END = "<team>", "</team>"
 SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
 RESULT_KNOWN = "(wait_agent has given you this answer already)"
 
+MOST_SUBAGENTS = 32  # named in the environment; a thousand turns would each tell of a thousand
+
 
 class Place(Value):
     """Where and when an agent works, as its model is told."""
@@ -58,7 +60,8 @@ class Place(Value):
     date: str  # YYYY-MM-DD, local
     timezone: str = "Etc/UTC"
     shell: str = "bash"
-    subagents: tuple[tuple[str, str], ...] = ()  # the agent's children: name, nickname
+    subagents: tuple[tuple[str, str], ...] = ()  # the agent's newest children: name, nickname
+    older_subagents: int = 0  # that are not named: the list is told again whenever it changes
 
 
 def harness_text(name: str) -> str:
@@ -130,18 +133,21 @@ def environment_text(place: Place) -> str:
         f"  <shell>{place.shell}</shell>",
         f"  <current_date>{place.date}</current_date>",
         f"  <timezone>{place.timezone}</timezone>",
-        *_subagents_lines(place.subagents),
+        *_subagents_lines(place),
         ENVIRONMENT_END,
     )
     return "\n".join(lines)
 
 
-def _subagents_lines(children: tuple[tuple[str, str], ...]) -> list[str]:
-    if not children:
+def _subagents_lines(place: Place) -> list[str]:
+    if not place.subagents:
         return []
     lines = [
-        f"    - {name}: {nickname}" if nickname else f"    - {name}" for name, nickname in children
+        f"    - {name}: {nickname}" if nickname else f"    - {name}"
+        for name, nickname in place.subagents
     ]
+    if place.older_subagents:
+        lines.append(f"    - and {place.older_subagents} older ones; list_agents names them")
     return ["  <subagents>", *lines, "  </subagents>"]
 
 

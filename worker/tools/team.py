@@ -59,11 +59,10 @@ class Team:
         if not self.spec.can_spawn:
             raise ToolFailed(NO_ROOM)
 
-    def list_children(self) -> tuple[tuple[str, str], ...]:
-        """(name, nickname) of each child, sorted by name."""
-        return tuple(
-            (path.rpartition("/")[2], nickname) for path, nickname in sorted(self.children.items())
-        )
+    def list_children(self, *, newest: int = 0) -> tuple[tuple[str, str], ...]:
+        """(name, nickname) of each child, sorted by name; of the newest alone, or of all (0)."""
+        children = sorted(tuple(self.children.items())[-newest:])
+        return tuple((path.rpartition("/")[2], nickname) for path, nickname in children)
 
     def note_given(self, path: str, result: str) -> None:
         """The model has this agent's result whole: its final answer need not repeat it."""
