@@ -215,18 +215,22 @@ async def _one_life(
     """One supervisor; None if it was lost."""
     request = msgspec.structs.replace(_request(story), resumes=resumes)
     watch = _Watch(world, found)
-    with trio.CancelScope() as faults.supervisor:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch.run)
-            completed = await run_to_its_end(
-                request, Quiet(), None, places_in(folder), watch.work, world.surroundings()
-            )
-            nursery.cancel_scope.cancel()
-            with suppress(AttributeError):
-                if watch.running.registry.used:
-                    found.append(f"slots in use at the end: {watch.running.registry}")
-        faults.after_supervisor()
-        return completed
+    try:
+        with trio.CancelScope() as faults.supervisor:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch.run)
+                completed = await run_to_its_end(
+                    request, Quiet(), None, places_in(folder), watch.work, world.surroundings()
+                )
+                nursery.cancel_scope.cancel()
+                with suppress(AttributeError):
+                    if watch.running.registry.used:
+                        found.append(f"slots in use at the end: {watch.running.registry}")
+            faults.after_supervisor()
+            return completed
+    except Exception:
+        if not faults.supervisor.cancel_called:
+            raise  # else it was killed, and whatever broke in it then, nobody could see
     faults.after_supervisor()
     return None
 
