@@ -18,6 +18,9 @@ pytestmark = pytest.mark.live
 LIMIT_S = 60
 
 
+MARK = b',"cache_control":{"type":"ephemeral"}'  # of the Messages wire; no part of the prefix
+
+
 class Sent(msgspec.Struct):
     """A request's body, its parts as the bytes they came in."""
 
@@ -25,14 +28,26 @@ class Sent(msgspec.Struct):
     messages: list[msgspec.Raw] = []  # of the Chat wire
     tools: msgspec.Raw = msgspec.Raw(b"")
     instructions: str = ""
+    system: msgspec.Raw = msgspec.Raw(b"")  # of the Messages wire
 
     @property
     def said(self) -> list[bytes]:
         return [bytes(one) for one in self.input or self.messages]
 
     @property
-    def head(self) -> tuple[str, bytes]:
-        return self.instructions, bytes(self.tools)
+    def blocks(self) -> list[bytes]:
+        """Of the Messages wire: with the role of their message, which may grow."""
+        messages = [msgspec.json.decode(one, type=Spoken) for one in self.messages]
+        return [one.role.encode() + bytes(block) for one in messages for block in one.content]
+
+    @property
+    def head(self) -> tuple[str, bytes, bytes]:
+        return self.instructions, bytes(self.tools), bytes(self.system)
+
+
+class Spoken(msgspec.Struct):
+    role: str
+    content: list[msgspec.Raw]
 
 
 class Wire:
@@ -54,6 +69,12 @@ class Wire:
                   for one, name in made)
             )  # fmt: skip
             return
+        if self.name == "messages":
+            thought = {"type": "thinking", "thinking": "I look", "signature": f"S{self._calls}"}
+            uses = ({"type": "tool_use", "id": name, "name": "exec_command", "input": {"cmd": one}}
+                    for one, name in made)  # fmt: skip
+            self._server.add_messages(thought, *uses, stop="tool_use")
+            return
         calls = [
             {"index": at, "id": name, "type": "function", "function": {
                 "name": "exec_command", "arguments": msgspec.json.encode({"cmd": one}).decode()}}
@@ -65,6 +86,8 @@ class Wire:
         """Queue an answer."""
         if self.name == "responses":
             self._server.add_responses(self._server.message(words))
+        elif self.name == "messages":
+            self._server.add_messages({"type": "text", "text": words})
         else:
             self._server.add_chat({"content": words})
 
@@ -73,10 +96,12 @@ class Wire:
         event: dict[str, Any] = {"type": "response.created", "response": {"id": "r"}}
         if self.name == "chat":
             event = {"id": "c1", "choices": [{"delta": {"content": "half an ans"}}]}
+        if self.name == "messages":
+            event = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "ha"}}
         self._server.add(self._server.sse(event), "close")
 
 
-@pytest.mark.parametrize("name", ["responses", "chat"])
+@pytest.mark.parametrize("name", ["responses", "chat", "messages"])
 async def test_every_request_begins_with_the_bytes_of_the_one_before(rig, model_server, name):
     deep = rig.work / "src"
     deep.mkdir()
@@ -105,10 +130,11 @@ async def test_every_request_begins_with_the_bytes_of_the_one_before(rig, model_
         resumed = await rig.resume("-p", "quokka")
         ended = await resumed.wait_end()
     assert ended.code == 0, ended.err
-    sent = [msgspec.json.decode(one.body, type=Sent) for one in model_server.requests]
+    bodies = [one.body.replace(MARK, b"") for one in model_server.requests]
+    sent = [msgspec.json.decode(body, type=Sent) for body in bodies]
     assert len(sent) == 6
     assert len({one.head for one in sent}) == 1
-    for before, after in pairwise(one.said for one in sent):
+    for before, after in pairwise(one.blocks if name == "messages" else one.said for one in sent):
         assert after[: len(before)] == before
     last = b"".join(sent[-1].said)
     for words in (b"Use tabs.", b"mind the tests", b"a zephyr", b"<turn_aborted>", b"quokka"):

@@ -155,6 +155,17 @@ def test_an_effort_is_never_raised_above_what_was_asked_where_a_lower_one_exists
         assert ranks.index(chosen) <= ranks.index(wanted)
 
 
+def test_thinking_is_not_shown_to_those_who_want_no_summary():
+    model = thinker("always")
+    for summary, display in (
+        ("none", "omitted"),
+        ("auto", "summarized"),
+        ("detailed", "summarized"),
+    ):
+        body = body_of(store_of(ask("go")), model=model, summary=summary)
+        assert body["thinking"] == {"type": "adaptive", "display": display}
+
+
 def test_the_head_names_model_limit_tools_and_instructions():
     body = body_of(store_of(ask("go")), tools=TOOLS)
     assert list(body) == ["model", "max_tokens", "stream", "tools", "system", "messages"]

@@ -48,7 +48,8 @@ def encode_head(key: HeadKey) -> Head:
     """`before` goes up to the tools; `after` is the instructions' block of the system."""
     model = key.model
     limit = model.max_output_tokens or MAX_TOKENS_UNKNOWN
-    asked = ask_thinking(model, key.effort, max_tokens=limit)
+    shown = key.summary != "none"
+    asked = ask_thinking(model, key.effort, max_tokens=limit, shown=shown)
     output: dict[str, object] = {} if asked.effort is None else {"effort": asked.effort}
     blocks: list[bytes] = []
     if key.instructions.strip():

@@ -66,8 +66,13 @@ class Asked(NamedTuple):
     effort: str | None = None
 
 
-def ask_thinking(model: ModelInfo, effort: str | None, *, max_tokens: int) -> Asked:
-    """An effort in the words of the model's own kind of thinking (`ModelInfo.thinking`)."""
+def ask_thinking(
+    model: ModelInfo, effort: str | None, *, max_tokens: int, shown: bool = True
+) -> Asked:
+    """An effort in the words of the model's own kind of thinking (`ModelInfo.thinking`).
+
+    `shown` False: its text need not be sent, only what the server wants back.
+    """
     if not model.reasoning:
         return Asked()
     wanted = effort or model.default_effort
@@ -75,8 +80,9 @@ def ask_thinking(model: ModelInfo, effort: str | None, *, max_tokens: int) -> As
         case "adaptive" if wanted == "none":
             return Asked(thinking={"type": "disabled"})
         case "adaptive" | "always":
-            shown: dict[str, str | int] = {"type": "adaptive", "display": "summarized"}
-            return Asked(thinking=shown, effort=nearest_effort(wanted, model.efforts))
+            display = "summarized" if shown else "omitted"
+            asked: dict[str, str | int] = {"type": "adaptive", "display": display}
+            return Asked(thinking=asked, effort=nearest_effort(wanted, model.efforts))
         case "budget" if wanted != "none":
             room = max_tokens - _ANSWER_TOKENS
             budget = min(_BUDGETS.get(wanted or "", _BUDGETS["medium"]), room)
