@@ -21,7 +21,7 @@ from ..console.style import is_ci
 from ..keys import take_keys
 from ..places import RunPlaces, find_places, find_run, run_places
 from ..request import RunRequest
-from ..settings_change import changed_plan
+from ..settings_change import changed_plan, check_held
 from .doors import DoorCommand
 from .holding import find_requirements, hold_saved
 from .layers import Wanted, find_layers
@@ -66,7 +66,7 @@ def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
         plan = AgentPlan(
             path=ROOT_PATH, agent_id="", role=request.role, limits=limits, cwd=request.cwd
         )
-        changed_plan(plan, wish)
+        check_held(plan, changed_plan(plan, wish), request.held)
 
 
 @click.command("resume", cls=DoorCommand)
@@ -140,7 +140,6 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
         request = msgspec.structs.replace(request, reviewer="nobody")
     deadline = request.deadline_s if said["deadline"] is None else parse_span(said["deadline"])
     wish = settings_said(said)
-    _check_change(request, wish)
     request = msgspec.structs.replace(
         request,
         providers=providers,
@@ -153,4 +152,6 @@ def rebuild(here: RunPlaces, environment: dict[str, str], said: dict[str, Any]) 
         next_prompt=prompt,
         next_settings=wish,
     )
-    return hold_saved(request, held)
+    request = hold_saved(request, held)
+    _check_change(request, wish)
+    return request

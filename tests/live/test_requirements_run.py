@@ -99,6 +99,17 @@ async def test_a_run_that_was_started_before_does_not_go_on_beyond_them(rig):
         assert (await (await rig.resume("-p", "more")).wait_end()).code == 0
 
 
+async def test_a_run_that_goes_on_cannot_choose_another_model_than_the_pinned_one(rig):
+    script = rig.script(DONE, {"text": "again"})
+    with trio.fail_after(LIMIT_S):
+        assert (await (await rig.run(script, "-m", "a")).wait_end()).code == 0
+        require(rig, "[pins]\nmodel = 'a'\n")
+        refused = await (await rig.resume("-p", "more", "-m", "b")).wait_end()
+        assert refused.code == 2
+        assert "model b is not allowed" in refused.err
+        assert (await (await rig.resume("-p", "more", "-m", "a")).wait_end()).code == 0
+
+
 async def test_a_default_that_is_not_allowed_is_replaced_for_the_run_and_its_children(rig):
     require(rig, "allowed_sandbox_modes = ['read-only']\n")
     spawn = {"calls": [{"name": "spawn_agent", "arguments": {
