@@ -26,7 +26,14 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.items import AnyItem, decode_item
 from swarm.mailbox.protocol.ops import Answer, AnyOp, TextInput, UserInput, encode_op
-from swarm.mailbox.protocol.requests import EnvironmentIs, GetEnvironment
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    AnyRequest,
+    EnvironmentIs,
+    FilesWatched,
+    GetEnvironment,
+    WatchFiles,
+)
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,
     AnySampleOp,
@@ -160,14 +167,23 @@ class Stage:
             if self.journaling:
                 self.catch_up()
             event = decode_event(letter.body)
-            if isinstance(event, Asked) and isinstance(event.request, GetEnvironment):
-                reply = EnvironmentIs(variables=self._environment)
+            if isinstance(event, Asked) and (reply := self._reply_to(event.request)) is not None:
                 answer = Answer(request_id=event.request_id, reply=reply)
                 await self._office.post(self._peer, encode_op(answer))
-                continue  # every agent asks it, no test is about it
+                continue
             self.events.append(event)
             news, self._news = self._news, trio.Event()
             news.set()
+
+    def _reply_to(self, request: AnyRequest) -> AnyReply | None:
+        """To what every agent asks and no test is about."""
+        match request:
+            case GetEnvironment():
+                return EnvironmentIs(variables=self._environment)
+            case WatchFiles():
+                return FilesWatched()
+            case _:
+                return None
 
     def catch_up(self) -> None:
         """Acknowledge all that was heard."""

@@ -132,7 +132,7 @@ def call(name, **arguments):
     return {"name": name, "arguments": arguments}
 
 
-PLAN = call("update_plan", plan=[{"step": "a", "status": "pending"}])
+PLAN = call("update_plan", plan=[{"step": "a{turn}", "status": "pending"}])
 
 
 def works(agent="/root", **more):
