@@ -5,11 +5,8 @@ trusted in its worktrees as long as it says the same; a file of ours that somebo
 or that cannot be read, trusts nothing. A "no" is remembered for that content too.
 """
 
-import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -21,12 +18,12 @@ from swarm.mailbox.protocol.base import Value
 from .merge import as_table
 from .project import ProjectFolder
 from .reading import read_bounded
+from .replacing import locked_folder, replace_file
 from .schema import Toml
 
 FILE = "trusted.json"
 _MOST_BYTES = 4 << 20
 _KEPT = 16  # contents a folder: branches that are switched between are not asked about each time
-_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
 Standing = Literal["trusted", "declined", "unknown"]
 
 
@@ -176,41 +173,10 @@ def _line(path: Path) -> str | None:
 def _change(config_folder: Path, change: _Change) -> None:
     path = config_folder / FILE
     try:
-        with _locked(config_folder):
+        with locked_folder(config_folder):
             book = read_trust(config_folder)
             if book.problem:
                 raise TrustNotSaved(book.problem)
-            _replace(path, msgspec.json.format(msgspec.json.encode(change(book))))
+            replace_file(path, msgspec.json.format(msgspec.json.encode(change(book))))
     except OSError as error:
         raise TrustNotSaved(f"{path} cannot be written: {error.strerror}") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Others hold it for a few milliseconds; who holds it longer does not stop us for ever."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for _ in range(_LOCK_TRIES):
-            with suppress(BlockingIOError):
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(_LOCK_PAUSE_S)
-        else:
-            raise TrustNotSaved(f"another process holds {folder} locked")
-        yield
-    finally:
-        os.close(handle)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """The whole file at once, 0600; never through a link that lies in its place."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        fresh.unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(fresh, flags, 0o600), "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(path)

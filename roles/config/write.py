@@ -4,21 +4,18 @@ Guards: a reader sees the old file or the new one; two writers come one after th
 stays one and what it points to is changed; the file ends readable for its owner alone.
 """
 
-import fcntl
 import os
-import time
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError, UsageError
 
 from .edit import Edit, apply_edit, edit_text, version_of
+from .replacing import locked_folder, replace_file
 from .schema import Toml
 
 _MOST_BYTES = 1 << 20
-_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
 
 
 class NotWritten(SwarmError):
@@ -46,7 +43,7 @@ def write_edit(
     """
     target = Path(os.path.realpath(path))
     try:
-        with _locked(target.parent):
+        with locked_folder(target.parent):
             text, values = read_values(target)
             if if_version is not None and if_version != version_of(values):
                 raise VersionConflict(
@@ -57,7 +54,8 @@ def write_edit(
             check(wanted)
             changed = edit_text(text, edit)
             if changed != text:
-                _replace(target, changed.encode())
+                _check_size(target, changed)
+                replace_file(target, changed.encode())
     except OSError as error:
         raise NotWritten(f"{path} was not changed: {error.strerror or error}") from error
     return version_of(wanted)
@@ -80,39 +78,6 @@ def read_values(path: Path) -> tuple[str, Toml]:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """The folder is locked, not the file: that is replaced."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for _ in range(_LOCK_TRIES):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(_LOCK_PAUSE_S)
-        else:
-            raise NotWritten(f"another process holds {folder} locked; nothing was written")
-        yield
-    finally:
-        os.close(handle)
-
-
-def _replace(target: Path, content: bytes) -> None:
-    if len(content) > _MOST_BYTES:
+def _check_size(target: Path, text: str) -> None:
+    if len(text.encode()) > _MOST_BYTES:
         raise NotWritten(f"{target} would be over 1 MiB; nothing was written")
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with suppress(FileNotFoundError):
-        beside.unlink()
-    try:
-        with os.fdopen(os.open(beside, flags, 0o600), "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink()
-        raise

@@ -200,7 +200,7 @@ def test_a_result_that_is_refused_is_not_written(tmp_path):
 
 
 def test_who_finds_the_folder_locked_gives_up_in_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("swarm.roles.config.write._LOCK_TRIES", 2)
+    monkeypatch.setattr("swarm.roles.config.replacing._LOCK_TRIES", 2)
     handle = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     with pytest.raises(NotWritten, match="locked"):

@@ -26,6 +26,7 @@ from .backend import (
     TextPiece,
 )
 from .failures import ErrorBody, classify_stream_error, cut_off
+from .payloads import decode_payload
 from .toolcalls import read_tool_calls
 
 
@@ -126,14 +127,10 @@ class ChatStream:
         """The events that one payload brings. Raises SampleError for an error in the stream."""
         if payload.strip() in {b"[DONE]", b"DONE", b""}:
             return self.finish() if self._finish_reason is not None and payload.strip() else []
-        try:
-            chunk = _decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            try:  # bytes that are no UTF-8 cost their characters, not the event
-                chunk = _decode(payload.decode("utf-8", "replace"))
-            except msgspec.DecodeError:
-                self.unreadable += 1
-                return []
+        chunk = decode_payload(_decode, payload)
+        if chunk is None:
+            self.unreadable += 1
+            return []
         if chunk.error is not None:
             raise SampleError(self._told(chunk.error))
         if chunk.usage is not None:

@@ -6,6 +6,7 @@ foreign error becomes one of ours here and nowhere else. Redirects are reported,
 
 import importlib
 import os
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -160,7 +161,7 @@ async def open_http(base_url: str) -> AsyncIterator[HttpClient]:
     parts = urlsplit(base_url)
     is_local = parts.hostname in _LOOPBACK
     async with httpx.AsyncClient(
-        verify=parts.scheme == "https" or (not is_local and _has_tls_proxy()),
+        verify=_certificates() if parts.scheme == "https" else not is_local and _has_tls_proxy(),
         trust_env=not is_local,
         follow_redirects=False,
         timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S),
@@ -170,13 +171,26 @@ async def open_http(base_url: str) -> AsyncIterator[HttpClient]:
         yield HttpClient(client)
 
 
+def _certificates() -> ssl.SSLContext:
+    """The public ones, or those that SSL_CERT_FILE or SSL_CERT_DIR name. Raises TransportFailed."""
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        named = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
+        why = f"the certificates of {named} cannot be read: {_say(error)}"
+        raise TransportFailed(why, phase="connect") from error
+
+
 def _has_tls_proxy() -> bool:
     names = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
     return any(os.environ.get(name, "").startswith("https:") for name in names)
 
 
-def _say(error: Exception) -> str:
-    """One line: httpx's texts are sometimes empty."""
+def _say(error: BaseException) -> str:
+    """One line. httpx's texts are sometimes empty: then what lies behind it says more."""
     name = type(error).__name__
-    text = " ".join(str(error).split())[:300]
+    behind: BaseException | None = error
+    while behind is not None and not str(behind).strip():
+        behind = behind.__cause__ or behind.__context__
+    text = "" if behind is None else " ".join(str(behind).split())[:300]
     return f"{name}: {text}" if text else name

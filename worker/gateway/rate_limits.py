@@ -10,9 +10,9 @@ from datetime import datetime
 
 from swarm.mailbox.protocol.gateway import LimitWindow
 
+from .headers import number_of, span_s
+
 _WINDOW = re.compile(r"x-([a-z0-9-]{1,40})-(primary|secondary)-used-percent\Z")
-_SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _KINDS = ("requests", "tokens", "input-tokens", "output-tokens")
 _MOST = 8
 
@@ -32,12 +32,12 @@ def _named_windows(headers: Mapping[str, str]) -> list[LimitWindow]:
     found: list[LimitWindow] = []
     for name in headers:
         match = _WINDOW.match(name)
-        used = _number(headers[name]) if match else None
+        used = number_of(headers[name]) if match else None
         if match is None or used is None:
             continue
         start = name.removesuffix("used-percent")
-        minutes = _number(headers.get(f"{start}window-minutes"))
-        reset = _number(headers.get(f"{start}reset-at"))
+        minutes = number_of(headers.get(f"{start}window-minutes"))
+        reset = number_of(headers.get(f"{start}reset-at"))
         if not (used or minutes or reset):
             continue  # a window that does not apply is told as zeros
         limit = "" if match[1] == "codex" else f"{match[1]} "
@@ -61,7 +61,7 @@ def _counted(headers: Mapping[str, str], now_unix_s: float) -> list[LimitWindow]
             ),
         ):
             limit, left, reset = (headers.get(name.format(kind)) for name in names)
-            most, remaining = _number(limit), _number(left)
+            most, remaining = number_of(limit), number_of(left)
             if not most or remaining is None:
                 continue
             used = 100.0 * (1 - min(remaining / most, 1.0))
@@ -74,21 +74,13 @@ def _counted(headers: Mapping[str, str], now_unix_s: float) -> list[LimitWindow]
     return found
 
 
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text is not None else None
-    except ValueError:
-        return None
-    return value if value is not None and 0.0 <= value < 1e14 else None
-
-
 def _moment(text: str, now_unix_s: float) -> float | None:
     """A span (`6m0s`, `1.5`), unix seconds, or a date as RFC 3339 → unix seconds."""
-    value = _number(text)
+    value = number_of(text)
     if value is not None:
         return value if value > 1e8 else now_unix_s + value
-    if parts := _SPAN.findall(text):
-        return now_unix_s + sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+    if (span := span_s(text)) is not None:
+        return now_unix_s + span
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):

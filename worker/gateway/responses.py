@@ -30,6 +30,7 @@ from .backend import (
     TextPiece,
 )
 from .failures import ErrorBody, classify_stream_error, cut_off
+from .payloads import decode_payload
 
 
 class _Part(msgspec.Struct):
@@ -118,14 +119,10 @@ class ResponsesStream:
         """The events that one payload brings. Raises SampleError for what ends the response."""
         if payload == b"[DONE]":
             return []
-        try:
-            event = _decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            try:  # bytes that are no UTF-8 cost their characters, not the event
-                event = _decode(payload.decode("utf-8", "replace"))
-            except msgspec.DecodeError:
-                self.unreadable += 1
-                return []
+        event = decode_payload(_decode, payload)
+        if event is None:
+            self.unreadable += 1
+            return []
         return self._take(event)
 
     def finish(self) -> list[AnyResponseEvent]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
+from .headers import number_of, span_s
+
 BASE_DELAY_S = 0.2  # of an attempt that failed by itself (5xx, transport)
 PUSH_BACK_BASE_S = 1.0  # of a 429 or overload that names no delay
 MAX_DELAY_S = 60.0  # of every delay that we choose
@@ -20,8 +22,6 @@ _IN_PROSE = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?)\b",
     re.IGNORECASE,
 )
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def backoff_s(attempt: int, noise: float, *, base_s: float = BASE_DELAY_S) -> float:
@@ -45,10 +45,10 @@ def asked_delay_s(headers: Mapping[str, str], message: str, now_unix_s: float) -
         headers: With lower-case names.
         now_unix_s: The wall clock, for dates.
     """
-    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+    if (milliseconds := number_of(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     if (after := headers.get("retry-after")) is not None:
-        seconds = _number(after)
+        seconds = number_of(after)
         if seconds is None:
             seconds = _until_date(after, now_unix_s)
         if seconds is not None:
@@ -62,11 +62,11 @@ def spent_allowance_s(headers: Mapping[str, str], now_unix_s: float) -> float | 
     """How long until an allowance that the headers call spent is refilled; None if none is."""
     delays: list[float] = []
     for what in ("requests", "tokens"):
-        left = _number(headers.get(f"x-ratelimit-remaining-{what}"))
+        left = number_of(headers.get(f"x-ratelimit-remaining-{what}"))
         reset = headers.get(f"x-ratelimit-reset-{what}")
         if left is not None and left <= 0 and reset:
             delays.append(_span_s(reset, now_unix_s) or 0.0)
-    left = _number(headers.get("x-ratelimit-remaining"))
+    left = number_of(headers.get("x-ratelimit-remaining"))
     if left is not None and left <= 0 and (reset := headers.get("x-ratelimit-reset")):
         delays.append(_span_s(reset, now_unix_s) or 0.0)
     delays += _refill_s(headers, now_unix_s)
@@ -76,7 +76,7 @@ def spent_allowance_s(headers: Mapping[str, str], now_unix_s: float) -> float | 
 def _refill_s(headers: Mapping[str, str], now_unix_s: float) -> Iterator[float]:
     """Anthropic's allowances refill evenly, and name the moment when they are full again."""
     for what in ("requests", "tokens", "input-tokens", "output-tokens"):
-        left = _number(headers.get(f"anthropic-ratelimit-{what}-remaining"))
+        left = number_of(headers.get(f"anthropic-ratelimit-{what}-remaining"))
         full = headers.get(f"anthropic-ratelimit-{what}-reset")
         if left is not None and left <= 0 and full:
             yield REFILL_SHARE * _until_moment(full, now_unix_s)
@@ -100,14 +100,6 @@ def delay_in_prose_s(message: str) -> float | None:
     return float(found["number"]) * scale
 
 
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text is not None else None
-    except ValueError:
-        return None
-    return value if value is not None and 0.0 <= value < 1e14 else None
-
-
 def _until_date(text: str, now_unix_s: float) -> float | None:
     try:
         return parsedate_to_datetime(text).timestamp() - now_unix_s
@@ -117,10 +109,9 @@ def _until_date(text: str, now_unix_s: float) -> float | None:
 
 def _span_s(text: str, now_unix_s: float) -> float | None:
     """`1s`, `6m0s`, `120ms`, `12.5`, or a moment as unix seconds or milliseconds."""
-    value = _number(text)
+    value = number_of(text)
     if value is None:
-        parts = _SPAN.findall(text)
-        return sum(float(number) * _UNIT_S[unit] for number, unit in parts) if parts else None
+        return span_s(text)
     if value > 1e11:
         value /= 1000
     return max(0.0, value - now_unix_s) if value > 1e8 else value

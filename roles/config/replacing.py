@@ -1,0 +1,55 @@
+"""A small file of the person's, replaced as a whole by one writer at a time.
+
+Guards: a reader sees the old file or the new one, never a part; it ends readable for its owner
+alone; a link that lies in its place is not followed.
+"""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder for the block's time, and make it where it is missing.
+
+    The folder is locked, not the file: that is replaced. Others hold it for a few milliseconds; who
+    holds it longer does not stop us for ever: an OSError says so after two seconds.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _ in range(_LOCK_TRIES):
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            raise OSError(errno.EBUSY, f"another process holds {folder} locked")
+        yield
+    finally:
+        os.close(handle)
+
+
+def replace_file(target: Path, content: bytes) -> None:
+    """The whole file at once, 0600. Raises OSError; then the old one is as it was."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(FileNotFoundError):
+        beside.unlink()
+    try:
+        with os.fdopen(os.open(beside, flags, 0o600), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
