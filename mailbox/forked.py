@@ -18,12 +18,12 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _M_ARENA_MAX = -8
 _MOST_FDS = 1 << 20
-# signal.signal turns the old handler into an enum and fails at it: 30 pages copied in each fork.
+# As signal.signal, which turns the old handler into an enum and fails at it: 30 pages a fork.
 set_handler: Callable[[int, object], object] = vars(import_module("_signal"))["signal"]
 _RESET = tuple(
     map(int, (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT, signal.SIGCONT))
 )
-_SIGINT, _DEFAULT = int(signal.SIGINT), int(signal.SIG_DFL)
+DEFAULT, IGNORE = int(signal.SIG_DFL), int(signal.SIG_IGN)  # it takes no enum for a handler
 _libc = ctypes.CDLL(None, use_errno=True)
 _fork = ctypes.PyDLL(None, use_errno=True).fork  # keeps the interpreter's lock, as os.fork does
 # Looked up here: ctypes makes a class for each function, and a child would do that again and again.
@@ -97,9 +97,10 @@ def shed_inheritance(*, stderr_fd: int, keep: Collection[int]) -> None:
     close_all_but({0, 1, 2, *keep})
     signal.set_wakeup_fd(-1)
     for number in _RESET:
-        set_handler(number, _DEFAULT)
+        set_handler(number, DEFAULT)
     ignore_interrupts()
-    here = os.getcwd()  # noqa: PTH109 — the user's project: a trio.py lying there must not be imported
+    # The user's project: a trio.py lying there must not be imported. A Path would copy 15 pages.
+    here = os.getcwd()  # noqa: PTH109
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
 
 
@@ -108,7 +109,7 @@ def ignore_interrupts() -> None:
 
     A handler that does nothing and not SIG_IGN, which the agent's commands would inherit.
     """
-    set_handler(_SIGINT, _do_nothing)
+    set_handler(signal.SIGINT, _do_nothing)
 
 
 def _do_nothing(number: int, frame: object) -> None:

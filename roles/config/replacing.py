@@ -19,22 +19,29 @@ _LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
 def locked_folder(folder: Path) -> Iterator[None]:
     """Hold the folder for the block's time, and make it where it is missing.
 
-    The folder is locked, not the file: that is replaced. Others hold it for a few milliseconds; who
-    holds it longer does not stop us for ever: an OSError says so after two seconds.
+    The folder is locked, not the file: that is replaced. Raises OSError, as `lock` does.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for _ in range(_LOCK_TRIES):
-            with suppress(BlockingIOError):
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(_LOCK_PAUSE_S)
-        else:
-            raise OSError(errno.EBUSY, f"another process holds {folder} locked")
+        lock(handle, folder)
         yield
     finally:
         os.close(handle)
+
+
+def lock(handle: int, folder: Path) -> None:
+    """Take the lock of an open folder; it goes with the descriptor.
+
+    Others hold it for a few milliseconds. Who holds it longer does not stop us for ever: an OSError
+    says so after two seconds.
+    """
+    for _ in range(_LOCK_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_LOCK_PAUSE_S)  # flock has no deadline of its own
+    raise OSError(errno.EBUSY, f"another process holds {folder} locked")
 
 
 def replace_file(target: Path, content: bytes) -> None:

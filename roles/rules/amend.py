@@ -5,11 +5,9 @@ else of the file is touched; a link, another's file or a folder open to others i
 is replaced as a whole under a lock, so that a reader sees the old one or the new one.
 """
 
-import fcntl
 import json
 import os
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Literal
 
 from swarm.mailbox.errors import SwarmError
 
+from ..config.replacing import lock
 from .banned import is_banned
 from .hosts import RuleRefused, normal_host
 
@@ -25,7 +24,6 @@ Protocol = Literal["http", "https", "socks5_tcp", "socks5_udp"]
 _SPOKEN = {"https": "https_connect"}
 _MAX_BYTES = 256 << 10
 _MAX_LINE = 8 << 10
-_LOCK_TRIES, _LOCK_PAUSE_S = 100, 0.02
 
 
 class RuleNotSaved(SwarmError):
@@ -102,22 +100,10 @@ def _locked(folder: Path) -> Iterator[int]:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _check(os.fstat(handle), folder)
-        _lock(handle, folder)
+        lock(handle, folder)
         yield handle
     finally:
         os.close(handle)
-
-
-def _lock(handle: int, folder: Path) -> None:
-    """Others hold it for a few milliseconds; who holds it longer does not stop us for ever."""
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_LOCK_PAUSE_S)
-        else:
-            return
-    raise RuleNotSaved(f"no rule was saved: another process holds {folder} locked")
 
 
 def _read(handle: int, path: Path) -> str:

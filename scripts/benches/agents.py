@@ -91,6 +91,20 @@ def slots_left(environment: dict[str, str]) -> list[str]:
 
 def bursts(agents: int, rounds: int) -> Iterator[Row]:
     """From the response that wants them to the first request of each; they live side by side."""
+    spans, ended = burst_spans(agents, rounds)
+    if agents == 1:
+        yield Row.of("one spawn to its first request", [one for (one,) in spans], 20, "ms")
+    else:
+        last = [max(one) for one in spans]
+        each = f"{statistics.median(last) / agents:.3g} ms each"
+        yield Row.of(
+            f"{agents} spawns in one go, to the last first request", last, None, "ms", each
+        )
+    yield slots_row(ended)
+
+
+def burst_spans(agents: int, rounds: int) -> tuple[list[list[float]], Ended]:
+    """Milliseconds to the first request of each agent, a list a round; and the run."""
     ended = team_run("bursts", agents, rounds, max_agents=agents + 1)
     wanted = {one["number"]: one for one in ended.requests if one["kind"] == "root"}
     first = {one["name"]: one for one in ended.requests if one["kind"] == "leaf"}
@@ -101,15 +115,7 @@ def bursts(agents: int, rounds: int) -> Iterator[Row]:
         ]
         for turn in range(rounds)
     ]
-    if agents == 1:
-        yield Row.of("one spawn to its first request", [one for (one,) in spans], 20, "ms")
-    else:
-        last = [max(one) for one in spans]
-        each = f"{statistics.median(last) / agents:.3g} ms each"
-        yield Row.of(
-            f"{agents} spawns in one go, to the last first request", last, None, "ms", each
-        )
-    yield slots_row(ended)
+    return spans, ended
 
 
 def slots_row(ended: Ended) -> Row:

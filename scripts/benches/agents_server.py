@@ -21,8 +21,8 @@ WAIT_MS = 3_600_000
 _KINDS = ("root", "head", "leaf")
 
 
-def calls(number: int, wanted: list[Call]) -> bytes:
-    """One response with these tool calls."""
+def calls(number: int, wanted: list[Call], **more: str) -> bytes:
+    """One response with these tool calls; `more` are further fields of each."""
     body = event("response.created", response={"id": f"resp_{number}"})
     for index, (name, arguments) in enumerate(wanted):
         item = {
@@ -31,6 +31,7 @@ def calls(number: int, wanted: list[Call]) -> bytes:
             "call_id": f"call_{number}_{index}",
             "name": name,
             "arguments": json.dumps(arguments),
+            **more,
         }
         body += event("response.output_item.added", item={**item, "arguments": ""})
         body += event("response.output_item.done", item=item)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import peers
 import spine
-from agents import team_run
+from agents import burst_spans
 from crowd import place, wait_spawned
 from rig import pss_bytes
-from rows import Curve
+from rows import Curve, smooth
 from spine import fan_out_run
 
 _WINDOW = 10  # turns whose median is one point
@@ -32,13 +32,7 @@ def overhead(turns: int, peer: str | None) -> Iterator[Curve]:
         for line, policy in (("", "danger-full-access"), (", sandboxed", "workspace-write")):
             lines[f"Codex{line}"] = peers.turn_gaps(peer, min(turns, 300), policy)
     for line, gaps in lines.items():
-        yield Curve("overhead", line, tuple(smooth(gaps)))
-
-
-def smooth(values: list[float]) -> Iterator[tuple[float, float]]:
-    """The median of each ten values, at their middle."""
-    for begin in range(0, len(values) - _WINDOW + 1, _WINDOW):
-        yield begin + _WINDOW / 2, statistics.median(values[begin : begin + _WINDOW])
+        yield Curve("overhead", line, smooth(list(enumerate(gaps)), _WINDOW))
 
 
 def memory(sizes: tuple[int, ...]) -> Iterator[Curve]:
@@ -61,14 +55,7 @@ def births(sizes: tuple[int, ...]) -> Iterator[Curve]:
     """From the response that wants so many agents to the first request of the last of them."""
     points: list[tuple[float, float]] = []
     for size in sizes:
-        ended = team_run("bursts", size, 3, max_agents=size + 1)
-        wanted = {one["number"]: one for one in ended.requests if one["kind"] == "root"}
-        first = {one["name"]: one for one in ended.requests if one["kind"] == "leaf"}
-        spans = [
-            max(first[f"r{turn}_{index}"]["began"] for index in range(size))
-            - wanted[2 * turn]["answered"]
-            for turn in range(3)
-        ]
-        points.append((size, statistics.median(spans) * 1000))
+        spans, _ = burst_spans(size, 3)
+        points.append((size, statistics.median(map(max, spans))))
     yield Curve("births", "all of them", tuple(points))
     yield Curve("births", "each", tuple((size, span / size) for size, span in points))

@@ -62,27 +62,6 @@ def bwrapped_command() -> float:
         return plain_command()
 
 
-_BESIDE: tuple[tuple[str, Callable[[], float]], ...] = (
-    ("swarm --help", lambda: interpreter_start()),
-    ("start of swarm run", lambda: imports_start()),
-    ("one tool turn running `true`, without", lambda: plain_command()),
-    ("one tool turn running `true`, with", lambda: bwrapped_command()),
-    ("warm spawn", lambda: bare_fork().birth_ms),
-    ("memory of one of", lambda: bare_fork().pss_mib),
-    ("mail,", lambda: socket_round_trip_ms()),
-)
-
-
-def beside(row: Row) -> Row:
-    """The row with its floor, where it has one."""
-    if row.floor is not None:
-        return row
-    for start, floor in _BESIDE:
-        if row.what.startswith(start):
-            return row._replace(floor=floor())
-    return row
-
-
 def _median_ms(argv: list[str], rounds: int) -> float:
     times: list[float] = []
     for _ in range(rounds):
@@ -125,3 +104,24 @@ def socket_round_trip_ms() -> float:
     ours.close()
     os.waitpid(pid, 0)
     return statistics.median(times)
+
+
+_BESIDE: tuple[tuple[str, Callable[[], float]], ...] = (
+    ("swarm --help", interpreter_start),
+    ("start of swarm run", imports_start),
+    ("one tool turn running `true`, without", plain_command),
+    ("one tool turn running `true`, with", bwrapped_command),
+    ("warm spawn", lambda: bare_fork().birth_ms),
+    ("memory of one of", lambda: bare_fork().pss_mib),
+    ("mail,", socket_round_trip_ms),
+)
+
+
+def beside(row: Row) -> Row:
+    """The row with its floor, where it has one."""
+    if row.floor is not None:
+        return row
+    for start, floor in _BESIDE:
+        if row.what.startswith(start):
+            return row._replace(floor=floor())
+    return row

@@ -5,14 +5,13 @@ spawns. Arguments: PORT-FILE AGENTS TOOLS.
 """
 
 import asyncio
-import json
 import re
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-from model_server import HEAD, Server, chunked, completed, event, message, serve_until_told
+from agents_server import calls
+from model_server import HEAD, Server, chunked, message, serve_until_told
 
 _SPACE = "multi_agent_v1"
 _WAIT_MS = 3_600_000
@@ -41,37 +40,21 @@ class PeerServer(Server):
     def root(self, number: int, body: bytes) -> bytes:
         if number == 0:
             words = "bench:leaf Do your part."
-            return calls(number, [("spawn_agent", {"message": words})] * self.agents, _SPACE)
+            return calls(
+                number, [("spawn_agent", {"message": words})] * self.agents, namespace=_SPACE
+            )
         if self.done < self.agents:
             targets = sorted(set(re.findall(rb'agent_id\\*":\\*"([0-9a-f-]{36})', body)))
             names = [one.decode() for one in targets]
             wait = {"targets": names, "timeout_ms": _WAIT_MS}
-            return calls(number, [("wait_agent", wait)], _SPACE)
+            return calls(number, [("wait_agent", wait)], namespace=_SPACE)
         return message(number, "all are done")
 
     def leaf(self, number: int) -> bytes:
         if number < self.tools:
-            return calls(number, [("exec_command", {"cmd": "true"})], None)
+            return calls(number, [("exec_command", {"cmd": "true"})])
         self.done += 1
         return message(number, "done")
-
-
-def calls(number: int, wanted: list[tuple[str, dict[str, Any]]], space: str | None) -> bytes:
-    """One response with these tool calls, of a namespace or of none."""
-    body = event("response.created", response={"id": f"resp_{number}"})
-    for index, (name, arguments) in enumerate(wanted):
-        item: dict[str, Any] = {
-            "type": "function_call",
-            "id": f"fc_{number}_{index}",
-            "call_id": f"call_{number}_{index}",
-            "name": name,
-            "arguments": json.dumps(arguments),
-        }
-        if space is not None:
-            item["namespace"] = space
-        body += event("response.output_item.added", item={**item, "arguments": ""})
-        body += event("response.output_item.done", item=item)
-    return body + completed(number)
 
 
 async def main() -> None:

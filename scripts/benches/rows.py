@@ -41,6 +41,12 @@ class Curve(NamedTuple):
     points: tuple[tuple[float, float], ...]
 
 
+def smooth(points: list[tuple[int, float]], width: int) -> tuple[tuple[float, float], ...]:
+    """The median of each `width` points, at the first of them."""
+    windows = [points[begin : begin + width] for begin in range(0, len(points), width)]
+    return tuple((one[0][0], statistics.median(value for _, value in one)) for one in windows)
+
+
 _HEAD = (
     f"{'measured':<58}{'median':>10}{'limit':>10}{'ratio':>7}{'floor':>10}  {'min-max':<13}  peer"
 )

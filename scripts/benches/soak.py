@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from agents import slots_left
 from agents_watch import family
 from rig import SWARM, journal_of, newest_run, server_of, swarm_home
-from rows import Curve, Row
+from rows import Curve, Row, smooth
 
 _PROMPT = "bench:root <root> Begin."
 _WINDOW = '[models."bench"]\nprovider = "bench"\ncontext_window = 20000000\n'
@@ -62,14 +62,7 @@ def measure(turns: int) -> Iterator[Row | Curve]:
         if one.unit == "MiB":
             yield Curve("soak_memory", one.name.partition(":")[0], tuple(one.points))
         elif one.unit == "ms":
-            yield Curve("soak_latency", one.name, tuple(smooth(one.points)))
-
-
-def smooth(points: list[tuple[int, float]]) -> Iterator[tuple[float, float]]:
-    """The median of each twenty points, at the first of them."""
-    for begin in range(0, len(points), _SMOOTHED):
-        window = points[begin : begin + _SMOOTHED]
-        yield window[0][0], statistics.median(value for _, value in window)
+            yield Curve("soak_latency", one.name, smooth(one.points, _SMOOTHED))
 
 
 def soak(turns: int) -> tuple[list[Series], dict[str, Any]]:

@@ -13,6 +13,8 @@ import signal
 import termios
 from typing import NoReturn
 
+from swarm.mailbox.forked import DEFAULT, set_handler
+
 from ..sandbox.bwrap import ROUTE_FD, SECCOMP_FD
 from .orders import LaunchOrder
 from .spawn import confine_self, limit_process
@@ -59,7 +61,7 @@ def _report(fd: int, number: int, step: str) -> None:
 def _reset_signals() -> None:
     signal.set_wakeup_fd(-1)
     for number in _NEVER_INHERIT_IGNORED:
-        signal.signal(number, signal.SIG_DFL)
+        set_handler(number, DEFAULT)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

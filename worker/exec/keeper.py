@@ -19,7 +19,14 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from swarm.mailbox.forked import become_subreaper, close_all_but, settle_child
+from swarm.mailbox.forked import (
+    DEFAULT,
+    IGNORE,
+    become_subreaper,
+    close_all_but,
+    set_handler,
+    settle_child,
+)
 from swarm.mailbox.lineage import children_of, descendants_of, strike_descendants
 
 from ..sandbox.guard import remove_placeholder
@@ -348,11 +355,11 @@ def _keep(sock: socket.socket, lifeline_fd: int | None, spec_fd: int | None) -> 
     gc.disable()  # nothing cyclic is made; collecting would touch every shared page
     gc.freeze()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGCONT, signal.SIG_DFL)  # the fork-server's handler, if any
+    set_handler(signal.SIGINT, IGNORE)
+    set_handler(signal.SIGHUP, IGNORE)
+    set_handler(signal.SIGCONT, DEFAULT)  # the fork-server's handler, if any
     for number in (signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(number, _ignore)  # the wake-up socket tells
+        set_handler(number, _ignore)  # the wake-up socket tells
     pin = None if spec_fd is None else read_pin(spec_fd)
     keeper = Keeper(sock, lifeline_fd, pin)
     try:

@@ -149,10 +149,14 @@ class ChatStream:
         if self.finished:
             return []
         if self._finish_reason is None:
-            why = "no `finish_reason` came"
-            if self.unreadable:
-                why += f"; {self.unreadable} lines could not be read"
-            raise SampleError(cut_off("final", provider=self._provider, why=why))
+            raise SampleError(
+                cut_off(
+                    "final",
+                    provider=self._provider,
+                    why="no `finish_reason` came",
+                    unreadable=self.unreadable,
+                )
+            )
         self.finished = True
         truncated = self._finish_reason == "length"
         items = self._items(truncated=truncated)

@@ -187,8 +187,10 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
     return Failure(kind="other", message=text, retryable=True, scope="final")
 
 
-def cut_off(kind_scope: Scope, *, provider: str, why: str) -> Failure:
-    """The connection ended before the response did."""
+def cut_off(kind_scope: Scope, *, provider: str, why: str, unreadable: int = 0) -> Failure:
+    """The connection ended before the response did. `unreadable`: lines that no one understood."""
+    if unreadable:
+        why = f"{why}; {unreadable} lines could not be read"
     return Failure(
         kind="stream_disconnected",
         message=f"{provider}: the stream ended before the response was complete ({why})",

@@ -142,10 +142,14 @@ class MessagesStream:
             return []
         if self._stop_reason is not None:
             return self._end()
-        why = "no `message_stop` came"
-        if self.unreadable:
-            why += f"; {self.unreadable} lines could not be read"
-        raise SampleError(cut_off("final", provider=self._provider, why=why))
+        raise SampleError(
+            cut_off(
+                "final",
+                provider=self._provider,
+                why="no `message_stop` came",
+                unreadable=self.unreadable,
+            )
+        )
 
     def _take(self, event: _Event) -> list[AnyResponseEvent]:
         match event.type:

@@ -129,10 +129,14 @@ class ResponsesStream:
         """The stream has ended. Raises SampleError unless the response was complete."""
         if self.finished:
             return []
-        why = "no `response.completed` came"
-        if self.unreadable:
-            why += f"; {self.unreadable} lines could not be read"
-        raise SampleError(cut_off("final", provider=self._provider, why=why))
+        raise SampleError(
+            cut_off(
+                "final",
+                provider=self._provider,
+                why="no `response.completed` came",
+                unreadable=self.unreadable,
+            )
+        )
 
     def _take(self, event: _Event) -> list[AnyResponseEvent]:
         match event.type:
