@@ -11,6 +11,7 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
 from swarm.mailbox.protocol.items import TokenUsage
 
@@ -143,8 +144,9 @@ def find_network_disk(path: str, mounts: str) -> str | None:
         if len(fields) < 3:
             continue
         point = _MOUNT_ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields[1])
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):  # of two at one place, the later covers the earlier
+        if is_within(path, point) and len(point) >= len(
+            best
+        ):  # of two at one place, the later covers the earlier
             best, kind = point, fields[2]
     return kind if kind in _NETWORK_DISKS else None
 

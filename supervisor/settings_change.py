@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.path_rules import may_read
+from swarm.mailbox.path_rules import is_within, may_read
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import (
     AskForApproval,
@@ -169,7 +169,7 @@ def _folder(plan: AgentPlan, sandbox: SandboxPolicy, wanted: str) -> str:
         return path
     if isinstance(sandbox, WorkspaceWrite):
         roots = [os.path.realpath(root) for root in (plan.cwd, *sandbox.writable_roots)]
-        inside = [root for root in roots if path == root or path.startswith(root.rstrip("/") + "/")]
+        inside = [root for root in roots if is_within(path, root)]
         if not any(_is_open(path, root) for root in inside):
             raise UsageError(
                 f"{path} is not within what {plan.path} may write ({', '.join(roots)}), or below "

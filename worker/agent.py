@@ -14,6 +14,7 @@ from pathlib import Path
 import trio
 
 from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.mailbox.protocol.spec import AgentSpec
@@ -24,7 +25,7 @@ from .life import live
 from .lifeline import watch_lifeline
 from .sandbox.grants import landlock_rules
 from .sandbox.landlock import LandlockRules, apply_landlock, forbid_new_privileges, landlock_abi
-from .sandbox.plan import SandboxPlan, is_below
+from .sandbox.plan import SandboxPlan
 from .sandbox.probe import probe_sandbox
 from .tools.belt import Toolbelt
 
@@ -69,7 +70,7 @@ def _denied(spec: AgentSpec) -> tuple[str, ...]:
         return ()
     needed = (os.path.realpath(spec.cwd), *_own_folders())
     denied = (rule.path for rule in policy.rules if rule.access == "deny")
-    return tuple(path for path in denied if not any(is_below(one, path) for one in needed))
+    return tuple(path for path in denied if not any(is_within(one, path) for one in needed))
 
 
 def lock_rules(cwd: str, hidden: tuple[str, ...]) -> LandlockRules:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.path_rules import is_within
 
 MAX_FOUND = 50_000
 MAX_VISITED = 1_000_000
@@ -42,8 +43,7 @@ class _Walk:
         yield from entries
 
     def is_inside(self, path: str) -> bool:
-        real = os.path.realpath(path)
-        return real == self.root or real.startswith(self.root.rstrip("/") + "/")
+        return is_within(os.path.realpath(path), self.root)
 
 
 def find_paths(root: Path, patterns: Iterable[str], *, kind: Kind) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import os
 
 import trio
 
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.control import Done, Refused, UndoFiles
 from swarm.mailbox.protocol.records import SnapshotSettled, SnapshotTaken
 from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused
@@ -117,9 +118,7 @@ class Keeping:
         """Not the kernel's files, nor the run's own: its store would keep itself."""
         real = os.path.realpath(path)
         own = (str(self._run.places.folder.parent), str(self._run.places.sockets))
-        return path.startswith("/") and not any(
-            real == folder or real.startswith(folder + "/") for folder in (*_NEVER, *own)
-        )
+        return path.startswith("/") and not any(is_within(real, one) for one in (*_NEVER, *own))
 
 
 def _left_out(taken: Taken) -> str:

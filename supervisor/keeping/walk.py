@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable
 
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy, WorkspaceWrite
 
 from .store import is_text
@@ -45,10 +46,6 @@ def outermost(paths: Iterable[str]) -> tuple[str, ...]:
         if not any(is_within(path, one) for one in kept):
             kept.append(path)
     return tuple(kept)
-
-
-def is_within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 class Walker:

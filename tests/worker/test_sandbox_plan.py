@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.bwrap import bwrap_arguments
 from swarm.worker.sandbox.plan import (
     PROTECTED_NAMES,
     SandboxPlan,
     SandboxUnavailable,
-    is_below,
     plan_sandbox,
 )
 
@@ -107,7 +107,7 @@ def test_a_hidden_folder_is_never_a_root(tmp_path):
 
 def test_the_working_folder_shows_through_a_private_tmp(tmp_path):
     made = plan(ReadOnly(), tmp_path)
-    covered = any(is_below(str(tmp_path), tree) for tree in made.covered)
+    covered = any(is_within(str(tmp_path), tree) for tree in made.covered)
     assert (str(tmp_path) in made.visible) is covered
 
 
@@ -167,7 +167,7 @@ def test_no_writable_bind_ever_covers_a_deeper_read_only_one(writable, protected
     for at, word, path in laid:
         for later, other, above in laid:
             if word == "--ro-bind" and path != "/" and other == "--bind" and later > at:
-                assert not is_below(path, above)
+                assert not is_within(path, above)
 
 
 def test_planning_changes_nothing(tmp_path):

@@ -8,7 +8,7 @@ import os
 
 import msgspec
 
-from swarm.mailbox.path_rules import read_only_profile
+from swarm.mailbox.path_rules import is_within, read_only_profile
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
@@ -19,7 +19,7 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from ..sandbox.plan import SandboxPlan, SandboxUnavailable, is_below, plan_sandbox
+from ..sandbox.plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from ..sandbox.probe import probe_sandbox
 from ..sandbox.sockets import listening_sockets
 
@@ -76,7 +76,7 @@ def check_workdir(plan: SandboxPlan, workdir: str) -> None:
 
 def _deepest(folder: str, trees: tuple[str, ...]) -> int:
     """The length of the longest of these that it is in; 0 for none."""
-    return max((len(tree) for tree in trees if is_below(folder, tree)), default=0)
+    return max((len(tree) for tree in trees if is_within(folder, tree)), default=0)
 
 
 def _with_network(

@@ -5,7 +5,9 @@ or a read-only folder always lies on top of what it guards. All paths are absolu
 relative ones onto a read-only root).
 """
 
-from .plan import SandboxPlan, is_below
+from swarm.mailbox.path_rules import is_within
+
+from .plan import SandboxPlan
 
 SECCOMP_FD = 3  # where the launcher puts the filter in the child
 _SIZED = ("--size", str(2 << 30))  # files in memory are no process's: the watchdog sees none
@@ -78,7 +80,7 @@ def _own_readable(plan: SandboxPlan) -> tuple[str, ...]:
     return tuple(
         path
         for path in plan.readable
-        if path != "/" and not any(is_below(path, tree) for tree in ("/proc", "/dev"))
+        if path != "/" and not any(is_within(path, tree) for tree in ("/proc", "/dev"))
     )
 
 
@@ -89,7 +91,7 @@ def _closing(plan: SandboxPlan, closed: tuple[str, ...]) -> list[_Step]:
     shown = (*plan.writable, *plan.visible, *plan.readable)
     steps: list[_Step] = []
     for path in closed:
-        passed = any(one != path and is_below(one, path) for one in shown)
+        passed = any(one != path and is_within(one, path) for one in shown)
         words = ("--perms", "0111" if passed else "0000", "--tmpfs", path)
         steps.append((path.count("/"), 4, words))
     files = (path for path in plan.denied_files if not _is_covered(path, plan))
@@ -99,8 +101,8 @@ def _closing(plan: SandboxPlan, closed: tuple[str, ...]) -> list[_Step]:
 
 def _is_covered(path: str, plan: SandboxPlan) -> bool:
     """True if nothing that is shown brings `path` along: a private tree hides it, or the root."""
-    hiding = [tree for tree in plan.covered if is_below(path, tree)]
+    hiding = [tree for tree in plan.covered if is_within(path, tree)]
     if not hiding and "/" in plan.readable:
         return False
     shown = (*plan.writable, *plan.visible, *plan.readable)
-    return not any(one != "/" and is_below(path, one) for one in shown)
+    return not any(one != "/" and is_within(path, one) for one in shown)

@@ -11,8 +11,10 @@ crowded, and bubblewrap shows no more of it.
 import os
 import stat
 
+from swarm.mailbox.path_rules import is_within
+
 from .landlock import DEVICE, EXECUTE, READ, READ_DIR, READ_FILE, WRITE, Grant, LandlockRules
-from .plan import SandboxPlan, is_below
+from .plan import SandboxPlan
 
 # Not `pts`: a command could write to, and read from, the terminals of all the user's sessions.
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -62,7 +64,7 @@ def terminal_grant(fd: int) -> Grant:
 
 def _carve(root: str, holes: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:
     """The largest paths below `root` that contain no hole."""
-    inside = tuple(hole for hole in holes if is_below(hole, root))
+    inside = tuple(hole for hole in holes if is_within(hole, root))
     if not inside:
         return [root]
     if root in inside:
@@ -86,7 +88,7 @@ def _children(root: str, wanted: tuple[str, ...]) -> list[str]:
     names = {path.removeprefix(base).partition("/")[0] for path in wanted if path.startswith(base)}
     children = [base + name for name in sorted(names) if name]
     found = [path for path in children if _is_unlinked(path)]
-    if any(is_below(root, one) for one in _SHARED) and not any(is_below(root, w) for w in wanted):
+    if any(is_within(root, one) for one in _SHARED) and not any(is_within(root, w) for w in wanted):
         return found
     try:
         with os.scandir(root) as entries:

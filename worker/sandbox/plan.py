@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
@@ -62,11 +63,6 @@ class SandboxPlan(Value):
     @property
     def is_sandboxed(self) -> bool:
         return self.stack != "none"
-
-
-def is_below(path: str, root: str) -> bool:
-    """True if `path` is `root` or inside it; both canonical."""
-    return root == "/" or path == root or path.startswith(root + "/")
 
 
 def plan_sandbox(
@@ -162,7 +158,7 @@ def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         root
         for root in canonical(wanted)
-        if root != "/tmp" and not any(is_below(root, mask) for mask in hidden)
+        if root != "/tmp" and not any(is_within(root, mask) for mask in hidden)
     )
 
 
@@ -200,7 +196,7 @@ def guard_roots(roots: tuple[str, ...]) -> Guarded:
                 missing.append(path)
         protected.update(_git_folders(Path(root, ".git")))
     # Outside every root it is read-only anyway; named as a root itself it was granted.
-    inside = {p for p in protected if p not in roots and any(is_below(p, r) for r in roots)}
+    inside = {p for p in protected if p not in roots and any(is_within(p, r) for r in roots)}
     return Guarded(
         pinned=_pinned(inside, roots),
         protected=tuple(sorted(inside, key=by_depth)),
@@ -232,7 +228,7 @@ def _pinned(protected: set[str], roots: tuple[str, ...]) -> tuple[str, ...]:
         str(parent)
         for path in protected
         for parent in Path(path).parents
-        if str(parent) not in roots and any(is_below(str(parent), root) for root in roots)
+        if str(parent) not in roots and any(is_within(str(parent), root) for root in roots)
     }
     return tuple(sorted((path for path in found - protected), key=by_depth))
 
@@ -249,7 +245,7 @@ def _visible(
     """Existing paths inside covered trees that must stay readable."""
 
     def is_inside(path: str) -> bool:
-        return any(is_below(path, tree) and path != tree for tree in covered)
+        return any(is_within(path, tree) and path != tree for tree in covered)
 
     found = {path for path in wanted if Path(path).exists() and is_inside(path)}
     here = os.path.realpath(cwd)

@@ -15,6 +15,7 @@ from swarm.mailbox.path_rules import (
     fixed_part,
     glob_pattern,
     is_denied_aloud,
+    is_within,
     may_read,
 )
 from swarm.mailbox.protocol.base import Value
@@ -28,7 +29,6 @@ from .plan import (
     by_depth,
     canonical,
     guard_roots,
-    is_below,
     needed_in_run,
 )
 
@@ -112,7 +112,7 @@ def _shape(
     def counts(path: str) -> bool:
         # A link in its place leads where nobody looked; what is masked or denied is never given.
         unmoved = path != "/tmp" and os.path.lexists(path) and os.path.realpath(path) == path
-        masked = any(is_below(path, mask) for mask in masks)
+        masked = any(is_within(path, mask) for mask in masks)
         return unmoved and not masked and not is_denied_aloud(policy, path)
 
     writes = {path for path in writable if counts(path)}
@@ -120,8 +120,8 @@ def _shape(
     return _Shape(
         readable=_sorted(reads | writes),
         writable=_sorted(writes),
-        closed_to_writing=_sorted(p for p in reads if any(is_below(p, root) for root in writes)),
-        denied=_sorted(path for path in denied if not any(is_below(path, m) for m in masks)),
+        closed_to_writing=_sorted(p for p in reads if any(is_within(p, root) for root in writes)),
+        denied=_sorted(path for path in denied if not any(is_within(path, m) for m in masks)),
     )
 
 
@@ -133,8 +133,8 @@ def _pinned(roots: tuple[str, ...], kept: tuple[str, ...]) -> tuple[str, ...]:
     """Folders that a command could rename, and with them what is closed or denied inside."""
 
     def is_open(folder: str) -> bool:
-        above = max((root for root in roots if is_below(folder, root)), key=len, default=folder)
-        inside = (one for one in kept if is_below(folder, one) and is_below(one, above))
+        above = max((root for root in roots if is_within(folder, root)), key=len, default=folder)
+        inside = (one for one in kept if is_within(folder, one) and is_within(one, above))
         return folder != above and not any(inside)
 
     found = {str(parent) for path in kept for parent in Path(path).parents}

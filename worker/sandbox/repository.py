@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import Value
 
-from .plan import SandboxPlan, is_below
+from .plan import SandboxPlan
 
 # Git runs these, reads commands from them, or follows them to another place.
 _POINTERS = ("commondir", "gitdir")
@@ -80,7 +81,7 @@ def with_repository(plan: SandboxPlan, folder: str) -> SandboxPlan | None:
     if plan.stack != "bwrap":
         return None
     found = open_repository(folder)
-    if found is None or not any(is_below(found.folder, root) for root in plan.writable):
+    if found is None or not any(is_within(found.folder, root) for root in plan.writable):
         return None
     opened = set(found.git_folders)
     kept = [path for path in plan.protected if path not in opened]

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from .plan import is_below
+from swarm.mailbox.path_rules import is_within
 
 _LISTENS = 0x10000
 _DATAGRAM = "0002"
@@ -39,10 +39,10 @@ def listening_sockets(
             found[fields[7]] = None
 
     def is_reached(path: str) -> bool:
-        if any(is_below(path, tree) for tree in spare):
+        if any(is_within(path, tree) for tree in spare):
             return False
-        seen = not any(is_below(path, tree) for tree in covered)
-        return seen or any(is_below(path, tree) for tree in shown)
+        seen = not any(is_within(path, tree) for tree in covered)
+        return seen or any(is_within(path, tree) for tree in shown)
 
     outside = (path for path in found if is_reached(path))
     return tuple(path for path in outside if _is_socket(path))[:_MOST]

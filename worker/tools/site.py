@@ -10,7 +10,7 @@ from pathlib import Path
 
 import trio
 
-from swarm.mailbox.path_rules import is_denied_aloud, may_read
+from swarm.mailbox.path_rules import is_denied_aloud, is_within, may_read
 from swarm.mailbox.protocol.approvals import CommandAction
 from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy
 from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused, WatchFiles
@@ -19,7 +19,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 from ..exec.sessions import ExecSessions
 from ..policy.facts import Facts, MatchRules, Standing, Wish, gather_facts, no_rules
 from ..reporter import Reporter
-from ..sandbox.plan import SandboxPlan, SandboxUnavailable, is_below
+from ..sandbox.plan import SandboxPlan, SandboxUnavailable
 from ..sandbox.probe import probe_sandbox
 from .errors import ToolFailed
 from .permissions import Held
@@ -139,7 +139,7 @@ class Site:
     def may_read(self, path: Path) -> bool:
         """False for the run's own sockets and folders, and what a permission profile denies."""
         real = os.path.realpath(path)
-        if any(is_below(real, hidden) for hidden in self._hidden):
+        if any(is_within(real, hidden) for hidden in self._hidden):
             return False
         policy = self.limits.sandbox
         return not isinstance(policy, ProfilePolicy) or self._profile_shows(policy, real)
@@ -148,7 +148,7 @@ class Site:
         if may_read(policy, real):
             return True
         held = self.held.now
-        given = not self.is_locked and any(is_below(real, p) for p in (*held.read, *held.write))
+        given = not self.is_locked and any(is_within(real, p) for p in (*held.read, *held.write))
         return given and not is_denied_aloud(policy, real)
 
     def write_plan(self) -> SandboxPlan | None:
@@ -170,12 +170,12 @@ class Site:
         closed = (*plan.missing, *plan.links, *links, *plan.hidden)
         if isinstance(self.limits.sandbox, ProfilePolicy):
             shut = (*plan.protected, *(set(plan.readable) - set(plan.writable)))
-            deepest = max((p for p in shut if is_below(real, p)), key=len, default="")
-            if not any(is_below(real, p) and len(p) > len(deepest) for p in plan.writable):
+            deepest = max((p for p in shut if is_within(real, p)), key=len, default="")
+            if not any(is_within(real, p) and len(p) > len(deepest) for p in plan.writable):
                 return False
         else:
             closed += plan.protected
         spoken = str(Path(os.path.realpath(path.parent)) / path.name)  # a link itself
-        if any(is_below(one, shut) for one in (real, spoken) for shut in closed):
+        if any(is_within(one, shut) for one in (real, spoken) for shut in closed):
             return False
-        return any(is_below(real, root) for root in plan.writable)
+        return any(is_within(real, root) for root in plan.writable)
