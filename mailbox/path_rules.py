@@ -14,7 +14,9 @@ from .protocol.limits import Access, PathRule, ProfilePolicy
 
 STRENGTH: dict[Access, int] = {"deny": 0, "read": 1, "write": 2}
 _ESCAPED = re.compile(r"\[([*?[])\]")
-COVERED = ("/tmp", "/run", "/var/run")  # private trees; what is the machine's own must be named
+# Replaced as a whole in the sandbox: sockets and other people's files. What there is the machine's
+# own must be named.
+COVERED = ("/tmp", "/run", "/var/run")
 
 
 def is_within(path: str, root: str) -> bool:

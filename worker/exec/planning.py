@@ -8,7 +8,7 @@ import os
 
 import msgspec
 
-from swarm.mailbox.path_rules import is_within, read_only_profile
+from swarm.mailbox.path_rules import COVERED, is_within, read_only_profile
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
@@ -23,7 +23,7 @@ from ..sandbox.plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from ..sandbox.probe import probe_sandbox
 from ..sandbox.sockets import listening_sockets
 
-_COVERED = ("/tmp", "/run", "/var/run", "/dev")
+_COVERED = (*COVERED, "/dev")
 
 
 class FolderHidden(SandboxUnavailable):

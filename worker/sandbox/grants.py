@@ -11,7 +11,7 @@ crowded, and bubblewrap shows no more of it.
 import os
 import stat
 
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.path_rules import COVERED, is_within
 
 from .landlock import DEVICE, EXECUTE, READ, READ_DIR, READ_FILE, WRITE, Grant, LandlockRules
 from .plan import SandboxPlan
@@ -20,7 +20,7 @@ from .plan import SandboxPlan
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _TERMINALS = ("ptmx", "pts")
 _MOST_CHILDREN = 4096  # of one folder on the way to a hole; beyond that the rest stays closed
-_SHARED = ("/tmp", "/run", "/var/run")  # a grant for each stranger's file costs a command 10 µs
+_SHARED = COVERED  # a grant for each stranger's file costs a command 10 µs
 
 
 def landlock_rules(plan: SandboxPlan, *, terminals: bool = False) -> LandlockRules:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from swarm.mailbox.path_rules import (
+    COVERED,
     access_at,
     fixed_part,
     glob_pattern,
@@ -22,7 +23,6 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import NetworkPolicy, ProfilePolicy
 
 from .plan import (
-    COVERED,
     SandboxPlan,
     SandboxUnavailable,
     Stack,
