@@ -75,7 +75,7 @@ def _sandbox_lines(one: Explanation) -> Iterator[str]:
         more = len(box.denied) - len(shown)
         yield f"          closed:    {', '.join(shown)}{f', and {more} more' if more else ''}"
     if box.read_only:
-        yield f"          not there: {', '.join(_clean(path) for path in box.read_only)}"
+        yield f"          read-only: {', '.join(_clean(path) for path in box.read_only)}"
 
 
 def _verdict(one: Explanation) -> str:
