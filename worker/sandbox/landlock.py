@@ -26,7 +26,7 @@ DEVICE = READ_FILE | WRITE_FILE | IOCTL_DEVICE
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | IOCTL_DEVICE
 _TCP = 0b11  # bind, connect
 _SCOPES = 0b11  # abstract Unix sockets, signals
-_SCOPES_SINCE = 6
+_TCP_SINCE, _SCOPES_SINCE = 4, 6
 
 
 class Grant(Value):
@@ -89,14 +89,14 @@ def drop_capabilities() -> None:
     _checked(_libc.capset(header, none), "capset")
 
 
-def scope_rules() -> LandlockRules | None:
-    """Only the scopes: no abstract socket and no signal leads out. None where the kernel has none.
+def rules_beside_mounts(*, network: bool) -> LandlockRules | None:
+    """What holds for a process that still has to mount: no abstract socket, no signal and, without
+    the network, no TCP leads out. None where the kernel has no such rules.
 
-    Since they handle no files, bwrap may still mount under them.
+    A rule about files would forbid every mount, so there is none.
     """
-    if landlock_abi() < _SCOPES_SINCE:
-        return None
-    return LandlockRules(network=True, files=False)
+    since = _SCOPES_SINCE if network else _TCP_SINCE
+    return LandlockRules(network=network, files=False) if landlock_abi() >= since else None
 
 
 def _handled_files(abi: int) -> int:
@@ -113,10 +113,10 @@ def apply_landlock(rules: LandlockRules) -> None:
     handled = _handled_files(abi) if rules.files else 0
     attribute = _RulesetAttribute(
         handled,
-        _TCP if abi >= 4 and not rules.network else 0,
+        _TCP if abi >= _TCP_SINCE and not rules.network else 0,
         _SCOPES if abi >= _SCOPES_SINCE else 0,
     )
-    size = 8 if abi < 4 else 16 if abi < 6 else 24
+    size = 8 if abi < _TCP_SINCE else 16 if abi < _SCOPES_SINCE else 24
     ruleset = _checked(_libc.syscall(_CREATE, ctypes.byref(attribute), size, 0), "landlock ruleset")
     for grant in rules.grants:
         _add(ruleset, grant, handled)

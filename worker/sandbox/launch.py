@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.base import Value
 from .bwrap import bwrap_arguments
 from .grants import landlock_rules
 from .guard import Guard
-from .landlock import LandlockRules, scope_rules
+from .landlock import LandlockRules, rules_beside_mounts
 from .plan import SandboxPlan, SandboxUnavailable
 from .probe import probe_sandbox
 from .proxied import proxy_environment
@@ -84,7 +84,7 @@ def prepare_command(
             guard.close()
         raise
     return Prepared(
-        argv=words, environment=outer, confinement=_scoped(plan), filter_fd=filter_fd,
+        argv=words, environment=outer, confinement=_second_wall(plan), filter_fd=filter_fd,
         wrapped=True, guard=guard,
     )  # fmt: skip
 
@@ -122,12 +122,13 @@ def _wrapped(
     return (*words, "--", *stage_words(tty=tty, proxied=plan.proxied is not None), *argv), outer
 
 
-def _scoped(plan: SandboxPlan) -> Confinement | None:
-    """With the host's network come its abstract sockets, which no mount hides: Landlock does.
-
-    bwrap itself is put under it, so nothing has to run inside before the command.
+def _second_wall(plan: SandboxPlan) -> Confinement | None:
+    """Landlock put on bwrap itself, so that nothing has to run inside before the command: it holds
+    should a namespace or the filter not, and for the host's network, whose abstract sockets no
+    mount hides.
     """
-    if not plan.network or (rules := scope_rules()) is None:
+    way_out = plan.network or plan.proxied is not None  # the proxy is reached by TCP
+    if (rules := rules_beside_mounts(network=way_out)) is None:
         return None
     return Confinement(landlock=rules, drop_capabilities=False)
 
