@@ -43,6 +43,17 @@ class AgentPlan(Value):
     paused: bool = False  # a person paused this agent
 
 
+class Spending:
+    """What an agent has paid over all its lives; None: no price was known so far."""
+
+    def __init__(self, usd: float | None = None) -> None:
+        self.usd = usd
+
+    def add(self, usd: float | None) -> None:
+        if usd is not None:
+            self.usd = (self.usd or 0.0) + usd
+
+
 class LiveAgent:
     """One agent and its present process. Owned by control; nobody else changes it."""
 
@@ -69,6 +80,7 @@ class LiveAgent:
         self.wanted_end: EndState | None = None  # we are ending it, for this reason
         self.death_reason = ""  # why we killed it, for the journal
         self.deaths: list[float] = []
+        self.spending = Spending()
         self.last_turn_end: TurnEnd | None = None
         self.letters: dict[str, Mail] = {}  # posted, and not yet in its history
         self.brood: Callable[[], dict[str, str]] = dict[str, str]  # path → nickname of its children

@@ -102,6 +102,8 @@ async def bear(
         cwd=plan.cwd,
         warm=child.warm,
         spawn_s=round(trio.current_time() - started, 4),
+        usage=memory.usage if memory is not None else TokenUsage(),
+        usd=agent.spending.usd,
     )
     # Not waited for: all that follows from it is journaled behind it, in the same order.
     running.note(spawned, agent=plan.path)

@@ -59,13 +59,20 @@ class Control:
         """The agent whose present life has this socket identity."""
         return self._by_peer.get(identity)
 
-    async def spawn(self, plan: AgentPlan, *, memory: AgentMemory | None = None) -> LiveAgent:
+    async def spawn(
+        self, plan: AgentPlan, *, memory: AgentMemory | None = None, paid_usd: float | None = None
+    ) -> LiveAgent:
         """Start an agent, new or resumed; return once it said Hello.
+
+        Args:
+            memory: What its file remembers, of one that is resumed.
+            paid_usd: What it has paid so far.
 
         Raises SpawnError: nothing was started and no slot is held.
         """
         epoch = 1 if memory is None else self._next_epoch(plan)
         agent = LiveAgent(plan, epoch=epoch)
+        agent.spending.add(paid_usd)
         try:
             await self.enliven(agent, memory)
         except BaseException:  # also when cancelled: nobody may wait for what was never born

@@ -176,8 +176,12 @@ class Work:
     async def _resume_root(self, plan: AgentPlan, words: str | None) -> None:
         """The root lives again from its file; then its next words, if there are any."""
         self._agency.restore(self._past, plan)
+        for member in tuple(self._agency.team.members.values()):  # their bounds are today's
+            await self._control.admit(member.path, member.plan.limits.budget)
         memory = recall(self._run, plan)
-        root = await self._control.spawn(plan, memory=memory)
+        past = self._past.agents.get(ROOT_PATH)
+        paid_usd = past.usd if past is not None else None
+        root = await self._control.spawn(plan, memory=memory, paid_usd=paid_usd)
         if words is not None:
             part = TextInput(text=words)
             await self._control.say(

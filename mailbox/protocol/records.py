@@ -74,6 +74,8 @@ class AgentSpawned(Tagged):
     cwd: str = ""
     warm: bool = True  # forked from the fork-server
     spawn_s: float = 0.0
+    usage: TokenUsage = TokenUsage()  # what its earlier lives used, and paid where it is known
+    usd: float | None = None
 
 
 class InputPosted(Tagged):

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from hands import Outside
 from story import Story
 
-from swarm.mailbox.protocol.events import CallBegan, CallEnded, Warned
+from swarm.mailbox.protocol.events import CallBegan, CallEnded, TokenCount, Warned
 from swarm.mailbox.protocol.gateway import Drew, Lapsed
+from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -46,6 +47,7 @@ def check_journal(places: RunPlaces, story: Story, completed: RunCompleted) -> l
         *_calls(records),
         *_questions(records),
         *_bills(records, story),
+        *_spending(records),
         *_limits(records),
         *_items(records, story, completed),
         *_folds(places),
@@ -185,6 +187,27 @@ def _bills(records: list[Record], story: Story) -> Iterator[str]:
         yield f"the books say {spent.tokens} tokens, the bills {total}"
     if ledger.held:
         yield f"still held: {sorted(ledger.held)}"
+
+
+def _spending(records: list[Record]) -> Iterator[str]:
+    """A later life begins with what the earlier ones used and paid."""
+    owner = {one.body.path: one.body.agent_id for one in _of(records, AgentSpawned)}
+    used: dict[str, TokenUsage] = {}
+    paid: dict[str, float] = defaultdict(float)
+    for one in records:
+        match one.body:
+            case AgentSpawned(agent_id=agent_id, epoch=epoch, usage=usage, usd=usd):
+                life = f"{one.body.path} epoch {epoch}"
+                if usage != used.get(agent_id, TokenUsage()):
+                    yield f"{life} began with {usage}, not {used.get(agent_id)}"
+                if abs((usd or 0.0) - paid[agent_id]) > 1e-9:
+                    yield f"{life} began with ${usd}, not ${paid[agent_id]}"
+            case TokenCount(total=total):
+                used[owner[one.agent]] = total
+            case Drew(agent_id=agent_id, usd=usd) if one.agent:
+                paid[agent_id] += usd or 0.0
+            case _:
+                pass
 
 
 def _limits(records: list[Record]) -> Iterator[str]:

@@ -40,7 +40,10 @@ from swarm.worker.gateway.patience import PatientBackend
 from swarm.worker.gateway.select import Choice
 
 OpenHouse = Callable[[GatewaySpec, Surroundings], AbstractAsyncContextManager[House]]
-MODEL = ModelInfo(slug="simulated", provider="simulated", wire="scripted")
+MODEL = ModelInfo(
+    slug="simulated", provider="simulated", wire="scripted",
+    input_usd_per_million=1_000.0, output_usd_per_million=4_000.0,
+)  # fmt: skip
 _CATALOGUE = load_catalogue()
 _MOST_TRIES = 40  # of one deed; then the agent says that it gave up
 _TOOLS = {

@@ -35,7 +35,7 @@ from swarm.mailbox.protocol.requests import (
     WatchFiles,
 )
 
-from ..agents import AgentPlan, LiveAgent
+from ..agents import AgentPlan, LiveAgent, Spending
 from ..control import Control
 from ..journal.replay import RunPast
 from ..running import Running
@@ -129,7 +129,7 @@ class Agency:
             ended = one.past.ended
             member = self.team.enlist(one.plan, state=one.state)
             member.epoch, member.outcome = one.past.spawned.epoch, ended
-            member.closed = one.state == "killed"
+            member.spending, member.closed = Spending(one.past.usd), one.state == "killed"
             self._run.registry.adopt_path(member.path, agent_id=one.plan.agent_id)
             self.gate.started += 1
             if ended is None or (not member.closed and is_reopened(self._run.places, one.past)):
@@ -295,7 +295,8 @@ class Agency:
         for mail in agent.letters.values():
             if mail.mail_id not in member.letters:
                 self.team.add_letter(member, mail)
-        agent.letters, member.deaths = member.letters, agent.deaths
+        agent.letters = member.letters
+        member.deaths, member.spending = agent.deaths, agent.spending
         agent.unheard |= member.unheard
         member.unheard.clear()
         agent.brood = partial(self.team.brood, agent.path)

@@ -79,6 +79,7 @@ class Lives:
                 await life.gone.wait()
             life = member.life or LiveAgent(member.plan, epoch=member.epoch)
             life.letters, life.deaths = member.letters, member.deaths
+            life.spending = member.spending
             life.brood = partial(self._team.brood, path)
             memory = await self._recall(member)
             if memory.open_calls:

@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded, InputPosted
 from swarm.mailbox.protocol.requests import TeamMember
 
-from ..agents import AgentPlan, LiveAgent, TurnEnd
+from ..agents import AgentPlan, LiveAgent, Spending, TurnEnd
 from .shelf import Kept
 
 ACTIVE = frozenset({"queued", "starting", "running"})
@@ -50,6 +50,7 @@ class Member:
         self.beginning = False  # a life of it is being started
         self.birth: trio.CancelScope | None = None  # of its first life, while it is begun
         self.deaths: list[float] = []
+        self.spending = Spending()
         self.suspended: Suspended | None = None
         self.forgotten = False  # its answer went elsewhere, or it never lived
 
@@ -104,6 +105,7 @@ class Member:
             ends=self.ends,
             told=self.told,
             closed=self.closed,
+            usd=self.spending.usd,
         )
         return Kept(
             path=self.path,
@@ -128,6 +130,7 @@ class _Rest(msgspec.Struct, array_like=True):
     ends: int
     told: int
     closed: bool
+    usd: float | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -142,4 +145,5 @@ def member_of(kept: Kept) -> Member:
     member.outcome, member.last_turn_end = rest.outcome, rest.last_turn_end
     member.last_task, member.closed = rest.last_task, rest.closed
     member.ends, member.told = rest.ends, rest.told
+    member.spending = Spending(rest.usd)
     return member

@@ -9,6 +9,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.roles.loader import Roles, find_role
+from swarm.roles.narrow import narrow_budget
 from swarm.roles.schema import Role
 
 from ..agents import AgentPlan
@@ -62,15 +63,21 @@ def _is_try_of(step: str, name: str) -> bool:
 
 def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
     spawned = agent.spawned
+    own = spawned.limits.budget
     try:
         role = find_role(roles, spawned.role)
+        own = role.budget
     except UsageError:  # its file is gone; what it was told stands in its history
         role = Role(name=spawned.role)
     plan = AgentPlan(
         path=spawned.path,
         agent_id=spawned.agent_id,
         role=child_brief(parent.role, role),
-        limits=spawned.limits,
+        limits=msgspec.structs.replace(
+            spawned.limits,  # but for the bounds of the run: they are today's
+            budget=narrow_budget(parent.limits.budget, own),
+            deadline_unix_s=parent.limits.deadline_unix_s,
+        ),
         cwd=spawned.cwd or parent.cwd,
         parent=spawned.parent,
         depth=spawned.depth,

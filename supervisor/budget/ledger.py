@@ -175,8 +175,6 @@ class Ledger:
             return Grant(bounded=False)
         over = _first_over(nodes, wanted.amount, with_held=True)
         if over is None:
-            self._called.discard(agent_id)
-            self._lasted.discard(agent_id)
             self.hold(wanted, name)
             return Grant()
         if (spent_over := _first_over(nodes, wanted.amount, with_held=False)) is None:
@@ -202,6 +200,9 @@ class Ledger:
         if granted.last:
             self._called.add(granted.agent_id)
             self._lasted.add(granted.agent_id)
+        else:  # there is room again: it may have a last grant again, when there is none
+            self._called.discard(granted.agent_id)
+            self._lasted.discard(granted.agent_id)
         for node in self._chain(granted.path):
             node.held = node.held.plus(granted.amount)
 

@@ -146,9 +146,17 @@ class Treasury:
         changed = self._ledger.settle(bill.reservation, path or ROOT_PATH, cost_of(bill))
         if changed:
             journal()
+            self._charge(bill)
             self._serve_line()
             self._tell_tight(path or ROOT_PATH)
         return changed
+
+    def _charge(self, bill: Drew | Lapsed) -> None:
+        """What an agent has paid goes with it into its next life."""
+        if isinstance(bill, Drew):
+            payers = (one for one in self.live_agents() if one.plan.agent_id == bill.agent_id)
+            for agent in payers:
+                agent.spending.add(bill.usd)
 
     def _decide(self, asked: _Asked, done: Callable[[], None]) -> bool:
         """Answer, or return False if it has to wait."""

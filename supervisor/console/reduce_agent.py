@@ -125,6 +125,8 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
         note="" if body.epoch == 1 else f"restarted, life {body.epoch}",
         started=view.started or at,
         last_progress=at,
+        usage=body.usage if body.usage.total_tokens else view.usage,
+        usd=view.usd if body.usd is None else max(body.usd, view.usd or 0.0),
         sandbox=describe_sandbox(body.limits.sandbox),
     )
 

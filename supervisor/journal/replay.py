@@ -46,6 +46,7 @@ class AgentPast(msgspec.Struct):
     ended: AgentEnded | None = None
     ended_seq: int = 0
     settings: Settings | None = None  # what a person changed, in whichever life
+    usd: float | None = None  # what it has paid, in all its lives
 
 
 class RunPast(msgspec.Struct):
@@ -78,8 +79,8 @@ def fold_run(records: Iterable[Record]) -> RunPast:
                 past.provider = body
             case AgentSpawned() as body:
                 before = past.agents.get(body.path)
-                settings = None if before is None else before.settings
-                past.agents[body.path] = AgentPast(spawned=body, settings=settings)
+                settings, usd = (None, None) if before is None else (before.settings, before.usd)
+                past.agents[body.path] = AgentPast(spawned=body, settings=settings, usd=usd)
             case SettingsChanged() as body if record.agent in past.agents:
                 past.agents[record.agent].settings = body.settings
             case AgentEnded() as body if record.agent in past.agents:
@@ -91,6 +92,8 @@ def fold_run(records: Iterable[Record]) -> RunPast:
                 past.fan_ended[body.index] = body
             case Drew(usd=float() as usd):
                 past.usd = (past.usd or 0.0) + usd
+                if (payer := past.agents.get(record.agent)) is not None:
+                    payer.usd = (payer.usd or 0.0) + usd
             case RunCompleted() as body:
                 past.completed = body
             case _:

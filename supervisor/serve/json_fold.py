@@ -272,7 +272,12 @@ def _replaced(body: ContextRecorded) -> list[AnyLine]:
 def _spawned(body: AgentSpawned, state: JsonState) -> list[AnyLine]:
     known = body.agent_id in state.paths
     state.paths[body.agent_id] = body.path
-    state.agent(body.path).ended = False
+    agent = state.agent(body.path)
+    agent.ended = False
+    if body.usage.total_tokens:
+        agent.total = body.usage
+    if body.usd is not None:
+        agent.usd = max(body.usd, agent.usd or 0.0)
     if known:
         status = AgentStatusLine(state="starting", message=f"life {body.epoch}")
         status.agent = body.path

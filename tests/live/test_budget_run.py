@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.gateway import Drew, Lapsed
 from swarm.mailbox.protocol.items import text_of
 from swarm.mailbox.protocol.records import (
     AgentEnded,
+    AgentSpawned,
     FanOutItemEnded,
     GatewayEnded,
     ItemRecorded,
@@ -252,6 +253,38 @@ async def test_what_a_killed_supervisor_had_under_way_counts_as_spent(tmp_path):
     assert story.code == 4, "nothing is left of it for another request"
     assert story.of(Lapsed)[0].tokens == reserved.tokens
     assert len([one for one in story.of(Reserved) if not one.last]) == 2
+
+
+async def test_what_an_agent_paid_stays_paid_over_its_lives_and_over_a_killed_supervisor(tmp_path):
+    spawn = call("spawn_agent", task_name="a", message="be", fork_turns="none")
+    wait = call("wait_agent", targets=["a"], timeout_ms=60_000)
+    again = call("followup_task", target="a", message="once more")
+    asked = [[spawn], [wait], [again], [wait], [again], [wait]]
+    turns = [
+        *({"agent": "/root", "calls": calls, "usage": USAGE} for calls in asked),
+        {"agent": "/root", "text": "done", "usage": USAGE, "repeat": "forever"},
+        *({"agent": "/root/a", "text": text, "usage": USAGE} for text in ("one", "two")),
+        {"agent": "/root/a", "text": "three", "usage": USAGE, "delay_s": 1},
+    ]
+    async with told(tmp_path, turns, "--budget-tokens", "90000", "--deadline", "40s") as story:
+        await story.until(lambda: len(story.of(Reserved, "/root/a")) == 3)
+        os.kill(story.pid, signal.SIGKILL)
+    with trio.fail_after(60):
+        await story.resume()
+    assert story.code == 0, (tmp_path / "err").read_text()
+    lives = story.of(AgentSpawned, "/root/a")
+    assert [(life.epoch, life.usd, life.usage.total_tokens) for life in lives] == [
+        (1, None, 0), (2, 1.0, 1000), (3, 2.0, 2000), (4, 2.0, 2000),
+    ]  # fmt: skip
+    deadlines = [life.limits.deadline_unix_s for life in lives]
+    assert deadlines[0] == deadlines[2] < deadlines[3], "the run's hours are those of today"
+    ends = [line for line in story.lines if line["type"] == "agent.status"]
+    assert [one["usd"] for one in ends if one.get("end_state") and one["agent"] == "/root/a"] == [3]
+    bills, (lost,) = story.of(Drew), story.of(Lapsed)
+    used = story.lines[-1]["budget"]
+    assert used["used_tokens"] == sum(one.usage.total_tokens for one in bills) + lost.tokens
+    assert used["used_requests"] == len(bills) + 1 == len(story.of(Reserved))
+    assert used["used_usd"] == pytest.approx(sum(one.usd for one in bills) + lost.usd)
 
 
 async def test_an_agent_is_told_before_its_deadline_and_cut_off_at_it(tmp_path):

@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.supervisor.budget.fold import fold_ledger
 from swarm.supervisor.budget.hours import Hour, plan_hour
-from swarm.supervisor.budget.ledger import Amount, Share
+from swarm.supervisor.budget.ledger import Amount, Refusal, Reservation, Share
 from swarm.supervisor.budget.words import late_note, tight_note, used_up
 from swarm.supervisor.console.bounds import budget_parts, describe_budget
 from swarm.supervisor.console.log_lines import describe_body
@@ -80,6 +80,20 @@ def test_what_was_written_off_is_not_counted_again():
 def test_a_run_without_a_bound_is_counted_too_so_that_a_resume_may_set_one():
     ledger = fold_ledger(records(("/root", ROOT), ("/root", drew(700)), ("", drew(50, agent="x"))))
     assert ledger.spent() == Amount(tokens=750, nano_usd=1_000_000_000, requests=2)
+
+
+def test_after_a_cut_an_agent_that_had_room_again_may_have_its_last_grant_again():
+    last = Reserved(agent_id="r", reservation="1-4", tokens=900, last=True)
+    more = records(
+        *(("/root", body) for body in (last, drew(900, name="1-4"))),
+        ("/root", BudgetSet(budget=Budget(tokens=5000))),
+        *(("/root", body) for body in (reserved(10, name="2-1"), drew(10, name="2-1"))),
+    )
+    ask = Reservation(agent_id="r", path="/root", amount=Amount(tokens=9000), worked=True)
+    spent, raised = (fold_ledger([*STORY, *more[:end]]).reserve(ask, "x") for end in (2, 5))
+    assert isinstance(spent, Refusal)
+    assert isinstance(raised, Refusal)
+    assert (spent.ask_again, raised.ask_again) == (False, True)
 
 
 def test_the_footer_shows_the_shares_of_the_runs_bounds():

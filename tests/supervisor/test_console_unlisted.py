@@ -2,6 +2,7 @@
 
 from swarm.mailbox.protocol.control import Recorded
 from swarm.mailbox.protocol.events import TokenCount
+from swarm.mailbox.protocol.gateway import Drew
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.records import AgentEnded, AgentSpawned, ProcessEnded, Record
 from swarm.supervisor.console.reduce import RunState
@@ -97,3 +98,18 @@ def test_a_watcher_that_begins_with_a_snapshot_counts_on():
     state = RunState.from_view(told.state.view())
     assert state.agents_seen == told.state.agents_seen
     assert state.view().unlisted == 95
+
+
+def test_one_that_comes_back_long_after_has_used_and_paid_what_it_had():
+    told = Teller()
+    told.come_and_go("/root/first", *paths(20))
+    assert "/root/first" not in told.listed
+    spent = TokenUsage(input_tokens=8, output_tokens=2, total_tokens=10)
+    again = AgentSpawned(
+        agent_id="id /root/first", path="/root/first", epoch=2, pid=7, usage=spent, usd=0.25
+    )
+    told.tell("/root/first", again)
+    bill = Drew(agent_id="id /root/first", provider="p", model="m", usage=spent, usd=0.5)
+    told.tell("/root/first", bill)
+    view = told.state.agent("/root/first")
+    assert (view.usage, view.usd) == (spent, 0.75)
