@@ -1,7 +1,7 @@
 """`scripts/chaos --seed N --minutes M`: plays under fire, until the minutes are over.
 
 Exit code 0: no promise was broken; 1: one was, and it is said which, and how to see it again; 2: a
-wrong option.
+wrong option; 130: it was stopped, by Ctrl-C or SIGTERM, and left nothing.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from stage import Stage, enter_mounts, open_stage
 from tree import FAULTS_S, Performed, perform_tree
 
 _MOST_TOLD = 30  # violations of one play; the evidence has all
+_STOPPED = 130  # as a shell counts a command that Ctrl-C ended
 
 
 def main() -> int:
@@ -28,10 +29,24 @@ def main() -> int:
     if wish.minutes <= 0:
         print("chaos: --minutes must be more than 0", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left then
-    has_disk = enter_mounts()
+    signal.signal(signal.SIGTERM, _as_ctrl_c)
+    has_disk, code = enter_mounts(), _STOPPED
     if not has_disk:
         print("chaos: no mount namespace here: the disk is never full", file=sys.stderr)
+    try:
+        code = _play(wish, has_disk=has_disk)
+    except* KeyboardInterrupt:
+        print("chaos: stopped", file=sys.stderr)
+    return code
+
+
+def _as_ctrl_c(number: int, frame: object) -> None:
+    """SIGTERM ends us in order: Trio lets Ctrl-C in where its tasks can end, and nothing else."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def _play(wish: argparse.Namespace, *, has_disk: bool) -> int:
+    """Play after play; 1 if a promise was broken."""
     began, number, broken, faults = time.monotonic(), wish.tree or 0, 0, 0
     while not broken or wish.go_on:
         with open_stage(wants_disk=has_disk) as stage:

@@ -1,7 +1,8 @@
 """The model server: says the play's lines over HTTP, as badly as the page tells it.
 
 A process of its own: `model.py PORT-FILE PAGE SERVED SEED`. It keeps no conversation: each answer
-follows from the request. To SERVED goes one line for each answer that it sent whole.
+follows from the request. To SERVED goes one line for each answer that it sent whole. It lives as
+long as somebody holds the other end of its stdin.
 """
 
 import asyncio
@@ -174,13 +175,14 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 async def main() -> None:
-    """Serve on a free port of the loopback until killed."""
+    """Serve on a free port of the loopback, until killed or left alone."""
     port_file, page, served, seed = sys.argv[1:5]
     server = Server(make_play(seed), Knobs(Path(page)), Path(served), seed)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 26, backlog=256)
+    alone = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), alone.set)  # nobody writes: its end
     _tell_port(port_file, listener.sockets[0].getsockname()[1])
-    async with listener:
-        await listener.serve_forever()
+    await alone.wait()
 
 
 def _tell_port(port_file: str, port: int) -> None:

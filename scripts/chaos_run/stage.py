@@ -73,12 +73,13 @@ class Stage:
         }
 
     def start_model(self, seed: str) -> "subprocess.Popen[bytes]":
-        """Start the model server and write the configuration that names it."""
+        """Start the model server and write the configuration that names it. However we end, it
+        follows: its stdin is a life-line, and the caller's to close."""
         port_file = self.folder / "port"
         argv = [sys.executable, "-P", str(HERE / "model.py"), str(port_file),
                 str(self.folder / "page"), str(self.served), seed]  # fmt: skip
         with (self.folder / "model.err").open("wb") as err:
-            process = subprocess.Popen(argv, stderr=err)
+            process = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=err)
         while not port_file.exists():
             if process.poll() is not None:
                 raise RuntimeError((self.folder / "model.err").read_text())

@@ -162,9 +162,8 @@ class Tree:
 
 async def perform_tree(stage: Stage, seed: str, faults_s: float) -> Performed:
     """One play with its model server, under fire for `faults_s` seconds."""
-    model = stage.start_model(seed)
-    try:
-        return await Tree(stage, seed, faults_s=faults_s).perform()
-    finally:
-        model.kill()
-        model.wait()
+    with stage.start_model(seed) as model:
+        try:
+            return await Tree(stage, seed, faults_s=faults_s).perform()
+        finally:
+            model.kill()
