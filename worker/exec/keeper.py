@@ -153,8 +153,7 @@ class Keeper:
         self._placeholders.update(order.placeholders)
         if order.wrapped:
             self._wrapped.add(order.token)
-        # bwrap dies with the thread that began it, so a thread that confines itself cannot do it.
-        if order.limits != CommandLimits() or (order.wrapped and order.confinement is not None):
+        if order.limits != CommandLimits():
             self._fork(order, fds)
             return
         try:
@@ -168,7 +167,7 @@ class Keeper:
         self._reply(Launched(token=order.token, pid=pid))
 
     def _fork(self, order: LaunchOrder, fds: list[int]) -> None:
-        """For limits of its own or a confined bwrap; a pipe that closes says it is its program."""
+        """For limits of its own; a pipe that closes says it is its program."""
         report, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             pid = os.fork()

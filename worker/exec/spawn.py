@@ -1,8 +1,9 @@
 """Starting a command from the launcher without forking Python: posix_spawn, four times as fast.
 
-Guards: a command whose sandbox is Landlock is spawned by a thread that has confined itself first
-and ends right after: such confinement belongs to a thread and passes to what it starts. The thread
-is joined before anything else happens, so the launcher is single-threaded whenever it could fork.
+Guards: a confined command is spawned by a thread that has confined itself first: such confinement
+belongs to a thread and passes to what it starts. For Landlock alone the thread ends right after.
+bwrap dies with the thread that began it, so for bwrap there is one that stays, asleep but while it
+spawns; the launcher waits for it, so no two threads ever run at once.
 """
 
 import os
@@ -10,7 +11,9 @@ import resource
 import signal
 import threading
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
 
@@ -49,6 +52,8 @@ def spawn_command(order: LaunchOrder, fds: Sequence[int]) -> int:
     try:
         if order.confinement is None:
             return _spawn(order, fds)
+        if order.wrapped:
+            return _lasting_thread(order.confinement).spawn(order, fds)
         return _spawn_confined(order, fds, order.confinement)
     finally:
         os.chdir("/")  # keep no file system busy
@@ -93,19 +98,52 @@ def confine_self(confinement: Confinement, *, terminal_fd: int | None = None) ->
         install_filter(confinement.seccomp)
 
 
+class _LastingThread:
+    """Confines itself once, then spawns whatever it is given."""
+
+    def __init__(self, confinement: Confinement) -> None:
+        self._confinement = confinement
+        self._orders = SimpleQueue[tuple[LaunchOrder, Sequence[int]]]()
+        self._outcomes = SimpleQueue[int | SpawnFailed]()
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # not for it
+        try:
+            threading.Thread(target=self._serve, daemon=True).start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+    def spawn(self, order: LaunchOrder, fds: Sequence[int]) -> int:
+        self._orders.put((order, fds))
+        outcome = self._outcomes.get()
+        if isinstance(outcome, SpawnFailed):
+            raise outcome
+        return outcome
+
+    def _serve(self) -> None:
+        failed = _confined(self._confinement)
+        while True:
+            order, fds = self._orders.get()
+            outcome: int | SpawnFailed = SpawnFailed(0, "exec")
+            try:
+                outcome = failed or _attempt(order, fds)
+            finally:  # whatever happens, the launcher is not left waiting
+                self._outcomes.put(outcome)
+
+
+@cache
+def _lasting_thread(confinement: Confinement) -> _LastingThread:
+    """One for each of the two kinds of confinement that bwrap is put under. Of a forked child it
+    would be dead: only launchers come here, and they fork none that do.
+    """
+    return _LastingThread(confinement)
+
+
 def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confinement) -> int:
     outcome: list[int | SpawnFailed] = []
 
     def confine_and_spawn() -> None:
-        try:
-            confine_self(confinement, terminal_fd=fds[0] if order.take_terminal else None)
-        except OSError as error:
-            outcome.append(SpawnFailed(error.errno or 0, "sandbox"))
-            return
-        try:
-            outcome.append(_spawn(order, fds))
-        except SpawnFailed as failure:
-            outcome.append(failure)
+        terminal_fd = fds[0] if order.take_terminal else None
+        failed = _confined(confinement, terminal_fd=terminal_fd)
+        outcome.append(failed or _attempt(order, fds))
 
     thread = threading.Thread(target=confine_and_spawn)
     thread.start()
@@ -117,6 +155,22 @@ def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confine
             raise failure
         case _:  # the thread broke: nothing was started
             raise SpawnFailed(0, "sandbox")
+
+
+def _confined(confinement: Confinement, *, terminal_fd: int | None = None) -> SpawnFailed | None:
+    """Why the calling thread could not be."""
+    try:
+        confine_self(confinement, terminal_fd=terminal_fd)
+    except OSError as error:
+        return SpawnFailed(error.errno or 0, "sandbox")
+    return None
+
+
+def _attempt(order: LaunchOrder, fds: Sequence[int]) -> int | SpawnFailed:
+    try:
+        return _spawn(order, fds)
+    except SpawnFailed as failure:
+        return failure
 
 
 def _spawn(order: LaunchOrder, fds: Sequence[int]) -> int:
