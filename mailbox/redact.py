@@ -9,7 +9,7 @@ from collections.abc import Iterable
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 6  # a shorter "key" would blank out ordinary words
 
-_SHAPES = re.compile(
+SHAPES = re.compile(
     r"""
       \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}            # OpenAI and many that copied it
     | \bgh[pousr]_[A-Za-z0-9]{20,}                 # GitHub
@@ -61,14 +61,16 @@ class Redactor:
         known = self._secrets
         longest_first = sorted((s for s in known if len(s) >= MIN_SECRET_CHARS), key=len)[::-1]
         pattern = "|".join(map(re.escape, longest_first))
-        self._known = re.compile(pattern) if pattern else None
+        self.known = re.compile(pattern) if pattern else None
+        self.longest = len(longest_first[0]) if longest_first else 0
+        self._longest_first = longest_first
         self._known_bytes = re.compile(pattern.encode()) if pattern else None
 
     def clean(self, text: str) -> str:
         """The text without anything that is, or looks like, a secret."""
-        if self._known is not None:
-            text = self._known.sub(REDACTED, text)
-        text = _SHAPES.sub(REDACTED, text)
+        if self.known is not None:
+            text = self.known.sub(REDACTED, text)
+        text = SHAPES.sub(REDACTED, text)
         text = _IN_URL.sub(lambda found: f"{found['scheme']}{REDACTED}@", text)
         return _NAMED.sub(_hide_value, text)
 
@@ -80,12 +82,24 @@ class Redactor:
             line = _SHAPES_IN_JSON.sub(REDACTED.encode(), line)
         return line
 
+    def begun(self, text: str, at: int) -> int:
+        """Where, from `at` on, a known key begins that the text's end cuts off; else that end."""
+        for place in range(max(at, len(text) - self.longest + 1), len(text)):
+            cut_off = text[place:]
+            if any(key.startswith(cut_off) and key != cut_off for key in self._longest_first):
+                return place
+        return len(text)
+
+    def holds(self, data: bytes) -> bool:
+        """Whether a known key stands in these bytes."""
+        return self._known_bytes is not None and self._known_bytes.search(data) is not None
+
     def clean_bytes(self, data: bytes) -> bytes:
         """Known keys only; for what is written to a file."""
-        if self._known is None:
+        if self.known is None:
             return data
         text = data.decode("utf-8", "surrogateescape")
-        return self._known.sub(REDACTED, text).encode("utf-8", "surrogateescape")
+        return self.known.sub(REDACTED, text).encode("utf-8", "surrogateescape")
 
 
 def _hide_value(found: re.Match[str]) -> str:

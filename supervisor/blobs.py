@@ -1,10 +1,18 @@
-"""A person's images into the run's folder, by content address. Blocks: call it in a thread."""
+"""Pictures into the run's folder, by content address. Blocks: call it in a thread.
+
+Rule guarded: nothing else becomes a blob, for what is read by its address cannot be redacted: a text
+is refused, and so is a picture in which a key of the run stands.
+"""
 
 import hashlib
+import os
 from pathlib import Path
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.requests import BlobStored, RequestRefused, StoreBlob
+from swarm.mailbox.redact import Redactor
 
+_MOST_BLOB_BYTES = 32 * 1024 * 1024
 _MOST_BYTES = 20 * 1024 * 1024
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -51,9 +59,29 @@ def store_image(blobs: Path, image: str) -> tuple[str, str]:
     except OSError as error:
         raise UsageError(f"cannot read the image {image}: {error.strerror}") from error
     digest = hashlib.sha256(data).hexdigest()
-    target = blobs / digest
-    if not target.exists():
-        fresh = target.with_suffix(".new")
-        fresh.write_bytes(data)
-        fresh.replace(target)
+    _write_once(blobs / digest, data)
     return f"blob:{digest};{mime}", path.name
+
+
+def keep_picture(blobs: Path, wish: StoreBlob, redactor: Redactor) -> BlobStored | RequestRefused:
+    """Store what an agent looked at; never raises."""
+    digest = hashlib.sha256(wish.data).hexdigest()
+    if digest != wish.sha256 or len(wish.data) > _MOST_BLOB_BYTES:
+        return RequestRefused(message="the bytes do not fit their sha256, or are over 32 MiB")
+    if image_mime(wish.data[:16]) is None:
+        return RequestRefused(message="it is no PNG, JPEG, GIF or WebP picture")
+    if redactor.holds(wish.data):
+        return RequestRefused(message="a key of this run stands in the file")
+    path = blobs / digest
+    try:
+        _write_once(path, wish.data)
+    except OSError as error:
+        return RequestRefused(message=f"cannot store it: {error.strerror}")
+    return BlobStored(path=str(path))
+
+
+def _write_once(path: Path, data: bytes) -> None:
+    if not path.exists():
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_bytes(data)
+        fresh.replace(path)

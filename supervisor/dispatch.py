@@ -4,9 +4,7 @@ Durable events are journaled, then acknowledged, then shown; passing ones are on
 that cannot be read is counted, logged once and acknowledged: it never ends the supervisor.
 """
 
-import hashlib
 import logging
-import os
 from collections.abc import Callable
 from typing import assert_never
 
@@ -43,11 +41,9 @@ from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.records import AnyRecordBody, ContextRecorded, ItemRecorded, Record
 from swarm.mailbox.protocol.requests import (
     AnyReply,
-    BlobStored,
     EnvironmentIs,
     GetEnvironment,
     KeepFiles,
-    RequestRefused,
     Review,
     StoreBlob,
     WatchFiles,
@@ -56,6 +52,7 @@ from swarm.mailbox.protocol.requests import (
 from .agency.agency import Agency
 from .agents import LiveAgent
 from .approvals.desk import Desk
+from .blobs import keep_picture
 from .control import Control
 from .keeper import Keeper
 from .keeping.keeping import Keeping
@@ -65,7 +62,6 @@ from .snapshot import ShellSnapshot
 from .turns import on_turn_end
 
 _log = logging.getLogger("swarm.dispatch")
-_MOST_BLOB_BYTES = 32 * 1024 * 1024
 
 
 class Dispatch:
@@ -271,7 +267,8 @@ class Dispatch:
     ) -> None:
         reply: AnyReply
         if isinstance(request, StoreBlob):
-            reply = await trio.to_thread.run_sync(self._store, request)
+            folder, redactor = self._run.places.blobs, self._run.journal.redactor
+            reply = await trio.to_thread.run_sync(keep_picture, folder, request, redactor)
         elif isinstance(request, KeepFiles):
             reply = await self.keeping.keep(agent, request)
         elif isinstance(request, WatchFiles):
@@ -282,17 +279,3 @@ class Dispatch:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:
             return  # it ended meanwhile; nobody waits
-
-    def _store(self, blob: StoreBlob) -> AnyReply:
-        digest = hashlib.sha256(blob.data).hexdigest()
-        if digest != blob.sha256 or len(blob.data) > _MOST_BLOB_BYTES:
-            return RequestRefused(message="the bytes do not fit their sha256, or are over 32 MiB")
-        path = self._run.places.blobs / digest
-        if not path.exists():
-            fresh = path.with_suffix(f".{os.getpid()}")
-            try:
-                fresh.write_bytes(blob.data)
-                fresh.replace(path)
-            except OSError as error:
-                return RequestRefused(message=f"cannot store it: {error.strerror}")
-        return BlobStored(path=str(path))

@@ -181,7 +181,9 @@ async def _open_all(
         places=here,
         office=office,
         journal=journal,
-        showing=Showing(RunState(slots_max=request.max_agents), view, feed),
+        showing=Showing(
+            RunState(slots_max=request.max_agents), view, feed, redactor=journal.redactor
+        ),
         household=household,
         registry=registry,
         room=WaitingRoom(registry),

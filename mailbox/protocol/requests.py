@@ -7,7 +7,7 @@ from .base import Tagged, Value
 
 
 class StoreBlob(Tagged):
-    """Keep bytes in the run's folder, where every process of the run may read them."""
+    """Keep a picture in the run's folder, where every process of the run may read it."""
 
     sha256: str  # hex; checked on arrival
     data: bytes

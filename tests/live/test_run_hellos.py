@@ -112,7 +112,7 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, Control]]:
             places=places,
             office=office,
             journal=journal,
-            showing=Showing(RunState(slots_max=4), view, feed),
+            showing=Showing(RunState(slots_max=4), view, feed, redactor=journal.redactor),
             household=on,
             registry=registry,
             room=WaitingRoom(registry),
