@@ -1,7 +1,7 @@
 """Pictures into the run's folder, by content address. Blocks: call it in a thread.
 
-Rule guarded: nothing else becomes a blob, for what is read by its address cannot be redacted: a text
-is refused, and so is a picture in which a key of the run stands.
+Rule guarded: nothing else becomes a blob, for what is read by its address cannot be redacted: a
+text is refused, and so is a picture in which a key of the run stands.
 """
 
 import hashlib

@@ -53,12 +53,13 @@ def repository(rig):
     return rig.work
 
 
-async def test_what_is_removed_is_shown_before_and_comes_back_after(rig):
+@pytest.mark.parametrize("command", ["rm -r build", "cat <<'EOF' | bash\nrm -r build\nEOF"])
+async def test_what_is_removed_is_shown_before_and_comes_back_after(rig, command):
     build = rig.work / "build"
     (build / "deep").mkdir(parents=True)
     for name in ("a.o", "deep/b.o", "deep/c.o"):
         (build / name).write_text(name)
-    provider = rig.script(call("rm -r build"), {"text": "done"})
+    provider = rig.script(call(command), {"text": "done"})
     with trio.fail_after(LIMIT_S):
         run = await rig.run(provider, *PERSON, sandbox="workspace-write")
         asked = await answer(rig, 1, "approve")

@@ -1,4 +1,4 @@
-"""What is shown while it comes hides the keys of the run as the journal does, also cut in pieces."""
+"""What is shown while it comes hides the keys of the run as the journal does, also in pieces."""
 
 import struct
 import zlib
@@ -6,6 +6,7 @@ import zlib
 import msgspec
 import pytest
 import trio
+
 from swarm.mailbox.feed import FeedReader, open_feed_reader
 from swarm.mailbox.protocol.control import AnyFeed, Passed, Recorded
 from swarm.mailbox.protocol.events import OutputArrived, ReasoningArrived, TextArrived

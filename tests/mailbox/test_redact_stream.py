@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from swarm.mailbox.redact import REDACTED, Redactor
 from swarm.mailbox.redact_stream import MOST_HELD_CHARS, RedactedStream
 
@@ -24,12 +25,12 @@ cuts = st.lists(st.integers(min_value=1, max_value=9), min_size=1, max_size=20)
 
 
 def cut(text, sizes):
-    pieces, at = [], 0
-    for size in itertools.cycle(sizes):
-        if at >= len(text):
-            return pieces
-        pieces.append(text[at : at + size])
-        at += size
+    pieces, ways = [], itertools.cycle(sizes)
+    while text:
+        size = next(ways)
+        pieces.append(text[:size])
+        text = text[size:]
+    return pieces
 
 
 def shown(pieces, keys=KEYS):

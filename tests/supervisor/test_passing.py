@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+
 from swarm.mailbox.protocol.control import Passed, Recorded
 from swarm.mailbox.protocol.events import (
     CallEnded,
@@ -103,7 +104,9 @@ def test_the_reason_of_a_wait_holds_no_key():
 
 def test_view_state_and_feed_are_shown_the_same_clean_words():
     seen, sent = [], []
-    feed = SimpleNamespace(watchers=1, publish=lambda body: sent.append(msgspec.msgpack.decode(body)))
+    feed = SimpleNamespace(
+        watchers=1, publish=lambda body: sent.append(msgspec.msgpack.decode(body))
+    )
     showing = Showing(
         RunState(), SimpleNamespace(on_feed=seen.append), feed, redactor=Redactor([KEY])
     )

@@ -229,9 +229,7 @@ async def _set_up(tree: Tree, wish: RunRequest, places: RunPlaces, journal: Jour
         places=places,
         office=office,
         journal=journal,
-        showing=Showing(
-            RunState(), view, SimpleNamespace(watchers=0), redactor=journal.redactor
-        ),
+        showing=Showing(RunState(), view, SimpleNamespace(watchers=0), redactor=journal.redactor),
         household=tree,
         registry=registry,
         room=WaitingRoom(registry),

@@ -1,11 +1,14 @@
 """Destructive commands are found in any script, and recording ones are told from them."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.worker.policy.destruction import find_destructions
 from swarm.worker.policy.git_call import read_git_call
+from swarm.worker.policy.loose import fed_commands
 from swarm.worker.policy.repository import records_in
 from swarm.worker.policy.words import plain_commands
 
@@ -56,6 +59,12 @@ def _find(script: str) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]
         ("timeout 5 rm -rf q", [("remove", "", ("q",), ())]),
         ("timeout -k 3 5 setsid rm -rf q", [("remove", "", ("q",), ())]),
         ("make && rm -rf build", [("remove", "", ("build",), ())]),
+        ("cd a && bash <<EOF\ncd b\nrm -rf c\nEOF", [("remove", "a/b", ("c",), ())]),
+        ("bash -exc 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("bash -o pipefail -c 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("cat <<EOF | sh\nrm -rf $X *.o q\nEOF", [("remove", "", ("q", "*.o"), ("$X",))]),
+        ("sh <<EOF\n$X\nEOF", [("remove", "", (), ("a script that a shell is fed",))]),
+        ("echo $X | sh", [("remove", "", (), ("a script that a shell is fed",))]),
     ],
 )
 def test_what_a_script_would_throw_away_is_found(
@@ -97,6 +106,56 @@ def test_a_dry_run_never_has_the_options_that_act() -> None:
         (words,) = one.dry_runs
         assert words[:2] == ("clean", "-n")
         assert not any("f" in word for word in words[2:] if word.startswith("-"))
+
+
+def test_a_script_too_long_to_be_read_hides_no_removal() -> None:
+    padding = "# much ado\n" * 2_000
+    (found,) = find_destructions(("bash", "-c", f"{padding}rm -rf a"))
+    assert found.unknown == ("a script of 21 KiB, too long to be read",)
+    assert find_destructions(("bash", "-c", f"{padding}make all")) == ()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo a|" * 2_000 + "sh",
+        "sh <<A\n" * 900,
+        "sh;" * 5_000 + "cat <<E\nx\nE",
+        "$(" * 8_000,
+        "rm " * 40_000,
+        "f() { sh; };" * 1_300 + "f <<E\nx\nE",
+        "(" * 4_000 + "sh <<E\nx\nE",
+    ],
+)
+def test_no_script_takes_long_to_be_read(script: str) -> None:
+    started = time.process_time()
+    find_destructions(("bash", "-c", script))
+    fed_commands(script)
+    assert time.process_time() - started < 3
+
+
+_PARTS = (
+    "bash",
+    "<<EOF",
+    "EOF",
+    "rm -rf a",
+    "|",
+    "$(",
+    ")",
+    "cat",
+    "<<<",
+    "'",
+    '"',
+    "-c",
+    " ",
+    "$X",
+)
+
+
+@given(st.lists(st.sampled_from((*_PARTS, "\n", "\n")), max_size=30).map(" ".join))
+def test_any_heredocs_are_read_without_an_error(script: str) -> None:
+    assert isinstance(find_destructions(("bash", "-c", script)), tuple)
+    assert isinstance(fed_commands(script), tuple)
 
 
 @given(st.text(max_size=200))

@@ -11,7 +11,8 @@ from typing import Literal
 from swarm.mailbox.protocol.base import Value
 
 from .git_call import GitCall, read_git_call
-from .loose import LooseWord, LooseWords, loose_commands
+from .loose import loose_commands
+from .loose_words import LooseWord, LooseWords
 from .words import Words, program_name
 
 Kind = Literal["remove", "clean", "discard", "history", "push"]
@@ -58,6 +59,8 @@ def _below(folder: str, step: str) -> str:
 
 def _read(words: LooseWords, folder: str) -> Destruction | None:
     name = program_name(words[0].text)
+    if hidden := tuple(word.text for word in words if word.sort == "script"):
+        return Destruction(kind="remove", shown=words[0].text, folder=folder, unknown=hidden)
     if name == "xargs":
         return _of_xargs(words, folder)
     if name == "find":

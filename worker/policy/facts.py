@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.rules import RuleDecision
 
+from .loose import fed_commands
 from .safe import is_safe_command, is_system_program, might_be_dangerous
 from .words import Words, heredoc_command, plain_commands, shell_script
 
@@ -98,7 +99,8 @@ def gather_facts(
     standing: Standing | None = None,
 ) -> Facts:
     """Split the command as the policy does: the plain commands of a shell script, else the one
-    command that is fed a heredoc, else the argv as it is.
+    command that is fed a heredoc, else the argv as it is. What a shell in it is fed as its script
+    is judged as well, and never known safe.
     """
     words = tuple(argv)
     script = shell_script(words)
@@ -114,6 +116,11 @@ def gather_facts(
             is_dangerous=might_be_dangerous(one),
         )
         for one in commands
+    )
+    fed_words = () if script is None else fed_commands(script)
+    judged += tuple(
+        PolicyCommand(words=one, rules=match_rules(one), is_dangerous=might_be_dangerous(one))
+        for one in fed_words
     )
     return Facts(
         argv=words,

@@ -52,9 +52,11 @@ def _can_change_nothing(site: Site, facts: Facts) -> bool:
 
 
 def _may_have_effects(argv: Sequence[str]) -> bool:
-    """Cheap: only what names one of these programs, perhaps with backslashes, is parsed again."""
+    """Cheap: only what names one of these programs, perhaps with backslashes, or may feed a shell
+    with a script is parsed again."""
     texts = [text.replace("\\", "") for text in argv]
-    return any(word in text for text in texts for word in ("rm", "git", "find", "shred"))
+    named = any(word in text for text in texts for word in ("rm", "git", "find", "shred"))
+    return named or any("sh" in text and ("<<" in text or "|" in text) for text in texts)
 
 
 def _records_in(facts: Facts, folder: str) -> str | None:

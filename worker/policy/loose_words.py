@@ -1,0 +1,108 @@
+"""The words of one command, also where nobody can know them before it runs. Pure.
+
+A word that the shell would change is kept as it stands, marked as a pattern or as unknown.
+"""
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from .words import program_name, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_WORDS = frozenset(
+    {"word", "number", "string", "raw_string", "concatenation", "simple_expansion", "expansion"}
+    | {"command_substitution", "ansi_c_string", "process_substitution", "arithmetic_expansion"}
+)
+_PATTERN = frozenset("*?[")
+# What the shell would put something else for; `HEAD~2` and `@{1}` stay as they are.
+_CHANGING = re.compile(r"[$`\\]|(?:^|[=:])~|\{[^}]*(?:,|\.\.)")
+_ESCAPED = re.compile(r"\\([A-Za-z0-9_./-])")
+_CHANGING_QUOTED = re.compile(r"[$`\\]")
+# Programs that run the words after them, and how many operands of their own come before.
+_WRAPPERS = {
+    "sudo": 0, "env": 0, "nohup": 0, "time": 0, "command": 0, "nice": 0, "exec": 0, "doas": 0,
+    "builtin": 0, "timeout": 1, "setsid": 0, "stdbuf": 0, "ionice": 0, "chrt": 1, "unbuffer": 0,
+}  # fmt: skip
+_VALUED_OF_WRAPPERS = frozenset(
+    {"-u", "-g", "-h", "-p", "-C", "-T", "-n", "-k", "-s", "--user", "--unset"}
+)
+
+Sort = Literal["literal", "pattern", "unknown", "script"]
+
+
+class LooseWord(NamedTuple):
+    """`text` is the word itself, a file pattern, or the script's own text of what it becomes.
+
+    A `script` is what a shell is fed and nobody can read; `text` shows where it comes from.
+    """
+
+    text: str
+    sort: Sort = "literal"
+
+
+LooseWords = tuple[LooseWord, ...]
+
+
+def unwrapped(words: LooseWords) -> LooseWords:
+    """Without `sudo -u x`, `env A=b`, … in front."""
+    while words and words[0].sort == "literal" and program_name(words[0].text) in _WRAPPERS:
+        own = _WRAPPERS[program_name(words[0].text)]
+        at = 1
+        while at < len(words):
+            text = words[at].text
+            if text in _VALUED_OF_WRAPPERS:
+                at += 2
+            elif text.startswith("-") or ("=" in text and not text.startswith("=")):
+                at += 1
+            elif own:
+                at, own = at + 1, own - 1
+            else:
+                break
+        words = words[at:]
+    return words
+
+
+def words_of(command: "Node", source: bytes) -> LooseWords:
+    words: list[LooseWord] = []
+    for child in command.children:
+        node = child
+        if child.type == "command_name" and child.child_count:
+            node = child.children[0]
+        if node.type in _WORDS:
+            words.append(_loose(node, source))
+    return tuple(words)
+
+
+def _loose(node: "Node", source: bytes) -> LooseWord:
+    text = text_of(node, source)
+    match node.type:
+        case "raw_string":
+            return LooseWord(text[1:-1])
+        case "string":
+            inner = text[1:-1]
+            return LooseWord(inner, "unknown" if _CHANGING_QUOTED.search(inner) else "literal")
+        case "concatenation":
+            return _joined(node, source)
+        case "word" | "number":
+            text = _ESCAPED.sub(r"\1", text)  # `\rm` is `rm`
+            if _CHANGING.search(text):
+                return LooseWord(text, "unknown")
+            return LooseWord(text, "pattern" if _PATTERN & set(text) else "literal")
+        case _:
+            return LooseWord(text, "unknown")
+
+
+def _joined(node: "Node", source: bytes) -> LooseWord:
+    parts = [_loose(part, source) for part in node.children]
+    text = "".join(part.text for part in parts)
+    # Braces are parts of their own, so only the whole shows what the shell makes of them.
+    bare = "".join(
+        text_of(part, source) for part in node.children if part.type not in ("raw_string", "string")
+    )
+    if any(part.sort == "unknown" for part in parts) or _CHANGING.search(bare):
+        return LooseWord(text, "unknown")
+    return LooseWord(
+        text, "pattern" if any(part.sort == "pattern" for part in parts) else "literal"
+    )
