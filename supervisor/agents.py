@@ -92,6 +92,7 @@ class LiveAgent:
         self.gateway_endpoint = ""  # where this life was told that the gateway is
         self.suspending = False  # we end this life alone: its work goes on in another one
         self.paused = False  # it makes no requests, as a person wished
+        self.retires = plan.reports  # with its work its process ends; else its starter ends it
 
     @property
     def path(self) -> str:

@@ -30,7 +30,7 @@ from .network.policy import ticket_for
 from .places import make_private
 from .registry import Slot
 from .running import Running
-from .spawner.base import Ended, SpawnError
+from .spawner.base import BornDead, Ended, SpawnError
 
 HELLO_DEADLINE_S = 10.0
 _KILL_LIMIT_S = 2.0
@@ -82,7 +82,7 @@ async def bear(
                 with trio.move_on_after(_KILL_LIMIT_S, shield=True):
                     await child.wait_ended()  # the slot is its process's until then
             if isinstance(error, trio.TooSlowError):
-                raise SpawnError(f"{plan.path} did not answer in {HELLO_DEADLINE_S:g} s") from error
+                raise BornDead(f"{plan.path} did not answer in {HELLO_DEADLINE_S:g} s") from error
             raise
         if slot is not None:
             slot.commit(child.pid)
@@ -150,7 +150,7 @@ async def _hear_hello(agent: LiveAgent) -> None:
         nursery.cancel_scope.cancel()
     if not agent.hello.is_set():
         tail = ended[0].stderr_tail.strip()[-2000:]
-        raise SpawnError(f"{agent.path} ended before it said hello: {ended[0].reason}\n{tail}")
+        raise BornDead(f"{agent.path} ended before it said hello: {ended[0].reason}\n{tail}")
 
 
 def write_spec(

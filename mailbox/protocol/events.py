@@ -167,10 +167,10 @@ class CallEnded(Tagged):
 
 
 class TokenCount(Tagged):
-    """After every response."""
+    """After every response, also one that was cut off; and when the history was made shorter."""
 
     turn_id: str
-    last: TokenUsage
+    last: TokenUsage  # since the count before; zeros if nobody knows yet what it cost
     total: TokenUsage  # of this agent since its beginning
     context_tokens: int = 0
     context_window: int = 0

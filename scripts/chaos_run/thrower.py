@@ -96,9 +96,11 @@ class Thrower:
                     self._lasting(strike, "disk_full")
 
     def _signal(self, strike: Strike) -> None:
+        if self.supervisor is None:
+            return  # who lives may be the next supervisor, that nobody knows by its pid yet
         living = self._stage.living(self.supervisor)
         if strike.victim == "supervisor":
-            pids = [Living(self.supervisor, "supervisor")] if self.supervisor else []
+            pids = [Living(self.supervisor, "supervisor")]
         else:
             pids = sorted(one for one in living if role_of(one) == strike.victim)
         if pids:

@@ -335,7 +335,7 @@ class Agency:
             return
         member.outcome, member.last_turn_end = outcome, agent.last_turn_end
         self._conclude(member, outcome)
-        if member.plan.parent is not None and member.plan.reports and not agent.gone.is_set():
+        if member.plan.parent is not None and agent.retires and not agent.gone.is_set():
             self._nursery.start_soon(self.lives.retire, agent)
 
     def died(self, agent: LiveAgent) -> None:

@@ -77,7 +77,10 @@ class Lives:
             life = member.life
             if life is not None and not life.suspending:
                 await life.gone.wait()
-            life = member.life or LiveAgent(member.plan, epoch=member.epoch)
+            life = member.life
+            if life is None:  # whoever started it and waited for its end has had that
+                life = LiveAgent(member.plan, epoch=member.epoch)
+                life.retires = True
             life.letters, life.deaths = member.letters, member.deaths
             life.spending = member.spending
             life.brood = partial(self._team.brood, path)

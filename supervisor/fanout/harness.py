@@ -22,7 +22,8 @@ from ..control import Control
 from ..journal.reading import run_records
 from ..request import FanOut
 from ..running import Running
-from ..spawner.base import SpawnError
+from ..spawner.base import BornDead, SpawnError
+from ..spawner.restart import GiveUp, decide_restart
 from .excerpts import share_out
 from .items import item_prompt
 
@@ -130,12 +131,11 @@ class Harness:
         )
 
     async def _attempt(self, index: int, attempt: int) -> tuple[EndState, str, str]:
-        plan = self._plan(index, attempt)
         try:
-            agent = await self._control.spawn(plan)
+            agent = await self._begin(index, attempt)
         except SpawnError as error:
-            return "crashed", str(error), plan.path
-        self.live[index] = agent
+            return "crashed", str(error), self._plan(index, attempt).path
+        plan, self.live[index] = agent.plan, agent
         try:
             words = UserInput(
                 input_id=self._run.chances.new_id(),
@@ -150,6 +150,24 @@ class Harness:
         finally:
             self.live.pop(index, None)
         return (*_checked(outcome, self._fan), plan.path)
+
+    async def _begin(self, index: int, attempt: int) -> LiveAgent:
+        """Start an item's agent. Nobody else would do it again if its process dies at its birth:
+        such deaths count as all others do, and who begins anew is another agent.
+
+        Raises SpawnError.
+        """
+        deaths: list[float] = []
+        while True:
+            try:
+                return await self._control.spawn(self._plan(index, attempt))
+            except BornDead:
+                now = trio.current_time()
+                deaths.append(now)
+                verdict = decide_restart(deaths, now=now)
+                if self.stopping or isinstance(verdict, GiveUp):
+                    raise
+                await trio.sleep(verdict.after_s)
 
     async def _outcome(self, agent: LiveAgent) -> AgentEnded:
         """What it came to; its process has ended then."""

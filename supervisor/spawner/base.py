@@ -24,6 +24,10 @@ class StartLost(SpawnError):
     """
 
 
+class BornDead(SpawnError):
+    """A process was started, and died or was silent before its Hello; nothing of it is left."""
+
+
 class Ended(Value):
     """How a process ended. Both numbers are None when nobody could learn it: count it crashed."""
 

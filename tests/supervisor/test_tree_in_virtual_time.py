@@ -10,6 +10,8 @@ from trio.testing import wait_all_tasks_blocked
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailHandled, MailPosted
+from swarm.supervisor.agency.line import NEVER
+from swarm.worker.rehearsal import failed
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tree_rehearsal import END, WORK, calls, open_tree, says, spawn, wait
@@ -267,3 +269,15 @@ async def test_a_run_goes_on_while_the_end_of_a_turn_is_on_its_way_to_the_disk(
             "first",
             "second",
         ]
+
+
+async def test_who_stands_in_line_after_a_cut_response_is_known_to_do_nothing_else(
+    tmp_path, autojump_clock
+):
+    """Else each would wait for the slot of the other, as long as it can."""
+    cut = (calls(spawn("b"))[0], failed("stream_disconnected", retryable=True))
+    scripts = {"/root": [calls(spawn("a")), cut], "/root/a": [calls(spawn("c"))]}
+    async with open_tree(tmp_path, scripts, max_agents=2) as tree:
+        await tree.begin()
+        with trio.fail_after(10):
+            await tree.until(lambda: NEVER in str((tree.outputs(), tree.outputs("/root/a"))))

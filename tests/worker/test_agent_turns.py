@@ -234,3 +234,15 @@ async def test_a_model_without_tools_is_offered_none_and_a_small_one_gets_little
     assert request.tools == ()
     assert len(request.instructions) < 600
     assert play.gateway.inputs[0] == (text_message("user", "hello"),)
+
+
+async def test_a_response_that_is_cut_off_has_ended_before_its_calls_have(autojump_clock):
+    slow = PropTool("slow", Manner(seconds=30))
+    cut = (done(call("slow")), failed("stream_disconnected", retryable=True))
+    async with open_rehearsal(PROP_SPEC, [cut, FINAL], tools=[slow]) as play:
+        await play.stage.say("go")
+        await play.stage.wait_turns()
+    first, *_ = play.stage.heard(TokenCount)
+    events = play.stage.events
+    assert (first.last, first.total) == (TokenUsage(), TokenUsage())
+    assert events.index(first) < events.index(play.stage.heard(CallEnded)[0])

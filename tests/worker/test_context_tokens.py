@@ -46,11 +46,20 @@ def test_the_window_holds_what_the_server_counted_and_what_came_after():
     meter.add_item(estimate_item(text_message("user", "hi"), encoded_bytes=40))
     assert meter.context_tokens == 10
     meter.add_response(TokenUsage(input_tokens=50, output_tokens=5, total_tokens=55))
-    assert (meter.context_tokens, meter.last.total_tokens, meter.total.total_tokens) == (
-        55,
-        55,
-        1055,
-    )
+    assert told(meter) == (55, 55, 1055)
     meter.add_item(7)
     meter.add_response(None)  # a server that counts nothing changes nothing
-    assert (meter.context_tokens, meter.total.total_tokens) == (62, 1055)
+    assert told(meter) == (0, 62, 1055)
+
+
+def test_what_is_told_of_the_cost_adds_up_to_the_total():
+    meter = Meter(TokenUsage())
+    for tokens in (5, 7):
+        meter.add_aside(TokenUsage(input_tokens=tokens, total_tokens=tokens))
+    assert told(meter) == (12, 0, 12)
+    assert told(meter) == (0, 0, 12)  # the history was made shorter, and nothing was paid for
+
+
+def told(meter):
+    count = meter.count("t", None)
+    return count.last.total_tokens, count.context_tokens, count.total.total_tokens

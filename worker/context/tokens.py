@@ -3,6 +3,7 @@
 Rule guarded: nothing here looks at an item twice; each adds its estimate when it is recorded.
 """
 
+from swarm.mailbox.protocol.events import TokenCount
 from swarm.mailbox.protocol.items import (
     AnyItem,
     Compaction,
@@ -14,6 +15,9 @@ from swarm.mailbox.protocol.items import (
     TokenUsage,
     encode_item,
 )
+from swarm.mailbox.protocol.sampling import ModelInfo
+
+from .limits import window_of
 
 BYTES_PER_TOKEN = 4
 IMAGE_BYTES = 7_373  # what one image of default detail costs, as bytes of text
@@ -61,7 +65,7 @@ class Meter:
 
     def __init__(self, total: TokenUsage) -> None:
         self.total = total
-        self.last = TokenUsage()
+        self._untold = TokenUsage()  # the part of it that no count has told
         self.head = 0  # estimate of instructions and tools
         self._items = 0  # estimates of all items
         self._asked = 0  # the same when the running request was sent, with the head
@@ -93,7 +97,21 @@ class Meter:
     def add_aside(self, usage: TokenUsage) -> None:
         """A response that is no part of the history was paid for."""
         self.total = self.total.plus(usage)
-        self.last = usage
+        self._untold = self._untold.plus(usage)
+
+    def count(self, turn_id: str, model: ModelInfo | None) -> TokenCount:
+        """How things stand. `last` is what was paid for since the count before, if anything was:
+        all of them add up to `total`.
+        """
+        last, self._untold = self._untold, TokenUsage()
+        window = None if model is None else window_of(model)
+        return TokenCount(
+            turn_id=turn_id,
+            last=last,
+            total=self.total,
+            context_tokens=self.context_tokens,
+            context_window=window or 0,
+        )
 
     def start_over(self, tokens: int) -> None:
         """The history is another one now, of this estimate."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 import trio
 
-from swarm.mailbox.protocol.events import ReasoningArrived, TextArrived, TokenCount, Waiting
+from swarm.mailbox.protocol.events import ReasoningArrived, TextArrived, Waiting
 from swarm.mailbox.protocol.items import (
     AnyCall,
     AnyItem,
@@ -52,10 +52,15 @@ class Attempt:
         self._turnstile = Turnstile()
         self._names: dict[str, str] = {}  # the gateway's item ids → ours
         self._calls: trio.Nursery | None = None
+        self._is_open = False  # an item of the response was told, and its end was not
         self.heard = Heard()
 
     async def run(self, question: Question) -> SampleFailed | None:
-        """Returns why the stream failed, None if it did not; its calls are done either way."""
+        """Returns why the stream failed, None if it did not; its calls are done either way.
+
+        However a response of which anything was told ends, a count says so: while its calls run,
+        the supervisor must know that no more of them will come.
+        """
         failed: SampleFailed | None = None
         async with trio.open_nursery() as self._calls:
             self._session.meter.note_request()
@@ -68,6 +73,8 @@ class Attempt:
                     self.heard = msgspec.structs.replace(self.heard, cut_for_mail=True)
                 else:
                     self._complete(completed)
+            if self._is_open:
+                self._close()
         self._session.record_outputs(self._turn)
         return failed
 
@@ -80,19 +87,13 @@ class Attempt:
         session.upkeep.answered()
         if completed.usage is not None:
             turn.usage = turn.usage.plus(completed.usage)
-        model = turn.model
-        window = (
-            0 if model is None else model.context_window * model.effective_context_percent // 100
-        )
-        session.reporter.say(
-            TokenCount(
-                turn_id=turn.turn_id,
-                last=session.meter.last,
-                total=session.meter.total,
-                context_tokens=session.meter.context_tokens,
-                context_window=window,
-            )
-        )
+        self._close()
+
+    def _close(self) -> None:
+        """Tell that nothing more will come, and what is known of its cost."""
+        self._is_open = False
+        session, turn = self._session, self._turn
+        session.reporter.say(session.meter.count(turn.turn_id, turn.model))
 
     # --- what the gateway tells ---------------------------------------------------------------
 
@@ -141,6 +142,7 @@ class Attempt:
         session.reporter.settle(TextArrived, name)
         session.reporter.settle(ReasoningArrived, name)
         session.record(turn.turn_id, item, source="model", item_id=name)
+        self._is_open = True
         match item:
             case FunctionCall() | CustomToolCall():
                 self._start(item)

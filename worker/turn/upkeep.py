@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import trio
 
 from swarm.mailbox.protocol.changes import Shortened
-from swarm.mailbox.protocol.events import TokenCount, Waiting, Warned
+from swarm.mailbox.protocol.events import Waiting, Warned
 from swarm.mailbox.protocol.items import AnyItem, decode_item
 from swarm.mailbox.protocol.ops import UndoCompaction
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed, chain_digest
@@ -320,16 +320,9 @@ class Upkeep:
     # --- words -------------------------------------------------------------------------------
 
     def _say_fill(self, model: ModelInfo) -> None:
-        meter, turn = self._session.meter, self._session.turn
-        self._session.reporter.say(
-            TokenCount(
-                turn_id="" if turn is None else turn.turn_id,
-                last=meter.last,
-                total=meter.total,
-                context_tokens=meter.context_tokens,
-                context_window=window_of(model) or 0,
-            )
-        )
+        session = self._session
+        turn_id = "" if session.turn is None else session.turn.turn_id
+        session.reporter.say(session.meter.count(turn_id, model))
 
     def _warn(self, message: str) -> None:
         self._session.reporter.say(Warned(message=message))

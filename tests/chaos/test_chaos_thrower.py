@@ -1,0 +1,39 @@
+"""Faults hit whom the plan means, and nobody else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "chaos_run"))
+from plan import Strike
+from stage import Stage
+from thrower import Thrower
+
+
+async def test_a_supervisor_whose_pid_is_not_known_yet_is_not_taken_for_a_command(
+    tmp_path, nursery
+):
+    stage = Stage(tmp_path / "stage", has_disk=False)
+    process = await trio.lowlevel.open_process(["sleep", "60"], env=stage.environment("1"))
+    thrower = Thrower(stage, nursery)
+    try:
+        with trio.fail_after(10):
+            while process.pid not in {one.pid for one in stage.living(None)}:
+                await trio.lowlevel.checkpoint()
+            await thrower.throw((Strike(0.0, "kill", "command"),))
+            assert (thrower.thrown, process.poll()) == ([], None)
+            thrower.supervisor = os.getpid()
+            await thrower.throw((Strike(0.0, "kill", "command"),))
+            assert await process.wait() == -9
+    finally:
+        process.kill()
+
+
+def test_a_stage_is_swept_of_whatever_carries_its_mark(tmp_path):
+    stage = Stage(tmp_path / "stage", has_disk=False)
+    with subprocess.Popen(["sleep", "60"], env=stage.environment("1")) as process:
+        stage.sweep()
+        assert process.wait(10) == -9
