@@ -42,8 +42,9 @@ from swarm.mailbox.protocol.records import AnyRecordBody, ContextRecorded, ItemR
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     EnvironmentIs,
-    GetEnvironment,
+    Errand,
     KeepFiles,
+    ListChanges,
     Review,
     StoreBlob,
     WatchFiles,
@@ -195,6 +196,7 @@ class Dispatch:
                 agent.ending += 1
                 agent.open_calls.clear()
                 self._desk.withdraw(agent)
+                self.keeping.watching.turn_ended(agent, event.turn_id)
                 return event, lambda: on_turn_end(self._control, agent, event)
             case CallBegan():
                 agent.open_calls[event.call_id] = event.tool
@@ -252,7 +254,7 @@ class Dispatch:
         """
         self._progress(agent)
         self._run.office.handled(letter)
-        if isinstance(asked.request, StoreBlob | GetEnvironment | KeepFiles | WatchFiles):
+        if isinstance(asked.request, Errand):
             self._nursery.start_soon(self._answer, agent, asked.request_id, asked.request)
         elif isinstance(asked.request, Review):
             self._desk.serve(agent, asked.request_id, asked.request)
@@ -263,7 +265,7 @@ class Dispatch:
         self,
         agent: LiveAgent,
         request_id: int,
-        request: StoreBlob | GetEnvironment | KeepFiles | WatchFiles,
+        request: Errand,
     ) -> None:
         reply: AnyReply
         if isinstance(request, StoreBlob):
@@ -273,6 +275,8 @@ class Dispatch:
             reply = await self.keeping.keep(agent, request)
         elif isinstance(request, WatchFiles):
             reply = await self.keeping.watching.begin(agent, request)
+        elif isinstance(request, ListChanges):
+            reply = await self.keeping.list_changes(agent)
         else:
             reply = EnvironmentIs(variables=await self._shell.get())
         try:

@@ -92,6 +92,10 @@ class RunPlaces(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "blobs"
 
     @property
+    def diffs(self) -> Path:
+        return self.folder / "diffs"
+
+    @property
     def tmp(self) -> Path:
         return self.folder / "tmp"
 

@@ -29,9 +29,11 @@ from swarm.mailbox.protocol.ops import Answer, AnyOp, TextInput, UserInput, enco
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     AnyRequest,
+    ChangesAre,
     EnvironmentIs,
     FilesWatched,
     GetEnvironment,
+    ListChanges,
     WatchFiles,
 )
 from swarm.mailbox.protocol.sampling import (
@@ -154,6 +156,7 @@ class Stage:
         self._office, self._peer = office, spec.identity
         self._environment = spec.environment
         self.events: list[AnyEvent] = []
+        self.changes: ChangesAre | None = ChangesAre()  # None: nobody answers that
         self.journaling = True  # False: nothing is acknowledged until it is True again
         self._unacknowledged: list[Letter] = []
         self._news = trio.Event()
@@ -182,6 +185,8 @@ class Stage:
                 return EnvironmentIs(variables=self._environment)
             case WatchFiles():
                 return FilesWatched()
+            case ListChanges():
+                return self.changes
             case _:
                 return None
 

@@ -9,7 +9,7 @@ import msgspec
 
 from .approvals import ApprovalRequest, DecidedBy, Grant, Outcome, Scope
 from .base import SCHEMA_VERSION, Tagged, Value
-from .changes import Shortened
+from .changes import Shortened, TurnDiff
 from .events import (
     CallBegan,
     CallEnded,
@@ -371,6 +371,7 @@ AnyRecordBody = (
     | SnapshotSettled
     | WatchBegan
     | FilesChanged
+    | TurnDiff
     | Undone
     | GatewayEnded
     | FanOutPlanned

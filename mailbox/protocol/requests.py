@@ -47,6 +47,10 @@ class WatchFiles(Tagged):
     paths: tuple[str, ...] = ()  # absolute; those that it is known to change
 
 
+class ListChanges(Tagged):
+    """Which files have my patches and commands changed so far? The reply is `ChangesAre`."""
+
+
 # --- the team --------------------------------------------------------------------------------
 # A target is a path: absolute (`/root/a`), or relative to the asker (`a`, `a/b`).
 
@@ -126,12 +130,10 @@ class ReportJobResult(Tagged):
     stop: bool = False
 
 
+Errand = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges  # of no other agent
 AnyRequest = (
-    StoreBlob
-    | GetEnvironment
+    Errand
     | Review
-    | KeepFiles
-    | WatchFiles
     | Spawn
     | SendMail
     | FollowUp
@@ -178,6 +180,14 @@ class FilesWatched(Tagged):
     """The call may run. Not `ready`: some files could not be seen before, and have no copy."""
 
     ready: bool = True
+
+
+class ChangesAre(Tagged):
+    """Files as they are now against how this agent found them; the latest changed stand last."""
+
+    files: tuple[str, ...] = ()  # `A path`, `M path`, `D path`, relative to its folder if within
+    perhaps: tuple[str, ...] = ()  # likewise, and maybe the work of agents that worked meanwhile
+    more: int = 0  # that are not listed
 
 
 class RequestRefused(Tagged):
@@ -246,6 +256,7 @@ AnyReply = (
     | Decided
     | FilesKept
     | FilesWatched
+    | ChangesAre
     | RequestRefused
     | InLine
     | Spawned

@@ -18,11 +18,10 @@ from swarm.mailbox.protocol.requests import (
     AnyReply,
     AnyRequest,
     CloseAgent,
+    Errand,
     FollowUp,
-    GetEnvironment,
     HaltAgent,
     InLine,
-    KeepFiles,
     ListAgents,
     ReportJobResult,
     RequestRefused,
@@ -30,9 +29,7 @@ from swarm.mailbox.protocol.requests import (
     SendMail,
     Spawn,
     SpawnOnCsv,
-    StoreBlob,
     WaitFor,
-    WatchFiles,
 )
 
 from ..agents import AgentPlan, LiveAgent, Spending
@@ -226,6 +223,8 @@ class Agency:
     async def _obey(
         self, agent: LiveAgent, member: Member, request_id: int, request: AnyRequest
     ) -> AnyReply:
+        if isinstance(request, Errand | Review):
+            raise NotPossible("another room answers this")
         match request:
             case Spawn():
                 place = self._place_teller(agent, member, request_id, request.task_name)
@@ -249,8 +248,6 @@ class Agency:
                 return await self._taken.join(member, request)
             case ReportJobResult():
                 return self._jobs.report(member, request)
-            case StoreBlob() | GetEnvironment() | Review() | KeepFiles() | WatchFiles():
-                raise NotPossible("blobs are stored by another room")
             case _:
                 assert_never(request)
 

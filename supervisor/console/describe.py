@@ -6,6 +6,7 @@ Everything returned here is already cleaned (`safe_text`), so that a caller may 
 import shlex
 from typing import assert_never
 
+from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     AnyCallDetail,
     CallEnded,
@@ -142,6 +143,26 @@ def describe_replaced(body: ContextRecorded) -> str:
     sizes = f"{render_count(done.before_tokens)} → {render_count(done.after_tokens)} tokens"
     counts = f"{done.before_items} → {len(body.items)} items"
     return f"history compacted: {sizes}, {counts} ({why[done.trigger]}; {how[done.means]})"
+
+
+def describe_turn_diff(body: TurnDiff) -> str:
+    """`3 files, +12 -4`, and how far that, or an undo of it, can be relied upon."""
+    words = f"{body.files} file{'' if body.files == 1 else 's'}, +{body.added} -{body.removed}"
+    if body.hidden:
+        words += f" (without {body.hidden} that are too much to show)"
+    if body.shared_with:
+        others = ", ".join(body.shared_with[:3])
+        words += f"; some may be the work of {clean_line(others)}"
+    if body.no_copy:
+        words += f"; {body.no_copy} without a copy, which no undo brings back"
+    if body.uncovered_count:
+        some = ", ".join(body.uncovered[:3])
+        many = body.uncovered_count
+        words += (
+            f"; what commands did in {many} folder{'' if many == 1 else 's'} is not known and no "
+            f"undo covers it (too many files): {clean_line(some)}"
+        )
+    return words
 
 
 def describe_item(item: AnyItem, *, limit: int = 200) -> str:

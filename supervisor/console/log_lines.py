@@ -10,6 +10,7 @@ from typing import assert_never
 import msgspec
 
 from swarm.mailbox.protocol.base import snake_case
+from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -69,6 +70,7 @@ from .describe import (
     describe_replaced,
     describe_sandbox,
     describe_task,
+    describe_turn_diff,
 )
 from .safe_text import clean_line, first_line
 
@@ -188,6 +190,8 @@ def describe_body(body: AnyRecordBody) -> str:
             return clean_line(_life_words(body))
         case ApprovalRequested() | ApprovalResolved() | GrantGiven() | Reviewed():
             return clean_line(describe_approval(body))
+        case TurnDiff():
+            return clean_line(describe_turn_diff(body))
         case SnapshotTaken() | SnapshotSettled() | Undone() | WatchBegan() | FilesChanged():
             return clean_line(_kept_words(body))
         case InputPosted(source=source):

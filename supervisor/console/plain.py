@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from swarm.mailbox.ids import ROOT_PATH, is_reviewer, short_id
+from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.control import AnyFeed, Passed, RunView
 from swarm.mailbox.protocol.events import (
     CallBegan,
@@ -49,6 +50,7 @@ from .describe import (
     describe_fetching,
     describe_replaced,
     describe_throttle,
+    describe_turn_diff,
     describe_waiting,
 )
 from .safe_text import clean_block, clean_line, first_line
@@ -160,6 +162,8 @@ def _agent_words(record: Record, state: PlainState, agent: str) -> list[str]:
             return [f"mail, {kind}, {to}: {first_line(mail.content)}"]
         case ContextRecorded() as body if body.shortened or body.undoes or body.rolled_back:
             return [describe_replaced(body)]
+        case TurnDiff() as body:
+            return [f"the turn changed {clean_line(describe_turn_diff(body))}"]
         case Warned(message=message):
             return [f"warning: {clean_line(message)}"]
         case ProcessEnded(orderly=False) as body:

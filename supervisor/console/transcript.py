@@ -10,6 +10,7 @@ import msgspec
 from rich.style import Style
 from rich.text import Text
 
+from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
@@ -39,7 +40,13 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .amounts import context_left, render_count, render_span
-from .describe import describe_call, describe_end, describe_replaced, describe_sandbox
+from .describe import (
+    describe_call,
+    describe_end,
+    describe_replaced,
+    describe_sandbox,
+    describe_turn_diff,
+)
 from .paint import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
 from .safe_text import clean_block, clean_line
 
@@ -125,6 +132,8 @@ class Story:
                 yield from _indented(body.summary, DIM, limit=self._options.output_lines)
             case TokenCount() as body:
                 self._count = body
+            case TurnDiff() as body:
+                yield _line(f"— the turn changed {describe_turn_diff(body)} —", DIM)
             case Warned(message=message):
                 yield _line(f"warning: {message}", WARN)
             case ProcessEnded(orderly=False) as body:

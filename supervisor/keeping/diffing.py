@@ -13,7 +13,7 @@ from .composing import Edit
 from .store import UNKNOWN, Entry, Store
 
 MOST_SHOWN_BYTES = 2 * 1024 * 1024  # of one side
-_MOST_LINES = 20_000  # of one side: the comparison's time grows faster than they do
+MOST_LINES = 20_000  # of one side: the comparison's time grows faster than they do
 _LOOK_BYTES = 8_000  # a zero byte in these makes it no text, as git has it
 _NO_NEWLINE = "\\ No newline at end of file"
 
@@ -27,8 +27,20 @@ class Counted(NamedTuple):
     words: str = ""
 
 
-def diff_lines(edit: Edit, store: Store, cwd: str) -> Iterator[str]:
-    """One path's part of a diff, line by line, without line ends."""
+class _Unshown(NamedTuple):
+    """In the place of a text. `why`: "" for what is no text."""
+
+    why: str = ""
+
+
+def diff_lines(
+    edit: Edit, store: Store, cwd: str, *, most_compared: int = MOST_LINES
+) -> Iterator[str]:
+    """One path's part of a diff, line by line, without line ends.
+
+    A file of more than `most_compared` lines before or after is named and not shown, unless there
+    is nothing to compare it with.
+    """
     name = shown_name(edit.path, cwd)
     before, after = edit.before, edit.after
     if after is None:
@@ -42,11 +54,15 @@ def diff_lines(edit: Edit, store: Store, cwd: str) -> Iterator[str]:
     yield from _mode_lines(before, after)
     if before.sha256 == after.sha256 and before.target == after.target and after.sha256 != UNKNOWN:
         return  # the mode alone
-    old, new = _text_of(before, store), _text_of(after, store)
+    is_one_sided = "absent" in (before.kind, after.kind)
+    most_lines = MOST_LINES if is_one_sided else most_compared
+    old, new = _text_of(before, store, most_lines), _text_of(after, store, most_lines)
     left = f"a/{name}" if before.kind != "absent" else "/dev/null"
     right = f"b/{name}" if after.kind != "absent" else "/dev/null"
-    if old is None or new is None:
-        yield f"Binary files {left} and {right} differ{_why(before, after)}"
+    if isinstance(old, _Unshown) or isinstance(new, _Unshown):
+        reasons = [one.why for one in (old, new) if isinstance(one, _Unshown) and one.why]
+        why = f" ({reasons[0]})" if reasons else ""
+        yield f"Binary files {left} and {right} differ{why}"
         return
     yield from _hunks(old, new, left, right)
 
@@ -59,8 +75,8 @@ def count(edit: Edit, store: Store, cwd: str) -> Counted:
         return Counted(name, words="not looked at")
     if "folder" in (before.kind, after.kind):
         return Counted(name + "/", words="new folder" if after.kind == "folder" else "gone")
-    old, new = _text_of(before, store), _text_of(after, store)
-    if old is None or new is None:
+    old, new = _text_of(before, store, MOST_LINES), _text_of(after, store, MOST_LINES)
+    if isinstance(old, _Unshown) or isinstance(new, _Unshown):
         return Counted(name, words=f"Bin {before.size} -> {after.size} bytes")
     lines = list(_hunks(old, new, "a", "b"))[2:]
     added = sum(line.startswith("+") for line in lines)
@@ -101,34 +117,29 @@ def _git_mode(entry: Entry) -> str:
     return "120000" if entry.kind == "link" else f"100{entry.mode & 0o777:o}"
 
 
-def _text_of(entry: Entry, store: Store) -> str | None:
-    """None for what is not shown as text."""
+def _text_of(entry: Entry, store: Store, most_lines: int) -> str | _Unshown:
     if entry.kind == "absent":
         return ""
     if entry.kind == "link":
         return entry.target
-    if entry.sha256 == UNKNOWN or entry.size > MOST_SHOWN_BYTES:
-        return None
+    if entry.sha256 == UNKNOWN:
+        return _Unshown("no copy was kept")
+    if entry.size > MOST_SHOWN_BYTES:
+        return _Unshown("too large to show")
     try:
         source = store.open(entry.sha256)
     except OSError:
-        return None
+        return _Unshown("its copy is gone")
     with os.fdopen(source, "rb") as file:
         data = file.read(MOST_SHOWN_BYTES + 1)
-    if b"\0" in data[:_LOOK_BYTES] or data.count(b"\n") > _MOST_LINES:
-        return None
+    if b"\0" in data[:_LOOK_BYTES]:
+        return _Unshown()
+    if data.count(b"\n") > most_lines:
+        return _Unshown(f"more than {most_lines:,} lines")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return None
-
-
-def _why(before: Entry, after: Entry) -> str:
-    if UNKNOWN in (before.sha256, after.sha256):
-        return " (no copy was kept)"
-    if max(before.size, after.size) > MOST_SHOWN_BYTES:
-        return " (too large to show)"
-    return ""
+        return _Unshown()
 
 
 def _hunks(old: str, new: str, left: str, right: str) -> Iterator[str]:

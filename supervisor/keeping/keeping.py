@@ -10,11 +10,12 @@ import trio
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.control import Done, Refused, UndoFiles
 from swarm.mailbox.protocol.records import SnapshotSettled, SnapshotTaken
-from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused
+from swarm.mailbox.protocol.requests import ChangesAre, FilesKept, KeepFiles, RequestRefused
 
 from ..agents import LiveAgent
 from ..journal.reading import read_records
 from ..running import Running
+from .changed import list_changed
 from .past import choose, fold_snapshots
 from .reporting import describe_report
 from .store import Store, Taken
@@ -67,6 +68,20 @@ class Keeping:
             size_bytes=taken.size_bytes,
             message=_left_out(taken),
         )
+
+    async def list_changes(self, agent: LiveAgent) -> ChangesAre | RequestRefused:
+        """What this agent changed over all its lives, by the journal; as of a look right now."""
+
+        def work() -> ChangesAre:
+            found = fold_snapshots(read_records(self._run.places, file="run"))
+            return list_changed(choose(found, agent=agent.path), self.store, agent.plan.cwd)
+
+        await self.watching.look()
+        await self._run.journal.settle()
+        try:
+            return await trio.to_thread.run_sync(work)
+        except (OSError, ValueError) as error:
+            return RequestRefused(message=f"the run's store cannot be read: {error}")
 
     def call_ended(self, call_id: str, *, detached: bool) -> None:
         """Look at what the call left, beside everything else. Never waits."""

@@ -1,7 +1,8 @@
 """Who changed which file: a look before a turn's first call that may, and one after each.
 
 Rule guarded: no call runs before the files were seen as they were, for WAIT_S at most; and what a
-look finds is journaled with its agent and turn. Looks run beside everything else.
+look finds is journaled with its agent and turn. Looks run beside everything else, so what a turn
+changed in all is told soon after its end, and no turn waits for it.
 """
 
 import math
@@ -22,6 +23,7 @@ from ..running import Running
 from .pack import Pack
 from .store import Entry, Store
 from .tree import Change, Tree, now_ns
+from .turn_diffs import Ended, TurnDiffs
 from .undoing import new_snapshot_id
 from .walk import roots_of
 from .windows import Share, Window, share_out
@@ -62,6 +64,8 @@ class Watching:
         self._open: dict[str, _Open] = {}
         self._over: list[Window] = []
         self._turns: dict[str, str] = {}  # agent → the turn before whose first call was looked
+        self._diffs = TurnDiffs(store, places.diffs, running.journal.redactor.clean_line)
+        self._ended: list[Ended] = []  # turns to be told by the next look
         self._since_ns = 0
         self._exact: list[_Open] = []
         self._told: tuple[tuple[str, ...], int] = ((), 0)
@@ -100,6 +104,7 @@ class Watching:
         if is_new or self._turns.get(agent.path) != wish.turn_id:
             is_ready = await self.look()
             self._turns[agent.path] = wish.turn_id
+        self._diffs.begin(agent.path, wish.turn_id)
         window = Window(agent.path, wish.turn_id, wish.call_id, began_ns=now_ns())
         opened = self._open[wish.call_id] = _Open(window, agent)
         if self.tree.opened_ns is None:
@@ -117,6 +122,13 @@ class Watching:
         if not detached:
             self._close(call_id)
         self._wake.set()
+
+    def turn_ended(self, agent: LiveAgent, turn_id: str) -> None:
+        """The turn is over: what it changed is told by a look that begins now. Never waits."""
+        if self._diffs.is_open(agent.path, turn_id):
+            plan = agent.plan
+            self._ended.append(Ended(agent.path, plan.agent_id, turn_id, plan.cwd))
+            self._wake.set()
 
     def commands_over(self) -> None:
         """What some agent's calls had left behind has ended."""
@@ -137,7 +149,7 @@ class Watching:
         for call_id in tuple(self._open):
             self._close(call_id)
         with trio.move_on_after(_FINISH_S, shield=True):
-            if self._over:
+            if self._over or self._ended:
                 await self._look()
             await self._run.journal.settle()
         self.tree.close()
@@ -155,6 +167,7 @@ class Watching:
         for call_id in [name for name, one in self._open.items() if one.is_over]:
             self._close(call_id)
         exact, self._exact = self._exact, []
+        ended, self._ended = self._ended, []
         began, began_ns = trio.current_time(), now_ns()
         try:
             async with self._lock:
@@ -168,13 +181,26 @@ class Watching:
             self._tell_once(f"changes of files cannot be kept for an undo: {error}")
         for agent, record in records:
             self._run.note(record, agent=agent)
+            self._diffs.add(agent, record)
         took_s = trio.current_time() - began
         self._tell_coverage(took_s)
         self._since_ns = began_ns
         self._over = [one for one in self._over if (one.ended_ns or 0) >= began_ns]
         for waiter in waiters:
             waiter.set()
-        return took_s
+        for turn in ended:
+            await self._tell_turn(turn)
+        return trio.current_time() - began
+
+    async def _tell_turn(self, turn: Ended) -> None:
+        work = partial(self._diffs.tell, turn, self._diffs.take(turn), self.tree.uncovered)
+        try:
+            told = await trio.to_thread.run_sync(work)
+        except (OSError, ValueError) as error:
+            self._tell_once(f"what a turn changed in files cannot be told: {error}")
+            return
+        if told is not None:
+            self._run.note(told, agent=turn.path, file=turn.agent_id)
 
     def _record_all(
         self, windows: Sequence[Window], changes: Iterable[Change], exact: Iterable[_Open]

@@ -8,6 +8,7 @@ Source: Codex `exec --json`; differs in unique ids, usage per turn, and what `do
 from msgspec import UNSET
 
 from swarm.mailbox.ids import ROOT_PATH, is_reviewer
+from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.control import Passed
 from swarm.mailbox.protocol.events import (
     CallBegan,
@@ -62,6 +63,7 @@ from .json_lines import (
     RunCompletedLine,
     ThreadStarted,
     TurnCompletedLine,
+    TurnDiffLine,
     TurnFailedLine,
     TurnStartedLine,
     WarningLine,
@@ -215,6 +217,8 @@ def _agent_lines(record: Record, state: JsonState, path: str) -> list[AnyLine]:
         return _spawned(body, state)
     if not path:
         return [WarningLine(message=body.message)] if isinstance(body, Warned) else []
+    if isinstance(body, TurnDiff):  # its agent may be gone
+        return [_turn_diff(body)]
     agent = state.agent(path)
     item_id = f"item_{record.seq}"
     match body:
@@ -254,6 +258,16 @@ def _agent_lines(record: Record, state: JsonState, path: str) -> list[AnyLine]:
             return [approval_line(body, path)]
         case _:
             return []
+
+
+def _turn_diff(body: TurnDiff) -> TurnDiffLine:
+    return TurnDiffLine(
+        turn_id=body.turn_id, unified_diff=body.diff, files=body.files, added=body.added,
+        removed=body.removed, hidden=body.hidden, no_copy=body.no_copy,
+        shared_with=body.shared_with, uncovered=body.uncovered,
+        uncovered_count=body.uncovered_count,
+        file=body.file or UNSET,
+    )  # fmt: skip
 
 
 def _replaced(body: ContextRecorded) -> list[AnyLine]:

@@ -230,6 +230,22 @@ class FanOutItemLine(Line, tag="fan_out.item"):
     total: int
 
 
+class TurnDiffLine(Line, tag="turn.diff"):
+    """What a turn's patches and commands changed in files; after its `turn.completed`."""
+
+    turn_id: str
+    unified_diff: str  # with `file`: its head
+    files: int
+    added: int
+    removed: int
+    hidden: int  # files that are shown nowhere here: the diff would be too long
+    no_copy: int  # files that no undo can bring back
+    shared_with: tuple[str, ...]  # agents that may have made some of these changes
+    uncovered: tuple[str, ...]  # folders of which a command's changes are not known: the first
+    uncovered_count: int
+    file: str | UnsetType = UNSET  # in the run's folder: all that is shown
+
+
 class ContextCompactedLine(Line, tag="context.compacted"):
     """An agent's history was made shorter; see docs/context.md."""
 
@@ -284,6 +300,7 @@ AnyLine = (
     | ItemCompletedLine
     | TurnCompletedLine
     | TurnFailedLine
+    | TurnDiffLine
     | ErrorLine
     | WarningLine
     | RateLimitsLine

@@ -8,6 +8,7 @@ import trio
 
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted, Warned
 from swarm.mailbox.protocol.records import ContextRecorded
+from swarm.worker.context.pinned import told_state
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60
@@ -55,6 +56,28 @@ async def test_a_provider_that_can_compacts_and_its_seal_goes_back_as_it_came(ri
     assert b"forged" not in model_server.requests[-1].body
     (record,) = rig.bodies(ContextRecorded)
     assert record.shortened.means == "provider"
+
+
+async def test_what_commands_changed_is_still_known_after_a_compaction_and_a_resume(
+    rig, model_server
+):
+    configure(rig, model_server)
+    (rig.work / "old").write_text("1\n")
+    cmd = {"cmd": "echo 2 > old; mkdir d; echo x > d/new; echo y > brief; rm brief"}
+    model_server.add_responses(model_server.function_call("exec_command", cmd, "c1"))
+    model_server.add_responses(model_server.message("one"))
+    later = {"cmd": "echo z > later"}
+    call = model_server.function_call("exec_command", later, "c2")
+    model_server.add_responses(call, usage=BIG)
+    model_server.add_responses(model_server.message("the summary"))
+    model_server.add_responses(model_server.message("done"))
+    with trio.fail_after(LIMIT_S):
+        assert (await (await rig.run("b", "-a", "never")).wait_end()).code == 0
+        ended = await (await rig.resume("-p", "more")).wait_end()
+    assert ended.code == 0, ended.err
+    (record,) = rig.bodies(ContextRecorded)
+    (state,) = [found for item in record.items if (found := told_state(item)) is not None]
+    assert state.changed_files == ("A d/new", "M old", "A later")
 
 
 async def test_where_the_providers_compaction_fails_the_model_is_asked(rig, model_server):

@@ -1,5 +1,6 @@
 """`swarm undo` and `swarm diff` over real runs: shell edits and patches, outside of git."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.events import CallBegan, CallEnded
-from swarm.mailbox.protocol.records import FilesChanged, WatchBegan
+from swarm.mailbox.protocol.records import FilesChanged, TurnDiff, WatchBegan
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60
@@ -201,6 +202,54 @@ async def test_what_a_long_command_changed_is_known_before_it_ends_and_after_a_c
     assert (rig.work / "f").read_text() == "old\n"
 
 
+async def test_a_turn_tells_what_its_patches_and_commands_changed_once_and_after_its_end(rig):
+    furnish(rig.work)
+    patch = {"name": "apply_patch", "custom": True, "arguments": PATCH}
+    provider = rig.script(
+        calls(call("echo token ghp_abcdefghijklmnopqrstuvwxyz > s; rm gone; echo b > both")),
+        calls(call("echo c > both"), patch), says("one"),
+        calls(call("seq 9000 > many")), says("two"),
+    )  # fmt: skip
+    with trio.fail_after(LIMIT_S):
+        ended = await (await rig.run(provider, "-a", "never", "--json")).wait_end()
+        assert ended.code == 0, ended.err
+        assert (await (await rig.resume("-p", "more")).wait_end()).code == 0
+        log = (await swarm(rig, "log", rig.run_id)).out
+        shown = (await swarm(rig, "show", rig.run_id, "root")).out
+    lines = [json.loads(line) for line in ended.out.splitlines()]
+    kinds = [line["type"] for line in lines]
+    (told,) = [line for line in lines if line["type"] == "turn.diff"]
+    assert kinds.index("turn.completed") < kinds.index("turn.diff") < len(kinds) - 1
+    assert (told["files"], told["added"], told["removed"], told["hidden"]) == (5, 4, 2, 0)
+    for part in ("-one\n+ONE\n", "+++ /dev/null\n", "+c\n", "+token [redacted]\n", "b/added\n"):
+        assert part in told["unified_diff"]
+    assert "+b\n" not in told["unified_diff"]  # only what is left of it
+    first, second = rig.bodies(TurnDiff)
+    assert first.diff == told["unified_diff"]
+    assert first.turn_id != second.turn_id
+    assert not first.file
+    assert (rig.places.folder / second.file).read_text().endswith("\n+9000\n")
+    assert "turn_diff 5 files, +4 -2" in log
+    assert "the turn changed 1 file, +9000 -0" in shown
+
+
+async def test_a_turn_in_a_tree_too_large_to_watch_says_what_no_undo_covers(rig):
+    big = rig.work / "big"
+    big.mkdir()
+    for n in range(10_001):
+        (big / str(n)).touch()
+    provider = rig.script(calls(call("echo x > big/1; echo x > small")), says("done"))
+    with trio.fail_after(LIMIT_S):
+        ended = await (await rig.run(provider, "-a", "never")).wait_end()
+        listed = await swarm(rig, "undo", "--list")
+    (told,) = rig.bodies(TurnDiff)
+    assert (told.files, told.uncovered) == (1, (str(big),))
+    assert "b/small" in told.diff
+    assert "what commands did in 1 folder is not known and no undo covers it" in ended.err
+    assert str(big) in ended.err
+    assert str(big) in listed.err
+
+
 async def test_reading_commands_and_read_only_runs_have_nothing_looked_at_before(rig):
     (rig.work / "f").write_text("x\n")
     provider = rig.script(calls(call("cat f"), call("ls -la")), says("done"))
@@ -208,3 +257,4 @@ async def test_reading_commands_and_read_only_runs_have_nothing_looked_at_before
         assert (await (await rig.run(provider, sandbox="read-only")).wait_end()).code == 0
     assert rig.bodies(CallEnded)
     assert rig.bodies(WatchBegan) == []
+    assert rig.bodies(TurnDiff) == []

@@ -6,9 +6,10 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits
-from swarm.mailbox.protocol.records import FilesChanged
+from swarm.mailbox.protocol.records import FilesChanged, TurnDiff
 from swarm.mailbox.protocol.requests import WatchFiles
 from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.mailbox.redact import Redactor
 from swarm.supervisor.agents import AgentPlan, LiveAgent
 from swarm.supervisor.keeping.store import Store
 from swarm.supervisor.keeping.watching import Watching
@@ -22,11 +23,14 @@ class Notes:
         self.places = RunPlaces(folder=folder / "runs" / "r", sockets=folder / "s" / "r")
         self.places.folder.mkdir(parents=True)
         self.told: list[tuple[str, FilesChanged]] = []
-        self.journal = SimpleNamespace(settle=trio.lowlevel.checkpoint)
+        self.journal = SimpleNamespace(settle=trio.lowlevel.checkpoint, redactor=Redactor(()))
+        self.diffs: list[tuple[str, str, TurnDiff]] = []
 
-    def note(self, body, *, agent="") -> None:
+    def note(self, body, *, agent="", file="run") -> None:
         if isinstance(body, FilesChanged):
             self.told.append((agent, body))
+        if isinstance(body, TurnDiff):
+            self.diffs.append((agent, file, body))
 
 
 @pytest.fixture
@@ -100,3 +104,25 @@ async def test_what_changes_while_nobody_works_is_nobodys(work):
             await watching.finish()
             nursery.cancel_scope.cancel()
     assert changed(notes, store) == {"one": ["mine"], "two": ["f"]}
+
+
+async def test_a_turns_diff_is_told_once_when_it_is_over_and_not_before(work):
+    notes, agent = Notes(work.parent), agent_in(work)
+    watching = Watching(notes, Store(notes.places.kept), trio.Lock())
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watching.run)
+            await watching.begin(agent, wish("one"))
+            (work / "f").write_text("new")
+            watching.call_ended("one", detached=False)
+            await watching.look()
+            assert notes.diffs == []
+            watching.turn_ended(agent, "t")
+            watching.turn_ended(agent, "a turn without calls")
+            await watching.finish()
+            nursery.cancel_scope.cancel()
+    ((who, file, told),) = notes.diffs
+    assert (who, file, told.turn_id, told.files) == ("/root", "/root", "t", 1)
+    assert told.diff.endswith(
+        "-old\n\\ No newline at end of file\n+new\n\\ No newline at end of file\n"
+    )

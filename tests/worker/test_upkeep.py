@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 from swarm.mailbox.protocol.ops import Compact, Interrupt, UndoCompaction
+from swarm.mailbox.protocol.requests import ChangesAre
 from swarm.mailbox.protocol.sampling import SampleCompleted, chain_digest
 from swarm.mailbox.protocol.spec import ContextRules
 from swarm.worker.context.pinned import told_state
@@ -131,6 +132,43 @@ async def test_the_plan_changed_files_and_the_task_survive_two_compactions_word_
     assert sum(STATE_START in text for text in texts(last)) == 1
     assert "second summary" in texts(last)[-1]
     assert "first summary" not in texts(last)[-1]
+
+
+async def test_files_that_commands_changed_survive_compactions_as_those_of_patches_do(
+    autojump_clock,
+):
+    class Patch(PropTool):
+        async def run(self, verdict, listen):
+            outcome = await super().run(verdict, listen)
+            text = "Success. Updated the following files:\nM ./src/../old.py\n"
+            return msgspec.structs.replace(outcome, content=text)
+
+    replies = [
+        (done(call("apply_patch", "q")), used(25_000)), (says("sum"), used(25_100)),
+        (done(call()), used(25_000)), (says("sum"), used(25_100)),
+        (says("done"), used(900)),
+    ]  # fmt: skip
+    async with play_with(replies, tools=(Patch("apply_patch"),)) as play:
+        play.stage.changes = ChangesAre(
+            files=("M old.py", "A by/sed"), perhaps=("M old.py", "D /shared"), more=3
+        )
+        await play.stage.say("go")
+        await play.stage.wait_turns()
+        last = play.gateway.inputs[-1]
+    (state,) = [state for item in last if (state := told_state(item)) is not None]
+    assert state.changed_files == ("M ./src/../old.py", "A by/sed")
+    assert state.perhaps_changed == ("D /shared",)
+    assert state.more_changed_files == 3
+
+
+async def test_a_supervisor_that_does_not_tell_what_changed_holds_no_compaction_up(autojump_clock):
+    replies = [(done(call()), used(25_000)), (says("sum"), used(50)), (says("ok"), used(900))]
+    async with play_with(replies) as play:
+        play.stage.changes = None
+        began = trio.current_time()
+        await play.stage.say("go")
+        assert isinstance(await play.stage.wait_turns(), TurnCompleted)
+        assert 5 <= trio.current_time() - began < 6
 
 
 async def test_what_is_said_meanwhile_comes_behind_the_summary(autojump_clock):

@@ -1,9 +1,11 @@
 """What no compaction may lose: the plan, the files that were changed, and the agents that live.
 
 Rule guarded: it is read from the items themselves, so that it is the same after a restart; and it
-survives as one JSON text, exactly, over any number of compactions. Pure.
+survives as one JSON text, exactly, over any number of compactions. What commands changed no item
+tells: that comes from the supervisor. Pure.
 """
 
+import os.path
 import re
 from collections.abc import Iterable, Sequence
 
@@ -20,6 +22,7 @@ from swarm.mailbox.protocol.items import (
     Message,
     text_of,
 )
+from swarm.mailbox.protocol.requests import ChangesAre
 
 from ..tools.update_plan import UpdatePlanArguments
 
@@ -34,23 +37,34 @@ _decode_plan = msgspec.json.Decoder(UpdatePlanArguments).decode
 
 
 class State(Value):
-    """`changed_files` are `A path`, `M path` or `D path`, as patches told them."""
+    """`changed_files` are `A path`, `M path` or `D path`: as patches told them, and what else the
+    supervisor saw; `perhaps_changed` may be the work of agents that worked at the same time.
+    """
 
     plan: tuple[PlanStep, ...] = ()
     changed_files: tuple[str, ...] = ()
     more_changed_files: int = 0  # the oldest, no longer listed
+    perhaps_changed: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
 
 
 _decode_state = msgspec.json.Decoder(State).decode
 
 
-def state_of(items: Iterable[AnyItem], *, agents: Sequence[str] = ()) -> State:
+def state_of(
+    items: Iterable[AnyItem],
+    *,
+    agents: Sequence[str] = (),
+    seen: ChangesAre | None = None,
+    cwd: str = "/",
+) -> State:
     """What the items tell, an earlier compaction's `State` among them.
 
     Args:
         items: The history.
         agents: The agents below this one, as its model is told of them.
+        seen: What the supervisor saw change; None: it was not asked, or could not tell.
+        cwd: What relative paths are relative to.
     """
     state, letters = State(), dict[str, str]()
     for item in items:
@@ -63,12 +77,21 @@ def state_of(items: Iterable[AnyItem], *, agents: Sequence[str] = ()) -> State:
             for found in _CHANGED.finditer(text_of(item.output)):
                 for line in found[1].splitlines():
                     _note_change(letters, line[0], line[2:])
+    perhaps, unlisted = state.perhaps_changed, 0
+    if seen is not None:
+        known = {_absolute(path, cwd) for path in letters}
+        news = [line for line in seen.files if _absolute(line[2:], cwd) not in known]
+        letters.update((line[2:], line[0]) for line in news)
+        known |= {_absolute(line[2:], cwd) for line in news}
+        perhaps = tuple(one for one in seen.perhaps if _absolute(one[2:], cwd) not in known)
+        unlisted = seen.more
     listed = [f"{letter} {path}" for path, letter in letters.items()]
     over = max(0, len(listed) - MOST_FILES)
     return State(
         plan=state.plan,
         changed_files=tuple(listed[over:]),
-        more_changed_files=state.more_changed_files + over,
+        more_changed_files=max(state.more_changed_files, unlisted) + over,
+        perhaps_changed=perhaps,
         agents=tuple(agents),
     )
 
@@ -103,6 +126,10 @@ def _plan_of(call: FunctionCall) -> tuple[PlanStep, ...]:
     except (msgspec.DecodeError, UnicodeError):
         return ()  # the tool refused it too
     return tuple(PlanStep(step=one.step, status=one.status) for one in arguments.plan)
+
+
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118  a text, no file
 
 
 def _note_change(letters: dict[str, str], letter: str, path: str) -> None:

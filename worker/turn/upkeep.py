@@ -13,13 +13,14 @@ from swarm.mailbox.protocol.changes import Shortened
 from swarm.mailbox.protocol.events import Waiting, Warned
 from swarm.mailbox.protocol.items import AnyItem, decode_item
 from swarm.mailbox.protocol.ops import UndoCompaction
+from swarm.mailbox.protocol.requests import ChangesAre, ListChanges
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed, chain_digest
 
 from ..context.compact import provider_ending, rebuild, room_in, summary_message
 from ..context.cutting import cut
 from ..context.fragments import harness_text
 from ..context.limits import compaction_limit, window_of
-from ..context.pinned import state_of
+from ..context.pinned import State, state_of
 from ..context.prompt import told_by
 from ..context.tokens import measure_item
 from ..sampler import SampleTrouble
@@ -33,6 +34,7 @@ Trigger = Literal["limit", "overflow", "person"]
 Means = Literal["model", "provider", "cut"]
 CUT_SHARES = (0.5, 0.2)  # of what overflowed, at its second and third time in a row
 _LEAST_GROWTH = 256  # tokens, before a compaction that freed little is tried again
+_CHANGES_LIMIT_S = 5.0  # for the supervisor to say what changed; without it patches alone are known
 _LEAST_LEARNED = 0.25  # of the told window: a provider that refuses even less is not believed
 
 
@@ -51,6 +53,7 @@ class Upkeep:
         self._learned: int | None = None  # a provider's window is smaller than it is said to be
         self._overflows = 0  # in a row
         self._remote_failed = False
+        self._seen: ChangesAre | None = None  # files that changed, by the supervisor's last word
 
     # --- wishes ------------------------------------------------------------------------------
 
@@ -122,6 +125,7 @@ class Upkeep:
             return await self._shorten(turn.turn_id, model, "overflow")
         if self._overflows - 2 >= len(CUT_SHARES):
             return False
+        await self._ask_changes()
         room = int(tokens * CUT_SHARES[self._overflows - 2])
         return self._cut(turn.turn_id, model, "overflow", room_tokens=room)
 
@@ -172,6 +176,7 @@ class Upkeep:
         session = self._session
         tokens = session.meter.context_tokens
         session.reporter.pass_on(Waiting(reason=f"compacting its history of {tokens:,} tokens"))
+        await self._ask_changes()
         items = session.decoded_history()
         room = room_in(self._limit(model))
         ending = await self._ending_by_provider(turn_id, model, trigger)
@@ -180,7 +185,7 @@ class Upkeep:
             means = "model"
             asked = await ask_summary(session, turn_id, model, items, whole=trigger != "overflow")
             if asked.text:
-                state = state_of(items, agents=session.agents_told())
+                state = self._state(items)
                 intro = harness_text("summary_intro")
                 ending = (summary_message(intro, asked.text, state, room),)
             elif _is_out_of_budget(asked.failed) and trigger != "overflow":
@@ -202,7 +207,7 @@ class Upkeep:
         session = self._session
         output = await ask_provider(session, turn_id, model)
         if not isinstance(output, SampleFailed):
-            state = state_of(session.decoded_history(), agents=session.agents_told())
+            state = self._state(session.decoded_history())
             if ending := provider_ending(output, state):
                 return ending
         why = output.message if isinstance(output, SampleFailed) else "it sealed nothing"
@@ -248,9 +253,18 @@ class Upkeep:
             items,
             room_tokens=session.meter.raw(room_tokens) - session.meter.head,
             note=harness_text("cut_note"),
-            state=state_of(items, agents=session.agents_told()),
+            state=self._state(items),
             measure=measure_item,
         )
+
+    async def _ask_changes(self) -> None:
+        with trio.move_on_after(_CHANGES_LIMIT_S):
+            reply = await self._session.reporter.ask(ListChanges())
+            self._seen = reply if isinstance(reply, ChangesAre) else self._seen
+
+    def _state(self, items: tuple[AnyItem, ...]) -> State:
+        session = self._session
+        return state_of(items, agents=session.agents_told(), seen=self._seen, cwd=session.spec.cwd)
 
     def _replace(
         self, turn_id: str, items: tuple[AnyItem, ...], trigger: Trigger, means: Means

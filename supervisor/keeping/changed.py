@@ -1,0 +1,57 @@
+"""The files that one agent has changed, by name: what it must still know when it forgets the rest.
+
+Rule guarded: a file that another agent may have changed instead is told apart, and one that is as
+it was before is not told at all. Blocks: it reads the store's lists.
+"""
+
+import os
+from collections.abc import Sequence
+
+from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.protocol.requests import ChangesAre
+
+from .composing import Edit, compose, others_of
+from .diffing import shown_name
+from .past import Kept
+from .store import Store
+from .undoing import steps_of
+
+MOST_LISTED = 200  # of each kind; beyond, the oldest are only counted
+
+
+def list_changed(chosen: Sequence[Kept], store: Store, cwd: str) -> ChangesAre:
+    """All that these records came to, oldest first.
+
+    Args:
+        chosen: Of one agent, oldest first.
+        store: Where their lists are.
+        cwd: What lies within is named relative to it.
+
+    Raises OSError if the store cannot be read, ValueError if it is damaged.
+    """
+    steps = steps_of([kept for kept in chosen if not kept.is_copy], store)
+    here = os.path.realpath(cwd)
+    latest: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        latest.update((entry.path, number) for entry in step.before)
+    agents = {kept.agent for kept in chosen}
+    sure: list[str] = []
+    perhaps: list[str] = []
+    for edit in sorted(compose(steps), key=lambda edit: (latest[edit.path], edit.path)):
+        after = edit.after
+        if after is None or "folder" in (edit.before.kind, after.kind):
+            continue
+        root = "" if is_within(edit.path, here) else "/"
+        line = f"{_letter(edit)} {root}{shown_name(edit.path, here)}"
+        (perhaps if others_of(edit, agents) else sure).append(line)
+    return ChangesAre(
+        files=tuple(sure[-MOST_LISTED:]),
+        perhaps=tuple(perhaps[-MOST_LISTED:]),
+        more=max(0, len(sure) - MOST_LISTED) + max(0, len(perhaps) - MOST_LISTED),
+    )
+
+
+def _letter(edit: Edit) -> str:
+    if edit.before.kind == "absent":
+        return "A"
+    return "D" if edit.after is not None and edit.after.kind == "absent" else "M"
