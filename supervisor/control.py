@@ -27,7 +27,7 @@ from .birth import AT_ANY_TIME, Line, bear, tell_gateway
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent, interrupted_end
 from .running import Running
-from .spawner.base import Ended, SpawnError, StartLost
+from .spawner.base import BornDead, Ended, SpawnError, StartLost
 from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
 from .watcher import Nobody, Watcher
@@ -64,6 +64,9 @@ class Control:
     ) -> LiveAgent:
         """Start an agent, new or resumed; return once it said Hello.
 
+        Whoever calls this has nobody who would ask for the same again: if its process dies at its
+        birth another one is started, by the restart rule.
+
         Args:
             memory: What its file remembers, of one that is resumed.
             paid_usd: What it has paid so far.
@@ -74,11 +77,25 @@ class Control:
         agent = LiveAgent(plan, epoch=epoch)
         agent.spending.add(paid_usd)
         try:
-            await self.enliven(agent, memory)
+            while not await self._is_born(agent, memory):
+                agent.begin_life(agent.epoch + 1)
         except BaseException:  # also when cancelled: nobody may wait for what was never born
             agent.gone.set()
             raise
         return agent
+
+    async def _is_born(self, agent: LiveAgent, memory: AgentMemory | None) -> bool:
+        """False: it died at its birth, and may try again now. Raises SpawnError."""
+        try:
+            await self.enliven(agent, memory)
+        except BornDead:
+            agent.deaths.append(trio.current_time())
+            verdict = decide_restart(agent.deaths, now=trio.current_time())
+            if isinstance(verdict, GiveUp):
+                raise
+            await trio.sleep(verdict.after_s)
+            return False
+        return True
 
     async def enliven(
         self, agent: LiveAgent, memory: AgentMemory | None, line: Line = AT_ANY_TIME

@@ -121,7 +121,9 @@ class Work:
             self._run, self._control, request.fan_out, self._limits(for_fan_out=True)
         )
         self._run.showing.state.note_state(ROOT_PATH, "queued", note="waits for the items")
-        await self._harness.run(self._past.fan_ended)
+        cut_off = (one for one in self._past.agents.values() if one.ended is None)
+        below = tuple(one.spawned.agent_id for one in cut_off if one.spawned.parent == ROOT_PATH)
+        await self._harness.run(self._past.fan_ended, below)
         was_told = self._was_told()  # it has read the others
         answers = await self._harness.answers(only_fresh=was_told)
         if was_told:

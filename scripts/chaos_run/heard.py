@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from facts import Facts
-from plot import answer_of
+from plot import answer_of, part_of
 
 from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.items import AnyItem, AnyOutput, Message, text_of
@@ -93,8 +93,9 @@ def letters_were_read_once(facts: Facts) -> Iterator[str]:
 
 
 def words_were_heard_once(facts: Facts) -> Iterator[str]:
-    """What a person said stands once in the history of whom it was said to. Who stood in line for
-    its first life may never have had one."""
+    """What a person said stands once in the history of whom it was said to; if that was an attempt
+    at an item that was cut off, the next one hears it. Who stood in line for its first life may
+    never have had one."""
     heard: Counter[tuple[str, str]] = Counter()
     born, early = set[str](), set[tuple[str, str]]()
     for record in facts.records:
@@ -105,13 +106,14 @@ def words_were_heard_once(facts: Facts) -> Iterator[str]:
                 text = "".join(part.text for part in parts if isinstance(part, TextInput))
                 early.update((record.agent, word) for word in _WORD.findall(text))
             case ItemRecorded(source="user" | "mail", item=item) if not is_reviewer(record.agent):
-                heard.update((record.agent, word) for word in _WORD.findall(_words(item)))
+                path = part_of(record.agent)
+                heard.update((path, word) for word in _WORD.findall(_words(item)))
             case _:
                 pass
     yield from (f"{path} heard {word} {n} times" for (path, word), n in heard.items() if n > 1)
     if facts.in_time:
         for word, path in facts.words.items():
-            if not heard[path, word] and (path, word) not in early:
+            if not heard[part_of(path), word] and (path, word) not in early:
                 yield f"{path} never heard {word}"
 
 

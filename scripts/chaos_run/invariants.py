@@ -10,7 +10,7 @@ import msgspec
 from accounts import budgets_add_up
 from facts import Facts
 from heard import letters_were_read_once, results_arrived_once, words_were_heard_once
-from plot import answer_of, gave_up, wishes_of
+from plot import answer_of, gave_up, part_of, wishes_of
 
 from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.control import Recorded
@@ -122,7 +122,7 @@ def calls_have_one_end(facts: Facts) -> Iterator[str]:
 
 
 def _is_attempt(facts: Facts, agent: str) -> bool:
-    part = facts.play.get(agent.partition("_try")[0])
+    part = facts.play.get(part_of(agent))
     return part is not None and part.is_item
 
 

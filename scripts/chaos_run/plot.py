@@ -7,6 +7,7 @@ asks for a command again, and it asks again for what must be done and was not.
 
 import json
 import random
+import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
@@ -14,6 +15,7 @@ Kind = Literal["run", "escalate", "spawn", "send", "ask_again", "wait"]
 MOST_TRIES = 60  # of one wish that must come true; then the agent gives up and says so
 _ITEMS = "ijklm"
 _GAVE_UP = "gave up: "
+_ATTEMPT = re.compile(r"(_try\d+)?(_\d+)?$")
 _SPAWNED_OR_NEVER = ("task_name", "already exists", "can ever come free")
 
 
@@ -118,6 +120,11 @@ def _write_part(path: str, children: list[str], lots: random.Random) -> Part:
     if path != "/root":
         scenes.append(tuple(work()))
     return Part(path, tuple(children), tuple(scenes))
+
+
+def part_of(agent: str) -> str:
+    """Whose part an agent plays: the item's, of any attempt at it (`/root/i_2`, `/root/i_try2`)."""
+    return _ATTEMPT.sub("", agent)
 
 
 def answer_of(path: str, scene: int) -> str:

@@ -22,10 +22,10 @@ from ..control import Control
 from ..journal.reading import run_records
 from ..request import FanOut
 from ..running import Running
-from ..spawner.base import BornDead, SpawnError
-from ..spawner.restart import GiveUp, decide_restart
+from ..spawner.base import SpawnError
 from .excerpts import share_out
 from .items import item_prompt
+from .unheard import Unheard, unheard_words
 
 _SEGMENT_CHARS = 40
 
@@ -64,13 +64,24 @@ class Harness:
 
     def __init__(self, running: Running, control: Control, fan_out: FanOut, limits: Limits) -> None:
         self._run, self._control, self._fan, self._limits = running, control, fan_out, limits
+        self._unheard: Unheard = {}
         self._names = name_items(fan_out.items)
         self.live: dict[int, LiveAgent] = {}
         self._kept = bytearray(len(fan_out.items))  # per item: _BEFORE, _FRESH, 0 = no answer
         self.stopping = False
 
-    async def run(self, ended_before: dict[int, FanOutItemEnded]) -> None:
-        """Run every item that did not complete before."""
+    async def run(
+        self, ended_before: dict[int, FanOutItemEnded], cut_off: tuple[str, ...] = ()
+    ) -> None:
+        """Run every item that did not complete before.
+
+        Args:
+            ended_before: By index; in earlier lives of the run.
+            cut_off: Ids of the agents of items that began in one of those, and did not end.
+        """
+        if cut_off:
+            read = partial(unheard_words, self._run.places, cut_off)
+            self._unheard = await trio.to_thread.run_sync(read)
         slots = self._run.registry.max_agents
         wanted = min(self._fan.concurrency or slots, slots, max(1, len(self._fan.items)))
         self._run.note(
@@ -131,43 +142,30 @@ class Harness:
         )
 
     async def _attempt(self, index: int, attempt: int) -> tuple[EndState, str, str]:
+        plan = self._plan(index, attempt)
         try:
-            agent = await self._begin(index, attempt)
+            agent = await self._control.spawn(plan)
         except SpawnError as error:
-            return "crashed", str(error), self._plan(index, attempt).path
-        plan, self.live[index] = agent.plan, agent
+            return "crashed", str(error), plan.path
+        self.live[index] = agent
         try:
+            task = item_prompt(self._fan, index)
             words = UserInput(
                 input_id=self._run.chances.new_id(),
-                parts=(TextInput(text=item_prompt(self._fan, index)),),
+                parts=(TextInput(text=task),),
                 output_schema=_schema(self._fan),
             )
             if self.stopping:  # Ctrl-C came while it was being born
                 agent.wanted_end = "interrupted"
             else:
                 await self._control.say(agent, words, source="fan_out")
+                for said in self._unheard.pop(task, ()):
+                    again = UserInput(input_id=said.input_id, parts=said.parts)
+                    await self._control.say(agent, again, source="person")
             outcome = await self._outcome(agent)
         finally:
             self.live.pop(index, None)
         return (*_checked(outcome, self._fan), plan.path)
-
-    async def _begin(self, index: int, attempt: int) -> LiveAgent:
-        """Start an item's agent. Nobody else would do it again if its process dies at its birth:
-        such deaths count as all others do, and who begins anew is another agent.
-
-        Raises SpawnError.
-        """
-        deaths: list[float] = []
-        while True:
-            try:
-                return await self._control.spawn(self._plan(index, attempt))
-            except BornDead:
-                now = trio.current_time()
-                deaths.append(now)
-                verdict = decide_restart(deaths, now=now)
-                if self.stopping or isinstance(verdict, GiveUp):
-                    raise
-                await trio.sleep(verdict.after_s)
 
     async def _outcome(self, agent: LiveAgent) -> AgentEnded:
         """What it came to; its process has ended then."""

@@ -216,3 +216,13 @@ def test_what_dies_four_times_in_a_minute_is_given_up_rightly():
     assert not any(one.startswith("nobody_was") for one in violations(facts(given_up)))
     too_soon = (*TOLD[:2], *deaths[:6], (CHILD, AgentEnded(agent_id="2", state="crashed")))
     assert any(one.startswith("nobody_was") for one in violations(facts(too_soon)))
+
+
+@pytest.mark.parametrize("again", ["/root/i_2", "/root/i_try2", "/root/i_try2_3"])
+def test_an_attempt_at_an_item_counts_as_the_item_also_one_that_was_cut_off(again):
+    item_part = Part("/root/i", (), ((),), is_item=True)
+    began = CallBegan(turn_id="t", call_id="root-i-0-run", tool="exec_command", detail=OtherCall())
+    told = (*TOLD, (again, began), (again, item(words("[[word 1]]"), "user")))
+    found = violations(facts(told, play={**PLAY, "/root/i": item_part},
+                             words={"[[word 1]]": "/root/i"}))  # fmt: skip
+    assert not any(one.startswith(("calls_have", "words_were")) for one in found), found

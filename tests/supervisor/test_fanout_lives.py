@@ -1,4 +1,4 @@
-"""Items of a fan-out whose processes die at their birth, or are spoken to at their end."""
+"""Whom nobody but the harness would start again: deaths at birth, words at the end, a lost run."""
 
 import sys
 from pathlib import Path
@@ -9,11 +9,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tree_rehearsal import open_tree, says
 
 from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.events import TurnStarted
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, FanOutItemEnded, ItemRecorded
 from swarm.supervisor.fanout.harness import Harness
+from swarm.supervisor.fanout.unheard import unheard_words
+from swarm.supervisor.journal.reading import read_records
 from swarm.supervisor.request import FanOut
 
 LIMIT_S = 120  # of the virtual clock
@@ -37,6 +40,16 @@ async def test_an_item_whose_process_dies_at_its_birth_begins_anew(tmp_path, aut
         assert tree.slots == 0
 
 
+async def test_a_root_whose_process_dies_at_its_birth_begins_anew(tmp_path, autojump_clock):
+    async with open_tree(tmp_path, {"/root": [says("root")]}) as tree:
+        tree.mute.add("/root")
+        with trio.fail_after(LIMIT_S):
+            tree.nursery.start_soon(tree.begin)
+            await tree.until(lambda: len(tree.children.get("/root", ())) == 2)
+            tree.mute.clear()
+            assert (await tree.agency.wait_over()).state == "completed"
+
+
 async def test_an_item_whose_process_never_lives_is_given_up_by_the_usual_rule(
     tmp_path, autojump_clock
 ):
@@ -54,7 +67,7 @@ async def test_an_item_whose_process_never_lives_is_given_up_by_the_usual_rule(
 async def test_an_item_that_is_spoken_to_while_it_ends_hears_it_and_then_frees_its_slot(
     tmp_path, autojump_clock
 ):
-    words = UserInput(input_id=new_uuid7(), parts=(TextInput(text="one more thing"),))
+    words = spoken(new_uuid7(), "one more thing")
     scripts = {"/root/a": [(1.0, *says("a")), says("a, to a person")]}
     async with open_tree(tmp_path, scripts) as tree:
         with trio.fail_after(LIMIT_S):
@@ -72,3 +85,38 @@ async def test_an_item_that_is_spoken_to_while_it_ends_hears_it_and_then_frees_i
         heard = [text_of(one.content) for one in items if isinstance(one, Message)]
         assert heard.count("one more thing") == 1
         assert [one.state for one in tree.bodies(FanOutItemEnded)] == ["completed"]
+
+
+async def test_what_a_lost_agent_of_an_item_has_not_heard_its_next_one_hears_once(
+    tmp_path, autojump_clock
+):
+    name = new_uuid7()
+    scripts = {"/root/a": [(1.0, *says("never"))], "/root/a_2": [says("a"), says("a, again")]}
+    async with open_tree(tmp_path, scripts) as tree:
+        with trio.fail_after(LIMIT_S):
+            async with trio.open_nursery() as lost:
+                lost.start_soon(harness_of(tree).run, {})
+                await tree.until(lambda: bool(tree.bodies(TurnStarted, "/root/a")))
+                member = tree.agency.team.members["/root/a"]
+                await tree.agency.say(member, spoken(name, "before its run was lost"))
+                lost.cancel_scope.cancel()
+            life = tree.control.agents["/root/a"]
+            life.wanted_end = "killed"
+            tree.children["/root/a"][-1].kill_group()  # as its supervisor's end would
+            await life.gone.wait()
+            await harness_of(tree).run({}, (life.plan.agent_id,))
+            await tree.running.journal.settle()
+        records = read_records(tree.running.places)
+        heard = [one.agent for one in records
+                 if isinstance(one.body, ItemRecorded) and one.body.item_id == name]  # fmt: skip
+        assert heard == ["/root/a_2"]
+        places, agents = tree.running.places, (life.plan.agent_id, agent_of(tree, "/root/a_2"))
+        assert unheard_words(places, agents) == {}
+
+
+def spoken(name, text):
+    return UserInput(input_id=name, parts=(TextInput(text=text),))
+
+
+def agent_of(tree, path):
+    return tree.bodies(AgentSpawned, path)[0].agent_id
