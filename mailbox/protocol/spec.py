@@ -143,6 +143,7 @@ class ProviderSpec(Value):
     stream_idle_timeout_ms: int = 300_000
     tolerant_tool_calls: bool = False
     remote_compaction: bool = False  # it has `/responses/compact`
+    continues_text: bool = False  # it goes on with an assistant's message that stands last
     # Where the key is from, if not from the variable `env_key`; that is then the key's name only.
     key_file: str = ""
     key_command: KeyCommand | None = None

@@ -50,6 +50,7 @@ class ProviderTable(Value):
     requires_openai_auth: bool = False
     tolerant_tool_calls: bool = False  # ours
     remote_compaction: bool = False  # ours: it has `/responses/compact`
+    continues_text: bool = False  # ours: it goes on with an assistant's message that stands last
     key_header: str = ""  # ours: the header of the key; "" = the wire's own
     auth: AuthTable | None = None
     key_file: str | None = None  # ours: a file of mode 0600

@@ -74,6 +74,7 @@ def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
         stream_idle_timeout_ms=table.stream_idle_timeout_ms,
         tolerant_tool_calls=table.tolerant_tool_calls,
         remote_compaction=table.remote_compaction,
+        continues_text=table.continues_text,
         key_header=table.key_header,
         key_file=table.key_file or "",
         key_command=_command(name, table),

@@ -117,6 +117,9 @@ class RenderedRequest(Value):
     body: tuple[bytes, ...] = ()  # empty for the others
     compacts: bool = False  # the provider shall shorten the conversation, not answer
     shape: bytes = b""  # digest of the kinds of items; the cassette compares it
+    # The body once more, with this at its end as what the model has said already; () if the wire
+    # has no way to say so.
+    with_partial: Callable[[str], tuple[bytes, ...]] = lambda text: ()
     # The body once more, without thinking of earlier responses; () if there is none to leave out.
     without_thinking: Callable[[], tuple[bytes, ...]] = tuple
 

@@ -29,6 +29,7 @@ from swarm.mailbox.protocol.sampling import ToolSpec
 from .encoding import Head, HeadKey, Heads, Rendering, is_strict, to_json
 from .images import show_images
 
+_CONTINUES = b'],"continue_final_message":true,"add_generation_prompt":false'
 _NO_OUTPUT = "(no output: the call was interrupted)"
 
 
@@ -209,6 +210,14 @@ class ChatStore:
             messages.append(bytes(self._settled))
         messages += self._group.encode()
         return (head.before, b",".join(messages), head.after)
+
+    def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
+        """Servers go on with a last assistant's message; vLLM and SGLang want to be told so."""
+        if self._group.texts or self._group.calls:
+            return ()  # two such messages in a row: templates differ in what they make of it
+        before, messages, after = self.body(key, cache_key)
+        last = to_json(_ChatMessage(role="assistant", content=text))
+        return (before, messages, b",", last, _CONTINUES, after.removeprefix(b"]"))
 
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         return ()

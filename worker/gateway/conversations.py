@@ -106,6 +106,7 @@ class Conversation:
             items=self._store.items(),
             body=self._store.body(key, caller.agent_id),
             shape=self._shapes[-1],
+            with_partial=partial(self._store.with_partial, key, caller.agent_id),
             without_thinking=partial(self._store.without_thinking, key, caller.agent_id),
         )
 

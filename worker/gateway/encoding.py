@@ -115,6 +115,12 @@ class ItemStore(Protocol):
         """The parts of a request's body; () where the wire has none."""
         ...
 
+    def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
+        """The body with an assistant's message at its end that the model goes on with; () where
+        there is none. Nothing of it is kept.
+        """
+        ...
+
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         """The body from now on without signed thinking; () where there is none."""
         ...
@@ -140,6 +146,9 @@ class PlainStore:
         return tuple(self._items)
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
+        return ()
+
+    def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
         return ()
 
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:

@@ -79,6 +79,7 @@ class House:
         self._messages_heads: Heads | None = None
         self.told_models: dict[str, ModelInfo] = {}  # of a replay: agent path → model
         self.tape: TapeWriter | None = None
+        self.refused_to_go_on = False  # the provider does not do what it is said to
 
     @property
     def finds_by_number(self) -> bool:
@@ -88,6 +89,14 @@ class House:
         """
         is_taped = self.tape is not None or bool(self.told_models)
         return is_taped or self.choice.model.wire in {"local", "scripted"}
+
+    @property
+    def continues_text(self) -> bool:
+        """True if a text that broke off may be gone on with. Not on a tape: there each request of
+        an agent has one answer.
+        """
+        is_able = self.choice.provider.continues_text and not self.refused_to_go_on
+        return is_able and self.tape is None
 
     def model_for(self, slug: str | None, agent_path: str) -> ModelInfo:
         """The model an agent talks to, with its provider's patience. Raises UnknownModel."""

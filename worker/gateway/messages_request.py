@@ -141,6 +141,14 @@ class MessagesStore:
             begin = place
         return (*parts, bytes(self._buffer[begin:]), b"]}]}")
 
+    def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
+        """A model that thinks does not take words put into its mouth."""
+        if self._rendering.model.thinking:
+            return ()
+        *parts, end = self.body(key, cache_key)
+        last = b']},{"role":"assistant","content":[' + to_json(_Text(text=text))
+        return (*parts, last, end)
+
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         """The body without any earlier thinking, from now on: the server does not take it back."""
         if not self._thought_spans:

@@ -60,17 +60,25 @@ def built_in_providers(environment: Mapping[str, str] = os.environ) -> tuple[Pro
             wire_api="messages",
             env_key="ANTHROPIC_API_KEY",
             env_key_instructions="keys are made at https://platform.claude.com/settings/keys",
+            continues_text=True,
         ),
         _local_server("ollama", "Ollama", f"{ollama}/v1"),
-        _local_server("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
+        _local_server("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", continues_text=False),
         _local_server("llamacpp", "llama.cpp server", "http://127.0.0.1:8080/v1"),
         ProviderSpec(id="local", name="embedded model", wire_api="local", tolerant_tool_calls=True),
     )
 
 
-def _local_server(id_: str, name: str, base_url: str) -> ProviderSpec:
+def _local_server(
+    id_: str, name: str, base_url: str, *, continues_text: bool = True
+) -> ProviderSpec:
     return ProviderSpec(
-        id=id_, name=name, base_url=base_url, wire_api="chat", tolerant_tool_calls=True
+        id=id_,
+        name=name,
+        base_url=base_url,
+        wire_api="chat",
+        tolerant_tool_calls=True,
+        continues_text=continues_text,
     )
 
 
@@ -121,6 +129,11 @@ def check_provider(provider: ProviderSpec) -> ProviderSpec:
             raise ProviderError(
                 f"{where}.base_url: {provider.base_url!r} is not an http or https address"
             )
+    if provider.continues_text and provider.wire_api == "responses":
+        raise ProviderError(
+            f"{where}.continues_text: on the responses wire nothing can be gone on with in the "
+            "middle of a text; leave it out, or set `wire_api`"
+        )
     least = {
         "request_max_retries": (provider.request_max_retries, 0),
         "stream_max_retries": (provider.stream_max_retries, 0),

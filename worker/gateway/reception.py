@@ -33,11 +33,11 @@ from swarm.mailbox.protocol.sampling import (
     SampleWaiting,
     TextDelta,
     decode_sample_op,
-    encode_sample_event,
 )
 from swarm.mailbox.protocol.spec import GatewaySpec
 from swarm.mailbox.redact import Redactor
 
+from .answer import Answer, Session, Window
 from .backend import (
     AnyResponseEvent,
     Failure,
@@ -51,27 +51,16 @@ from .backend import (
     TextPiece,
 )
 from .conversations import Caller, Conversation
-from .grants import Grants, Reservation
+from .going_on import Thread
+from .grants import Grants
 from .house import House, UnknownModel
 from .ledger import price_usd
+from .retry import backoff_s
 
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
 _REFUSED_KEPT = 1024
 _UNPROVED_KEPT = 256  # peers heard but not yet proved; more push out the oldest
 IDLE_S = 600.0  # a conversation that rests so long is dropped; `NeedHistory` brings it back
-
-
-class Session:
-    """One life of one agent."""
-
-    def __init__(self, peer: bytes, epoch: int, conversation: Conversation) -> None:
-        self.peer, self.epoch, self.conversation = peer, epoch, conversation
-        self.running: dict[int, trio.CancelScope] = {}  # by request id
-        self.used_at = trio.current_time()
-
-    def cancel_all(self) -> None:
-        for scope in self.running.values():
-            scope.cancel()
 
 
 class Reception:
@@ -88,7 +77,7 @@ class Reception:
         self._ordinals: dict[str, int] = {}  # agent path → requests so far
         self._refused: OrderedDict[bytes, None] = OrderedDict()
         self._unproved: OrderedDict[bytes, None] = OrderedDict()
-        self._window: _Window | None = None
+        self._window: Window | None = None
         self.refusals = 0  # peers that did not prove themselves, and letters that made no sense
         self.progress = 0  # grows with everything that is forwarded
 
@@ -111,7 +100,7 @@ class Reception:
     async def serve(self, office: PostOffice) -> None:
         """Take letters for ever."""
         async with trio.open_nursery() as nursery:
-            window = self._window = _Window(office, nursery)
+            window = self._window = Window(office, nursery)
             nursery.start_soon(self._drop_idle)
             nursery.start_soon(self.grants.run)
             while True:
@@ -119,7 +108,7 @@ class Reception:
                 await self._take(window, letter)
                 office.handled(letter)
 
-    async def _take(self, window: "_Window", letter: Letter) -> None:
+    async def _take(self, window: Window, letter: Letter) -> None:
         if letter.peer in self._refused:
             return  # it had come before the peer was turned away
         session = self._sessions.get(letter.peer)
@@ -145,7 +134,7 @@ class Reception:
 
     # --- who comes in ----------------------------------------------------------------------
 
-    async def _open(self, window: "_Window", peer: bytes, op: OpenConversation) -> None:
+    async def _open(self, window: Window, peer: bytes, op: OpenConversation) -> None:
         found = _PEER.match(peer)
         is_known = is_proof(op.token, self._run_key, peer, purpose="gateway")
         if (
@@ -186,7 +175,7 @@ class Reception:
             if not self._house.finds_by_number:
                 self._ordinals.pop(session.conversation.caller.agent_path, None)
 
-    def _turn_away(self, window: "_Window", peer: bytes) -> None:
+    def _turn_away(self, window: Window, peer: bytes) -> None:
         """Hear no more of a peer that did not prove itself, or is of the past."""
         self.refusals += 1
         self._unproved.pop(peer, None)
@@ -198,7 +187,7 @@ class Reception:
         else:
             window.office.dismiss(peer)
 
-    def _forget(self, window: "_Window", session: Session, *, dismiss: bool) -> None:
+    def _forget(self, window: Window, session: Session, *, dismiss: bool) -> None:
         """The end of a life: its requests are cancelled, its conversation is dropped."""
         session.cancel_all()
         self._sessions.pop(session.peer, None)
@@ -219,7 +208,7 @@ class Reception:
 
     # --- what it asks ----------------------------------------------------------------------
 
-    def _begin(self, window: "_Window", session: Session, op: SampleRequest) -> None:
+    def _begin(self, window: Window, session: Session, op: SampleRequest) -> None:
         """Bring the conversation up to date and start the answer; no waiting in between."""
         session.used_at = trio.current_time()
         reply: AnySampleEvent
@@ -243,21 +232,17 @@ class Reception:
         ordinal = self._ordinals[path] = self._ordinals.get(path, 0) + 1
         rendered = session.conversation.render(op, ordinal=ordinal)
         scope = session.running[op.request_id] = trio.CancelScope()
-        answer = _Answer(window, session, op.request_id)
+        answer = Answer(window, session, op)
         answer.reservation = self.grants.open(caller.agent_id, caller.model, op)
         window.nursery.start_soon(self._answer, answer, rendered, scope)
 
     async def _answer(
-        self, answer: "_Answer", request: RenderedRequest, scope: trio.CancelScope
+        self, answer: Answer, request: RenderedRequest, scope: trio.CancelScope
     ) -> None:
         try:
             with scope:
                 try:
-                    await self._wait_granted(answer)
-                    async with aclosing(self._house.backend.sample(request)) as events:
-                        async for event in events:
-                            self.progress += 1
-                            await self._forward(answer, request, event)
+                    await self._sample(answer, request)
                 except SampleError as error:
                     if answer.reservation is not None:
                         answer.reservation.failed = True
@@ -269,7 +254,43 @@ class Reception:
             if answer.reservation is not None:
                 self.grants.close(answer.reservation)
 
-    async def _wait_granted(self, answer: "_Answer") -> None:
+    async def _sample(self, answer: Answer, request: RenderedRequest) -> None:
+        """One response; where its text breaks off and can be gone on with, over several requests,
+        each granted and billed by itself. Raises SampleError.
+        """
+        thread, broken = Thread(request), Failure(kind="other", message="")
+        while True:
+            try:
+                await self._wait_granted(answer)
+                async with aclosing(self._house.backend.sample(request)) as events:
+                    async for event in events:
+                        self.progress += 1
+                        for told in thread.take(event):
+                            await self._forward(answer, request, told)
+                return
+            except SampleError as error:
+                failure = error.failure
+                if broken.retryable and failure.kind == "bad_request":
+                    self._house.refused_to_go_on = True
+                    raise SampleError(broken) from error  # the agent asks anew
+                rest = thread.go_on(failure) if self._house.continues_text else None
+                if rest is None:
+                    raise
+                broken, request = failure, rest
+            held = Held(reason=f"{broken.message}; it goes on from there", delay_s=0.0)
+            await self._forward(answer, request, held)
+            await trio.sleep(backoff_s(thread.times, 0.5))
+            self._renew(answer)
+
+    def _renew(self, answer: Answer) -> None:
+        """What is sent next is a request of its own to whoever counts."""
+        if (before := answer.reservation) is not None:
+            before.failed = True
+            self.grants.close(before)
+            caller = answer.session.conversation.caller
+            answer.reservation = self.grants.open(caller.agent_id, caller.model, answer.asked)
+
+    async def _wait_granted(self, answer: Answer) -> None:
         """Where a bound holds, the supervisor decides before anything is sent."""
         if (reservation := answer.reservation) is None:
             return
@@ -285,7 +306,7 @@ class Reception:
             answer.reservation = None
 
     async def _forward(
-        self, answer: "_Answer", request: RenderedRequest, event: AnyResponseEvent
+        self, answer: Answer, request: RenderedRequest, event: AnyResponseEvent
     ) -> None:
         number = answer.request_id
         if answer.reservation is not None:
@@ -325,7 +346,7 @@ class Reception:
             case _:
                 assert_never(event)
 
-    def _account(self, answer: "_Answer", request: RenderedRequest, event: Finished) -> None:
+    def _account(self, answer: Answer, request: RenderedRequest, event: Finished) -> None:
         """Tell the supervisor what was drawn."""
         if event.usage is None:
             return
@@ -339,7 +360,7 @@ class Reception:
         )
         self.grants.bill(answer.reservation, drew)
 
-    def _failed(self, answer: "_Answer", failure: Failure) -> SampleFailed:
+    def _failed(self, answer: Answer, failure: Failure) -> SampleFailed:
         return SampleFailed(
             request_id=answer.request_id,
             kind=failure.kind,
@@ -349,33 +370,3 @@ class Reception:
             http_status=failure.http_status,
             items_done=answer.items_done,
         )
-
-
-class _Window:
-    """The way out to agents."""
-
-    def __init__(self, office: PostOffice, nursery: trio.Nursery) -> None:
-        self.office, self.nursery = office, nursery
-
-    async def post(self, peer: bytes, event: AnySampleEvent) -> None:
-        """Numbered. A peer that is gone by now does not matter."""
-        try:
-            await self.office.post(peer, encode_sample_event(event))
-        except PeerGone:
-            return
-
-
-class _Answer:
-    """One request on its way back."""
-
-    def __init__(self, window: _Window, session: Session, request_id: int) -> None:
-        self.window, self.session, self.request_id = window, session, request_id
-        self.items_done = 0
-        self.reservation: Reservation | None = None
-
-    async def post(self, event: AnySampleEvent) -> None:
-        """Raises PeerGone."""
-        await self.window.office.post(self.session.peer, encode_sample_event(event))
-
-    def pass_on(self, event: AnySampleEvent) -> None:
-        self.window.office.pass_on(self.session.peer, encode_sample_event(event))

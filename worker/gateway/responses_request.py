@@ -176,6 +176,9 @@ class ResponsesStore:
         own = b',"prompt_cache_key":' + to_json(cache_key)
         return (head.before, bytes(self._buffer), after, own, text)
 
+    def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
+        return ()  # here an assistant's message counts as finished: models repeat or contradict it
+
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         return ()
 
