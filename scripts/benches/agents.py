@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agents_watch import Watched, watch_run
+from agents_watch import Rest, Watched, watch_run
 from rig import run_swarm, swarm_home, team_server
 from rows import Row
 
@@ -20,6 +20,7 @@ GROUPS = ("spawn", "run", "cycles", "fan", "mail")
 PEERS = "2.0 Claude Code, 3.4 Codex, 16 opencode"
 PEERS_MEMORY = "221-787 MiB peers, one process"
 _PROMPT = "bench:root <root> Begin."
+_PARENTS = 2  # the root and the head that started the leaves
 _FREE = ["-s", "danger-full-access", "--max-spawns", "1000000"]
 
 
@@ -41,8 +42,10 @@ def measure(groups: tuple[str, ...], cycles: int, quick: bool) -> Iterator[Row]:
         yield from letters(seconds=3 if quick else 10)
 
 
-def team_run(story: str, *numbers: int, max_agents: int, sample_s: float = 0.0) -> "Ended":
-    """One run of the command to its end."""
+def team_run(
+    story: str, *numbers: int, max_agents: int, sample_s: float = 0.0, leaves_at_rest: int = 0
+) -> "Ended":
+    """One run of the command to its end; with `leaves_at_rest` looked at while so many live."""
     with (
         team_server(story, *numbers) as server,
         swarm_home(server.url) as environment,
@@ -52,7 +55,8 @@ def team_run(story: str, *numbers: int, max_agents: int, sample_s: float = 0.0) 
         arguments = ["run", "-p", _PROMPT, "--plain", *_FREE, *bounds]
         began = time.monotonic()
         if sample_s:
-            watched = watch_run(environment, arguments, cwd=cwd, every_s=sample_s)
+            rest = Rest(server.url, leaves_at_rest, _PARENTS) if leaves_at_rest else None
+            watched = watch_run(environment, arguments, cwd=cwd, every_s=sample_s, rest=rest)
         else:
             done = run_swarm(environment, *arguments, cwd=cwd)
             if done.returncode:
@@ -137,19 +141,23 @@ def whole_run(runs: int) -> Iterator[Row]:
 
 def come_and_go(cycles: int) -> Iterator[Row]:
     """Agents that start agents that end: after a warm-up the supervisor holds what it held."""
-    leaves, side = 100, 8
+    leaves, side = 96, 8
     heads = max(1, round(cycles / leaves))
-    ended = team_run("cycles", heads, leaves, side, max_agents=side + 4, sample_s=1.0)
+    ended = team_run(
+        "cycles", heads, leaves, side, max_agents=side + 4, sample_s=1.0, leaves_at_rest=side
+    )
     yield from leak_rows(ended, f"{heads * (leaves + 1)} spawn-finish cycles")
     yield slots_row(ended)
 
 
 def leak_rows(ended: Ended, what: str) -> Iterator[Row]:
     """What grew in the supervisor between the warm-up and the end."""
-    each_ms = ended.wall_s * 1000 / max(ended.watched.agents, 1)
+    each_ms = (ended.wall_s - ended.watched.held_s) * 1000 / max(ended.watched.agents, 1)
     yield Row(f"{what}: time of each", each_ms, None, "ms")
     grown = ended.watched.growth()
-    warm = f"after {grown.warm_agents} to the end; {grown.warm_mib:.1f} MiB then"
+    warm = (
+        f"after {grown.warm_agents} to the end, {grown.looks} looks; {grown.warm_mib:.1f} MiB then"
+    )
     yield Row("  supervisor memory grown (own pages)", grown.own_mib, 1.0, "MB", warm)
     yield Row("  the same for every 10,000 more, by the trend", grown.trend_mib, 1.0, "MB")
     yield Row("  file descriptors grown", grown.descriptors, 0, "")
@@ -171,7 +179,9 @@ def fan_out(cycles: int) -> Iterator[Row]:
             "  prompt: 'Look at {item}.'\n  concurrency: 8\n---\nJoin.\n"
         )
         began = time.monotonic()
-        watched = watch_run(environment, ["run", str(task), "--plain"], cwd=cwd, every_s=1.0)
+        wanted = ["run", str(task), "--plain"]
+        rest = Rest(server.url, leaves=8, beside=0)
+        watched = watch_run(environment, wanted, cwd=cwd, every_s=1.0, rest=rest)
         ended = Ended(time.monotonic() - began, [], watched, slots_left(environment))
     yield from leak_rows(ended, f"fan-out of {cycles} items, 8 slots")
     yield slots_row(ended)

@@ -3,6 +3,9 @@
 Run as a process of its own, like model_server.py: PORT-FILE STORY NUMBERS. The root's prompt holds
 `bench:root`; the tasks that this server writes hold `bench:head` or `bench:leaf`. Every part is a
 function from its request's number to the calls that it makes next; no calls = it has answered.
+
+Who watches the run may have it stand still: `{"pause": N}` is answered once N leaves have asked and
+none of them is answered, so that none is being born; after `{"pause": 0}` it goes on.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,8 @@ Call = tuple[str, dict[str, Any]]
 Part = Callable[[str, int], list[Call]]  # name of the agent, number of its request → calls
 WAIT_MS = 3_600_000
 _KINDS = ("root", "head", "leaf")
+_PAUSE = b'{"pause":'
+_PATIENCE_S = 10.0  # then the run goes on: there are not so many leaves any more
 
 
 def calls(number: int, wanted: list[Call], **more: str) -> bytes:
@@ -150,8 +156,14 @@ class TeamServer(Server):
         self.story = story
         self.parts: dict[bytes, tuple[str, str]] = {}  # conversation → kind, name
         self.gate = asyncio.Event()
+        self.asking, self.pausing = 0, False  # leaves that are not answered yet; nor will they be
+        self.wanted, self.is_over = 0, False  # so many shall ask at once; no leaf will come
 
     async def answer(self, began: float, body: bytes, writer: asyncio.StreamWriter) -> None:
+        if body.startswith(_PAUSE):
+            await self.pause(json.loads(body)["pause"])
+            writer.write(HEAD + chunked(json.dumps(self.pausing).encode()) + b"0\r\n\r\n")
+            return
         at = body.find(b'"prompt_cache_key":"')
         who = body[at + 20 : at + 56] if at >= 0 else b""
         number = self.requests_of.get(who, 0)
@@ -160,17 +172,37 @@ class TeamServer(Server):
             self.parts[who] = part_of(body)
         kind, name = self.parts[who]
         wanted: list[Call] = getattr(self.story, kind)(name, number)
-        if self.story.may_answer(name, kind):
-            self.gate.set()
-            self.gate = asyncio.Event()
-        while kind == "leaf" and not self.story.may_answer(name, kind):
+        if kind == "head" and self.wanted and len(wanted) == self.wanted:
+            self.pausing = True  # from a batch's beginning on: of one under way some may have ended
+        self.asking += kind == "leaf"
+        self.is_over = self.is_over or (kind == "root" and not wanted)
+        self.ring()
+        while kind == "leaf" and (self.pausing or not self.story.may_answer(name, kind)):
             await self.gate.wait()
+        self.asking -= kind == "leaf"
         reply = calls(number, wanted) if wanted else message(number, f"{name} is done")
         writer.write(HEAD + chunked(reply) + b"0\r\n\r\n")
         if not wanted:
             self.requests_of.pop(who)
             self.parts.pop(who)
         self.tell(name, kind, number, began, len(body))
+
+    async def pause(self, leaves: int) -> None:
+        """Answer no leaf once so many ask; it goes on if so many never do, or 0 are wanted."""
+        self.wanted, is_batched = leaves, getattr(self.story, "leaves", 0) > 0
+        self.pausing = leaves > 0 and not is_batched
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                while self.asking < leaves and not self.is_over:
+                    await self.gate.wait()
+        self.pausing = 0 < leaves <= self.asking
+        self.wanted = 0
+        self.ring()
+
+    def ring(self) -> None:
+        """Whoever waits looks again."""
+        self.gate.set()
+        self.gate = asyncio.Event()
 
     def tell(self, name: str, kind: str, number: int, began: float, size: int) -> None:
         if number < 2 or kind == "root":

@@ -4,13 +4,20 @@ Own pages (RssAnon) are what a process alone has changed or made: unlike its sha
 (PSS) they do not move when a neighbour ends, so only they can show a leak of one process.
 """
 
+import json
 import statistics
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import urlopen
 
 from rig import SWARM, newest_run, pss_bytes
+
+_SETTLED_WITHIN_S = 5.0
+_ASK_S = 30.0
 
 
 class Look(NamedTuple):
@@ -26,6 +33,7 @@ class Look(NamedTuple):
 class Growth(NamedTuple):
     """Of the supervisor, from the end of the warm-up to the end; medians of the looks there."""
 
+    looks: int
     warm_agents: int
     warm_mib: float
     own_mib: float
@@ -35,11 +43,58 @@ class Growth(NamedTuple):
     threads: float
 
 
+class Rest:
+    """The moment of a look: so many agents live, no other is being born, and none is ending.
+
+    An agent's process holds descriptors of the supervisor, and its birth holds more. So that looks
+    can be compared, the model server (at `url`) leaves `leaves` agents without an answer, and the
+    journal tells when all others but `beside` have ended.
+    """
+
+    def __init__(self, url: str, leaves: int, beside: int) -> None:
+        self._url, self._leaves, self._agents = url, leaves, leaves + beside
+        self._read_bytes = self._live = 0
+        self.held_s = 0.0  # of the run, in all looks
+
+    @contextmanager
+    def hold(self, environment: dict[str, str]) -> Iterator[bool]:
+        """The run stands still inside; False: it begins or ends, and there is nothing to see."""
+        is_held = self._pause(self._leaves)
+        began = time.monotonic()
+        try:
+            yield is_held and self._is_settled(environment)
+        finally:
+            self._pause(0)
+            self.held_s += time.monotonic() - began
+
+    def _pause(self, leaves: int) -> bool:
+        """True if it stands still now."""
+        wish = json.dumps({"pause": leaves}).encode()
+        with urlopen(self._url, data=wish, timeout=_ASK_S) as answer:
+            return json.loads(answer.read()) is True
+
+    def _is_settled(self, environment: dict[str, str]) -> bool:
+        """What has ended is journaled in its own time, behind the word that its work is done."""
+        journal = newest_run(environment) / "journal" / "run.jsonl"
+        until = time.monotonic() + _SETTLED_WITHIN_S
+        while time.monotonic() < until:
+            with journal.open("rb") as lines:
+                lines.seek(self._read_bytes)
+                new, whole, _ = lines.read().rpartition(b"\n")
+            self._read_bytes += len(new + whole)
+            self._live += new.count(b'"body":{"type":"agent_spawned"')
+            self._live -= new.count(b'"body":{"type":"process_ended"')
+            if self._live == self._agents:
+                return True
+        return False
+
+
 class Watched:
     """All looks at one run."""
 
     def __init__(self) -> None:
         self.peak_pss = self.most_processes = self.samples = self.agents = 0
+        self.held_s = 0.0  # the run stood still for so long, to be looked at
         self.looks: list[Look] = []
 
     def growth(self) -> Growth:
@@ -56,6 +111,7 @@ class Watched:
             [one.agents for one in looks], [one.own_bytes for one in looks]
         ).slope if len(looks) > 2 else 0.0  # fmt: skip
         return Growth(
+            looks=len(looks),
             warm_agents=first[0].agents,
             warm_mib=median_of(first, 1) / 2**20,
             own_mib=grown(1) / 2**20,
@@ -71,9 +127,14 @@ def median_of(looks: list[Look], field: int) -> float:
 
 
 def watch_run(
-    environment: dict[str, str], arguments: list[str], *, cwd: str, every_s: float
+    environment: dict[str, str],
+    arguments: list[str],
+    *,
+    cwd: str,
+    every_s: float,
+    rest: Rest | None = None,
 ) -> Watched:
-    """Run swarm to its end and look at it: all of its tree, or when slow at its supervisor."""
+    """Run swarm to its end and look at it: at all of its tree, or at its supervisor at rest."""
     watched = Watched()
     with (Path(environment["SWARM_HOME"]) / "said").open("wb") as said:
         run = subprocess.Popen(
@@ -81,15 +142,18 @@ def watch_run(
             stdout=said, stderr=said,
         )  # fmt: skip
         while run.poll() is None:
-            if every_s < 0.5:
+            if rest is None:
                 _look_at_tree(run.pid, watched)
             else:
-                _look_at_supervisor(run.pid, environment, watched)
+                with rest.hold(environment) as is_held:
+                    if is_held:
+                        _look_at_supervisor(run.pid, environment, watched)
             time.sleep(every_s)
     if run.returncode:
         tail = Path(said.name).read_text()[-800:]
         raise RuntimeError(f"the run ended with {run.returncode}: {tail}")
     watched.agents = _begun(environment)
+    watched.held_s = 0.0 if rest is None else rest.held_s
     return watched
 
 
