@@ -69,7 +69,7 @@ class Agency:
         registry, shelf = running.registry, Shelf(running.places.folder)
         registry.look_also(shelf.owner)
         self.team = Team(shelf, adopt=registry.adopt_back, release=registry.hand_over)
-        self.lives = Lives(running, control, self.team, nursery)
+        self.lives = Lives(running, control, self.team, nursery, self._asked)
         self.lives.on_failed = self._not_revived
         self.post = Post(running, self.team, nursery, self._wake)
         self._open: dict[str, dict[int, tuple[AnyRequest, trio.CancelScope]]] = {}

@@ -5,7 +5,7 @@ not read is handed to its next life. A turn that only waits may stop in one proc
 another, with the real output of the call it waited in.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import trio
@@ -13,6 +13,7 @@ import trio
 from swarm.mailbox.protocol.events import CallEnded, TurnAborted
 from swarm.mailbox.protocol.items import FunctionCallOutput, TokenUsage
 from swarm.mailbox.protocol.records import ItemRecorded
+from swarm.mailbox.protocol.requests import AnyRequest, WaitFor
 
 from ..agents import LiveAgent
 from ..birth import Line
@@ -30,12 +31,21 @@ ABORTED = "aborted by user"
 
 
 class Lives:
-    """Ends and begins processes of members that exist. `running` work is the agency's."""
+    """Ends and begins processes of members that exist. `running` work is the agency's.
+
+    `asked` gives the open requests of an agent by its path.
+    """
 
     def __init__(
-        self, running: Running, control: Control, team: Team, nursery: trio.Nursery
+        self,
+        running: Running,
+        control: Control,
+        team: Team,
+        nursery: trio.Nursery,
+        asked: Callable[[str], Iterable[AnyRequest]],
     ) -> None:
         self._run, self._control, self._team, self._nursery = running, control, team, nursery
+        self._asked = asked
         self.on_failed: Callable[[Member, str], None] = lambda member, why: None
 
     # --- the end of finished ones --------------------------------------------------------------
@@ -137,7 +147,9 @@ class Lives:
     # --- turns that wait without a process -----------------------------------------------------
 
     def only_waits(self, life: LiveAgent) -> bool:
-        """Its turn does nothing but wait in one wait_agent, and no command of it runs."""
+        """Its turn does nothing but wait in one wait_agent, and no command of it runs. A wait that
+        has its answer is none any more, though its process has yet to take that in.
+        """
         return (
             self._control.agents.get(life.path) is life
             and life.turn is not None
@@ -148,6 +160,7 @@ class Lives:
             and not life.live_commands
             and not life.left_command
             and list(life.open_calls.values()) == ["wait_agent"]
+            and any(isinstance(one, WaitFor) for one in self._asked(life.path))
         )
 
     async def suspend(self, life: LiveAgent) -> bool:

@@ -66,3 +66,21 @@ async def test_an_agent_in_whose_birth_the_gateway_is_replaced_is_told_where_it_
         with trio.fail_after(60):
             await tree.until(lambda: ("/root/a", "the next one") in dialled)
     assert ("/root", "the next one") not in dialled  # the keeper tells those who live already
+
+
+async def test_who_has_the_answer_to_a_wait_is_not_ended_as_one_that_only_waits(
+    tmp_path, autojump_clock
+):
+    """Its next life would wait for an answer that has been given."""
+    scripts = {"/root": [calls(wait("nobody")), says("root")]}
+    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
+        tree.nursery.start_soon(tree.begin)
+        answered = 0
+        for _ in range(1_000):  # all of it is done without the clock
+            life = tree.control.agents.get("/root")
+            if life is not None and list(life.open_calls.values()) == ["wait_agent"]:
+                is_open = bool(list(tree.agency._asked("/root")))
+                answered += not is_open
+                assert tree.agency.lives.only_waits(life) == is_open
+            await trio.lowlevel.checkpoint()
+        assert answered
