@@ -43,6 +43,7 @@ from swarm.mailbox.protocol.ops import TextInput, UserInput
 
 from .adjusting import Adjusting
 from .agency.agency import Agency
+from .agency.inherit import NotPossible
 from .agency.member import Member
 from .approvals.answers import Answers
 from .compacting import compact_agent
@@ -135,7 +136,10 @@ class Doorman:
             await self._agency.leave_letter(found, wish.text)
             return Done(message=f"left for {found.path}; it is read at its next turn")
         words = UserInput(input_id=self._run.chances.new_id(), parts=(TextInput(text=wish.text),))
-        await self._agency.say(found, words)
+        try:
+            await self._agency.say(found, words)
+        except NotPossible as error:
+            return Refused(message=str(error))
         return Done(message=f"sent to {found.path}")
 
     async def _review(self, wish: ReviewWork) -> AnyControlReply:

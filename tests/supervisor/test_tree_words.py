@@ -13,7 +13,14 @@ from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.events import TurnCompleted, TurnStarted
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.ops import TextInput, UserInput
-from swarm.mailbox.protocol.records import AgentEnded, AgentSpawned, InputPosted, ItemRecorded
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    InputPosted,
+    ItemRecorded,
+    MailPosted,
+)
+from swarm.supervisor.agency.inherit import NotPossible
 from swarm.supervisor.agency.reopened import is_reopened
 from swarm.supervisor.journal.reading import run_records
 from swarm.supervisor.journal.replay import fold_run
@@ -134,3 +141,24 @@ async def test_a_resume_knows_who_had_begun_a_further_turn_in_the_same_process(
         ended = AgentEnded(agent_id=spawned.agent_id, state="completed", message="a again")
         await tree.running.commit(ended, agent="/root/a")
         assert not is_seen()
+
+
+async def test_words_to_one_that_is_withdrawn_from_the_line_meanwhile_are_refused_and_start_nobody(
+    tmp_path, autojump_clock
+):
+    scripts = {"/root": [calls(spawn("a"), spawn("b"))], "/root/a": [calls(WORK, WORK), says("a")]}
+    async with open_tree(tmp_path, scripts, disk_s=0.5, max_agents=2) as tree:
+        await tree.begin()
+        with trio.fail_after(600):
+            await tree.until(lambda: bool(tree.bodies(MailPosted, "/root/b")))
+            async with trio.open_nursery() as talk:
+                talk.start_soon(refused, tree, member_of(tree, "/root/b"))
+                await trio.sleep(0.1)  # the words are on their way to the disk
+                tree.agency.died(tree.control.agents["/root"])  # whoever asked for it is gone
+            await tree.until(lambda: "/root/a" in tree.ends())
+        assert "/root/b" not in tree.children
+
+
+async def refused(tree, member):
+    with pytest.raises(NotPossible, match="was never started"):
+        await tree.agency.say(member, words("hello"))
