@@ -23,6 +23,7 @@ from .config.requirements import NONE, Requirements, refused_role
 from .config.schema import AgentsTable, RoleTable
 from .schema import Role, RoleFile, fill_from, role_from_file
 
+REVIEW_ROLE = "code-reviewer"
 _HERE = Path(__file__).parent
 _FILE_BYTES = 256 << 10
 _MAX_FILES = 500
@@ -88,6 +89,15 @@ def load_roles(layers: Sequence[Layer], held: Requirements = NONE) -> Roles:
         known.pop(name, None)  # never a built-in one in place of the one that was meant
     warnings += [f"ignoring malformed agent role definition: {why}" for why in broken.values()]
     return hold_roles(Roles(known=known, broken=broken, warnings=tuple(warnings)), held)
+
+
+def give_review_model(roles: Roles, model: str | None) -> Roles:
+    """`review_model` for the role that reviews code, unless it names a model itself."""
+    role = roles.known.get(REVIEW_ROLE)
+    if model is None or role is None or role.model is not None:
+        return roles
+    reviewing = msgspec.structs.replace(role, model=model)
+    return msgspec.structs.replace(roles, known=roles.known | {REVIEW_ROLE: reviewing})
 
 
 def hold_roles(roles: Roles, held: Requirements) -> Roles:

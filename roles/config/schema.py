@@ -185,6 +185,7 @@ class Config(Value):
     model_reasoning_effort: str | None = None
     model_reasoning_summary: Summary = "auto"
     model_verbosity: Verbosity | None = None
+    review_model: str | None = None  # of agents that review code, unless their role or -m names one
     developer_instructions: str = ""
     model_instructions_file: str | None = None
     model_context_window: int | None = None
@@ -233,7 +234,7 @@ class Config(Value):
 
 # Codex's keys that are read elsewhere, later, or never: no warning, no effect.
 _CODEX = """
-    review_model plan_mode_reasoning_effort
+    plan_mode_reasoning_effort
     model_supports_reasoning_summaries model_catalog_json
     personality service_tier chatgpt_base_url oss_provider tool_output_token_limit instructions
     include_apps_instructions commit_attribution

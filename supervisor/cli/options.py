@@ -46,6 +46,7 @@ class RunOptions(Value):
     ephemeral: bool = False
     record: str | None = None
     replay: str | None = None
+    reviews: bool = False  # it is a review of code
 
 
 class ShowOptions(Value):

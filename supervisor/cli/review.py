@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
+from swarm.roles.loader import REVIEW_ROLE
 
 from ..places import find_places
 from ..request import CodeReview
@@ -17,8 +18,6 @@ from .options import RunOptions, bound_options, show_options, who_options
 from .run import prepare, show_of
 from .settings import find_cwd
 from .starting import start_run
-
-ROLE = "code-reviewer"
 
 
 @click.command("review", cls=DoorCommand)
@@ -68,7 +67,12 @@ def review(color: str, /, **said: Any) -> int:
     target = find_target(wish, partial(_look, cwd=cwd, run=run_lines))
     options = msgspec.convert(
         {key: value for key, value in said.items() if key in RunOptions.__struct_fields__}
-        | {"prompt": target.prompt, "role": said["role"] or ROLE, "sandbox": "read-only"}
+        | {
+            "prompt": target.prompt,
+            "role": said["role"] or REVIEW_ROLE,
+            "reviews": True,
+            "sandbox": "read-only",
+        }
         | {"approval": said["approval"] or "never", "max_agents": said["max_agents"] or 1},
         RunOptions,
     )

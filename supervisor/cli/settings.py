@@ -8,14 +8,17 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.roles.config.features import as_overrides
 from swarm.roles.config.load import Loaded, load_config
 from swarm.roles.config.merge import Layer, merge_tables, parse_override
 from swarm.roles.config.paths import absolute_paths
+from swarm.roles.config.requirements import Requirements
 from swarm.roles.config.schema import Config, Toml
-from swarm.roles.loader import Roles, find_role, load_roles
+from swarm.roles.loader import REVIEW_ROLE, Roles, find_role, give_review_model, load_roles
 from swarm.roles.schema import Role
 
 from ..places import find_places
@@ -62,6 +65,12 @@ def load_settings(
     role = find_role(roles, options.role or task.front.role or "default")
     layers = (*files, role_layer(role), task_layer(task), override, flag_layer(options))
     loaded = load_config(layers, strict=options.strict_config, requirements=held)
+    if (model := _review_model(loaded.config, held)) is not None:
+        roles = give_review_model(roles, model)
+        if role.model is None and (options.reviews or role.name == REVIEW_ROLE):
+            role = msgspec.structs.replace(role, model=model)
+            layers = (*files, role_layer(role), *layers[-3:])
+            loaded = load_config(layers, strict=options.strict_config, requirements=held)
     return Settings(
         task=task,
         cwd=str(cwd),
@@ -71,6 +80,11 @@ def load_settings(
         role=role,
         key_variables=key_variables(loaded.config),
     )
+
+
+def _review_model(config: Config, held: Requirements) -> str | None:
+    """A model that is required of every agent is also the one that reviews."""
+    return None if held.pins.get("model") is not None else config.review_model
 
 
 def find_cwd(wanted: str | None) -> Path:

@@ -11,6 +11,7 @@ import trio
 from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, ReviewWork
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
+from swarm.roles.loader import REVIEW_ROLE
 
 from ..agency.agency import Agency
 from ..agency.inherit import NotPossible
@@ -18,7 +19,6 @@ from ..agency.member import Member
 from ..running import Running
 from .output import parse_review
 
-ROLE = "code-reviewer"
 _MOST_AT_ONCE = 100  # names that are tried
 _PATIENCE_S = 3.0  # for a slot: who asks waits for the answer
 _GOOD_ENDS = frozenset({"completed", "truncated"})
@@ -33,7 +33,9 @@ async def review_within(
     name = next((one for one in names if agency.team.find(f"{asker.path}/{one}") is None), None)
     if name is None:
         return Refused(message=f"{asker.path} has had too many reviews in this run")
-    spawn = Spawn(task_name=name, message=wish.prompt, agent_type=ROLE, deadline_s=_PATIENCE_S)
+    spawn = Spawn(
+        task_name=name, message=wish.prompt, agent_type=REVIEW_ROLE, deadline_s=_PATIENCE_S
+    )
     try:
         reply = await _start(agency, asker, spawn)
     except NotPossible as error:

@@ -46,6 +46,7 @@ async def review(rig, provider, *words):
 
 
 async def test_findings_are_shown_as_text_and_told_as_data_and_nothing_is_written(repo):
+    (repo.home / "config.toml").write_text('review_model = "careful"\n')
     provider = repo.script(command("touch made; git status"), {"text": json.dumps(ANSWER)})
     ended = await review(repo, provider, "--json")
     assert ended.code == 0, ended.err
@@ -58,7 +59,7 @@ async def test_findings_are_shown_as_text_and_told_as_data_and_nothing_is_writte
     assert not (repo.work / "made").exists()
     (spawned,) = repo.lives()
     assert isinstance(spawned.limits.sandbox, ReadOnly)
-    assert spawned.role == "code-reviewer"
+    assert (spawned.role, spawned.model) == ("code-reviewer", "careful")
     assert not repo.bodies(ContextRecorded)
     (entered,), (exited,) = repo.bodies(EnteredReviewMode), repo.bodies(ExitedReviewMode)
     assert (entered.target, exited.output.findings[0].priority) == ("uncommitted", 1)
@@ -102,6 +103,7 @@ async def test_a_folder_that_is_no_repository_is_said(rig):
 
 
 async def test_within_a_run_a_child_reviews_and_its_findings_come_to_the_agent(repo):
+    (repo.home / "config.toml").write_text('review_model = "careful"\n')
     root, child = {"agent": "/root"}, {"agent": "/root/review_1"}
     provider = repo.script(
         {"delay_s": 3, **root, **command("true")},
@@ -120,6 +122,8 @@ async def test_within_a_run_a_child_reviews_and_its_findings_come_to_the_agent(r
     assert (entered.reviewer, exited.reviewer) == ("/root/review_1", "/root/review_1")
     assert exited.output.findings[0].title == "[P1] It is empty"
     (child_life,) = repo.lives("/root/review_1")
+    assert child_life.model == "careful"
+    assert repo.lives("/root")[0].model != "careful"
     assert isinstance(child_life.limits.sandbox, ReadOnly)
     mails = [body.mail for body in repo.bodies(MailPosted) if body.mail.recipient == "/root"]
     assert "It is empty" in mails[0].content

@@ -184,3 +184,31 @@ def test_guidance_and_the_environment_are_handed_on(build, tmp_path):
     request = build(environment={"EDITOR": "vi"}).request
     assert request.user_instructions == "Use tabs."
     assert request.environment["EDITOR"] == "vi"
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "root", "child"),
+    [
+        ("review_model = 'r'", {}, None, "r"),  # of agents that review, and of no other
+        ("review_model = 'r'", {"role": "code-reviewer"}, "r", "r"),
+        ("review_model = 'r'\nmodel = 'c'", {"reviews": True}, "r", "r"),
+        ("review_model = 'r'", {"reviews": True, "role": "mine"}, "r", "r"),
+        ("review_model = 'r'", {"reviews": True, "role": "pinned"}, "p", "r"),
+        ("review_model = 'r'", {"reviews": True, "model": "f"}, "f", "r"),
+        ("review_model = 'r'", {"reviews": True, "config": ("model=o",)}, "o", "r"),
+        ("", {"reviews": True, "config": ("review_model=o", "model=c")}, "c", "o"),
+        ("model = 'c'", {"reviews": True}, "c", None),
+    ],
+)
+def test_the_review_model_is_that_of_reviews_unless_a_role_or_a_flag_names_one(
+    build, tmp_path, file, options, root, child
+):
+    agents = tmp_path / "home" / "agents"
+    agents.mkdir()
+    for name, more in (("mine", ""), ("pinned", "model = 'p'\n")):
+        words = f"name = '{name}'\ndescription = 'd'\ndeveloper_instructions = 'Look.'\n"
+        (agents / f"{name}.toml").write_text(words + more)
+    wanted = {"role": "code-reviewer", **options} if options.get("reviews") else options
+    request = build(file=file, **wanted).request
+    assert request.model == root
+    assert request.roles.known["code-reviewer"].model == child
