@@ -51,6 +51,25 @@ async def test_one_call_for_ever_is_told_of_once_and_then_ends_the_turn(autojump
     assert len(play.stage.items("tool")) == 13  # the last one is answered too
 
 
+async def test_a_model_that_polls_one_silent_command_for_ever_is_told_and_then_ends(autojump_clock):
+    class Poll(PropTool):
+        async def run(self, verdict, listen):
+            times = f"Wall time: {len(self.runs)}.0 seconds"  # what it reads is never the same
+            outcome = await super().run(verdict, listen)
+            return msgspec.structs.replace(outcome, content=times, session_id=1)
+
+    tool = Poll("write_stdin")
+    replies = [(done(call("write_stdin", f"c{number}")), END) for number in range(700)]
+    async with open_rehearsal(PROP_SPEC, replies, tools=[tool]) as play:
+        await play.stage.say("go")
+        ending = await play.stage.wait_turns()
+    assert (type(ending), ending.kind) == (TurnFailed, "repeating")
+    assert "waited 600 times in a row" in ending.message
+    assert len(tool.runs) == 601
+    (note,) = [item.content[0].text for item in play.stage.items("note")]
+    assert "waited 60 times in a row" in note
+
+
 async def test_a_model_that_heeds_what_it_is_told_goes_on(autojump_clock):
     replies = [(done(call("look", f"c{number}")), END) for number in range(7)]
     async with open_rehearsal(PROP_SPEC, [*replies, FINAL], tools=[PropTool("look")]) as play:

@@ -29,7 +29,15 @@ def first_at(responses, wanted):
         ([[did(seconds=30)]] * 200, 31, 61),  # it takes its time: perhaps it waits for something
         ([[did(end=f"{n}", seconds=30)] for n in range(200)], None, None),
         ([[did(f"{n}")] for n in range(200)], None, None),
-        ([[did(name="wait_agent")]] * 200, None, None),
+        ([[did(name="wait_agent")]] * 700, 61, 601),
+        ([[did(name="write_stdin", seconds=300)]] * 700, 61, 601),
+        ([[did("a", name="write_stdin"), did(name="wait_agent")]] * 700, 61, 601),
+        ([[did("a", name="write_stdin")], [did("b", name="write_stdin")]] * 400, 62, 602),
+        ([[did(name="write_stdin", end=f"{n}")] for n in range(700)], None, None),
+        (([[did(name="wait_agent")]] * 59 + [[did(name="wait_agent", end="b")]]) * 3, 120, None),
+        (([[did(name="wait_agent")]] * 50 + [[did("look")]]) * 3, 112, None),  # a known look
+        ([one for n in range(9) for one in [[did(name="wait_agent")]] * 50 + [[did(end=f"{n}")]]],
+         None, None),
         ([[did(name="write_stdin", status="failed")]] * 200, 7, 13),
         ([[did(), did()]] * 200, 7, 13),
         ([[], []] * 100, None, None),

@@ -197,9 +197,10 @@ def last_call() -> Message:
     return text_message("developer", _TEXTS["last_call"])
 
 
-def repeating(times: int) -> Message:
-    """What a model is told that does the same again and again."""
-    return text_message("developer", _TEXTS["repeating"].format(times=times))
+def repeating(times: int, *, waits: bool = False) -> Message:
+    """What a model is told that does the same again and again, or waits without any change."""
+    name = "repeating_wait" if waits else "repeating"
+    return text_message("developer", _TEXTS[name].format(times=times))
 
 
 def mail_message(mail: Mail, *, known: bool = False) -> Message:

@@ -151,14 +151,16 @@ def _look_at_repeats(session: "Session", turn: Turn) -> SampleFailed | None:
         case Verdict.FINE:
             return None
         case Verdict.TELL:
-            words = fragments.repeating(turn.streak.responses)
+            words = fragments.repeating(turn.streak.times, waits=turn.streak.is_wait)
             session.record(turn.turn_id, words, source="note")
             return None
         case Verdict.STOP:
+            what = "made the same calls {} times in a row and learned nothing new"
+            if turn.streak.is_wait:
+                what = "waited {} times in a row in the same way, and nothing changed"
             message = (
-                f"the model made the same calls {turn.streak.responses} times in a row and learned "
-                "nothing new, also after it was told so. Tell it what to do differently, or use "
-                "another model"
+                f"the model {what.format(turn.streak.times)}, also after it was told so. Tell it "
+                "what to do differently, or use another model"
             )
             return SampleFailed(request_id=0, kind="repeating", message=message)
 

@@ -75,10 +75,12 @@ class Turn:
 def _did(pending: Pending) -> Did:
     call, outcome = pending.call, pending.outcome
     assert outcome is not None
+    is_command = outcome.exit_code is not None or outcome.session_id is not None
+    shown = outcome.shown if is_command else outcome.shown or text_of(outcome.content)
     return Did(
         name=call.name,
         arguments=call.arguments if isinstance(call, FunctionCall) else call.input,
         status=outcome.status,
-        end=f"{outcome.exit_code} {outcome.shown or text_of(outcome.content)}",
+        end=f"{outcome.exit_code} {shown}",  # what a model reads of a command tells the time
         seconds=pending.seconds,
     )
