@@ -4,12 +4,10 @@ Rule guarded: the run's own records tell only of an end. What came after it, a f
 same process or words to one that had gone, stands in the agent's own file, behind that end.
 """
 
-from collections.abc import Iterable
-
+from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import TurnStarted
-from swarm.mailbox.protocol.records import Record
 
-from ..journal.reading import last_seq_of, read_records
+from ..journal.reading import read_records, records_behind
 from ..journal.replay import AgentPast, fold_agent
 from ..places import RunPlaces
 
@@ -21,13 +19,12 @@ def is_reopened(places: RunPlaces, agent: AgentPast) -> bool:
     Only the end of its file is read, unless there is something behind.
     """
     file = agent.spawned.agent_id
-    if agent.ended is None or last_seq_of(places, file) <= agent.ended_seq:
+    if agent.ended is None:
         return False
-    records = list(read_records(places, file=file))
-    memory = fold_agent(records)
-    has_unread = bool(memory.inputs) or any(mail.trigger_turn for mail in memory.mails.values())
-    return has_unread or _has_turned(records, agent.ended_seq)
-
-
-def _has_turned(records: Iterable[Record], ended_seq: int) -> bool:
-    return any(one.seq > ended_seq and isinstance(one.body, TurnStarted) for one in records)
+    behind = records_behind(places, file, agent.ended_seq)
+    if any(isinstance(one.body, TurnStarted) for one in behind):
+        return True
+    if all(isinstance(one.body, TurnDiff) for one in behind):
+        return False  # what its last turn changed is told when its work has ended
+    memory = fold_agent(read_records(places, file=file))
+    return bool(memory.inputs) or any(mail.trigger_turn for mail in memory.mails.values())

@@ -1,6 +1,6 @@
 """A small sqlite file for finding records by agent and kind. A cache: the JSON lines are the truth.
 
-It may lag behind by one batch or be missing altogether; `refresh` brings it up from the files.
+It may lag behind by one batch or be missing altogether. One that is damaged is begun anew, once.
 """
 
 import sqlite3
@@ -44,7 +44,7 @@ class Index:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None
-        self._broken = False
+        self._broken = self._renewed = False
 
     def add(self, rows: Iterable[IndexRow]) -> None:
         """Insert rows; a disk that refuses leaves the index behind, not the run."""
@@ -52,18 +52,37 @@ class Index:
         if not rows or self._broken:
             return
         try:
-            connection = self._open()
-            connection.execute("BEGIN")
-            connection.executemany("INSERT OR REPLACE INTO records VALUES (?,?,?,?,?,?)", rows)
-            connection.execute("COMMIT")
-        except sqlite3.Error:
+            self._insert(rows)
+        except sqlite3.OperationalError:  # the disk; also a file of another layout
             self._broken = True
+        except sqlite3.DatabaseError:
+            self._broken = not self._renew(rows)
 
     def close(self) -> None:
         """Close the file, if it was opened."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _insert(self, rows: list[IndexRow]) -> None:
+        connection = self._open()
+        connection.execute("BEGIN")
+        connection.executemany("INSERT OR REPLACE INTO records VALUES (?,?,?,?,?,?)", rows)
+        connection.execute("COMMIT")
+
+    def _renew(self, rows: list[IndexRow]) -> bool:
+        """The file is no index any more: the rows go into a fresh one. False: nor can that be."""
+        if self._renewed:
+            return False
+        self._renewed = True
+        try:
+            self.close()
+            for name in (self._path.name, f"{self._path.name}-wal", f"{self._path.name}-shm"):
+                self._path.with_name(name).unlink(missing_ok=True)
+            self._insert(rows)
+        except (OSError, sqlite3.Error):
+            return False
+        return True
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -116,10 +116,22 @@ def last_seq(places: RunPlaces) -> int:
     return max((_last_seq_of(path) for path in places.journal.glob("*.jsonl")), default=0)
 
 
-def last_seq_of(places: RunPlaces, file: str) -> int:
-    """The highest number in one file; 0 if there is none."""
+def records_behind(places: RunPlaces, file: str, seq: int) -> list[Record]:
+    """The records of one file that came after this number, read from its end: few, as a rule."""
     path = places.journal / f"{file}.jsonl"
-    return _last_seq_of(path) if path.exists() else 0
+    if not path.exists():
+        return []
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        span = 0
+        while True:
+            span = min(size, max(_TAIL_BYTES, span * 4))
+            stream.seek(size - span)
+            if span < size:
+                stream.readline()  # most likely not a whole one
+            found = list(_records(path, _lines(stream.readline), log_bad_line))
+            if span == size or (found and found[0].seq <= seq):
+                return [record for record in found if record.seq > seq]
 
 
 def _last_seq_of(path: Path) -> int:

@@ -1,5 +1,6 @@
 """A journal that was cut, damaged, or written by another version: what is sound is used, aloud."""
 
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.records import ItemRecorded, Record, encode_record
 from swarm.supervisor.journal import reading
 from swarm.supervisor.journal.files import repair_tail
+from swarm.supervisor.journal.index import find_rows
 from swarm.supervisor.journal.reading import (
     BadLine,
     JournalUnreadable,
@@ -39,8 +41,9 @@ def item(seq: int, text: str) -> bytes:
     return line(seq, said)
 
 
-async def test_a_last_record_cut_at_any_byte_is_gone_whole_and_the_journal_goes_on(places):
-    path = places.journal / "run.jsonl"
+@pytest.mark.parametrize("file", ["run", "01a1"])
+async def test_a_last_record_cut_at_any_byte_is_gone_whole_and_the_journal_goes_on(places, file):
+    path = places.journal / f"{file}.jsonl"
     whole, last = line(1) + line(2), line(3)
     for cut in range(len(last)):
         path.write_bytes(whole + last[:cut])
@@ -48,13 +51,47 @@ async def test_a_last_record_cut_at_any_byte_is_gone_whole_and_the_journal_goes_
         assert repair_tail(path) == cut
         assert last_seq(places) == 2
         async with open_journal(places, last_seq=2) as journal:
-            await journal.commit(Warned(message="again"))
+            await journal.commit(Warned(message="again"), file=file)
         assert [one.seq for one in read_records(places)] == [1, 2, 3]
     path.write_bytes(whole + last)
     assert repair_tail(path) == 0
     assert last_seq(places) == 3
 
 
+async def test_an_index_cut_or_damaged_anywhere_costs_no_record_and_is_begun_anew(places):
+    async with open_journal(places) as journal:
+        for number in range(300):
+            journal.write(Warned(message=f"{number}"), agent="/root", file="a1")
+    whole = places.index.read_bytes()
+    cuts = [*range(0, 120, 7), *range(4_000, len(whole), 4_099), len(whole) - 1]
+    damaged = [whole[:cut] for cut in cuts]
+    damaged += [whole[:place] + b"\0" * 64 + whole[place + 64 :] for place in (0, 16, 4_096)]
+    for number, content in enumerate(damaged, 301):
+        for left in places.folder.glob("index.sqlite*"):
+            left.unlink()
+        places.index.write_bytes(content)
+        async with open_journal(places, last_seq=number - 1) as journal:
+            await journal.commit(Warned(message="after"), agent="/root", file="a1")
+        assert last_seq(places) == number
+        try:  # either the old rows with the new one, or an index begun anew; never another's
+            found = [row.seq for row in find_rows(places.index, agent="/root", kinds=())]
+        except sqlite3.Error:
+            continue
+        assert found == [number] or set(found) <= {*range(1, 301), number}
+    assert [one.seq for one in read_records(places)] == list(range(1, 301 + len(damaged)))
+
+
+def test_what_came_behind_a_number_is_read_from_the_end_of_its_file(places, monkeypatch):
+    monkeypatch.setattr(reading, "_TAIL_BYTES", 64)
+    path = places.journal / "a1.jsonl"
+    assert reading.records_behind(places, "a1", 0) == []
+    path.write_bytes(b"".join(line(number) for number in range(3, 60, 2)) + b"bad\n" + b"to")
+    for number in range(61):
+        behind = [one.seq for one in reading.records_behind(places, "a1", number)]
+        assert behind == [seq for seq in range(3, 60, 2) if seq > number]
+
+
+@pytest.mark.parametrize("file", ["run", "01a1"])
 @pytest.mark.parametrize(
     "bad",
     [
@@ -66,8 +103,8 @@ async def test_a_last_record_cut_at_any_byte_is_gone_whole_and_the_journal_goes_
         line(2)[:40] + b"\n",
     ],
 )
-def test_a_bad_line_in_the_middle_is_named_and_the_rest_is_used(places, bad):
-    path = places.journal / "a.jsonl"
+def test_a_bad_line_in_the_middle_is_named_and_the_rest_is_used(places, bad, file):
+    path = places.journal / f"{file}.jsonl"
     path.write_bytes(item(1, "one") + bad + item(3, "three"))
     said: list[BadLine] = []
     memory = fold_agent(read_file(path, said.append))
