@@ -1,20 +1,21 @@
 """A new run that goes on from a turn of another one's root. The other one is only read.
 
 Rule guarded: the copy is whole before it can be found: its `run.json` comes last. What the root had
-not read at that turn is not copied; a turn that was cut off is closed, and the model is told.
+not read at that turn is not copied; a turn that was cut off is closed; what does not come along
+(calls that ran, other agents) is told to the model and to the person.
 """
 
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.ids import ROOT_PATH, short_id
+from swarm.mailbox.ids import ROOT_PATH, is_reviewer, short_id
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.events import TurnAborted
 from swarm.mailbox.protocol.items import (
@@ -54,6 +55,9 @@ _AT_ONCE = 500  # lines of a write
 FORKED = "forked"  # the status of a copy that has not begun
 _CUT_OFF = "interrupted: this conversation was branched off while the call ran"
 _NOTE = Path(__file__).with_name("forked.md")
+_AGENTS_NOTE = Path(__file__).with_name("forked_agents.md")
+_MOST_NAMED = 20
+AT_WORK = "at work"
 
 
 class Cut(NamedTuple):
@@ -63,6 +67,7 @@ class Cut(NamedTuple):
     number: int
     last_seq: int
     open_turn: str
+    left: tuple[tuple[str, str], ...] = ()  # other agents by then: their paths and states
 
 
 def find_cut(source: RunPlaces, root_id: str, at: str) -> Cut:
@@ -93,6 +98,7 @@ def fork_run(source: RunPlaces, target: RunPlaces, *, at: str, agent_id: str) ->
     if root is None:
         raise UsageError(f"the root of run {short_id(about.run_id)} was never started")
     cut = find_cut(source, root.spawned.agent_id, at)
+    cut = cut._replace(left=tuple(_others(source, cut)))
     for folder in (target.journal, target.blobs, target.tmp):
         make_private(folder)
     try:
@@ -108,6 +114,22 @@ def fork_run(source: RunPlaces, target: RunPlaces, *, at: str, agent_id: str) ->
         shutil.rmtree(target.folder, ignore_errors=True)
         raise
     return cut
+
+
+def _others(source: RunPlaces, cut: Cut) -> Iterator[tuple[str, str]]:
+    """All agents but the root and the reviewers, as they stood at the cut."""
+    past = fold_run(one for one in run_records(source) if one.seq <= cut.last_seq)
+    for path, agent in sorted(past.agents.items()):
+        if path != ROOT_PATH and not is_reviewer(path):
+            yield path, AT_WORK if agent.ended is None else agent.ended.state
+
+
+def name_left(left: Sequence[tuple[str, str]]) -> str:
+    """The agents that did not come along, in words: `/root/a (completed), /root/b (at work)`."""
+    named = [f"{path} ({state})" for path, state in left[:_MOST_NAMED]]
+    if len(left) > _MOST_NAMED:
+        named.append(f"and {len(left) - _MOST_NAMED} more")
+    return ", ".join(named)
 
 
 def _opening(
@@ -174,14 +196,17 @@ def _taken_over(source: RunPlaces, file: str, cut: Cut) -> Iterator[tuple[AnyRec
                 yield body, ROOT_PATH
     if cut.open_turn:
         yield from _outputs(fold_agent(_until(source, file, cut)).items, cut)
-        note = text_message("user", _NOTE.read_text().strip())
-        yield (
-            ItemRecorded(
-                turn_id=cut.open_turn, item=note, item_id=f"fork-{cut.last_seq}", source="note"
-            ),
-            ROOT_PATH,
-        )
+        yield _note(cut, "user", _NOTE.read_text(), name="fork"), ROOT_PATH
         yield TurnAborted(turn_id=cut.open_turn), ROOT_PATH
+    if cut.left:
+        words = _AGENTS_NOTE.read_text().format(agents=name_left(cut.left))
+        yield _note(cut, "developer", words, name="fork-agents"), ROOT_PATH
+
+
+def _note(cut: Cut, role: Literal["user", "developer"], words: str, *, name: str) -> ItemRecorded:
+    item = text_message(role, words.strip())
+    name = f"{name}-{cut.last_seq}"
+    return ItemRecorded(turn_id=cut.open_turn, item=item, item_id=name, source="note")
 
 
 def _outputs(items: Iterable[AnyItem], cut: Cut) -> Iterator[tuple[AnyRecordBody, str]]:

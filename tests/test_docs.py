@@ -109,6 +109,15 @@ def test_the_packages_are_the_folders_that_hold_code(setuptools_table):
     assert set(listed) == folders_with_code()
 
 
+def test_whatever_lies_beside_the_code_is_shipped_with_it(setuptools_table):
+    for package in setuptools_table["packages"]:
+        folder = ROOT / package.removeprefix("swarm.").replace(".", "/")
+        patterns = setuptools_table["package-data"].get(package, ())
+        shipped = {path for pattern in patterns for path in folder.glob(pattern)}
+        lying = {path for path in folder.iterdir() if path.suffix in {".md", ".toml", ".json"}}
+        assert sorted(lying - shipped) == [], package
+
+
 def test_each_room_is_mapped_by_itself(setuptools_table):
     assert setuptools_table["package-dir"] == {f"swarm.{room}": room for room in ROOMS}
 

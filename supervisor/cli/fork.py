@@ -29,16 +29,17 @@ from .starting import start_run
 def fork(color: str, /, run: str, *, at: str, prompt: str | None, **said: Any) -> int:
     """Branch a new run off from a turn of another one.
 
-    Its root has the history up to that turn, and the settings of the run; other agents and the
-    state of files are not copied. Without -p its id is printed, and `swarm resume` goes on with it.
-    The run itself stays as it is; it may be alive.
+    Its root has the history up to that turn, and the settings of the run. Other agents and the
+    state of files are not copied; what those agents told the root stands in its history. Without -p
+    its id is printed, and `swarm resume` goes on with it. The run itself stays as it is; it may be
+    alive.
 
     \b
     Examples:
       swarm fork 4f21c0aa --at 2 -p "Try it with sqlite instead."
       swarm fork 4f21c0aa
     """
-    from ..forking import fork_run
+    from ..forking import fork_run, name_left
 
     show = show_of(said, color)
     environment = dict(os.environ)
@@ -51,6 +52,14 @@ def fork(color: str, /, run: str, *, at: str, prompt: str | None, **said: Any) -
     click.echo(
         f"swarm: run {short} branches off from {short_id(source.folder.name)} {where}", err=True
     )
+    if cut.left:
+        first = cut.left[0][0]
+        click.echo(
+            f"swarm: not taken along: {name_left(cut.left)}; what they told the root stands in its "
+            f"history, the rest is in the other run: swarm show {short_id(source.folder.name)} "
+            f"{first}",
+            err=True,
+        )
     if prompt is None:
         click.echo(short)
         click.echo(f'go on with it: swarm resume {short} -p "…"', err=True)

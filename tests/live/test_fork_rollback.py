@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, RunStarted
 from swarm.supervisor.journal.reading import read_records
@@ -107,6 +108,48 @@ async def test_a_fork_in_the_middle_of_a_turn_says_so_to_the_model(rig_of_two):
     assert [one.source for one in items].count("tool") == 1  # the open call has an output
     assert words_of(of(rig, fork))[-2:] == ["and here?", "end"]
     assert "in the middle of turn 1" in made.err
+
+
+async def test_a_fork_says_which_agents_it_leaves_behind_and_its_model_knows_it(rig_of_two):
+    rig = rig_of_two
+
+    def spawns(name):
+        arguments = {"task_name": name, "message": name, "fork_turns": "none"}
+        return {"name": "spawn_agent", "arguments": arguments}
+
+    wait = {"name": "wait_agent", "arguments": {"targets": ["a"]}}
+    root = [
+        {"calls": [spawns("a")]}, {"calls": [wait]}, {"text": "one"},
+        {"calls": [spawns("b")]}, call("until test -e go; do sleep 0.02; done"), {"text": "two"},
+    ]  # fmt: skip
+    provider = rig.script(
+        *({"agent": "/root", **one} for one in root),
+        {"agent": "/root", "text": "more", "repeat": "forever"},
+        {"agent": "/root/a", "text": "the secret of a is 42"},
+        {"agent": "/root/b", **call("until test -e go; do sleep 0.02; done")},
+        {"agent": "/root/b", "text": "b"},
+    )
+    with trio.fail_after(LIMIT_S):
+        assert (await (await rig.run(provider, "-a", "never")).wait_end()).code == 0
+        source = rig.run_id
+        run = await rig.resume("-p", "and b")
+        await rig.wait(lambda: [b.tool for b in rig.bodies(CallBegan)].count("exec_command") == 2)
+        now = await swarm(rig, "fork", source)
+        fork = find_other(rig, source)
+        note = [
+            one.body for one in read_records(of(rig, fork)) if isinstance(one.body, ItemRecorded)
+        ][-1]
+        shutil.rmtree(of(rig, fork).folder)
+        before = await swarm(rig, "fork", source, "--at", "1")
+        (rig.work / "go").write_text("")
+        assert (await run.wait_end()).code == 0
+    assert "not taken along: /root/a (completed), /root/b (at work);" in now.err
+    assert f"swarm show {source[-8:]} /root/a" in now.err
+    assert "/root/a (completed), /root/b (at work)" in text_of(note.item.content)
+    assert "not taken along: /root/a (completed);" in before.err
+    items = [one.body.item for one in read_records(of(rig, find_other(rig, source)))
+             if isinstance(one.body, ItemRecorded)]  # fmt: skip
+    assert any("the secret of a is 42" in str(item) for item in items)
 
 
 async def test_a_fork_of_what_is_not_there_leaves_nothing_behind(rig):
