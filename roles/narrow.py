@@ -18,11 +18,13 @@ from swarm.mailbox.protocol.limits import (
     ProfilePolicy,
     ReadOnly,
     SandboxPolicy,
+    UnixSockets,
     WorkspaceWrite,
 )
 
 from .network import narrow_network
 from .schema import Role
+from .sockets import narrow_sockets
 
 BoundPolicy = ReadOnly | WorkspaceWrite | ProfilePolicy
 _N = TypeVar("_N", int, float)
@@ -45,6 +47,14 @@ def narrow(parent: Limits, role: Role) -> Limits:
         deadline_unix_s=parent.deadline_unix_s,
         max_depth=parent.max_depth,
         network=network,
+        unix_sockets=narrow_role_sockets(parent.unix_sockets, role),
+    )
+
+
+def narrow_role_sockets(parent: UnixSockets, role: Role) -> UnixSockets:
+    """Which sockets of other programs an agent of this role may connect to."""
+    return narrow_sockets(
+        parent, mode=role.sandbox_mode, table=role.unix_sockets, wants_network=_wants_network(role)
     )
 
 

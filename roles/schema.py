@@ -5,11 +5,12 @@ from typing import Annotated
 import msgspec
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import AskForApproval, Budget, NetworkPolicy
+from swarm.mailbox.protocol.limits import AskForApproval, Budget, NetworkPolicy, UnixSockets
 from swarm.mailbox.protocol.spec import RoleBrief
 
 from .config.schema import BudgetTable, NetworkTable, SandboxMode, WorkspaceTable
 from .network import read_table
+from .sockets import read_sockets
 
 
 class RoleBudget(BudgetTable, forbid_unknown_fields=True):
@@ -57,6 +58,7 @@ class Role(Value):
     sandbox_mode: SandboxMode | None = None
     workspace: WorkspaceTable | None = None
     network: NetworkPolicy | None = None
+    unix_sockets: UnixSockets | None = None
     budget: Budget = Budget()  # its own; what is above it in the tree bounds it as well
     source: str = "built-in"
 
@@ -86,6 +88,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         sandbox_mode=file.sandbox_mode,
         workspace=file.sandbox_workspace_write,
         network=None if file.network is None else read_table(file.network, "network"),
+        unix_sockets=None if file.network is None else read_sockets(file.network, "network"),
         budget=Budget(
             tokens=file.budget.tokens, usd=file.budget.usd, requests=file.budget.requests
         ),

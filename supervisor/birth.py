@@ -184,7 +184,7 @@ def write_spec(
         nickname=plan.nickname,
         depth=plan.depth,
         hidden_paths=(
-            str(running.places.sockets),
+            str(running.places.sockets.parent),  # other runs have theirs beside this one's
             str(running.places.folder.parent),
             *(provider.key_file for provider in request.providers if provider.key_file),
             *request.deny_read,

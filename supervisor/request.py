@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.limits import (
     ResourceLimits,
     Reviewer,
     SandboxPolicy,
+    UnixSockets,
 )
 from swarm.mailbox.protocol.limits import WorkspaceWrite as _WorkspaceWrite
 from swarm.mailbox.protocol.review import ReviewTarget
@@ -101,6 +102,8 @@ class RunRequest(Value):
     held: HeldChoices = HeldChoices()  # required: of what agents, and changes of them, may choose
     network: NetworkPolicy | None = None  # through the proxy; None: as the sandbox says
     fan_network: NetworkPolicy | None = None  # of items: never wider than `network`
+    unix_sockets: UnixSockets = UnixSockets()  # of other programs, that commands may connect to
+    fan_unix_sockets: UnixSockets = UnixSockets()
     fan_model: str | None = None  # what the items' role pins; None = the run's
     fan_effort: str | None = None
     fan_budget: Budget = Budget()  # of each item, within the run's

@@ -237,6 +237,7 @@ class Work:
             deadline_unix_s=deadline,
             max_depth=request.max_depth,
             network=network,
+            unix_sockets=request.fan_unix_sockets if for_fan_out else request.unix_sockets,
         )
 
     def _judge(self, outcome: AgentEnded) -> RunCompleted:

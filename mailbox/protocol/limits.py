@@ -88,6 +88,21 @@ class NetworkPolicy(Value):
     managed: bool = False  # an administrator's list: nothing is added to it, by a rule or a yes
 
 
+class UnixSockets(Value):
+    """Which sockets of other programs commands may connect to by their paths; `deny` wins.
+
+    Absolute paths, canonical when they were read.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    every: bool = False  # all of this machine but swarm's own
+
+    def permits(self, path: str) -> bool:
+        """True if a rule lets commands connect there."""
+        return path not in self.deny and (self.every or path in self.allow)
+
+
 class ResourceLimits(Value):
     """Bounds of what an agent's commands use; None means none."""
 
@@ -109,3 +124,4 @@ class Limits(Value):
     max_depth: int = 3
     granular: Granular | None = None  # only beside `on-request`
     network: NetworkPolicy | None = None  # None: as `sandbox` says, all or nothing
+    unix_sockets: UnixSockets = UnixSockets()  # beside those that the sandbox shows anyway

@@ -42,6 +42,8 @@ class NetworkDemand(Value):
     domains: dict[str, Literal["allow", "deny"]] = {}
     managed_only: bool = False
     allow_local_binding: bool | None = None
+    sockets: dict[str, Literal["allow", "none"]] | None = None  # the most that can be allowed
+    all_sockets: bool | None = None
 
 
 class Requirements(Value):
@@ -239,6 +241,27 @@ def _network(
     for pattern, word in demand.domains.items():
         if look_up(merged.values, ("network", "domains", pattern)) != "deny":
             yield ("network", "domains", pattern), word, f"{key}.domains.{pattern}"
+    yield from _sockets(merged, demand, held, where)
+
+
+def _sockets(
+    merged: Merged, demand: NetworkDemand, held: Requirements, where: Where
+) -> Iterator[tuple[KeyPath, object, str]]:
+    """A list of sockets is the most that anybody may allow; what it allows holds for everybody."""
+    key, path = "experimental_network", ("network", "dangerously_allow_all_unix_sockets")
+    listed = demand.sockets is not None
+    if look_up(merged.values, path) is True and (
+        demand.all_sockets is False or (listed and not demand.all_sockets)
+    ):
+        raise UsageError(_refusal(where(path), True, held, key))
+    table = ("network", "unix_sockets")
+    for name, word in as_table(look_up(merged.values, table)).items():
+        fixed = (demand.sockets or {}).get(name)
+        if word == "allow" and listed and fixed != "allow":
+            raise UsageError(_refusal(where((*table, name)), word, held, key))
+    for name, word in (demand.sockets or {}).items():
+        if look_up(merged.values, (*table, name)) != "none":
+            yield (*table, name), word, f"{key}.unix_sockets.{name}"
 
 
 def _with_value(merged: Merged, path: KeyPath, value: object, place: str) -> Merged:

@@ -68,14 +68,14 @@ class _Network(Value, forbid_unknown_fields=True):
     denied_domains: tuple[str, ...] | None = None
     managed_allowed_domains_only: bool = False
     allow_local_binding: bool | None = None
-    # Nothing here to hold: our proxy has no ports, passes no Unix socket and follows no other one.
+    dangerously_allow_all_unix_sockets: bool | None = None
+    unix_sockets: dict[str, Literal["allow", "none"]] | None = None
+    allow_unix_sockets: tuple[str, ...] | None = None
+    # Nothing here to hold: our proxy has no ports and follows no other one.
     http_port: int | None = None
     socks_port: int | None = None
     allow_upstream_proxy: bool | None = None
     dangerously_allow_non_loopback_proxy: bool | None = None
-    dangerously_allow_all_unix_sockets: bool | None = None
-    unix_sockets: dict[str, Literal["allow", "none"]] | None = None
-    allow_unix_sockets: tuple[str, ...] | None = None
 
 
 class _Filesystem(Value, forbid_unknown_fields=True):
@@ -256,7 +256,21 @@ def _network(table: _Network | None, layer: Layer) -> NetworkDemand | None:
         domains=domains,
         managed_only=table.managed_allowed_domains_only,
         allow_local_binding=table.allow_local_binding,
+        sockets=_sockets(table, layer),
+        all_sockets=table.dangerously_allow_all_unix_sockets,
     )
+
+
+def _sockets(table: _Network, layer: Layer) -> dict[str, Literal["allow", "none"]] | None:
+    listed = table.unix_sockets
+    if table.allow_unix_sockets is not None:
+        listed = dict.fromkeys(table.allow_unix_sockets, "allow")
+    for path in listed or {}:
+        if not path.startswith("/"):
+            raise UsageError(
+                f"{where(layer, ('experimental_network',))}: `{path}` is no absolute path"
+            )
+    return listed
 
 
 def _pins(pins: Toml | None, layer: Layer) -> Toml:

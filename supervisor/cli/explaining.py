@@ -10,10 +10,12 @@ import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.limits import Limits, UnixSockets
+from swarm.roles.config.schema import NetworkTable
 from swarm.roles.login_shell import find_shell
-from swarm.roles.narrow import narrow_approval, narrow_sandbox
+from swarm.roles.narrow import narrow_approval, narrow_role_sockets, narrow_sandbox
 from swarm.roles.rules.load import rules_of
+from swarm.roles.sockets import run_sockets, tighten_sockets
 
 from ..console.style import is_terminal
 from ..places import find_places
@@ -23,7 +25,7 @@ from .holding import denied_paths
 from .options import APPROVALS, SANDBOXES, RunOptions
 from .permissions import run_sandbox
 from .reviewing import choose_reviewer, find_answering
-from .settings import load_settings
+from .settings import Settings, load_settings
 from .tools import become
 
 _REST = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -67,6 +69,7 @@ def explain(
         approval=narrow_approval(settings.config.approval, settings.role.approval),
         granular=settings.config.granular,
         reviewer=choose_reviewer(settings.config, warnings, at=at),
+        unix_sockets=_sockets(settings, granted.network),
     )
     order = {
         "limits": limits,
@@ -82,3 +85,10 @@ def explain(
     with os.fdopen(order_fd, "wb", closefd=False) as file:
         file.write(msgspec.json.encode(order))
     become("swarm.worker.policy.standalone", "explain", str(order_fd), *flags, "--", *words)
+
+
+def _sockets(settings: Settings, profile: NetworkTable | None) -> UnixSockets:
+    """As a run here would have them."""
+    rules = narrow_role_sockets(run_sockets(settings.config, profile), settings.role)
+    demand = settings.loaded.requirements.network
+    return rules if demand is None else tighten_sockets(rules, demand)

@@ -31,6 +31,7 @@ from swarm.roles.config.schema import GranularPolicy, LimitsTable
 from swarm.roles.loader import hold_roles
 from swarm.roles.narrow import without_direct_network
 from swarm.roles.network import tighten_network
+from swarm.roles.sockets import tighten_sockets
 
 from ..places import find_places
 from ..request import HeldChoices, RunRequest
@@ -117,6 +118,8 @@ def _held_network(request: RunRequest, held: Requirements) -> RunRequest:
         request,
         network=tighten_network(request.network, held.network),
         fan_network=tighten_network(request.fan_network, held.network),
+        unix_sockets=tighten_sockets(request.unix_sockets, held.network),
+        fan_unix_sockets=tighten_sockets(request.fan_unix_sockets, held.network),
     )
 
 

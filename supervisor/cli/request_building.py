@@ -30,12 +30,14 @@ from swarm.roles.narrow import (
     narrow_approval,
     narrow_budget,
     narrow_role_network,
+    narrow_role_sockets,
     narrow_sandbox,
     without_direct_network,
 )
 from swarm.roles.network import network_policy
 from swarm.roles.rules.load import rules_of
 from swarm.roles.schema import Role
+from swarm.roles.sockets import run_sockets
 
 from ..blobs import check_image
 from ..fanout.excerpts import read_excerpt, render_excerpts
@@ -127,6 +129,7 @@ def build_request(
         verbosity=config.model_verbosity,
         sandbox=sandbox,
         network=narrow_role_network(wanted_network, role),
+        unix_sockets=narrow_role_sockets(run_sockets(config, granted.network), role),
         approval=narrow_approval(config.approval, role.approval),
         granular=config.granular,
         reviewer=choose_reviewer(config, warnings, at=answering),
@@ -232,6 +235,7 @@ def _with_fan_out(
         fan_role=_brief(role, settings),
         fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
         fan_network=narrow_role_network(request.network, role),
+        fan_unix_sockets=narrow_role_sockets(request.unix_sockets, role),
         fan_model=role.model,
         fan_effort=role.effort,
         fan_budget=role.budget,

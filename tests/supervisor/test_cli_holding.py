@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.limits import (
     NetworkPolicy,
     ReadOnly,
     ResourceLimits,
+    UnixSockets,
     WorkspaceWrite,
 )
 from swarm.mailbox.protocol.requests import Spawn
@@ -204,6 +205,15 @@ def test_a_managed_list_is_all_that_can_be_reached_whoever_says_yes(held):
     assert with_rules(tight, rules) == tight
     assert with_rules(OPEN, rules).allow == ("a.org", "b.org", "b.org")
     assert tighten_network(None, demand) is None
+
+
+def test_only_the_sockets_of_an_administrators_list_are_ever_opened(held):
+    text = "[experimental_network]\nunix_sockets = { '/srv/a' = 'allow', '/srv/b' = 'none' }"
+    wide = UnixSockets(allow=("/srv/a", "/srv/b", "/srv/c"), every=True)
+    request = msgspec.structs.replace(REQUEST, unix_sockets=wide, fan_unix_sockets=wide)
+    kept = hold_saved(request, held(text))
+    assert kept.unix_sockets == UnixSockets(allow=("/srv/a",), deny=("/srv/b",))
+    assert kept.fan_unix_sockets == kept.unix_sockets
 
 
 def test_where_the_proxy_is_required_there_is_no_way_around_it(held):

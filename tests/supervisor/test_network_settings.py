@@ -3,7 +3,7 @@
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.limits import NetworkPolicy, UnixSockets, WorkspaceWrite
 from swarm.supervisor.cli.options import RunOptions
 from swarm.supervisor.cli.request_building import build_request
 from swarm.supervisor.cli.settings import load_settings
@@ -88,3 +88,27 @@ def test_what_cannot_be_is_told_before_anything_starts(build, front, file, optio
 def test_an_unknown_key_of_the_table_is_a_warning(build):
     prepared = build(file="[network]\nenable = true\n")
     assert any("network.enable: unknown key" in warning for warning in prepared.warnings)
+
+
+SOCKETS = "[network]\nunix_sockets = { '/srv/a.sock' = 'allow', '/srv/b.sock' = 'none' }\n"
+
+
+def test_unix_sockets_are_opened_by_rule_with_and_without_the_proxy(build):
+    expected = UnixSockets(allow=("/srv/a.sock",), deny=("/srv/b.sock",))
+    plain = build(file=SOCKETS).request
+    assert (plain.network, plain.unix_sockets) == (None, expected)
+    assert build(file=SOCKETS, allow_domain=("a.org",)).request.unix_sockets == expected
+    assert build(file=SOCKETS, role="explorer").request.unix_sockets == UnixSockets()
+
+
+def test_an_administrators_list_of_sockets_refuses_others_and_holds_for_everybody(build, tmp_path):
+    folder = tmp_path / "home" / "system"
+    folder.mkdir()
+    (folder / "requirements.toml").write_text(
+        "[experimental_network]\nunix_sockets = { '/srv/own.sock' = 'allow' }\n"
+    )
+    assert build().request.unix_sockets == UnixSockets(allow=("/srv/own.sock",))
+    with pytest.raises(UsageError, match="experimental_network"):
+        build(file=SOCKETS)
+    with pytest.raises(UsageError, match="experimental_network"):
+        build(file="[network]\ndangerously_allow_all_unix_sockets = true\n")

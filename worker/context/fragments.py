@@ -85,6 +85,9 @@ def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> st
         roots = ", ".join(f"`{root}`" for root in (cwd, *limits.sandbox.writable_roots))
         verb = "roots are" if limits.sandbox.writable_roots else "root is"
         parts.append(f"The writable {verb} {roots}.")
+    if limits.unix_sockets.allow and not isinstance(limits.sandbox, DangerFullAccess):
+        sockets = ", ".join(f"`{path}`" for path in limits.unix_sockets.allow)
+        parts.append(f"Unix sockets of other programs that commands may connect to: {sockets}.")
     body = "\n".join(parts)
     return f"{PERMISSIONS_START}\n{body}\n{PERMISSIONS_END}"
 

@@ -21,7 +21,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..sandbox.plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from ..sandbox.probe import probe_sandbox
-from ..sandbox.sockets import listening_sockets
+from ..sandbox.sockets import allowed_sockets, listening_sockets
 
 _COVERED = (*COVERED, "/dev")
 
@@ -48,9 +48,12 @@ def plan_command(
     write, read = (_unmoved(paths) for paths in _paths_of(extra))
     stack = probe_sandbox().stack
     hidden = spec.hidden_paths
+    sockets: tuple[str, ...] = ()
     if stack == "bwrap":  # the other stack lets nothing connect
         own, seen = _own_trees(policy, cwd)
-        hidden += listening_sockets(spare=(*own, *write), covered=_COVERED, shown=(*read, *seen))
+        sockets = allowed_sockets(spec.limits.unix_sockets)
+        spare = (*own, *write, *sockets)
+        hidden += listening_sockets(spare=spare, covered=_COVERED, shown=(*read, *seen))
     return plan_sandbox(
         _with_network(spec, policy, extra),
         cwd=cwd,
@@ -58,6 +61,7 @@ def plan_command(
         extra_roots=write,
         extra_readable=read,
         hidden_paths=hidden,
+        sockets=sockets,
         stack=stack,
         proxied=spec.limits.network,
     )

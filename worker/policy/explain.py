@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.approvals import Cause, Preview
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ProfilePolicy, ReadOnly
 from swarm.roles.rules.load import LoadedRules
@@ -17,6 +18,7 @@ from swarm.roles.rules.load import LoadedRules
 from ..patch.intercept import intercept
 from ..sandbox.plan import SandboxPlan, SandboxUnavailable, Stack, plan_sandbox
 from ..sandbox.repository import find_repository
+from ..sandbox.sockets import allowed_sockets
 from .asking import may_ask
 from .decide import Ask, Refuse, Run, Verdict, decide
 from .destruction import Destruction, find_destructions
@@ -85,6 +87,8 @@ class SandboxSeen(msgspec.Struct, frozen=True, kw_only=True):
     profile: str = ""  # the permission profile; then:
     readable: tuple[str, ...] = ("/",)
     denied: tuple[str, ...] = ()  # what exists of it now
+    sockets: tuple[str, ...] = ()  # of other programs, that a rule opens and that exist now
+    sockets_closed: tuple[str, ...] = ()  # a rule names them, and they stay out of reach
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,12 +274,14 @@ def _cause_in_words(ask: Ask, facts: Facts) -> str:
 def _sandbox(situation: Situation) -> SandboxSeen:
     policy = situation.limits.sandbox
     name = type(policy).__struct_config__.tag
+    rules = situation.limits.unix_sockets
     try:
         plan = plan_sandbox(
             policy,
             cwd=situation.cwd,
             tmp_dir=None,
             hidden_paths=situation.hidden_paths,
+            sockets=allowed_sockets(rules),
             stack=situation.stack,
         )
         problem = ""
@@ -292,4 +298,12 @@ def _sandbox(situation: Situation) -> SandboxSeen:
         profile=policy.name if isinstance(policy, ProfilePolicy) else "",
         readable=plan.readable,
         denied=(*plan.denied, *plan.denied_files),
+        sockets=plan.sockets,
+        sockets_closed=tuple(
+            path
+            for path in rules.allow
+            if plan.is_sandboxed
+            and path not in plan.sockets
+            and not any(is_within(path, root) for root in plan.writable)
+        ),
     )

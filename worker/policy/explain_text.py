@@ -74,6 +74,12 @@ def _sandbox_lines(one: Explanation) -> Iterator[str]:
         shown = [_clean(path) for path in box.denied[:_MOST_SHOWN]]
         more = len(box.denied) - len(shown)
         yield f"          closed:    {', '.join(shown)}{f', and {more} more' if more else ''}"
+    if box.sockets:
+        yield f"          sockets:   {', '.join(_clean(path) for path in box.sockets)}"
+    if box.sockets_closed:
+        why = "hidden, denied, or no socket now" if box.stack == "bwrap" else "needs bubblewrap"
+        names = ", ".join(_clean(path) for path in box.sockets_closed)
+        yield f"          sockets out of reach ({why}): {names}"
     if box.read_only:
         yield f"          read-only: {', '.join(_clean(path) for path in box.read_only)}"
 

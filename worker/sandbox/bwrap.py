@@ -39,11 +39,17 @@ def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[s
     closed = tuple(path for path in plan.denied if not _is_covered(path, plan))
     for _, _, step in sorted((*_steps(plan, masks), *_closing(plan, closed))):
         words += step
-    for path in (*masks, *closed, *(() if "/" in plan.readable else ("/",))):
+    for path in (*masks, *closed, *_filled(plan)):
         words += ["--remount-ro", path]
     if filtered:
         words += ["--seccomp", str(SECCOMP_FD)]
     return (*words, "--")
+
+
+def _filled(plan: SandboxPlan) -> tuple[str, ...]:
+    """Trees that are read-only once everything that shows through has its place in them."""
+    own_tmp = plan.tmp_dir is not None and "/tmp" in plan.covered and not plan.tmp_writable
+    return (*(("/tmp",) if own_tmp else ()), *(() if "/" in plan.readable else ("/",)))
 
 
 _Step = tuple[int, int, tuple[str, ...]]  # depth, strength, words
@@ -59,7 +65,7 @@ def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
         if path != "/tmp" or plan.tmp_dir is None:
             add(path, 0, *_SIZED, "--tmpfs", path)
         else:
-            add(path, 0, "--bind" if plan.tmp_writable else "--ro-bind", plan.tmp_dir, path)
+            add(path, 0, "--bind", plan.tmp_dir, path)
     for path in (*plan.visible, *_own_readable(plan)):
         add(path, 1, "--ro-bind", path, path)
     for path in (*plan.writable, *plan.pinned):
@@ -70,6 +76,8 @@ def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
     for path in plan.hidden_files:
         if not _is_covered(path, plan):
             add(path, 4, "--ro-bind", "/dev/null", path)
+    for path in plan.sockets:
+        add(path, 5, "--ro-bind-try", path, path)  # its program may have ended since
     for path in masks:
         add(path, 4, "--perms", "0555", "--tmpfs", path)
     return found

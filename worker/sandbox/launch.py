@@ -64,6 +64,7 @@ def prepare_command(
             network=plan.network,
             connect=plan.stack == "bwrap",
             proxied=plan.proxied is not None,
+            unix=bool(plan.sockets),
             shared=plan.stack != "bwrap",
         )
     )

@@ -53,6 +53,7 @@ class SandboxPlan(Value):
     aliases: tuple[tuple[str, str], ...] = ()  # links in `/`, where that is not readable as a whole
     hidden: tuple[str, ...] = ()  # folders that exist and are masked
     hidden_files: tuple[str, ...] = ()  # files and sockets, likewise
+    sockets: tuple[str, ...] = ()  # of other programs, that a rule opens; with bubblewrap only
     tmp_dir: str | None = None  # the agent's own /tmp; None: an empty one for this command
     tmp_writable: bool = True
     network: bool = True
@@ -72,6 +73,7 @@ def plan_sandbox(
     extra_roots: Sequence[str] = (),
     extra_readable: Sequence[str] = (),
     hidden_paths: Sequence[str] = (),
+    sockets: Sequence[str] = (),
     stack: Stack,
     proxied: NetworkPolicy | None = None,
 ) -> SandboxPlan:
@@ -83,6 +85,8 @@ def plan_sandbox(
         extra_roots: Granted on top of the policy: made writable under any of them.
         extra_readable: Likewise: shown where a covered tree would hide them. Hidden ones stay so.
         hidden_paths: Never visible: the run's sockets and the folder of all runs.
+        sockets: Of other programs, that a rule opens. Nothing hidden or denied is among them in
+            the plan, and none without bubblewrap: there a single one cannot be told from others.
         stack: What enforces it here (`probe.choose_stack`).
         proxied: Where the policy gives no network, the network proxy can be reached.
 
@@ -109,6 +113,7 @@ def plan_sandbox(
         request = Request(
             cwd=cwd, tmp_dir=tmp_dir, extra_roots=tuple(extra_roots),
             extra_readable=tuple(extra_readable), hidden_paths=tuple(hidden_paths),
+            sockets=tuple(sockets),
         )  # fmt: skip
         return plan_profile(policy, request, stack=stack, proxied=proxied)
     hidden = canonical(hidden_paths)
@@ -133,6 +138,7 @@ def plan_sandbox(
         ),
         hidden=tuple(path for path in hidden if Path(path).is_dir()),
         hidden_files=tuple(path for path in hidden if not Path(path).is_dir()),
+        sockets=open_sockets(sockets, hidden, roots, stack=stack),
         tmp_dir=os.path.realpath(tmp_dir) if tmp_dir else None,
         tmp_writable=not (isinstance(policy, WorkspaceWrite) and policy.exclude_slash_tmp),
         network=policy.network_access,
@@ -159,6 +165,16 @@ def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
         for root in canonical(wanted)
         if root != "/tmp" and not any(is_within(root, mask) for mask in hidden)
     )
+
+
+def open_sockets(
+    sockets: Sequence[str], hidden: Sequence[str], roots: Sequence[str], *, stack: Stack
+) -> tuple[str, ...]:
+    """Those that can be shown. What lies in a writable root is there anyway; hidden stays so."""
+    if stack != "bwrap":
+        return ()
+    closed = (*hidden, *roots)
+    return tuple(path for path in sockets if not any(is_within(path, tree) for tree in closed))
 
 
 def is_placeholder(path: str) -> bool:

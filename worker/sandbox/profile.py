@@ -30,6 +30,7 @@ from .plan import (
     canonical,
     guard_roots,
     needed_in_run,
+    open_sockets,
 )
 
 _MOST_MATCHES = 4096  # each is a mount, or a hole that grants are carved around
@@ -44,6 +45,7 @@ class Request(Value):
     extra_roots: tuple[str, ...] = ()
     extra_readable: tuple[str, ...] = ()
     hidden_paths: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
 
 
 class _Shape(Value):
@@ -70,6 +72,7 @@ def plan_profile(
     guarded = guard_roots(roots)
     closed = tuple(sorted({*guarded.protected, *shape.closed_to_writing}, key=by_depth))
     folders = tuple(path for path in shape.denied if Path(path).is_dir())
+    aloud = tuple(path for path in wanted.sockets if is_denied_aloud(policy, path))
     network = "" if not policy.network_access else "with the network, "
     return SandboxPlan(
         stack=stack,
@@ -86,6 +89,7 @@ def plan_profile(
         aliases=() if "/" in shape.readable else _aliases(),
         hidden=tuple(path for path in hidden if Path(path).is_dir()),
         hidden_files=tuple(path for path in hidden if not Path(path).is_dir()),
+        sockets=open_sockets(wanted.sockets, (*hidden, *shape.denied, *aloud), roots, stack=stack),
         tmp_dir=os.path.realpath(wanted.tmp_dir) if wanted.tmp_dir else None,
         tmp_writable=policy.tmp == "write",
         network=policy.network_access,

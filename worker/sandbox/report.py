@@ -27,8 +27,20 @@ def make_report(facts: SandboxFacts) -> SandboxReport:
         guarantees=sorted(facts.guarantees),
         findings=[
             {"name": one.name, "works": one.works, "detail": one.detail, "fix": one.fix}
-            for one in (*facts.findings, limits_finding())
+            for one in (*facts.findings, sockets_finding(facts), limits_finding())
         ],
+    )
+
+
+def sockets_finding(facts: SandboxFacts) -> Finding:
+    """Whether a rule about one Unix socket can be kept here."""
+    if facts.stack == "bwrap":
+        return Finding(name="unix sockets", works=True, detail="each by its rule")
+    return Finding(
+        name="unix sockets",
+        works=False,
+        detail="no rule opens one: without bubblewrap a single one cannot be told from the others",
+        fix="make bubblewrap work, see `bwrap` above",
     )
 
 

@@ -72,6 +72,7 @@ class FilterRequest(Value):
     network: bool
     connect: bool = True  # Unix sockets may be connected to
     proxied: bool = False  # the network is a loopback device that leads to the proxy
+    unix: bool = False  # beside the proxy: Unix sockets too
     shared: bool = False  # no namespaces: other processes and their IPC objects are in reach
     machine: str = ""  # "x86_64", "aarch64"; empty: this one
 
@@ -158,7 +159,7 @@ def build_filter(request: FilterRequest) -> bytes:
     if request.shared:
         _keep_to_itself(program)
     if request.proxied:
-        _leave_loopback(program)
+        _leave_loopback(program, unix=request.unix)
     elif not request.network:
         _close_network(program, connect=request.connect)
     program.emit(_RET, _ALLOW)
@@ -172,11 +173,11 @@ def _keep_to_itself(program: _Program) -> None:
     program.allow_only("prlimit64", 0, (0,))
 
 
-def _leave_loopback(program: _Program) -> None:
+def _leave_loopback(program: _Program, *, unix: bool) -> None:
     """Internet sockets, which reach only the namespace's loopback, and connected pairs of Unix
     sockets, without which event loops do not start. A datagram pair could send to any path.
     """
-    program.allow_only("socket", 0, (_AF_INET, _AF_INET6))
+    program.allow_only("socket", 0, (_AF_INET, _AF_INET6, *((_AF_UNIX,) if unix else ())))
     program.allow_only("socketpair", 0, (_AF_UNIX,))
     program.allow_only("socketpair", 1, _CONNECTED)
 

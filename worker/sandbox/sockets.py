@@ -2,7 +2,8 @@
 
 Guards: a read-only mount does not stop connect(2), and a key agent or a container daemon behind a
 socket would do what the sandbox forbids. Those in /run and /tmp are covered anyway; these are the
-others. Only ones that exist and listen or take datagrams; at most 64, oldest first.
+others. Only ones that exist and listen or take datagrams; at most 64, oldest first. What a rule
+opens is spared, and nothing else is.
 """
 
 import os
@@ -11,10 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.protocol.limits import UnixSockets
 
 _LISTENS = 0x10000
 _DATAGRAM = "0002"
 _MOST = 64
+_OWN_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: nothing can be shown there
 
 
 def listening_sockets(
@@ -46,6 +49,20 @@ def listening_sockets(
 
     outside = (path for path in found if is_reached(path))
     return tuple(path for path in outside if _is_socket(path))[:_MOST]
+
+
+def allowed_sockets(rules: UnixSockets) -> tuple[str, ...]:
+    """Those that exist, are sockets and are what the rules name; a link in the place of one opens
+    nothing. With `every` at most 64, as above.
+    """
+    found = dict.fromkeys(rules.allow)
+    if rules.every:
+        found |= dict.fromkeys(listening_sockets(spare=_OWN_TREES))
+    return tuple(
+        path
+        for path in found
+        if rules.permits(path) and os.path.realpath(path) == path and _is_socket(path)
+    )
 
 
 def _takes_mail(fields: list[str]) -> bool:
