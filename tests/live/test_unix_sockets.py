@@ -1,6 +1,5 @@
 """A socket of another program is out of reach until a rule names it, and then that one alone."""
 
-
 import shutil
 import socket
 import sys
