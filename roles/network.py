@@ -49,6 +49,7 @@ def read_table(table: NetworkTable, place: str) -> NetworkPolicy | None:
         mode=table.mode,
         allow_local_binding=table.allow_local_binding,
         enable_socks5=table.enable_socks5,
+        upstream=table.allow_upstream_proxy,
     )
 
 
@@ -85,6 +86,7 @@ def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolic
         mode="limited" if limited else "full",
         allow_local_binding=one.allow_local_binding and other.allow_local_binding,
         enable_socks5=one.enable_socks5 and other.enable_socks5,
+        upstream=one.upstream and other.upstream,
         managed=one.managed or other.managed,
     )
 
@@ -107,5 +109,6 @@ def tighten_network(policy: NetworkPolicy | None, demand: NetworkDemand) -> Netw
         allow=policy.allow if allow is None else allow,
         deny=tuple(dict.fromkeys((*policy.deny, *listed["deny"]))),
         allow_local_binding=policy.allow_local_binding and demand.allow_local_binding is not False,
+        upstream=policy.upstream and demand.allow_upstream_proxy is not False,
         managed=policy.managed or demand.managed_only,
     )

@@ -23,12 +23,14 @@ from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.spec import AgentSpec, ChildCard, ContextRules
+from swarm.mailbox.proxies import without_proxies
 
 from .agents import Bound, LiveAgent
 from .journal.replay import AgentMemory
 from .network.policy import ticket_for
 from .places import make_private
 from .registry import Slot
+from .request import RunRequest
 from .running import Running
 from .spawner.base import BornDead, Ended, SpawnError
 
@@ -175,7 +177,7 @@ def write_spec(
         gateway_token=running.gateway_proof(agent.identity),
         blobs_dir=str(running.places.blobs),
         tmp_dir=str(tmp),
-        environment=request.environment,
+        environment=_environment(request),
         shell_environment=request.shell_environment,
         resources=request.resources,
         sandbox_required=request.sandbox_required,
@@ -209,6 +211,11 @@ def write_spec(
         verbosity=plan.verbosity,
         paused=agent.paused,
     )
+
+
+def _environment(request: RunRequest) -> dict[str, str]:
+    """The address of another proxy may hold a password: where it is followed, by ours alone."""
+    return without_proxies(request.environment) if request.goes_upstream else request.environment
 
 
 def context_of(rules: ContextRules, *, of_project: bool) -> ContextRules:

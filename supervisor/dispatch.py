@@ -49,6 +49,7 @@ from swarm.mailbox.protocol.requests import (
     StoreBlob,
     WatchFiles,
 )
+from swarm.mailbox.proxies import PROXY_NAMES
 
 from .agency.agency import Agency
 from .agents import LiveAgent
@@ -86,6 +87,8 @@ class Dispatch:
         withheld = set(request.keys).union(
             *({one.env_key or "", *one.env_http_headers.values()} for one in request.providers)
         )
+        if request.goes_upstream:
+            withheld.update(*((name, name.lower()) for name in PROXY_NAMES))
         self._shell = ShellSnapshot(
             request.environment, withheld=withheld, asked=request.shell_snapshot
         )

@@ -127,3 +127,8 @@ class RunRequest(Value):
     notify: tuple[str, ...] = ()  # started after each turn of the root
     keys: dict[str, str] = {}  # taken out of the environment; given to the gateway by pipe only
     environment: dict[str, str] = {}  # what agents and commands may see
+
+    @property
+    def goes_upstream(self) -> bool:
+        """True if the proxy variables of the environment are the network proxy's alone."""
+        return self.network is not None and self.network.upstream

@@ -18,6 +18,7 @@ import msgspec
 from swarm.mailbox.forked import become_subreaper, forbid_dumps, ignore_interrupts, leave
 from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, ProxySpec, decode_spec
+from swarm.mailbox.proxies import proxies_of
 
 from .lifeline import hold_lifeline
 
@@ -56,6 +57,7 @@ def run(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
     spec: AnySpec = decode_spec(_read_all(os.dup(spec_fd)))
     match spec:
         case AgentSpec():
+            _forget_proxies(spec)
             launch = cast("_Launch", _named("swarm.worker.exec.launcher", "fork_launcher"))
             launcher = launch(lifeline_fd=lifeline_fd, spec_fd=spec_fd)  # before Trio and any lock
             os.close(spec_fd)
@@ -73,6 +75,12 @@ def run(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
             _stand_guard(lifeline_fd)
             proxy = cast("_RunProxy", _named("swarm.worker.proxy.service", "run_proxy"))
             return proxy(spec, lifeline_fd)
+
+
+def _forget_proxies(spec: AgentSpec) -> None:
+    """What the spec leaves out of the environment is not for this process and its children."""
+    for name in set(proxies_of(os.environ)) - set(spec.environment):
+        del os.environ[name]
 
 
 def _stand_guard(lifeline_fd: int | None) -> None:

@@ -85,6 +85,7 @@ class NetworkPolicy(Value):
     mode: Literal["full", "limited"] = "full"  # limited: only GET, HEAD and OPTIONS, no tunnels
     allow_local_binding: bool = False  # addresses of this machine and of private networks too
     enable_socks5: bool = True
+    upstream: bool = False  # the proxy of the supervisor's environment is gone through
     managed: bool = False  # an administrator's list: nothing is added to it, by a rule or a yes
 
 

@@ -198,6 +198,7 @@ class ProxySpec(Tagged):
     secret: bytes
     bind: str  # path of the socket where agents bring their commands' listeners
     ticket_key: bytes  # agents' tickets are sealed under it
+    upstream: dict[str, str] = {}  # variables that name another proxy; they may hold a password
 
 
 AnySpec = AgentSpec | GatewaySpec | ProxySpec

@@ -42,6 +42,7 @@ class NetworkDemand(Value):
     domains: dict[str, Literal["allow", "deny"]] = {}
     managed_only: bool = False
     allow_local_binding: bool | None = None
+    allow_upstream_proxy: bool | None = None
     sockets: dict[str, Literal["allow", "none"]] | None = None  # the most that can be allowed
     all_sockets: bool | None = None
 
@@ -224,7 +225,7 @@ def _network(
     if demand is None:
         return
     key = "experimental_network"
-    for name in ("enabled", "allow_local_binding"):
+    for name in ("enabled", "allow_local_binding", "allow_upstream_proxy"):
         wanted = getattr(demand, name)
         said = look_up(merged.values, ("network", name))
         if wanted is None:

@@ -71,10 +71,10 @@ class _Network(Value, forbid_unknown_fields=True):
     dangerously_allow_all_unix_sockets: bool | None = None
     unix_sockets: dict[str, Literal["allow", "none"]] | None = None
     allow_unix_sockets: tuple[str, ...] | None = None
-    # Nothing here to hold: our proxy has no ports and follows no other one.
+    allow_upstream_proxy: bool | None = None
+    # Nothing here to hold: our proxy has no ports.
     http_port: int | None = None
     socks_port: int | None = None
-    allow_upstream_proxy: bool | None = None
     dangerously_allow_non_loopback_proxy: bool | None = None
 
 
@@ -256,6 +256,7 @@ def _network(table: _Network | None, layer: Layer) -> NetworkDemand | None:
         domains=domains,
         managed_only=table.managed_allowed_domains_only,
         allow_local_binding=table.allow_local_binding,
+        allow_upstream_proxy=table.allow_upstream_proxy,
         sockets=_sockets(table, layer),
         all_sockets=table.dangerously_allow_all_unix_sockets,
     )

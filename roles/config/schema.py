@@ -151,13 +151,13 @@ class NetworkTable(Value):
     domains: dict[str, Literal["allow", "deny"]] = {}
     allow_local_binding: bool = False
     enable_socks5: bool = True
+    allow_upstream_proxy: bool = False
     dangerously_allow_all_unix_sockets: bool = False
     unix_sockets: dict[str, Literal["allow", "none"]] = {}  # also where the proxy is off
     # Codex's other keys: nothing here could obey them, and the proxy is the stricter for it.
     proxy_url: str | None = None
     socks_url: str | None = None
     enable_socks5_udp: bool = False
-    allow_upstream_proxy: bool = False
     dangerously_allow_non_loopback_proxy: bool = False
 
 

@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.proxy import (
     encode_proxy_op,
 )
 from swarm.mailbox.protocol.spec import ProxySpec
+from swarm.mailbox.proxies import proxies_of
 from swarm.mailbox.tickets import ticket_key
 
 from ..agents import LiveAgent
@@ -91,6 +92,7 @@ class ProxyKeeper:
         self._trusted = False
         self.last_beat = trio.current_time()
         self._run.office.admit(self._identity, epoch=self._epoch)
+        request = self._run.request
         spec = ProxySpec(
             run_id=self._run.run_id,
             epoch=self._epoch,
@@ -99,6 +101,7 @@ class ProxyKeeper:
             secret=self._run.supervisor_proof(self._identity),
             bind=self._run.places.proxy,
             ticket_key=ticket_key(self._run.run_key),
+            upstream=proxies_of(request.environment) if request.goes_upstream else {},
         )
         self._child = await self._run.household.start(spec, title="network proxy")
 

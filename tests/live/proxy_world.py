@@ -139,7 +139,7 @@ def started_launcher():
 
 
 @asynccontextmanager
-async def open_world():
+async def open_world(upstream=None):
     home = Path(tempfile.mkdtemp(prefix="swarm-proxy-", dir="/var/tmp"))
     for name in ("work", "tmp", "sock"):
         (home / name).mkdir()
@@ -154,7 +154,7 @@ async def open_world():
                 office.admit(ME, epoch=1)
                 spec = ProxySpec(
                     run_id="run", epoch=1, endpoint="", identity=ME, secret=b"s",
-                    bind=world.door, ticket_key=KEY,
+                    bind=world.door, ticket_key=KEY, upstream=upstream or {},
                 )  # fmt: skip
                 post = office.connect(ME, epoch=1)
                 nursery.start_soon(world.hear)

@@ -28,6 +28,7 @@ POLICIES = st.builds(
     mode=st.sampled_from(["full", "limited"]),
     allow_local_binding=st.booleans(),
     enable_socks5=st.booleans(),
+    upstream=st.booleans(),
 )
 
 
@@ -101,4 +102,5 @@ def test_an_intersection_is_never_wider_than_either(one, other, host):
     assert lets(both) == (lets(one) and lets(other))
     assert both.allow_local_binding <= min(one.allow_local_binding, other.allow_local_binding)
     assert both.enable_socks5 <= min(one.enable_socks5, other.enable_socks5)
+    assert both.upstream <= min(one.upstream, other.upstream)
     assert (both.mode == "limited") or (one.mode == other.mode == "full")

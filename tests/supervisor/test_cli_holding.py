@@ -207,6 +207,22 @@ def test_a_managed_list_is_all_that_can_be_reached_whoever_says_yes(held):
     assert tighten_network(None, demand) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        ("allow_upstream_proxy = false", False),
+        ("allow_upstream_proxy = true", True),
+        ("allow_local_binding = false", True),
+    ],
+)
+def test_an_administrator_can_forbid_to_go_through_another_proxy(held, text, stays):
+    wide = NetworkPolicy(allow=("a.org",), upstream=True)
+    request = msgspec.structs.replace(REQUEST, network=wide)
+    kept = hold_saved(request, held(f"experimental_network = {{ {text} }}"))
+    assert kept.network.upstream is stays
+    assert kept.goes_upstream is stays
+
+
 def test_only_the_sockets_of_an_administrators_list_are_ever_opened(held):
     text = "[experimental_network]\nunix_sockets = { '/srv/a' = 'allow', '/srv/b' = 'none' }"
     wide = UnixSockets(allow=("/srv/a", "/srv/b", "/srv/c"), every=True)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
-from swarm.worker.exec.environment import FORCED, command_environment, without_proxies
+from swarm.mailbox.proxies import without_proxies
+from swarm.worker.exec.environment import FORCED, command_environment
 
 P = ShellEnvironmentPolicy
 

@@ -16,7 +16,6 @@ CORE = frozenset(
     "PATH SHELL TMPDIR TEMP TMP HOME LANG LC_ALL LC_CTYPE LOGNAME USER".split()  # noqa: SIM905
 )
 DEFAULT_EXCLUDES = ("*KEY*", "*SECRET*", "*TOKEN*")
-PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY")
 # Paging, colour and language as a program without a person wants them.
 FORCED: dict[str, str] = {
     "NO_COLOR": "1",
@@ -69,11 +68,6 @@ def command_environment(
         for name, value in chosen.items()
         if _SETTABLE.fullmatch(name) and "\0" not in value
     }
-
-
-def without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """For a command whose network is off: no proxy address, which may hold a password."""
-    return {name: v for name, v in environment.items() if name.upper() not in PROXY_NAMES}
 
 
 def _is_inherited(name: str, policy: ShellEnvironmentPolicy) -> bool:

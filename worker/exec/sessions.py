@@ -15,12 +15,13 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import SandboxPolicy
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.proxies import without_proxies
 from swarm.roles.login_shell import find_shell
 
 from ..proxy.texts import blocked_texts
 from ..sandbox.denial import is_sandbox_denial
 from ..sandbox.plan import SandboxPlan
-from .environment import FORCED, command_environment, without_proxies
+from .environment import FORCED, command_environment
 from .launcher import Launcher
 from .outcome import (
     FIRST_SESSION_ID,

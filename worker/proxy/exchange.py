@@ -10,7 +10,9 @@ import h11
 import trio
 
 from .client import CHUNK_BYTES, IDLE_LIMIT_S, Client, ClientGone
+from .gate import Way
 from .targets import Place
+from .upstream import refusal_text
 
 HEAD_BYTES = 64 * 1024  # of a request or response: more is no head
 _ONE_HOP = frozenset(
@@ -27,27 +29,33 @@ async def exchange(
     conn: h11.Connection,
     request: h11.Request,
     place: Place,
-    server: trio.SocketStream,
+    way: Way,
 ) -> bool:
     """Carry it out. Returns False if the client's connection cannot go on after it.
 
     Args:
         conn: The client's side; its request was just read, its body was not.
-        server: Connected; the caller closes it.
+        way: Connected; the caller closes it.
 
     Raises ClientGone.
     """
     theirs = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
+    target, login = place.path, list[tuple[bytes, bytes]]()
+    if way.upstream is not None:
+        target = f"http://{place.authority}{'' if target == '*' else target}"
+        if way.upstream.authorization:
+            login.append((b"proxy-authorization", way.upstream.authorization))
     head = h11.Request(
         method=request.method,
-        target=place.path,
+        target=target,
         headers=[
             (b"host", place.authority.encode("ascii")),
             *_passing(request.headers),
+            *login,
             (b"connection", b"close"),
         ],
     )
-    work = _Exchange(client, conn, server, theirs)
+    work = _Exchange(client, conn, way, theirs)
     gone = False
     try:
         async with trio.open_nursery() as nursery:
@@ -67,10 +75,11 @@ class _Exchange:
         self,
         client: Client,
         conn: h11.Connection,
-        server: trio.SocketStream,
+        way: Way,
         theirs: h11.Connection,
     ) -> None:
-        self._client, self._conn, self._server, self._theirs = client, conn, server, theirs
+        self._client, self._conn, self._server, self._theirs = client, conn, way.stream, theirs
+        self._is_upstream = way.upstream is not None
         self._began = False
         self.is_whole = False
 
@@ -119,6 +128,8 @@ class _Exchange:
             except h11.RemoteProtocolError:
                 return await self._give_up("the server's answer cannot be read")
             match event:
+                case h11.Response(status_code=407) if self._is_upstream:
+                    return await self._give_up(refusal_text(407))
                 case h11.Response():
                     self._began = True
                     await self._send_down(

@@ -1,11 +1,14 @@
 """From a wish to a connection: judge, perhaps ask, look up, judge again, connect.
 
 Guards: the address that is connected to is one that was judged; nothing is looked up twice, so a
-name server cannot change its mind in between. Whatever cannot be decided in time is refused.
+name server cannot change its mind in between. Whatever cannot be decided in time is refused. Only
+an upstream proxy, where the policy follows one, looks names up by itself; what they are here is
+judged all the same.
 """
 
 import socket
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import trio
 
@@ -13,12 +16,14 @@ from swarm.mailbox.hosts import is_address
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.proxy import BlockReason, Target, Ticket
 
-from .decide import Blocked, Wish, judge_addresses, judge_wish
+from .decide import Blocked, Kind, Wish, judge_addresses, judge_wish
 from .questions import Questions
+from .upstream import Upstream, UpstreamFailed, Upstreams, ask_for_tunnel, upstream_for
 
 LOOK_UP_LIMIT_S = 2.0
 _CONNECT_LIMIT_S = 10.0  # an address
 _MOST_ADDRESSES = 4
+_UPSTREAM_LIMIT_S = 30.0  # until it has made a tunnel
 _MOST_LOOK_UPS = 64  # threads; a name server that is silent must not make more
 
 Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
@@ -43,13 +48,20 @@ class Caller(Value):
     command: str = ""
 
 
+class Way(NamedTuple):
+    """Where the wish leads. `upstream`: it is a proxy that wants the whole request."""
+
+    stream: trio.SocketStream
+    upstream: Upstream | None = None
+
+
 class Gate:
     """Shared by all connections of the proxy."""
 
-    def __init__(self, questions: Questions, resolve: Resolve) -> None:
-        self._questions, self._resolve = questions, resolve
+    def __init__(self, questions: Questions, resolve: Resolve, upstreams: Upstreams) -> None:
+        self._questions, self._resolve, self._upstreams = questions, resolve, upstreams
 
-    async def reach(self, caller: Caller, wish: Wish, approved: set[Target]) -> trio.SocketStream:
+    async def reach(self, caller: Caller, wish: Wish, approved: set[Target]) -> Way:
         """A connection to where the wish goes; the caller closes it.
 
         Args:
@@ -68,10 +80,41 @@ class Gate:
                     raise Refused("not_allowed")
                 approved.add(target)
         found = await self._look_up(target)
-        addresses = judge_addresses(target.host, found, policy)
-        if isinstance(addresses, Blocked):
-            raise Refused(addresses.reason)
-        return await _connect(addresses, target)
+        try:
+            upstream = upstream_for(target, self._upstreams) if policy.upstream else None
+        except UpstreamFailed as failed:
+            raise Unreachable(str(failed)) from failed
+        if upstream is None or found:  # what only the upstream proxy knows, nobody here can judge
+            judged = judge_addresses(target.host, found, policy)
+            if isinstance(judged, Blocked):
+                raise Refused(judged.reason)
+            found = judged
+        if upstream is None:
+            return Way(trio.SocketStream(await _connect(found, target)))
+        return await self._go_through(upstream, target, wish.kind)
+
+    async def _go_through(self, upstream: Upstream, target: Target, kind: Kind) -> Way:
+        """Its address is the person's own word: not judged, and not the command's to choose."""
+        proxy = Target(host=upstream.host, port=upstream.port, protocol="http")
+        try:
+            sock = await _connect(await self._look_up(proxy), proxy)
+        except Unreachable as failed:
+            raise Unreachable("the upstream proxy cannot be reached") from failed
+        if kind == "request":
+            return Way(trio.SocketStream(sock), upstream)
+        try:
+            with trio.fail_after(_UPSTREAM_LIMIT_S):
+                await ask_for_tunnel(sock, target, upstream)
+        except BaseException as error:
+            sock.close()
+            match error:
+                case UpstreamFailed():
+                    raise Unreachable(str(error)) from error
+                case OSError() | trio.TooSlowError() | trio.BrokenResourceError():
+                    raise Unreachable("the upstream proxy does not answer") from error
+                case _:
+                    raise
+        return Way(trio.SocketStream(sock))
 
     async def _look_up(self, target: Target) -> tuple[str, ...]:
         if is_address(target.host):
@@ -100,7 +143,7 @@ def system_resolver() -> Resolve:
     return resolve
 
 
-async def _connect(addresses: tuple[str, ...], target: Target) -> trio.SocketStream:
+async def _connect(addresses: tuple[str, ...], target: Target) -> trio.socket.SocketType:
     """One after the other. Raises Unreachable."""
     problem = "its name is not known" if not addresses else "no answer"
     for address in addresses[:_MOST_ADDRESSES]:
@@ -109,7 +152,7 @@ async def _connect(addresses: tuple[str, ...], target: Target) -> trio.SocketStr
         try:
             with trio.move_on_after(_CONNECT_LIMIT_S):
                 await sock.connect((address, target.port))
-                return trio.SocketStream(sock)
+                return sock
         except OSError as error:
             problem = error.strerror or str(error)
         except BaseException:

@@ -17,11 +17,11 @@ from swarm.mailbox.protocol.proxy import BlockReason, Target
 from .client import HEAD_LIMIT_S, Client, tunnel
 from .decide import PROTOCOLS, Wish
 from .exchange import HEAD_BYTES, exchange
-from .gate import Refused, Unreachable
+from .gate import Refused, Unreachable, Way
 from .targets import BadTarget, Place, read_absolute, read_authority
 from .texts import BLOCKED_RESPONSES
 
-Reach = Callable[[Wish], Awaitable[trio.SocketStream]]
+Reach = Callable[[Wish], Awaitable[Way]]
 _KEEP_ALIVE_S = 60.0
 
 
@@ -88,7 +88,7 @@ class HttpConversation:
         )
         if not isinstance(self._conn.next_event(), h11.EndOfMessage):
             raise BadTarget("CONNECT has no body")
-        server = await self._client.while_it_waits(partial(self._reach, wish))
+        server = (await self._client.while_it_waits(partial(self._reach, wish))).stream
         async with server:
             await self._send(
                 h11.Response(status_code=200, headers=[], reason=b"Connection established")
@@ -103,9 +103,9 @@ class HttpConversation:
             kind="request",
             method=method,
         )
-        server = await self._client.while_it_waits(partial(self._reach, wish))
-        async with server:
-            return await exchange(self._client, self._conn, request, place, server)
+        way = await self._client.while_it_waits(partial(self._reach, wish))
+        async with way.stream:
+            return await exchange(self._client, self._conn, request, place, way)
 
     async def _say_blocked(self, reason: BlockReason) -> bool:
         header, body = BLOCKED_RESPONSES[reason]

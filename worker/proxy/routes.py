@@ -31,7 +31,7 @@ from swarm.mailbox.tickets import open_ticket
 
 from .client import HEAD_LIMIT_S, Client, ClientGone
 from .decide import Wish
-from .gate import Caller, Gate, Refused
+from .gate import Caller, Gate, Refused, Way
 from .http import HttpConversation
 from .socks import VERSION, serve_socks
 
@@ -141,7 +141,7 @@ class Routes:
         if not self._connections[agent]:
             del self._connections[agent]
 
-    async def reach(self, caller: Caller, wish: Wish, approved: set[Target]) -> trio.SocketStream:
+    async def reach(self, caller: Caller, wish: Wish, approved: set[Target]) -> Way:
         """As the gate's."""
         return await self._gate.reach(caller, wish, approved)
 
@@ -201,16 +201,14 @@ class Route:
         else:
             await HttpConversation(client, partial(self._reach, approved)).serve()
 
-    async def _reach(self, approved: set[Target], wish: Wish) -> trio.SocketStream:
+    async def _reach(self, approved: set[Target], wish: Wish) -> Way:
         try:
             return await self._routes.reach(self._caller, wish, approved)
         except Refused as refused:
             self._note(wish, refused.reason)
             raise
 
-    async def _reach_by_socks(
-        self, client: Client, approved: set[Target], target: Target
-    ) -> trio.SocketStream:
+    async def _reach_by_socks(self, client: Client, approved: set[Target], target: Target) -> Way:
         wish = Wish(target=target, kind="socks")
         return await client.while_it_waits(partial(self._reach, approved, wish))
 

@@ -14,7 +14,7 @@ import trio
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
-from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
 from swarm.mailbox.protocol.ops import Shutdown
 from swarm.mailbox.protocol.proxy import (
     AnyProxyEvent,
@@ -29,6 +29,7 @@ from swarm.worker.lifeline import watch_lifeline
 from .gate import Gate, Resolve, system_resolver
 from .questions import Questions
 from .routes import Routes
+from .upstream import read_upstreams
 
 HEARTBEAT_S = 2.0
 _LAST_WORDS_S = 2.0
@@ -74,7 +75,8 @@ class Process:
         self._spec, self._supervisor = spec, supervisor
         self._outgoing, self._to_send = trio.open_memory_channel[AnyProxyEvent](_MOST_WAITING)
         self._questions = Questions(self._say)
-        gate = Gate(self._questions, resolve)
+        self._upstreams = read_upstreams(spec.upstream)
+        gate = Gate(self._questions, resolve, self._upstreams)
         self._routes = Routes(gate, spec.ticket_key, self._say)
         self._work = trio.CancelScope()
         self._grace_s = _LAST_WORDS_S
@@ -88,6 +90,8 @@ class Process:
             kind="proxy",
         )
         await self._post(hello)
+        for fault in self._upstreams.faults:
+            await self._post(Warned(message=f"commands have no way out by a proxy: {fault}"))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._obey)
             nursery.start_soon(self._beat)

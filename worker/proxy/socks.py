@@ -12,7 +12,7 @@ from swarm.mailbox.hosts import BadHost, normal_host
 from swarm.mailbox.protocol.proxy import Target
 
 from .client import HEAD_LIMIT_S, Client, tunnel
-from .gate import Refused, Unreachable
+from .gate import Refused, Unreachable, Way
 
 VERSION = 5
 _NO_AUTHENTICATION, _NONE_ACCEPTED = 0, 0xFF
@@ -20,7 +20,7 @@ _CONNECT = 1
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _DONE, _FAILED, _NOT_ALLOWED, _UNREACHABLE, _BAD_COMMAND, _BAD_ADDRESS = 0, 1, 2, 4, 7, 8
 
-Reach = Callable[[Target], Awaitable[trio.SocketStream]]
+Reach = Callable[[Target], Awaitable[Way]]
 
 
 async def serve_socks(client: Client, reach: Reach) -> None:
@@ -31,7 +31,7 @@ async def serve_socks(client: Client, reach: Reach) -> None:
     if target is None:
         return
     try:
-        server = await reach(target)
+        server = (await reach(target)).stream
     except Refused:
         await client.send(_reply(_NOT_ALLOWED))
         return

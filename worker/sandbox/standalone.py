@@ -25,9 +25,10 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
+from swarm.mailbox.proxies import without_proxies
 
 from ..exec.child import become_command
-from ..exec.environment import command_environment, without_proxies
+from ..exec.environment import command_environment
 from ..exec.orders import CommandLimits, LaunchOrder
 from .launch import Prepared, prepare_command
 from .plan import SandboxUnavailable, Stack, plan_sandbox
