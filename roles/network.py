@@ -49,6 +49,7 @@ def read_table(table: NetworkTable, place: str) -> NetworkPolicy | None:
         mode=table.mode,
         allow_local_binding=table.allow_local_binding,
         enable_socks5=table.enable_socks5,
+        mitm=table.mitm,
         upstream=table.allow_upstream_proxy,
     )
 
@@ -86,6 +87,9 @@ def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolic
         mode="limited" if limited else "full",
         allow_local_binding=one.allow_local_binding and other.allow_local_binding,
         enable_socks5=one.enable_socks5 and other.enable_socks5,
+        # Whoever is limited and looks into no tunnel lets none through.
+        mitm=all(policy.mitm for policy in (one, other) if policy.mode == "limited")
+        and (one.mitm or other.mitm),
         upstream=one.upstream and other.upstream,
         managed=one.managed or other.managed,
     )

@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.items import (
     TokenUsage,
     encode_item,
 )
+from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import Rules
@@ -185,9 +186,13 @@ def write_spec(
         effort=plan.effort,
         nickname=plan.nickname,
         depth=plan.depth,
+        ca_bundle=str(running.places.authority / "bundle.pem")
+        if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)
+        else "",
         hidden_paths=(
             str(running.places.sockets.parent),  # other runs have theirs beside this one's
             str(running.places.folder.parent),
+            str(running.places.authority / "ca.key"),
             *(provider.key_file for provider in request.providers if provider.key_file),
             *request.deny_read,
         ),

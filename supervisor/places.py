@@ -100,6 +100,11 @@ class RunPlaces(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "tmp"
 
     @property
+    def authority(self) -> Path:
+        """Of the network proxy's certificates; one for all runs."""
+        return self.folder.parent.parent / "proxy"
+
+    @property
     def kept(self) -> Path:
         return self.folder / "kept"
 

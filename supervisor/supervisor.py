@@ -266,6 +266,7 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
             await keeper.start(first=True)
             nursery.start_soon(keeper.keep, live)
             ear.keeping.watching.expect(running.request)
+            await proxy.wait_trusted()
             completed = await held.work(running, control, agency, keeper, ending, past).run()
             agency.close()
             proxy.let_go()

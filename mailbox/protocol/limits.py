@@ -85,6 +85,7 @@ class NetworkPolicy(Value):
     mode: Literal["full", "limited"] = "full"  # limited: only GET, HEAD and OPTIONS, no tunnels
     allow_local_binding: bool = False  # addresses of this machine and of private networks too
     enable_socks5: bool = True
+    mitm: bool = False  # in limited mode: tunnels are looked into, and hold to the same methods
     upstream: bool = False  # the proxy of the supervisor's environment is gone through
     managed: bool = False  # an administrator's list: nothing is added to it, by a rule or a yes
 
@@ -102,6 +103,11 @@ class UnixSockets(Value):
     def permits(self, path: str) -> bool:
         """True if a rule lets commands connect there."""
         return path not in self.deny and (self.every or path in self.allow)
+
+
+def opens_tunnels(policy: NetworkPolicy | None) -> bool:
+    """True where the proxy looks into tunnels, so that commands have to trust its certificates."""
+    return policy is not None and policy.mode == "limited" and policy.mitm
 
 
 class ResourceLimits(Value):

@@ -83,6 +83,7 @@ class AgentSpec(Tagged):
     effort: str | None = None
     nickname: str = ""
     depth: int = 0
+    ca_bundle: str = ""  # certificates that commands trust, where the network proxy opens tunnels
     hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
     history: tuple[msgspec.Raw, ...] = ()  # msgpack items
     total_usage: TokenUsage = TokenUsage()
@@ -198,6 +199,7 @@ class ProxySpec(Tagged):
     secret: bytes
     bind: str  # path of the socket where agents bring their commands' listeners
     ticket_key: bytes  # agents' tickets are sealed under it
+    authority: str = ""  # folder of the certificate authority by which tunnels are looked into
     upstream: dict[str, str] = {}  # variables that name another proxy; they may hold a password
 
 

@@ -263,10 +263,11 @@ def _network(table: _Network | None, layer: Layer) -> NetworkDemand | None:
 
 
 def _sockets(table: _Network, layer: Layer) -> dict[str, Literal["allow", "none"]] | None:
-    listed = table.unix_sockets
-    if table.allow_unix_sockets is not None:
-        listed = dict.fromkeys(table.allow_unix_sockets, "allow")
-    for path in listed or {}:
+    if table.unix_sockets is None and table.allow_unix_sockets is None:
+        return None
+    listed: dict[str, Literal["allow", "none"]] = dict(table.unix_sockets or {})
+    listed |= dict.fromkeys(table.allow_unix_sockets or (), "allow")
+    for path in listed:
         if not path.startswith("/"):
             raise UsageError(
                 f"{where(layer, ('experimental_network',))}: `{path}` is no absolute path"

@@ -151,6 +151,7 @@ class NetworkTable(Value):
     domains: dict[str, Literal["allow", "deny"]] = {}
     allow_local_binding: bool = False
     enable_socks5: bool = True
+    mitm: bool = False  # in limited mode: tunnels are looked into
     allow_upstream_proxy: bool = False
     dangerously_allow_all_unix_sockets: bool = False
     unix_sockets: dict[str, Literal["allow", "none"]] = {}  # also where the proxy is off

@@ -75,7 +75,12 @@ def explain(
         "limits": limits,
         "cwd": settings.cwd,
         "loaded": rules_of(settings.loaded.layers, held),
-        "hidden_paths": [str(places.runtime), str(places.runs), *denied_paths(held)],
+        "hidden_paths": [
+            str(places.runtime),
+            str(places.runs),
+            str(places.state / "proxy/ca.key"),
+            *denied_paths(held),
+        ],
         "shell": find_shell(environment),
         "warnings": warnings,
     }

@@ -6,6 +6,7 @@ Everything a person got wrong is told here, before anything is started.
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from swarm.mailbox.protocol.limits import (
     Budget,
     DangerFullAccess,
     ProfilePolicy,
+    opens_tunnels,
 )
 from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
 from swarm.roles.config.features import resolve_features
@@ -106,6 +108,10 @@ def build_request(
         sandbox = without_direct_network(sandbox)
         if isinstance(sandbox, DangerFullAccess):
             warnings.append("without a sandbox nothing holds commands to the network's list")
+    if opens_tunnels(wanted_network) and find_spec("cryptography") is None:
+        raise UsageError(
+            "network.mitm needs the package `cryptography`: install swarm-agents[mitm]"
+        )
     if (why := steering_warning(settings.config_folder, sandbox, settings.cwd)) is not None:
         warnings.append(why)
     guidance = _guidance(config, cwd, settings, warnings)

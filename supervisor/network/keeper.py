@@ -14,6 +14,7 @@ import trio
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.post import Letter
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
+from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.proxy import (
     AnyProxyEvent,
     AnyProxyOp,
@@ -36,7 +37,7 @@ from ..spawner.restart import GiveUp, decide_restart
 from .questions import answer_of, approval_of
 
 MOST_BLOCKED_KEPT = 200
-_ROUND_S, _SILENT_S, _BIRTH_S = 1.0, 10.0, 30.0
+_ROUND_S, _SILENT_S, _BIRTH_S, _READY_S = 1.0, 10.0, 30.0, 10.0
 _log = logging.getLogger("swarm.network")
 
 
@@ -101,6 +102,7 @@ class ProxyKeeper:
             secret=self._run.supervisor_proof(self._identity),
             bind=self._run.places.proxy,
             ticket_key=ticket_key(self._run.run_key),
+            authority=str(self._run.places.authority) if opens_tunnels(request.network) else "",
             upstream=proxies_of(request.environment) if request.goes_upstream else {},
         )
         self._child = await self._run.household.start(spec, title="network proxy")
@@ -112,6 +114,12 @@ class ProxyKeeper:
         for scope in self._asking.values():
             scope.cancel()
         self._asking.clear()  # a new proxy counts its questions from the beginning
+
+    async def wait_trusted(self) -> None:
+        """Until commands can know the certificates of a proxy that looks into tunnels; bounded."""
+        if opens_tunnels(self._run.request.network):
+            with trio.move_on_after(_READY_S):
+                await self.ready.wait()
 
     async def watch(self) -> None:
         """SIGKILL a proxy whose loop has not beaten for 10 s (30 s before its Hello)."""

@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import msgspec
 import trio
 
 from swarm.mailbox.pair import open_pair_office
-from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite, opens_tunnels
 from swarm.mailbox.protocol.proxy import (
     NetworkAnswered,
     NetworkAsked,
@@ -106,8 +107,11 @@ class World:
     async def start(self, script, policy, *, agent="/root", asks=False, tty=False, argv=None):
         plan = plan_sandbox(
             WorkspaceWrite(), cwd=str(self.home / "work"), tmp_dir=str(self.home / "tmp"),
-            hidden_paths=(str(self.home / "sock"),), stack="bwrap", proxied=policy,
+            hidden_paths=(str(self.home / "sock"), str(self.home / "authority/ca.key")),
+            stack="bwrap", proxied=policy,
         )  # fmt: skip
+        if opens_tunnels(policy):
+            plan = msgspec.structs.replace(plan, ca_bundle=str(self.home / "authority/bundle.pem"))
         ticket = seal_ticket(Ticket(agent=agent, policy=policy, asks=asks), KEY)
         asked = CommandRequest(
             argv=argv or ("/bin/bash", "-c", script), cwd=str(self.home / "work"),
@@ -139,7 +143,7 @@ def started_launcher():
 
 
 @asynccontextmanager
-async def open_world(upstream=None):
+async def open_world(upstream=None, *, opens=False):
     home = Path(tempfile.mkdtemp(prefix="swarm-proxy-", dir="/var/tmp"))
     for name in ("work", "tmp", "sock"):
         (home / name).mkdir()
@@ -155,6 +159,7 @@ async def open_world(upstream=None):
                 spec = ProxySpec(
                     run_id="run", epoch=1, endpoint="", identity=ME, secret=b"s",
                     bind=world.door, ticket_key=KEY, upstream=upstream or {},
+                    authority=str(home / "authority") if opens else "",
                 )  # fmt: skip
                 post = office.connect(ME, epoch=1)
                 nursery.start_soon(world.hear)

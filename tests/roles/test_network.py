@@ -29,6 +29,7 @@ POLICIES = st.builds(
     allow_local_binding=st.booleans(),
     enable_socks5=st.booleans(),
     upstream=st.booleans(),
+    mitm=st.booleans(),
 )
 
 
@@ -91,6 +92,12 @@ def test_a_role_that_names_hosts_never_has_all_of_them():
     )
 
 
+def tunnels(policy):
+    if policy.mode == "full":
+        return "closed"
+    return "open" if policy.mitm else None
+
+
 @given(POLICIES, POLICIES, st.sampled_from(HOSTS))
 def test_an_intersection_is_never_wider_than_either(one, other, host):
     both = intersect_networks(one, other)
@@ -102,5 +109,8 @@ def test_an_intersection_is_never_wider_than_either(one, other, host):
     assert lets(both) == (lets(one) and lets(other))
     assert both.allow_local_binding <= min(one.allow_local_binding, other.allow_local_binding)
     assert both.enable_socks5 <= min(one.enable_socks5, other.enable_socks5)
+    for policy in (one, other):  # a tunnel passes closed in full mode, open by `mitm`, or not
+        assert tunnels(both) in (None, "open", tunnels(policy))
+        assert tunnels(policy) is not None or tunnels(both) is None
     assert both.upstream <= min(one.upstream, other.upstream)
     assert (both.mode == "limited") or (one.mode == other.mode == "full")

@@ -1,5 +1,7 @@
 """From flags, task files and configuration to what the run's proxy lets through."""
 
+import sys
+
 import pytest
 
 from swarm.mailbox.errors import UsageError
@@ -112,3 +114,12 @@ def test_an_administrators_list_of_sockets_refuses_others_and_holds_for_everybod
         build(file=SOCKETS)
     with pytest.raises(UsageError, match="experimental_network"):
         build(file="[network]\ndangerously_allow_all_unix_sockets = true\n")
+
+
+def test_without_the_package_nothing_starts_that_would_look_into_tunnels(build, monkeypatch):
+    file = "[network]\nenabled = true\nmode = 'limited'\nmitm = true\n"
+    assert build(file=file).request.network == NetworkPolicy(mode="limited", mitm=True)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(UsageError, match=r"swarm-agents\[mitm\]"):
+        build(file=file)
+    build(file=file.replace("limited", "full"))

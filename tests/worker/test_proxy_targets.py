@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.worker.proxy.targets import BadTarget, Place, read_absolute, read_authority
+from swarm.worker.proxy.targets import BadTarget, Place, read_absolute, read_authority, read_inside
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,32 @@ def test_no_text_breaks_the_reader(text):
             continue
         assert 0 < place.port < 65536
         assert place.host
+
+
+TUNNEL = Place(host="a.org", port=443, authority="a.org:443")
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "host", "path"),
+    [
+        ("/x?y", "GET", "a.org", "/x?y"),
+        ("/", "GET", "A.org:443", "/"),
+        ("*", "OPTIONS", "a.org", "*"),
+        ("*", "GET", "a.org", None),
+        ("/x#y", "GET", "a.org", None),
+        ("https://a.org/x", "GET", "a.org", None),
+        ("x", "GET", "a.org", None),
+        ("/x", "GET", "b.org", None),
+        ("/x", "GET", "a.org:444", None),
+        ("/x", "GET", "me@a.org", None),
+        ("/x", "GET", "", None),
+        ("/x", "GET", "a.orga.org", None),
+    ],
+)
+def test_within_a_tunnel_only_its_own_server_is_asked(text, method, host, path):
+    if path is None:
+        with pytest.raises(BadTarget):
+            read_inside(text, method=method, host=host, tunnel=TUNNEL)
+    else:
+        found = read_inside(text, method=method, host=host, tunnel=TUNNEL)
+        assert (found.host, found.port, found.path) == ("a.org", 443, path)

@@ -54,7 +54,9 @@ def plan_command(
         sockets = allowed_sockets(spec.limits.unix_sockets)
         spare = (*own, *write, *sockets)
         hidden += listening_sockets(spare=spare, covered=_COVERED, shown=(*read, *seen))
-    return plan_sandbox(
+    if spec.ca_bundle:
+        read = (*read, spec.ca_bundle)
+    plan = plan_sandbox(
         _with_network(spec, policy, extra),
         cwd=cwd,
         tmp_dir=spec.tmp_dir or None,
@@ -65,6 +67,7 @@ def plan_command(
         stack=stack,
         proxied=spec.limits.network,
     )
+    return msgspec.structs.replace(plan, ca_bundle=spec.ca_bundle) if plan.proxied else plan
 
 
 def check_workdir(plan: SandboxPlan, workdir: str) -> None:

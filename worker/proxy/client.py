@@ -21,8 +21,9 @@ class ClientGone(Exception):
 class Client:
     """What a command's connection says, with what was read too much kept."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self.stream = stream
+    def __init__(self, stream: trio.abc.Stream, *, sock: trio.socket.SocketType) -> None:
+        """`sock` is what carries `stream`."""
+        self.stream, self.sock = stream, sock
         self._kept = b""
 
     async def receive(self) -> bytes:
@@ -87,10 +88,9 @@ class Client:
 
     async def _wait_hang_up(self) -> None:
         """Returns at the end of its words; waits for ever if it says more first."""
-        sock = self.stream.socket
         try:
-            await trio.lowlevel.wait_readable(sock)
-            if await sock.recv(1, trio.socket.MSG_PEEK):
+            await trio.lowlevel.wait_readable(self.sock)
+            if await self.sock.recv(1, trio.socket.MSG_PEEK):
                 await trio.sleep_forever()
         except OSError:
             return
@@ -115,7 +115,7 @@ async def tunnel(client: Client, server: trio.SocketStream) -> None:
             note()
             await client.stream.send_all(data)
             note()
-        await client.stream.send_eof()
+        client.sock.shutdown(trio.socket.SHUT_WR)
 
     try:
         async with trio.open_nursery() as nursery:
@@ -124,7 +124,7 @@ async def tunnel(client: Client, server: trio.SocketStream) -> None:
                 both.start_soon(up)
                 both.start_soon(down)
             nursery.cancel_scope.cancel()
-    except* (ClientGone, trio.BrokenResourceError, trio.ClosedResourceError):
+    except* (ClientGone, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
         pass  # one side is gone, and with it what the two had to say
 
 

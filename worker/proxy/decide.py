@@ -76,7 +76,7 @@ def _judge_mode(wish: Wish, policy: NetworkPolicy) -> BlockReason | None:
         case "request":
             return None if wish.method in _READING else "method_not_allowed"
         case "tunnel":
-            return "mitm_required"
+            return None if policy.mitm else "mitm_required"  # then every request in it comes here
         case "socks":
             return "method_not_allowed"
 

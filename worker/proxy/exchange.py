@@ -10,9 +10,8 @@ import h11
 import trio
 
 from .client import CHUNK_BYTES, IDLE_LIMIT_S, Client, ClientGone
-from .gate import Way
 from .targets import Place
-from .upstream import refusal_text
+from .upstream import Upstream, refusal_text
 
 HEAD_BYTES = 64 * 1024  # of a request or response: more is no head
 _ONE_HOP = frozenset(
@@ -29,22 +28,24 @@ async def exchange(
     conn: h11.Connection,
     request: h11.Request,
     place: Place,
-    way: Way,
+    server: trio.abc.Stream,
+    upstream: Upstream | None = None,
 ) -> bool:
     """Carry it out. Returns False if the client's connection cannot go on after it.
 
     Args:
         conn: The client's side; its request was just read, its body was not.
-        way: Connected; the caller closes it.
+        server: Connected; the caller closes it.
+        upstream: What was connected to is this proxy, not the server itself.
 
     Raises ClientGone.
     """
     theirs = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
     target, login = place.path, list[tuple[bytes, bytes]]()
-    if way.upstream is not None:
+    if upstream is not None:
         target = f"http://{place.authority}{'' if target == '*' else target}"
-        if way.upstream.authorization:
-            login.append((b"proxy-authorization", way.upstream.authorization))
+        if upstream.authorization:
+            login.append((b"proxy-authorization", upstream.authorization))
     head = h11.Request(
         method=request.method,
         target=target,
@@ -55,7 +56,7 @@ async def exchange(
             (b"connection", b"close"),
         ],
     )
-    work = _Exchange(client, conn, way, theirs)
+    work = _Exchange(client, conn, server, theirs, is_upstream=upstream is not None)
     gone = False
     try:
         async with trio.open_nursery() as nursery:
@@ -75,11 +76,13 @@ class _Exchange:
         self,
         client: Client,
         conn: h11.Connection,
-        way: Way,
+        server: trio.abc.Stream,
         theirs: h11.Connection,
+        *,
+        is_upstream: bool,
     ) -> None:
-        self._client, self._conn, self._server, self._theirs = client, conn, way.stream, theirs
-        self._is_upstream = way.upstream is not None
+        self._client, self._conn, self._server, self._theirs = client, conn, server, theirs
+        self._is_upstream = is_upstream
         self._began = False
         self.is_whole = False
 

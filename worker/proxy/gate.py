@@ -16,7 +16,7 @@ from swarm.mailbox.hosts import is_address
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.proxy import BlockReason, Target, Ticket
 
-from .decide import Blocked, Kind, Wish, judge_addresses, judge_wish
+from .decide import Blocked, Wish, judge_addresses, judge_wish
 from .questions import Questions
 from .upstream import Upstream, UpstreamFailed, Upstreams, ask_for_tunnel, upstream_for
 
@@ -58,20 +58,26 @@ class Way(NamedTuple):
 class Gate:
     """Shared by all connections of the proxy."""
 
-    def __init__(self, questions: Questions, resolve: Resolve, upstreams: Upstreams) -> None:
+    def __init__(
+        self, questions: Questions, resolve: Resolve, upstreams: Upstreams, *, opens: bool
+    ) -> None:
+        """`opens`: tunnels can be looked into."""
         self._questions, self._resolve, self._upstreams = questions, resolve, upstreams
+        self._opens = opens
 
-    async def reach(self, caller: Caller, wish: Wish, approved: set[Target]) -> Way:
-        """A connection to where the wish goes; the caller closes it.
+    async def allow(self, caller: Caller, wish: Wish, approved: set[Target]) -> None:
+        """Returns if it may go there, as far as the name tells.
 
         Args:
             approved: What this client connection was allowed by an answer; added to.
 
-        Raises:
-            Refused, Unreachable.
+        Raises Refused.
         """
-        target, policy = wish.target, caller.ticket.policy
+        target = wish.target
+        policy = caller.ticket.policy
         judgement = judge_wish(wish, policy)
+        if wish.kind == "tunnel" and policy.mode == "limited" and not self._opens:
+            judgement = Blocked(reason="mitm_required")
         if isinstance(judgement, Blocked):
             if judgement.reason != "not_allowed" or not caller.ticket.asks:
                 raise Refused(judgement.reason)
@@ -79,6 +85,15 @@ class Gate:
                 if not await self._questions.ask(caller.ticket.agent, target, caller.command):
                     raise Refused("not_allowed")
                 approved.add(target)
+
+    async def reach(self, caller: Caller, wish: Wish, approved: set[Target]) -> Way:
+        """A connection to where the wish goes; the caller closes it. `approved` as for `allow`.
+
+        Raises:
+            Refused, Unreachable.
+        """
+        await self.allow(caller, wish, approved)
+        target, policy = wish.target, caller.ticket.policy
         found = await self._look_up(target)
         try:
             upstream = upstream_for(target, self._upstreams) if policy.upstream else None
@@ -91,16 +106,16 @@ class Gate:
             found = judged
         if upstream is None:
             return Way(trio.SocketStream(await _connect(found, target)))
-        return await self._go_through(upstream, target, wish.kind)
+        return await self._go_through(upstream, target)
 
-    async def _go_through(self, upstream: Upstream, target: Target, kind: Kind) -> Way:
+    async def _go_through(self, upstream: Upstream, target: Target) -> Way:
         """Its address is the person's own word: not judged, and not the command's to choose."""
         proxy = Target(host=upstream.host, port=upstream.port, protocol="http")
         try:
             sock = await _connect(await self._look_up(proxy), proxy)
         except Unreachable as failed:
             raise Unreachable("the upstream proxy cannot be reached") from failed
-        if kind == "request":
+        if target.protocol == "http":
             return Way(trio.SocketStream(sock), upstream)
         try:
             with trio.fail_after(_UPSTREAM_LIMIT_S):

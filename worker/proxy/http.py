@@ -2,12 +2,14 @@
 
 Guards: h11 reads and writes every head on both sides and nothing is passed on unread, so what is
 judged is what is sent; a message whose length is told in two ways is refused. Each request has a
-server connection of its own.
+server connection of its own. The inside of a tunnel that is opened is the same conversation, held
+to the one server that the tunnel leads to.
 """
 
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
+from typing import NamedTuple, Protocol
 
 import h11
 import trio
@@ -18,19 +20,39 @@ from .client import HEAD_LIMIT_S, Client, tunnel
 from .decide import PROTOCOLS, Wish
 from .exchange import HEAD_BYTES, exchange
 from .gate import Refused, Unreachable, Way
-from .targets import BadTarget, Place, read_absolute, read_authority
+from .targets import BadTarget, Place, read_absolute, read_authority, read_inside
 from .texts import BLOCKED_RESPONSES
 
-Reach = Callable[[Wish], Awaitable[Way]]
+
+class Opener(Protocol):
+    """TLS at both ends of a tunnel that is looked into."""
+
+    async def open(self, client: Client, host: str) -> Client:
+        """The command in clear. Raises ClientGone."""
+        ...
+
+    async def secure(self, server: trio.SocketStream, host: str) -> trio.abc.Stream:
+        """The way to the server. Raises Unreachable."""
+        ...
+
+
+class Policy(NamedTuple):
+    """Who says what may be. `opener`: every tunnel is looked into."""
+
+    reach: Callable[[Wish], Awaitable[Way]]  # raises Refused, Unreachable
+    allow: Callable[[Wish], Awaitable[None]]  # raises Refused
+    opener: Opener | None = None
+
+
 _KEEP_ALIVE_S = 60.0
 
 
 class HttpConversation:
     """All requests of one client, one after the other."""
 
-    def __init__(self, client: Client, reach: Reach) -> None:
-        """`reach` raises Refused and Unreachable."""
-        self._client, self._reach = client, reach
+    def __init__(self, client: Client, policy: Policy, *, inside: Place | None = None) -> None:
+        """`inside`: the client is in a tunnel to this place."""
+        self._client, self._policy, self._inside = client, policy, inside
         self._conn = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
     async def serve(self) -> None:
@@ -69,7 +91,7 @@ class HttpConversation:
         try:
             if method == "CONNECT":
                 return await self._connect(request)
-            place = read_absolute(request.target.decode("ascii"), method=method)
+            place = self._place(request, method)
             _check_framing(request)
             return await self._forward(request, place, method)
         except BadTarget as error:
@@ -79,7 +101,18 @@ class HttpConversation:
         except Unreachable as error:
             return await self._say(502, str(error))
 
+    def _place(self, request: h11.Request, method: str) -> Place:
+        target = request.target.decode("ascii")
+        if self._inside is None:
+            return read_absolute(target, method=method)
+        host = b"".join(value for name, value in request.headers if name == b"host")
+        return read_inside(
+            target, method=method, host=host.decode("ascii", "replace"), tunnel=self._inside
+        )
+
     async def _connect(self, request: h11.Request) -> bool:
+        if self._inside is not None:
+            raise BadTarget("there is no tunnel within a tunnel")
         place = read_authority(request.target.decode("ascii"), default_port=None)
         wish = Wish(
             target=Target(host=place.host, port=place.port, protocol=PROTOCOLS["tunnel"]),
@@ -88,24 +121,41 @@ class HttpConversation:
         )
         if not isinstance(self._conn.next_event(), h11.EndOfMessage):
             raise BadTarget("CONNECT has no body")
-        server = (await self._client.while_it_waits(partial(self._reach, wish))).stream
+        if (opener := self._policy.opener) is not None:
+            await self._client.while_it_waits(partial(self._policy.allow, wish))
+            await self._begin_tunnel()
+            inner = await opener.open(self._client, place.host)
+            async with inner.stream:
+                await HttpConversation(inner, self._policy, inside=place).serve()
+            return False
+        server = (await self._client.while_it_waits(partial(self._policy.reach, wish))).stream
         async with server:
-            await self._send(
-                h11.Response(status_code=200, headers=[], reason=b"Connection established")
-            )
-            self._client.give_back(self._conn.trailing_data[0])
+            await self._begin_tunnel()
             await tunnel(self._client, server)
         return False
 
+    async def _begin_tunnel(self) -> None:
+        await self._send(
+            h11.Response(status_code=200, headers=[], reason=b"Connection established")
+        )
+        self._client.give_back(self._conn.trailing_data[0])
+
     async def _forward(self, request: h11.Request, place: Place, method: str) -> bool:
         wish = Wish(
-            target=Target(host=place.host, port=place.port, protocol=PROTOCOLS["request"]),
+            target=Target(
+                host=place.host,
+                port=place.port,
+                protocol=PROTOCOLS["request" if self._inside is None else "tunnel"],
+            ),
             kind="request",
             method=method,
         )
-        way = await self._client.while_it_waits(partial(self._reach, wish))
+        way = await self._client.while_it_waits(partial(self._policy.reach, wish))
         async with way.stream:
-            return await exchange(self._client, self._conn, request, place, way)
+            server: trio.abc.Stream = way.stream
+            if self._inside is not None and self._policy.opener is not None:
+                server = await self._policy.opener.secure(way.stream, place.host)
+            return await exchange(self._client, self._conn, request, place, server, way.upstream)
 
     async def _say_blocked(self, reason: BlockReason) -> bool:
         header, body = BLOCKED_RESPONSES[reason]

@@ -10,8 +10,8 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from swarm.mailbox.tickets import open_ticket
 from .client import HEAD_LIMIT_S, Client, ClientGone
 from .decide import Wish
 from .gate import Caller, Gate, Refused, Way
-from .http import HttpConversation
+from .http import HttpConversation, Opener, Policy
 from .socks import VERSION, serve_socks
 
 MOST_OF_AGENT, MOST_IN_ALL = 128, 1000
@@ -48,8 +48,15 @@ _log = logging.getLogger("swarm.proxy")
 class Routes:
     """All routes of the run. Made by the service; `serve` owns every connection."""
 
-    def __init__(self, gate: Gate, key: bytes, report: Callable[[NetworkBlocked], None]) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        key: bytes,
+        report: Callable[[NetworkBlocked], None],
+        opener: Opener | None,
+    ) -> None:
         """`report` tells the supervisor of a refusal; it never waits."""
+        self._opener = opener
         self._gate, self._key, self._report = gate, key, report
         self._connections = Counter[str]()  # by agent
         self._routes = 0
@@ -141,9 +148,14 @@ class Routes:
         if not self._connections[agent]:
             del self._connections[agent]
 
-    async def reach(self, caller: Caller, wish: Wish, approved: set[Target]) -> Way:
-        """As the gate's."""
-        return await self._gate.reach(caller, wish, approved)
+    @property
+    def gate(self) -> Gate:
+        """Where every wish goes."""
+        return self._gate
+
+    def opener_for(self, caller: Caller) -> Opener | None:
+        """Of tunnels, for who may only read; whoever may do more keeps them closed."""
+        return self._opener if caller.ticket.policy.mode == "limited" else None
 
     def tell(self, blocked: NetworkBlocked) -> None:
         """Report a refusal once."""
@@ -180,7 +192,7 @@ class Route:
         try:
             with sock:
                 stream = trio.SocketStream(sock)
-                await self._converse(Client(stream))
+                await self._converse(Client(stream, sock=sock))
         except ClientGone:
             return
         except Exception:  # one connection's fault, whatever it is, is nobody else's
@@ -199,11 +211,25 @@ class Route:
         if first[0] == VERSION:
             await serve_socks(client, partial(self._reach_by_socks, client, approved))
         else:
-            await HttpConversation(client, partial(self._reach, approved)).serve()
+            policy = Policy(
+                reach=partial(self._reach, approved),
+                allow=partial(self._allow, approved),
+                opener=self._routes.opener_for(self._caller),
+            )
+            await HttpConversation(client, policy).serve()
 
     async def _reach(self, approved: set[Target], wish: Wish) -> Way:
+        with self._noted(wish):
+            return await self._routes.gate.reach(self._caller, wish, approved)
+
+    async def _allow(self, approved: set[Target], wish: Wish) -> None:
+        with self._noted(wish):
+            await self._routes.gate.allow(self._caller, wish, approved)
+
+    @contextmanager
+    def _noted(self, wish: Wish) -> Iterator[None]:
         try:
-            return await self._routes.reach(self._caller, wish, approved)
+            yield
         except Refused as refused:
             self._note(wish, refused.reason)
             raise

@@ -6,12 +6,14 @@ and keeps nothing of what passes through; what it may allow is written in agents
 
 import os
 import signal
+from pathlib import Path
 from typing import assert_never
 
 import msgspec
 import trio
 
 from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
@@ -27,6 +29,7 @@ from swarm.mailbox.protocol.spec import ProxySpec
 from swarm.worker.lifeline import watch_lifeline
 
 from .gate import Gate, Resolve, system_resolver
+from .http import Opener
 from .questions import Questions
 from .routes import Routes
 from .upstream import read_upstreams
@@ -76,10 +79,23 @@ class Process:
         self._outgoing, self._to_send = trio.open_memory_channel[AnyProxyEvent](_MOST_WAITING)
         self._questions = Questions(self._say)
         self._upstreams = read_upstreams(spec.upstream)
-        gate = Gate(self._questions, resolve, self._upstreams)
-        self._routes = Routes(gate, spec.ticket_key, self._say)
+        self._faults = list(self._upstreams.faults)
+        opener = self._open_authority() if spec.authority else None
+        gate = Gate(self._questions, resolve, self._upstreams, opens=opener is not None)
+        self._routes = Routes(gate, spec.ticket_key, self._say, opener)
         self._work = trio.CancelScope()
         self._grace_s = _LAST_WORDS_S
+
+    def _open_authority(self) -> Opener | None:
+        """None: no tunnel is opened then, and none is let through unopened."""
+        try:
+            from .authority import open_authority  # heavy, and for runs that want it
+            from .opened import TlsOpener
+
+            return TlsOpener(open_authority(Path(self._spec.authority)))
+        except (ImportError, SwarmError, OSError) as error:
+            self._faults.append(f"tunnels cannot be looked into: {error}")
+            return None
 
     async def run(self) -> None:
         """Serve until a Shutdown."""
@@ -90,8 +106,8 @@ class Process:
             kind="proxy",
         )
         await self._post(hello)
-        for fault in self._upstreams.faults:
-            await self._post(Warned(message=f"commands have no way out by a proxy: {fault}"))
+        for fault in self._faults:
+            await self._post(Warned(message=f"network proxy: {fault}"))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._obey)
             nursery.start_soon(self._beat)

@@ -14,7 +14,7 @@ _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<po
 _ABSOLUTE = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<rest>.*)\Z"
 )
-_HTTP_PORT = 80
+_HTTP_PORT, _HTTPS_PORT = 80, 443
 
 
 class BadTarget(SwarmError):
@@ -41,6 +41,18 @@ def read_authority(text: str, *, default_port: int | None) -> Place:
     except BadHost as error:
         raise BadTarget(str(error)) from error
     return Place(host=host, port=port, authority=text)
+
+
+def read_inside(text: str, *, method: str, host: str, tunnel: Place) -> Place:
+    """`/path?query` as the server itself is asked, within a tunnel to it. Raises BadTarget; also
+    where `host`, the request's field, names another server than the tunnel leads to.
+    """
+    if "#" in text or not (text.startswith("/") or (text == "*" and method == "OPTIONS")):
+        raise BadTarget("within a tunnel a request names a path")
+    place = read_authority(host, default_port=_HTTPS_PORT)
+    if (place.host, place.port) != (tunnel.host, tunnel.port):
+        raise BadTarget(f"this tunnel leads to {tunnel.authority}, not to {host[:200]}")
+    return Place(host=place.host, port=place.port, authority=host, path=text)
 
 
 def read_absolute(text: str, *, method: str) -> Place:

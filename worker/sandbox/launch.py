@@ -93,7 +93,7 @@ def prepare_command(
 def sandbox_environment(plan: SandboxPlan) -> dict[str, str]:
     """Variables that tell a command about its sandbox."""
     if plan.proxied is not None:
-        marks = proxy_environment(plan.proxied)
+        marks = proxy_environment(plan.proxied, ca_bundle=plan.ca_bundle)
     else:
         marks = {} if plan.network else {"SWARM_SANDBOX_NETWORK_DISABLED": "1"}
     if plan.stack == "bwrap":

@@ -58,6 +58,7 @@ class SandboxPlan(Value):
     tmp_writable: bool = True
     network: bool = True
     proxied: NetworkPolicy | None = None  # beside `network` False: the network proxy alone
+    ca_bundle: str = ""  # what commands are to trust beside it, if it looks into tunnels
     reason: str = ""
 
     @property

@@ -23,13 +23,24 @@ _NO_NAMES = (
 )  # fmt: skip
 
 
-def proxy_environment(policy: NetworkPolicy) -> dict[str, str]:
-    """They replace what was there: an address of another proxy leads nowhere inside."""
+_TRUST_NAMES = (
+    "SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO", "AWS_CA_BUNDLE", "npm_config_cafile",
+)  # fmt: skip
+
+
+def proxy_environment(policy: NetworkPolicy, *, ca_bundle: str = "") -> dict[str, str]:
+    """They replace what was there: an address of another proxy leads nowhere inside.
+
+    Args:
+        ca_bundle: Certificates to trust, of a proxy that looks into tunnels.
+    """
     everything = _SOCKS_URL if policy.enable_socks5 and policy.mode == "full" else _URL
     return {
         **dict.fromkeys(_HTTP_NAMES, _URL),
         **dict.fromkeys(_ALL_NAMES, everything),
         **dict.fromkeys(_NO_NAMES, _NOT_THROUGH_IT),
+        **(dict.fromkeys(_TRUST_NAMES, ca_bundle) if ca_bundle else {}),
         "ELECTRON_GET_USE_PROXY": "true",
         "SWARM_NETWORK_PROXY_ACTIVE": "1",
         "SWARM_NETWORK_ALLOW_LOCAL_BINDING": "1" if policy.allow_local_binding else "0",
