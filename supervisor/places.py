@@ -11,6 +11,7 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import RunId, short_id
 
 SYSTEM_FOLDERS = (Path("/etc/swarm"),)
+_AUTHORITY = "proxy"  # in the state folder, beside the runs
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,11 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def models(self) -> Path:
         return self.cache / "models"
+
+    @property
+    def authority_key(self) -> Path:
+        """Of the network proxy's certificates: no command ever sees it."""
+        return self.state / _AUTHORITY / "ca.key"
 
 
 def find_places(environment: dict[str, str]) -> Places:
@@ -102,7 +108,7 @@ class RunPlaces(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def authority(self) -> Path:
         """Of the network proxy's certificates; one for all runs."""
-        return self.folder.parent.parent / "proxy"
+        return self.folder.parent.parent / _AUTHORITY
 
     @property
     def kept(self) -> Path:

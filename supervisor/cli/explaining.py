@@ -78,7 +78,7 @@ def explain(
         "hidden_paths": [
             str(places.runtime),
             str(places.runs),
-            str(places.state / "proxy/ca.key"),
+            str(places.authority_key),
             *denied_paths(held),
         ],
         "shell": find_shell(environment),

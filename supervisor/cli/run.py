@@ -73,7 +73,8 @@ def prepare(options: RunOptions, environment: dict[str, str]) -> Prepared:
     ask = ask_trust if answering == "terminal" else None
     settings = load_settings(options, task, environment, ask=ask)
     keys = take_keys(environment, settings.key_variables)
-    hidden = denied_paths(settings.loaded.requirements)
+    key = find_places(environment).authority_key
+    hidden = (*denied_paths(settings.loaded.requirements), str(key))
     prepared = build_request(
         options, settings, environment=environment, run_lines=partial(run_lines, hidden=hidden),
         answering=answering,

@@ -56,9 +56,9 @@ def sandbox(
       swarm sandbox -s workspace-write -- make test
     """
     environment = dict(os.environ)
-    runtime = find_places(environment).runtime
+    places = find_places(environment)
     closed = (
-        *([str(runtime)] if runtime.is_dir() else []),
+        *(str(path) for path in (places.runtime, places.authority_key) if path.exists()),
         *_required(environment, policy, network),
     )
     hidden = [word for path in closed for word in ("--hide", path)]

@@ -201,5 +201,8 @@ async def test_in_a_run_it_is_set_up_told_to_programs_and_its_key_is_out_of_sigh
     assert said[3] == str(home / "state/proxy/bundle.pem")
     assert "Read-only file system" in said[4]
     assert key.stat().st_mode & 0o777 == 0o600
+    with trio.fail_after(30):
+        looked = await (await rig.start("sandbox", "--", "cat", str(key))).wait_end()
+    assert (looked.out, "Permission denied" in looked.err) == ("", True)
     assert server.heard == ["GET /a"]
     assert not [one for one in rig.bodies(Warned) if "tunnels" in one.message]
