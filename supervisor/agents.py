@@ -89,6 +89,7 @@ class LiveAgent:
         self.responding = False  # a response of its model is not wholly here yet
         self.live_commands = 0
         self.left_command = False  # in this life a call ended whose command lives on
+        self.rules_told = 0  # how many of the rules saved in this run this life knows
         self.gateway_endpoint = ""  # where this life was told that the gateway is
         self.suspending = False  # we end this life alone: its work goes on in another one
         self.paused = False  # it makes no requests, as a person wished

@@ -33,6 +33,7 @@ from .places import make_private
 from .registry import Slot
 from .request import RunRequest
 from .running import Running
+from .saved_rules import rules_for
 from .spawner.base import BornDead, Ended, SpawnError
 
 HELLO_DEADLINE_S = 10.0
@@ -208,7 +209,7 @@ def write_spec(
         roles=request.roles.cards,
         children=tuple(ChildCard(path=path, nickname=name) for path, name in agent.brood().items()),
         job=plan.job,
-        rules=Rules() if plan.slotless else request.rules,
+        rules=Rules() if plan.slotless else rules_for(running, agent),
         granted=running.grants.permissions_of(plan.path),
         proxy_endpoint=running.places.proxy if plan.limits.network is not None else "",
         network_ticket=ticket_for(plan.path, plan.limits, running.run_key),

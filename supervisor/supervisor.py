@@ -280,7 +280,7 @@ def _open_queue(
     running: Running, control: Control, agency: Agency, nursery: trio.Nursery, places: Places
 ) -> Queue:
     """Where everything that needs a yes is asked."""
-    known = Known(plan=agency.plan_of, life=control.agents.get)
+    known = Known(plan=agency.plan_of, life=control.agents.get, lives=control.agents.values)
     resumed = running.request.resumes
     queue = open_queue(running, nursery, known, config=places.config, resumed=resumed)
 

@@ -16,6 +16,7 @@ from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello
 from swarm.mailbox.protocol.requests import EnvironmentIs, GetEnvironment
+from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from .exec.sessions import EnvironmentSource
@@ -56,6 +57,10 @@ class Hands(Protocol):
         """Its settings have changed; no call runs."""
         ...
 
+    def learn(self, rules: Rules) -> None:
+        """Commands are judged by these rules from now on; calls may run."""
+        ...
+
     async def warm(self) -> None:
         """Get ready for the first call; called once, while it is being written."""
         ...
@@ -94,6 +99,7 @@ async def live(
         asker.adopt(changed.limits)
 
     session.on_adopted = on_adopted
+    session.on_rules = hands.learn
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.pump)
         nursery.start_soon(reporter.pulse)

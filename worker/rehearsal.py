@@ -36,6 +36,7 @@ from swarm.mailbox.protocol.requests import (
     ListChanges,
     WatchFiles,
 )
+from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,
     AnySampleOp,
@@ -239,12 +240,16 @@ class Props:
         self._tools, self._make_team_tools = tuple(tools), make_team_tools
         self.warmed = self.ended = False
         self.live_commands = 0
+        self.rules = Rules()  # as told while it lived
 
     def make_registry(self, reporter: Reporter, team: Team) -> Registry:
         return Registry((*self._tools, *self._make_team_tools(team)))
 
     def take_environment_from(self, source: EnvironmentSource) -> None:
         self.environment_source = source
+
+    def learn(self, rules: Rules) -> None:
+        self.rules = rules
 
     def adopt(self, spec: AgentSpec) -> None:
         self.spec = spec

@@ -29,6 +29,7 @@ from swarm.mailbox.protocol.items import (
     text_message,
 )
 from swarm.mailbox.protocol.ops import Mail, Notice, UndoCompaction, UserInput
+from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import Settings
 from swarm.mailbox.protocol.spec import AgentSpec
@@ -83,6 +84,7 @@ class Session:
         self._at_rest = trio.Event()
         self.wanted: Settings | None = None  # from the next turn on
         self.on_adopted: Callable[[AgentSpec], None] = lambda spec: None  # tools are told
+        self.on_rules: Callable[[Rules], None] = lambda rules: None  # likewise
         self.pausing = Pausing(reporter, paused=spec.paused)
         self.quiet = trio.Event()  # set: what commands still run are to end now
         self.quiet_is_news = False  # and no turn's end tells the model so
@@ -132,6 +134,12 @@ class Session:
         self.on_adopted(self.spec)
         if has_other_model:
             self.sampler.change_model(self.spec)
+
+    def learn_rule(self, prefix: tuple[str, ...]) -> None:
+        """What is judged from here on knows it, in the running turn too."""
+        rules = self.spec.rules.allowing(prefix)
+        self.spec = self.team.spec = msgspec.structs.replace(self.spec, rules=rules)
+        self.on_rules(rules)
 
     def begin(self, model: ModelInfo) -> None:
         """A turn is about to sample this model."""

@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.ops import (
     Deliver,
     GatewayMoved,
     Interrupt,
+    LearnRule,
     Notice,
     Pause,
     Shutdown,
@@ -74,6 +75,8 @@ def apply(session: Session, op: AnyOp) -> None:
             take_back(session, op)
         case Adopt(settings=settings):
             session.wanted = settings
+        case LearnRule(prefix=prefix):
+            session.learn_rule(prefix)
         case Pause():
             session.pausing.hold()
         case Continue():

@@ -93,6 +93,12 @@ class Adopt(Tagged):
     settings: Settings
 
 
+class LearnRule(Tagged):
+    """A person allowed commands that begin with these words for ever: judge by that from now."""
+
+    prefix: tuple[str, ...]
+
+
 class Pause(Tagged):
     """Make no further request to the model; what runs comes to its end."""
 
@@ -130,6 +136,7 @@ AnyOp = (
     | UndoCompaction
     | TakeBack
     | Adopt
+    | LearnRule
     | Pause
     | Continue
     | Shutdown

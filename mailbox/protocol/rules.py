@@ -1,10 +1,12 @@
 """Rules about commands and hosts, as read from `.rules` files. Values only.
 
 Source: execpolicy, safety sheet 9. Rules are read once, by the supervisor; agents get them with
-their spec.
+their spec, and are told of what a person allows for ever while they live.
 """
 
 from typing import Literal
+
+import msgspec
 
 from .base import Value
 
@@ -42,3 +44,10 @@ class Rules(Value):
     executables: tuple[HostExecutable, ...] = ()
     network: tuple[NetworkRule, ...] = ()
     broken: str = ""  # what is wrong, with file and line; "" = nothing
+
+    def allowing(self, prefix: tuple[str, ...]) -> "Rules":
+        """With a rule that allows commands that begin with these words; the same if it is there."""
+        rule = PrefixRule(pattern=tuple((word,) for word in prefix))
+        if not prefix or rule in self.prefixes:
+            return self
+        return msgspec.structs.replace(self, prefixes=(*self.prefixes, rule))

@@ -35,6 +35,7 @@ class Aids(NamedTuple):
     """What carrying out an answer needs of the world."""
 
     save_rule: Callable[[ApprovalRequest], Awaitable[str]]  # the file's path; raises SwarmError
+    spread_rules: Callable[[], Awaitable[None]]  # every living agent is told what was saved
     tell: Callable[[str, str], None]  # (agent, approval id): an action may be tried again
 
 
@@ -92,20 +93,31 @@ class Answers:
         if isinstance(grant, str):
             return Refused(message=f"{entry.approval_id}: {grant}", exit_code=2)
         saved = ""
-        if wish.scope == "always":
-            entry.is_taken = True
-            try:
+        entry.is_taken = True
+        try:
+            if wish.scope == "always":
                 saved = await self._aids.save_rule(entry.request)
-            except SwarmError as error:
-                return Refused(message=f"nothing was approved: {error}")
-            finally:
-                entry.is_taken = False
-        if grant is not None:
-            self._broker.give(grant)
+            if grant is not None:
+                await self._give(grant)
+        except SwarmError as error:
+            return Refused(message=f"nothing was approved: {error}")
+        finally:
+            entry.is_taken = False
         if not entry.is_open:
+            self._broker.settle_covered()
             return Refused(message=f"{entry.approval_id} ended meanwhile; {_stays(grant, saved)}")
-        await self._settle(entry, self._yes(entry, wish))
+        self._broker.resolve(entry, self._yes(entry, wish))
+        self._broker.settle_covered()
+        await entry.done.wait()
         return Done(message=f"approved {entry.approval_id} of {entry.agent}{_how(wish, saved)}")
+
+    async def _give(self, grant: Grant) -> None:
+        """Written, then told to whom it concerns, and only then is the answer heard."""
+        written = trio.Event()
+        self._broker.give(grant, then=written.set)
+        await written.wait()
+        if grant.prefix:
+            await self._aids.spread_rules()
 
     def _yes(self, entry: Entry, wish: ResolveApproval) -> Decided:
         action = entry.request.action

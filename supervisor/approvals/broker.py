@@ -247,6 +247,19 @@ class Broker:
         told = None if then is None else partial(_drop, then)
         self.book.put(GrantGiven(grant=grant), agent=grant.path, then=told)
 
+    def settle_covered(self) -> None:
+        """Answer what else waits and is covered by a yes that now holds: nobody is asked twice."""
+        for entry in self.open:
+            if entry.is_taken:
+                continue  # it is being answered
+            grant = self.grants.find(entry.agent, entry.request)
+            if grant is not None and grant.uses is None:
+                given = self._given(entry.request)
+                self.resolve(
+                    entry,
+                    Decided(outcome="approved", by="grant", scope="session", permissions=given),
+                )
+
     def next_grant_id(self) -> str:
         """Unique in the run, over its resumes too."""
         self._number += 1

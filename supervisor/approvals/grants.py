@@ -81,6 +81,11 @@ class Grants:
         once = [grant for grant in mine if grant.uses]
         return next((grant for grant in once if set(grant.keys) == exact_keys(request)), None)
 
+    @property
+    def prefixes(self) -> tuple[tuple[str, ...], ...]:
+        """What a person allowed for ever while this run lived, in that order."""
+        return tuple(grant.prefix for grant in self._held.values() if grant.prefix)
+
     def use(self, grant: Grant) -> GrantGiven | None:
         """Count one use; the record that takes the grant back, if that was the last."""
         if grant.uses is None:

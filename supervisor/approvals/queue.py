@@ -3,7 +3,7 @@
 Rule: only a person's answer is carried out here with effects outside of the run (a rule saved).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from swarm.mailbox.protocol.records import GrantGiven
 from ..agents import AgentPlan, LiveAgent
 from ..journal.reading import run_records
 from ..running import Running
+from ..saved_rules import tell_all_rules
 from .answers import Aids, Answers
 from .broker import Broker, Rules
 from .desk import Desk, JournalBook, Teller
@@ -37,6 +38,7 @@ class Known(NamedTuple):
 
     plan: Callable[[str], AgentPlan | None]
     life: Callable[[str], LiveAgent | None]
+    lives: Callable[[], Iterable[LiveAgent]]
 
 
 def open_queue(
@@ -65,8 +67,11 @@ def open_queue(
     async def save(request: ApprovalRequest) -> str:
         return await trio.to_thread.run_sync(save_rule, config / "rules", request)
 
+    async def spread() -> None:
+        await tell_all_rules(running, tuple(known.lives()))
+
     teller = Teller(running, nursery, known.life)
-    answers = Answers(broker, Aids(save_rule=save, tell=teller.tell))
+    answers = Answers(broker, Aids(save_rule=save, spread_rules=spread, tell=teller.tell))
     return Queue(broker=broker, answers=answers, desk=Desk(running, broker, nursery))
 
 

@@ -205,6 +205,36 @@ async def test_always_saves_a_rule_and_the_next_command_of_its_kind_is_not_asked
     assert 'prefix_rule(pattern=["touch"], decision="allow")' in rules
 
 
+async def test_always_is_known_to_every_agent_at_once_and_nobody_is_asked_twice(rig, person):
+    names, far = ("one", "two"), rig.folder / "far"
+    far.mkdir()
+    spawn = [
+        {"name": "spawn_agent", "arguments": {"task_name": one, "message": f"be {one}"}}
+        for one in names
+    ]
+    wait = {"name": "wait_agent", "arguments": {"timeout_ms": 30_000}}
+    turns = [{"agent": "/root", "calls": spawn}, {"agent": "/root", "calls": [wait, wait]}]
+    for one in names:
+        asking = outside(one)
+        asking["arguments"] |= {"prefix_rule": ["touch"]}
+        later = {"name": "exec_command", "arguments": {"cmd": f"touch {far}/{one}"}}
+        turns += [{"agent": f"/root/{one}", "calls": [call]} for call in (asking, later)]
+    done = {"default": {"text": "done"}}
+    with trio.fail_after(LIMIT_S):
+        provider = rig.script(*turns, **done)
+        run = await rig.run(provider, "--reviewer", "person", sandbox="workspace-write")
+        await person.wait_asked(2)
+        assert (await person.tell("approve", "a2", "--always")).code == 0
+        assert (await run.wait_end()).code == 0
+    assert {(one.approval_id, one.by) for one in rig.bodies(ApprovalResolved)} == {
+        ("a2", "person"),
+        ("a1", "grant"),
+    }
+    assert {path.name for path in rig.work.iterdir()} >= set(names)
+    # Outside of the sandbox, unasked, as a rule of a file lets it: both judge by the new rule.
+    assert {path.name for path in far.iterdir()} == set(names)
+
+
 @pytest.mark.parametrize("words", [("--reviewer", "nobody"), ("-a", "never")])
 async def test_what_nobody_can_answer_is_refused_and_asks_nobody(rig, person, words):
     with trio.fail_after(LIMIT_S):

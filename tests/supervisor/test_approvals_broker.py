@@ -76,7 +76,9 @@ class Story:
             Rules(timeout_s=timeout_s),
         )  # fmt: skip
         tell = lambda *words: self.told.append(words)  # noqa: E731
-        self.answers = Answers(self.broker, Aids(save_rule=self._save, tell=tell))
+        aids = Aids(save_rule=self._save, spread_rules=self._spread, tell=tell)
+        self.answers = Answers(self.broker, aids)
+        self.spread: list[tuple[int, bool]] = []  # how many prefixes hold, is anybody answered
         self.decided: dict[str, Decided] = {}
 
     async def _save(self, request: ApprovalRequest) -> str:
@@ -84,6 +86,9 @@ class Story:
             raise SwarmError("others may write it")
         self.saved.append(request)
         return "/home/rules"
+
+    async def _spread(self) -> None:
+        self.spread.append((len(self.grants.prefixes), bool(self.decided)))
 
     async def ask(self, name: str, request: ApprovalRequest, agent: str = ME) -> None:
         self.decided[name] = await self.broker.decide(agent, request)
@@ -170,6 +175,47 @@ async def test_always_saves_the_rule_first_and_nothing_is_approved_when_that_fai
     assert len(story.saved) == 1
     await story.ask("another agent", asks("y"), OTHER)
     assert story.decided["another agent"].by == "grant"
+
+
+async def test_a_rule_is_written_then_told_to_all_and_only_then_is_the_answer_heard():
+    story = Story()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks(proposed_prefix=("touch",)))
+        await wait_all_tasks_blocked()
+        await story.say(scope="always")
+    assert story.spread == [(1, False)]
+    kinds = [type(body) for body in story.shelf.bodies]
+    assert kinds == [ApprovalRequested, GrantGiven, ApprovalResolved]
+
+
+@pytest.mark.parametrize(
+    ("scope", "answered"),
+    [
+        ("once", {"one"}),
+        ("session", {"one", "mine again"}),
+        ("subtree", {"one", "mine again", "child's"}),
+        ("always", {"one", "mine again", "child's", "other's", "another word"}),
+    ],
+)
+async def test_what_waits_and_is_covered_by_the_answer_is_asked_no_more(scope, answered):
+    story = Story()
+    request = asks(proposed_prefix=("touch",))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", request)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(story.ask, "mine again", request)
+        nursery.start_soon(story.ask, "child's", request, f"{ME}/child")
+        nursery.start_soon(story.ask, "other's", request, OTHER)
+        nursery.start_soon(story.ask, "another word", asks("y"), OTHER)
+        nursery.start_soon(story.ask, "a rule's", asks("z", cause="rule"), OTHER)
+        await wait_all_tasks_blocked()
+        await story.say("a1", scope=scope)
+        await wait_all_tasks_blocked()
+        assert set(story.decided) == answered
+        assert {story.decided[name].by for name in answered - {"one"}} <= {"grant"}
+        assert story.decided["one"].by == "person"
+        assert len(story.answers.entries()) == 6 - len(answered)
+        nursery.cancel_scope.cancel()
 
 
 async def test_whoever_stops_waiting_has_withdrawn_the_question():

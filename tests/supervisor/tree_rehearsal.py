@@ -120,6 +120,7 @@ class Tree:
         self.births = trio.CapacityLimiter(16)
         self.children: dict[str, list[TaskChild]] = {}
         self.decide: Decide | None = None  # instead of scripts
+        self.lives: dict[str, list[tuple[AgentSpec, Props]]] = {}  # by path, in order
         self.mute: set[str] = set()  # paths whose processes never say anything
         self.running: Running
         self.control: Control
@@ -145,6 +146,7 @@ class Tree:
                 nursery.start_soon(prompter.run)
                 mailbox = self.office.connect(spec.identity, epoch=spec.epoch)
                 props = Props((PropTool("work", Manner(seconds=10)),), partial(team_tools, None))
+                self.lives.setdefault(spec.path, []).append((spec, props))
                 await live(spec, mailbox, partial(_dial, gateways, spec), props, Chances())
                 nursery.cancel_scope.cancel()
         self.office.sever(spec.identity)
@@ -238,7 +240,8 @@ async def _set_up(tree: Tree, wish: RunRequest, places: RunPlaces, journal: Jour
     tree.control = Control(tree.running, nursery, Bound())
     tree.agency = await nursery.start(run_agency, tree.running, tree.control)
     keeper = SimpleNamespace(is_gateway=lambda peer: False)
-    known = Known(plan=tree.agency.plan_of, life=tree.control.agents.get)
+    agents = tree.control.agents
+    known = Known(plan=tree.agency.plan_of, life=agents.get, lives=agents.values)
     queue = open_queue(tree.running, nursery, known, config=places.folder, resumed=False)
     dispatch = Dispatch(tree.running, tree.control, keeper, tree.agency, queue.desk, nursery)
     nursery.start_soon(dispatch.run)

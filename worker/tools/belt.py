@@ -1,5 +1,6 @@
 """All tools of an agent, in the order in which models are told of them."""
 
+from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..exec.sessions import EnvironmentSource, ExecSessions
@@ -58,6 +59,10 @@ class Toolbelt:
         """Its settings have changed; no call runs."""
         self._site.adopt(spec)
         self._commands.adopt(spec)
+
+    def learn(self, rules: Rules) -> None:
+        """Commands are judged by these rules from now on."""
+        self._site.learn(rules)
 
     async def warm(self) -> None:
         """Get ready for the first command while the model is still thinking."""

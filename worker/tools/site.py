@@ -8,12 +8,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import trio
 
 from swarm.mailbox.path_rules import is_denied_aloud, is_within, may_read
 from swarm.mailbox.protocol.approvals import CommandAction
 from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy
 from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused, WatchFiles
+from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..exec.sessions import ExecSessions
@@ -47,6 +49,11 @@ class Site:
     def adopt(self, spec: AgentSpec) -> None:
         """The agent's settings have changed: its folder, its limits."""
         self.spec, self.limits, self.cwd = spec, spec.limits, Path(spec.cwd)
+
+    def learn(self, rules: Rules) -> None:
+        """A person has saved a rule; what is judged from here on knows it."""
+        self.spec = msgspec.structs.replace(self.spec, rules=rules)
+        self._match_rules = None
 
     @property
     def is_locked(self) -> bool:
