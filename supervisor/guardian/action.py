@@ -107,7 +107,9 @@ def _command(action: CommandAction, request: ApprovalRequest) -> dict[str, Json]
         told["justification"] = request.reason
     if action.commits_in:
         told["writes_repository"] = action.commits_in
-    if action.script and not any(action.script in word for word in action.argv):
+    if action.tool == "write_stdin":
+        told["chars"] = action.script  # always: what is typed is what is judged
+    elif action.script and not any(action.script in word for word in action.argv):
         told["script"] = action.script
     return told
 

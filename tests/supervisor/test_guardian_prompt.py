@@ -119,6 +119,18 @@ ACTIONS = [
     ),
     (
         request(
+            CommandAction(
+                argv=("bash", "-c", "cat"), cwd="/w", tool="write_stdin", script="a", tty=True,
+                sandboxed=False,
+            )
+        ),
+        {
+            "tool": "write_stdin", "chars": "a", "command": ["bash", "-c", "cat"], "cwd": "/w",
+            "sandboxed": False, "sandbox_permissions": "use_default",
+        },
+    ),
+    (
+        request(
             PatchAction(
                 cwd="/w", files=("/etc/hosts",),
                 changes=(FileChange(path="/etc/hosts", kind="update", unified_diff="+x"),),

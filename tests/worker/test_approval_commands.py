@@ -245,6 +245,69 @@ async def test_a_session_inside_is_not_asked_about(autojump_clock):
     assert commands.written == ["ls\n"]
 
 
+MORE = {
+    "sandbox_permissions": "with_additional_permissions",
+    "additional_permissions": {"network": {"enabled": True}},
+}
+ASKS_ABOUT_PSQL = Rules(prefixes=(PrefixRule(pattern=(("psql",),), decision="prompt"),))
+
+
+@pytest.mark.parametrize(
+    ("spec", "started", "causes"),
+    [
+        (spec_of(), call(cmd="psql", **MORE), ["permissions", "permissions"]),
+        (spec_of(approval="untrusted"), call(cmd="psql"), ["untrusted", "untrusted"]),
+        (spec_of(rules=ASKS_ABOUT_PSQL), call(cmd="psql"), ["rule", "rule"]),
+        (spec_of(), call(cmd="psql"), []),
+    ],
+)
+async def test_what_a_session_that_was_approved_is_told_is_asked_about(
+    autojump_clock, spec, started, causes
+):
+    running = msgspec.structs.replace(FINE, exit_code=None, session_id=1234)
+    write = call("write_stdin", session_id=1234, chars="drop table a;\n")
+    commands = Commands(inside=running)
+    answers = [YES, NO][: len(causes)]
+    questions, _, _ = await play_through(spec, commands, [started, write], answers)
+    assert [one.cause for one in questions] == causes
+    assert commands.written == ([] if causes else ["drop table a;\n"])
+    assert len({one.keys for one in questions}) <= 1  # a yes for the session is for both
+
+
+FORBIDS_PUSH = Rules(prefixes=(PrefixRule(pattern=(("git",), ("push",)), decision="forbidden"),))
+
+
+@pytest.mark.parametrize(
+    ("cmd", "chars", "rules", "cause"),
+    [
+        ("bash", "rm -rf a\n", Rules(), "dangerous"),
+        ("env X=1 bash -i", "cd b; rm -f a\n", Rules(), "dangerous"),
+        ("bash", "psql\n", ASKS_ABOUT_PSQL, "rule"),
+        ("bash", "git push\n", FORBIDS_PUSH, None),
+    ],
+)
+async def test_what_a_shell_is_told_is_judged_as_a_command(
+    autojump_clock, cmd, chars, rules, cause
+):
+    running = msgspec.structs.replace(FINE, exit_code=None, session_id=1234)
+    write = call("write_stdin", session_id=1234, chars=chars)
+    commands = Commands(inside=running)
+    questions, outputs, _ = await play_through(
+        spec_of(rules=rules), commands, [call(cmd=cmd), write], [NO] if cause else []
+    )
+    assert [(one.cause, one.keys) for one in questions] == ([] if cause is None else [(cause, ())])
+    assert commands.written == []
+    assert (NO.text if cause else "policy forbids commands starting with") in outputs[1]
+
+
+async def test_words_for_what_is_no_shell_are_nobodys_to_judge(autojump_clock):
+    running = msgspec.structs.replace(FINE, exit_code=None, session_id=1234)
+    write = call("write_stdin", session_id=1234, chars="rm -rf a\n")
+    commands = Commands(inside=running)
+    questions, _, _ = await play_through(spec_of(), commands, [call(cmd="cat"), write])
+    assert questions == []
+
+
 async def test_a_locked_role_never_leaves_and_is_told_why(autojump_clock):
     rules = Rules(prefixes=(PrefixRule(pattern=(("make",),)),))
     commands = Commands()

@@ -260,7 +260,9 @@ class _CommandDeed:
         finally:
             self._site.seen.clear()
         if done.session_id is not None:
-            self._site.note_session(done.session_id, self._action(verdict))
+            first = self._verdict
+            asked = first.cause if isinstance(first, Ask) else None
+            self._site.note_session(done.session_id, self._action(verdict), asked=asked)
         return outcome_of(done, limit_tokens=self._arguments.max_output_tokens)
 
     def _may_change_files(self, run: Run) -> bool:

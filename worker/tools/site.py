@@ -12,7 +12,8 @@ import msgspec
 import trio
 
 from swarm.mailbox.path_rules import is_denied_aloud, is_within, may_read
-from swarm.mailbox.protocol.approvals import CommandAction
+from swarm.mailbox.protocol.approvals import Cause, CommandAction
+from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy
 from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused, WatchFiles
 from swarm.mailbox.protocol.rules import Rules
@@ -29,6 +30,13 @@ from .permissions import Held
 _WATCH_LIMIT_S = 5.0  # the supervisor answers within a second; nothing is held up by its trouble
 
 
+class Started(Value):
+    """A command that goes on as a session, and why somebody had to allow it, if so."""
+
+    action: CommandAction
+    asked: Cause | None = None
+
+
 class Site:
     """Shared by the tools of one agent."""
 
@@ -40,8 +48,7 @@ class Site:
         # of ours may change or show any file, so it clears this.
         self.seen: dict[str, str | None] = {}
         self.held = Held(spec.granted)
-        # Sessions that run outside of the sandbox, by id: what was started, as it was approved.
-        self.outside: dict[int, CommandAction] = {}
+        self._started: dict[int, Started] = {}  # by session
         self._match_rules: MatchRules | None = None
         self._turn_id = ""
         self._reporter: Reporter | None = None
@@ -114,12 +121,16 @@ class Site:
             ),
         )
 
-    def note_session(self, session_id: int, action: CommandAction) -> None:
-        """A command goes on as a session; ids come again, so an old note is replaced."""
-        if action.sandboxed or not self.is_confined:
-            self.outside.pop(session_id, None)
-        else:
-            self.outside[session_id] = action
+    def note_session(self, session_id: int, action: CommandAction, *, asked: Cause | None) -> None:
+        """A command goes on as a session; `asked`: why somebody had to allow it, if so."""
+        is_open = self.commands.is_open
+        self._started = {one: noted for one, noted in self._started.items() if is_open(one)}
+        leaves = self.is_confined and not action.sandboxed
+        self._started[session_id] = Started(action=action, asked="escalation" if leaves else asked)
+
+    def started(self, session_id: int) -> "Started | None":
+        """What runs as this session; None if nothing does any more."""
+        return self._started.get(session_id) if self.commands.is_open(session_id) else None
 
     def _rules(self) -> MatchRules:
         if self._match_rules is None:
