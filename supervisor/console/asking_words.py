@@ -43,6 +43,7 @@ _CAUSES = {
     "question": "the model asks",
 }
 _MOST_LINES = 12
+NO_COPY = "NO copy of all of it can be kept: what is lost is lost for good"
 _WIDE = 76  # characters of a script that are shown on one line
 
 
@@ -172,8 +173,10 @@ def _preview_lines(request: ApprovalRequest) -> list[str]:
     preview = request.preview
     if preview is None:
         return []
-    kept = "; a copy is kept, `swarm undo` brings it back" if preview.kept else ""
-    lines = [f"it would lose: {clean_line(preview.summary)}{kept}"]
+    lines = [
+        f"it would lose: {clean_line(preview.summary)}",
+        "a copy is kept, `swarm undo` brings it back" if preview.kept else NO_COPY,
+    ]
     lines += [f"  {clean_line(path)}" for path in preview.paths[:6]]
     if preview.count > 6:
         lines.append(f"  and {preview.count - min(len(preview.paths), 6)} more")

@@ -17,8 +17,8 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.requests import MOST_KEPT_BYTES, MOST_KEPT_FILES
 
 UNKNOWN = "unknown"  # in the place of a sha256: there was a file, and there is no copy of it
-MOST_FILE_BYTES = 128 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
+_ZEROS = bytes(_CHUNK_BYTES)
 _SKIPPED = frozenset({".git"})  # commands cannot write it; git keeps its own past
 
 Kind = Literal["file", "folder", "link", "absent"]
@@ -133,24 +133,25 @@ class Store:
         seen = _facts(path)
         if seen is None or seen.kind != "file":
             return seen
-        if seen.size > min(room_bytes, MOST_FILE_BYTES):
+        if seen.size > room_bytes:
             return None
         try:
-            digest, size = self._copy(path)
+            digest, size = self._copy(path, room_bytes)
         except OSError:
             return None
         return msgspec.structs.replace(seen, sha256=digest, size=size)
 
-    def _copy(self, path: str) -> tuple[str, int]:
+    def _copy(self, path: str, room_bytes: int) -> tuple[str, int]:
         source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(source).st_mode):
                 raise OSError("it is no longer a file")
-            return self._copy_open(source)
+            return self._copy_open(source, room_bytes)
         finally:
             os.close(source)
 
-    def _copy_open(self, source: int) -> tuple[str, int]:
+    def _copy_open(self, source: int, room_bytes: int) -> tuple[str, int]:
+        """By chunks; what is empty takes no room on the disk."""
         self._make()
         fresh = self._folder / f"new-{os.getpid()}-{source}"
         hasher, size = hashlib.sha256(), 0
@@ -158,10 +159,14 @@ class Store:
             with fresh.open("wb") as file:
                 while chunk := os.read(source, _CHUNK_BYTES):
                     size += len(chunk)
-                    if size > MOST_FILE_BYTES:
+                    if size > room_bytes:
                         raise OSError("it grew beyond the bound")
                     hasher.update(chunk)
-                    file.write(chunk)
+                    if chunk == _ZEROS:
+                        file.seek(size)
+                    else:
+                        file.write(chunk)
+                file.truncate(size)
             digest = hasher.hexdigest()
             self._settle(fresh, digest)
         finally:

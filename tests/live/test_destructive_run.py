@@ -78,6 +78,31 @@ async def test_what_is_removed_is_shown_before_and_comes_back_after(rig, command
     assert (build / "deep/c.o").read_text() == "deep/c.o"
 
 
+@pytest.mark.parametrize(("size_mib", "kept"), [(200, True), (1024, False)])
+async def test_a_large_file_is_copied_or_the_question_says_that_it_is_gone_for_good(
+    rig, size_mib, kept
+):
+    with (rig.work / "large.bin").open("wb") as file:
+        file.write(b"begin")
+        file.truncate(size_mib << 20)
+    provider = rig.script(call("rm -r large.bin"), {"text": "done"})
+    with trio.fail_after(LIMIT_S):
+        run = await rig.run(provider, *PERSON, sandbox="workspace-write")
+        await rig.wait(lambda: rig.bodies(ApprovalRequested))
+        shown = await swarm(rig, "approvals", rig.run_id)
+        asked = await answer(rig, 1, "approve")
+        ended = await run.wait_end()
+        undone = await swarm(rig, "undo", rig.run_id)
+    assert ended.code == 0, ended.err
+    assert asked.preview.kept is kept
+    assert ("what is lost is lost for good" in " ".join(shown.out.split())) is not kept
+    assert ("no copy is kept, and nothing brings it back" in asked.preview.summary) is not kept
+    assert "Not run" not in "".join(rig.outputs())
+    assert (rig.work / "large.bin").exists() is kept, undone.err
+    if kept:
+        assert (rig.work / "large.bin").stat().st_size == size_mib << 20
+
+
 async def test_a_no_leaves_everything_where_it_is(rig):
     (rig.work / "build").mkdir()
     (rig.work / "build" / "a").write_text("a")

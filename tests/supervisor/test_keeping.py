@@ -100,7 +100,7 @@ def test_a_link_put_in_the_way_does_not_lead_the_undo_elsewhere(
 def test_git_folders_pipes_and_files_that_are_too_large_are_left_out(
     store: Store, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.supervisor.keeping.store.MOST_FILE_BYTES", 100)
+    monkeypatch.setattr("swarm.supervisor.keeping.store.MOST_KEPT_BYTES", 100)
     (tree / ".git").mkdir()
     (tree / ".git" / "HEAD").write_text("ref")
     os.mkfifo(tree / "pipe")
@@ -109,6 +109,37 @@ def test_git_folders_pipes_and_files_that_are_too_large_are_left_out(
     paths = {entry.path for entry in store.read_manifest(taken.manifest)}
     assert not any(".git" in path for path in paths)
     assert set(taken.left_out) == {str(tree / "pipe"), str(tree / "large")}
+
+
+def test_a_file_of_200_mib_comes_back_and_what_is_empty_in_it_takes_no_room(
+    store: Store, tree: Path
+) -> None:
+    large, edge = tree / "large", 150 * 1024 * 1024
+    with large.open("wb") as file:
+        file.write(b"head")
+        file.seek(edge)
+        file.write(b"middle")
+        file.truncate(200 * 1024 * 1024)
+    taken = store.take([str(large)])
+    assert (taken.left_out, taken.size_bytes) == ((), 200 * 1024 * 1024)
+    (entry,) = store.read_manifest(taken.manifest)
+    copy = store._path(entry.sha256).stat()
+    assert (copy.st_size, copy.st_blocks * 512 < 8 * 1024 * 1024) == (200 * 1024 * 1024, True)
+    large.unlink()
+    _, failed = put_back(plan_undo((entry,), (), force=False), store)
+    assert failed == ()
+    assert large.stat().st_size == 200 * 1024 * 1024
+    with large.open("rb") as file:
+        assert file.read(5) == b"head\0"
+        file.seek(edge - 1)
+        assert file.read(7) == b"\0middle"
+
+
+def test_one_file_more_than_is_copied_for_a_command_is_left_out(store: Store, tree: Path) -> None:
+    with (tree / "huge").open("wb") as file:
+        file.truncate(1024 * 1024 * 1024)
+    taken = store.take([str(tree / "huge")])
+    assert (taken.left_out, taken.files) == ((str(tree / "huge"),), 0)
 
 
 def test_an_undo_can_be_undone(store: Store, tree: Path) -> None:

@@ -36,6 +36,10 @@ _QUIET_GIT: Words = (
     "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
 )  # fmt: skip
 _WOULD_REMOVE = "Would remove "
+TOO_MUCH = (
+    f" That is more than the {MOST_KEPT_BYTES >> 20} MiB or {MOST_KEPT_FILES:,} files that are "
+    "copied before a command: no copy is kept, and nothing brings it back."
+)
 
 
 class Foreseen(Value):
@@ -78,16 +82,18 @@ def _told(real: list[tuple[Destruction, _Loss]], cwd: str) -> Foreseen:
     count = sum(loss.count for _, loss in real)
     size = sum(loss.size for _, loss in real)
     keep = tuple(dict.fromkeys(path for _, loss in real for path in loss.keep))
+    too_much = count > MOST_KEPT_FILES or size > MOST_KEPT_BYTES
     whole = all(loss.is_whole and not loss.unknown for _, loss in real)
     all_files = all(one.losses_are_files for one, _ in real)
     files = [path for _, loss in real for path in loss.files]
     lines = [line for _, loss in real for line in loss.lines]
+    sentences = [_sentence(one, loss) for one, loss in real]
     preview = Preview(
-        summary=" ".join(_sentence(one, loss) for one, loss in real)[:2_000],
+        summary=f"{' '.join(sentences)[:2_000]}{TOO_MUCH if too_much else ''}",
         count=count,
         size_bytes=size,
         paths=tuple([*(_short(path, cwd) for path in files), *lines][:_MOST_SHOWN]),
-        kept=whole and all_files and count <= MOST_KEPT_FILES and size <= MOST_KEPT_BYTES,
+        kept=whole and all_files and not too_much,
     )
     return Foreseen(preview=preview, kinds=tuple(one.kind for one, _ in real), keep=keep)
 
