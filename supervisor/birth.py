@@ -33,7 +33,7 @@ from .places import make_private
 from .registry import Slot
 from .request import RunRequest
 from .running import Running
-from .saved_rules import rules_for
+from .saved_rules import rules_for, tell_rules
 from .spawner.base import BornDead, Ended, SpawnError
 
 HELLO_DEADLINE_S = 10.0
@@ -121,6 +121,12 @@ async def tell_gateway(running: Running, agent: LiveAgent, gateway: Bound) -> No
     token = running.gateway_proof(agent.identity)
     with suppress(PeerGone):  # its next life is born with it
         await running.send(agent, GatewayMoved(endpoint=gateway.endpoint, token=token))
+
+
+async def tell_what_changed(running: Running, agent: LiveAgent, gateway: Bound) -> None:
+    """Where the gateway is, and which rules were saved, since the spec of this life was written."""
+    await tell_gateway(running, agent, gateway)
+    await tell_rules(running, agent)
 
 
 async def _wait_for_slot(

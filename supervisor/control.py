@@ -23,11 +23,10 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .agents import AgentPlan, Bound, LiveAgent
-from .birth import AT_ANY_TIME, Line, bear, tell_gateway
+from .birth import AT_ANY_TIME, Line, bear, tell_what_changed
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent, interrupted_end
 from .running import Running
-from .saved_rules import tell_rules
 from .spawner.base import BornDead, Ended, SpawnError, StartLost
 from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
@@ -145,8 +144,7 @@ class Control:
             return
         with trio.move_on_after(_HAND_OVER_S, shield=True):  # whoever wanted it may be gone now
             try:
-                await tell_gateway(self._run, agent, self._gateway)
-                await tell_rules(self._run, agent)  # saved while it was being born
+                await tell_what_changed(self._run, agent, self._gateway)
                 await self._catch_up(agent, memory or AgentMemory())
             finally:
                 agent.caught_up = True  # from now on whoever posts a letter hands it over

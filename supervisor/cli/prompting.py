@@ -1,24 +1,15 @@
-"""The panel of a run in this terminal: its keys, and the run's own control socket for answers."""
-
-import sys
-from collections.abc import AsyncGenerator
+"""The panel of a run in this terminal: answers go through the run's own control socket."""
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.control import Done, ResolveApproval
 
-from ..console.prompt_keys import can_read, read_keys
 from ..console.prompting import Panel
 from ..places import RunPlaces
 from .asking import ask
 
 
-def open_panel(here: RunPlaces) -> Panel | None:
-    """None where no keys can be read; another terminal can answer all the same."""
-    if not can_read(sys.stdin):
-        return None
-
-    def keys() -> AsyncGenerator[str, None]:
-        return read_keys(sys.stdin)
+def open_panel(here: RunPlaces) -> Panel:
+    """Its keys are brought by whoever reads them."""
 
     async def answer(wish: ResolveApproval) -> tuple[str, bool]:
         try:
@@ -27,4 +18,4 @@ def open_panel(here: RunPlaces) -> Panel | None:
             return str(error), True
         return (reply.message if isinstance(reply, Done) else ""), False
 
-    return Panel(keys, answer)
+    return Panel(answer)

@@ -42,6 +42,7 @@ def run(color: str, /, **said: Any) -> int:
     """Run a task with a tree of agents.
 
     TASK is a Markdown file, or - for stdin. See docs/tasks.md for its front matter.
+    On a terminal: up and down select an agent, Enter shows its transcript, Esc goes back, s sorts.
 
     \b
     Examples:

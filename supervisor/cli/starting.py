@@ -40,6 +40,8 @@ EXIT_CODES = {
     "terminated": 143,
 }
 
+_STDIN = 0
+
 
 def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
     """Run to the end and return the exit code; with `--detach` only until it has begun."""
@@ -141,10 +143,17 @@ def _open_view(show: ShowOptions, request: RunRequest, places: Places) -> "View"
 
     color = color_choice(show.color)
     view = LiveView(sys.stderr, sys.stdout, environment=os.environ, color=color)
-    if request.reviewer == "person" and request.run_id is not None:
-        from .prompting import open_panel
+    from ..console.keys import can_read_keys
 
-        view.panel = open_panel(run_places(places, request.run_id))
+    if request.run_id is not None and can_read_keys(_STDIN):
+        from .browsing import attach_keys
+
+        here = run_places(places, request.run_id)
+        if request.reviewer == "person":
+            from .prompting import open_panel
+
+            view.panel = open_panel(here)
+        attach_keys(here, view, may_leave=False)
     return view
 
 

@@ -4,8 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -13,7 +11,7 @@ import trio
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.feed import FeedReader, open_feed_reader
-from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView, decode_feed
+from swarm.mailbox.protocol.control import Recorded, RunView, decode_feed
 from swarm.mailbox.protocol.records import RunCompleted
 
 from ..about import is_alive
@@ -27,9 +25,6 @@ from .asking import find_any, get_view
 from .doors import DoorCommand
 from .printing import print_json
 from .starting import color_choice
-
-if TYPE_CHECKING:
-    from .browsing import Browser
 
 _STDIN = 0
 _JOIN_LIMIT_S = 5.0
@@ -118,7 +113,6 @@ class _Watched:
     def __init__(self) -> None:
         self.state = RunState()
         self.completed: RunCompleted | None = None
-        self.on_feed: Callable[[AnyFeed], None] = lambda feed: None
 
     def current(self) -> RunView:
         return self.state.view()
@@ -134,12 +128,10 @@ async def _watch(here: RunPlaces, view: View) -> None:
         if number < 0:
             raise SwarmError("the run does not publish what happens in it")
         watched.state = RunState.from_view(await get_view(here))
+        _open_keys(here, view, nursery.cancel_scope)
         nursery.start_soon(view.draw, watched.current)
         nursery.start_soon(_end_when_dead, here, nursery.cancel_scope)
         nursery.start_soon(_end_when_told, nursery.cancel_scope)
-        if (browser := _open_browser(here, view, watched)) is not None:
-            watched.on_feed = browser.on_feed
-            nursery.start_soon(_browse, browser, nursery.cancel_scope)
         await _follow(here, reader, number, watched, view)
         nursery.cancel_scope.cancel()
     if watched.completed is not None:
@@ -159,28 +151,21 @@ async def _follow(
         except msgspec.DecodeError:
             continue  # of a newer supervisor; the snapshot has its effect
         watched.state.apply(feed)
-        watched.on_feed(feed)
         view.on_feed(feed)
         if isinstance(feed, Recorded) and isinstance(feed.record.body, RunCompleted):
             watched.completed = feed.record.body
             return
 
 
-def _open_browser(here: RunPlaces, view: View, watched: _Watched) -> "Browser | None":
+def _open_keys(here: RunPlaces, view: View, scope: trio.CancelScope) -> None:
     """Keys are read only from a terminal in whose foreground we are."""
     from ..console.keys import can_read_keys
     from ..console.live import LiveView
 
-    if not isinstance(view, LiveView) or not can_read_keys(_STDIN):
-        return None
-    from .browsing import Browser
+    if isinstance(view, LiveView) and can_read_keys(_STDIN):
+        from .browsing import attach_keys
 
-    return Browser(here, view, watched.current)
-
-
-async def _browse(browser: "Browser", scope: trio.CancelScope) -> None:
-    if await browser.run(_STDIN):
-        scope.cancel()
+        attach_keys(here, view, may_leave=True, on_leave=scope.cancel)
 
 
 async def _end_when_told(scope: trio.CancelScope) -> None:

@@ -15,9 +15,8 @@ from .tree import TreeOptions
 
 SORTS: tuple[Sort, ...] = get_args(Sort)
 _PAGE = 10  # agents
-_KEYS = (
-    "up, down: select · Enter: transcript · right, left: unfold, fold · s: sort ({sort}) · q: quit"
-)
+_KEYS = "up, down: select · Enter: transcript · right, left: unfold, fold · s: sort ({sort})"
+_LEAVE = " · q: quit"
 
 
 class Browse(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,10 +27,12 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True):
     open_paths: frozenset[str] = frozenset()
     opened: str = ""  # the agent whose transcript is on the screen
     left: bool = False  # the person has gone
+    may_leave: bool = True  # False: who looks is the run itself
 
     def options(self, glyphs: Glyphs) -> TreeOptions:
         """For the tree."""
-        hint = _KEYS.replace(" · ", glyphs.dot).format(sort=self.sort)
+        keys = _KEYS + _LEAVE if self.may_leave else _KEYS
+        hint = keys.replace(" · ", glyphs.dot).format(sort=self.sort)
         return TreeOptions(
             sort=self.sort,
             open_paths=self.open_paths,
@@ -44,9 +45,9 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True):
 def press(browse: Browse, key: str, view: RunView) -> Browse:
     """How it looks after a key; keys that mean nothing here change nothing."""
     match key:
-        case "q" | "ctrl-c":
+        case "q" | "ctrl-c" if browse.may_leave:
             return msgspec.structs.replace(browse, left=True)
-        case "esc" if browse.opened:
+        case "esc" | "q" if browse.opened:
             return msgspec.structs.replace(browse, opened="")
         case _ if browse.opened:
             return browse  # the page scrolls itself

@@ -1,7 +1,7 @@
 """Keys that a person presses at a terminal, one by one, without Enter.
 
-Rule guarded: the terminal is as it was when the block ends, however it ends; Ctrl-C and Ctrl-Z stay
-what they are. Who is in the background, or has no terminal, reads no keys.
+Rule guarded: the terminal is as it was when the block ends, however it ends, and while Ctrl-Z has
+stopped us. Who is in the background, or has no terminal, reads no keys and changes nothing.
 """
 
 import math
@@ -10,12 +10,13 @@ import signal
 import termios
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import trio
 
 ESC_WAIT_S = 0.05  # what follows an ESC within this time belongs to it
+_BACKGROUND_S = 0.5  # between two looks whether we are in the foreground again
 _MOST_BYTES = 32  # of one sequence; a longer one is none
 _ESC = 0x1B
 _FINALS = {
@@ -136,32 +137,54 @@ class Keys:
         with trio.move_on_after(ESC_WAIT_S if self._rest else math.inf):
             await trio.lowlevel.wait_readable(self._fd)
             at_rest = False
-            try:
-                data = os.read(self._fd, 1024)
-            except OSError as error:
-                raise StopAsyncIteration from error  # hung up
-            if not data:
-                raise StopAsyncIteration
+            data = await self._take()
         keys, self._rest = decode_keys(self._rest + data, at_rest=at_rest)
         self._pressed.extend(keys)
 
+    async def _take(self) -> bytes:
+        """b"" from the background: what is typed there is the shell's."""
+        if not _is_ours(self._fd):
+            await trio.sleep(_BACKGROUND_S)
+            return b""
+        try:
+            with _undisturbed():
+                data = os.read(self._fd, 1024)
+        except OSError as error:
+            if os.isatty(self._fd) and not _is_ours(self._fd):
+                return b""  # just now
+            raise StopAsyncIteration from error  # hung up
+        if not data:
+            raise StopAsyncIteration
+        return data
+
 
 @asynccontextmanager
-async def open_keys(fd: int) -> AsyncIterator[Keys]:
-    """Keys of a terminal for which `can_read_keys` is true. Raises OSError if it is none."""
-    with _each_key(fd) as again:
+async def open_keys(
+    fd: int,
+    *,
+    interrupts: bool = False,
+    on_stop: Callable[[bool], None] = lambda stopped: None,
+) -> AsyncIterator[Keys]:
+    """Keys of a terminal for which `can_read_keys` is true. Raises OSError if it is none.
+
+    Args:
+        fd: The terminal.
+        interrupts: Ctrl-C stays a signal; else it is the key `ctrl-c`.
+        on_stop: Told True before Ctrl-Z stops us, and False when we are back in the foreground.
+    """
+    with _each_key(fd, interrupts=interrupts) as mode:
         async with trio.open_nursery() as nursery:
             if threading.current_thread() is threading.main_thread():
-                nursery.start_soon(_renew, again)
+                await nursery.start(_mind_stops, fd, mode, on_stop)
             yield Keys(fd)
             nursery.cancel_scope.cancel()
 
 
 class _Mode:
-    """Without echo and lines; Ctrl-C is a key, the other signals stay."""
+    """Without echo and lines; other signals than Ctrl-C stay what they are."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, *, interrupts: bool) -> None:
+        self._fd, self._interrupts = fd, interrupts
         try:
             self._before = termios.tcgetattr(fd)
         except termios.error as error:
@@ -172,7 +195,8 @@ class _Mode:
         mode[3] &= ~(termios.ICANON | termios.ECHO)
         mode[6] = [*self._before[6]]
         mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
-        mode[6][termios.VINTR] = b"\0"  # Ctrl-C is a key: a signal could hit half a change
+        if not self._interrupts:  # Ctrl-C is a key: a signal could hit half a change
+            mode[6][termios.VINTR] = b"\0"
         self._set(mode)
 
     def leave(self) -> None:
@@ -186,7 +210,7 @@ class _Mode:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Who is in the background would be stopped for touching the terminal."""
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU, signal.SIGTTIN})
     try:
         yield
     finally:
@@ -194,8 +218,8 @@ def _undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def _each_key(fd: int) -> Iterator[_Mode]:
-    mode = _Mode(fd)
+def _each_key(fd: int, *, interrupts: bool) -> Iterator[_Mode]:
+    mode = _Mode(fd, interrupts=interrupts)
     mode.enter()
     try:
         yield mode
@@ -203,8 +227,37 @@ def _each_key(fd: int) -> Iterator[_Mode]:
         mode.leave()
 
 
-async def _renew(mode: _Mode) -> None:
-    """Back from Ctrl-Z: the shell may have put the terminal in its own mode."""
-    with trio.open_signal_receiver(signal.SIGCONT) as returns:
-        async for _ in returns:
-            mode.enter()
+async def _mind_stops(
+    fd: int,
+    mode: _Mode,
+    on_stop: Callable[[bool], None],
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Ctrl-Z leaves the terminal to the shell; back in the foreground it is ours again."""
+    with trio.open_signal_receiver(signal.SIGTSTP, signal.SIGCONT) as signals:
+        task_status.started()
+        async for number in signals:
+            if number == signal.SIGTSTP:
+                on_stop(True)
+                mode.leave()
+                _stop()
+            if _is_ours(fd):
+                mode.enter()
+                on_stop(False)
+
+
+def _stop() -> None:
+    """As the signal would have done; returns when somebody lets us go on."""
+    handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    try:
+        signal.raise_signal(signal.SIGTSTP)
+    finally:
+        signal.signal(signal.SIGTSTP, handler)
+
+
+def _is_ours(fd: int) -> bool:
+    """Whether nobody else is in the foreground of this terminal."""
+    try:
+        return os.tcgetpgrp(fd) in (0, os.getpgrp())
+    except OSError:
+        return True  # it is not our controlling terminal: no job control there

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TextIO
 
 import trio
@@ -82,6 +82,8 @@ class LiveView:
         self.frames = 0  # drawn so far
         self.panel: Panel | None = None  # where a person answers, below the tree
         self.page: Callable[[int, int], Picture] | None = None  # (width, height): not the tree
+        self.keyboard: Callable[[Callable[[], RunView]], Awaitable[None]] | None = None
+        self.listener: Callable[[AnyFeed], None] = lambda feed: None  # who looks closer
 
     def on_feed(self, feed: AnyFeed) -> None:
         """Only marks that something changed; the fold is the caller's."""
@@ -93,11 +95,19 @@ class LiveView:
                 self._notice(f"warning: the gateway ended: {body.reason}")
             if self.panel is not None:
                 self.panel.notice()
+        self.listener(feed)
         self.redraw()
 
     def show(self, options: TreeOptions) -> None:
         """Sort or open the tree in another way from the next frame on."""
         self.options = options
+        self.redraw()
+
+    def on_stop(self, stopped: bool) -> None:
+        """Ctrl-Z: the cursor is the shell's meanwhile; then everything is drawn anew."""
+        sign = b"\x1b[?25h\r\n" if stopped else b"\x1b[?25l"
+        with contextlib.suppress(OSError, ValueError):
+            os.write(self._stderr.fileno(), sign)
         self.redraw()
 
     def redraw(self) -> None:
@@ -120,6 +130,8 @@ class LiveView:
                 nursery.start_soon(self._watch_size)
                 if self.panel is not None:
                     nursery.start_soon(self.panel.run, current, self.redraw)
+                if self.keyboard is not None:
+                    nursery.start_soon(self.keyboard, current)
                 while True:
                     work_s = await self._draw_frame(live, current())
                     await self._wait_turn(current(), work_s)
@@ -161,14 +173,14 @@ class LiveView:
     def _show(self, live: Live, view: RunView, *, final: bool) -> None:
         width, height = self._read_size()
         now = self._clock()
+        asked = self._panel_lines(width, height) if not final else []
+        room = height - 1 - len(asked)
         if self.page is not None and not final:
-            picture = self.page(width, height - 1)
+            picture = self.page(width, max(room, 1))
         else:
             render = render_final if final else render_run
-            asked = self._panel_lines(width, height) if not final else []
-            room = height - 1 - len(asked)
             picture = render(view, width=width, height=room, now=now, options=self.options)
-            picture = Picture([*picture.lines, *asked])
+        picture = Picture([*picture.lines, *asked])
         if self._drawn is not None and width < self._width:
             self._console.control(*_climb(self._drawn, width))
         for line in self._notices:

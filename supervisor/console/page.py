@@ -23,14 +23,16 @@ from .tree import Picture
 
 MOST_LINES = 20_000
 _LIVE_LINES = 6  # of the words that arrive now
-_HINT = "Esc: back to the tree · up, down, PgUp, PgDn, Home, End: scroll · q: quit"
+_HINT = "Esc: back to the tree · up, down, PgUp, PgDn, Home, End: scroll"
+_LEAVE = " · q: quit"
 
 
 class TranscriptPage:
     """Owned by whoever looks. `hear` records in order; repeated ones are passed over."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, may_leave: bool = True) -> None:
         self.path = path
+        self._hint = _HINT + _LEAVE if may_leave else _HINT
         self._story = Story(path)
         self._lines: deque[tuple[str, Style]] = deque(maxlen=MOST_LINES)
         self._seen = 0
@@ -60,7 +62,7 @@ class TranscriptPage:
     ) -> Picture:
         """At most `height` lines (≥ 1) of at most `width` cells (≥ 1)."""
         head = [_cell(_title(agent, self.path), HEAD, width, glyphs)]
-        foot = [_cell(_HINT.replace(" · ", glyphs.dot), DIM, width, glyphs)]
+        foot = [_cell(self._hint.replace(" · ", glyphs.dot), DIM, width, glyphs)]
         if height < 4:
             head, foot = head[:height], []
         self._room = max(height - len(head) - len(foot), 0)

@@ -65,7 +65,7 @@ def take_queue(
 
 
 def step(state: PromptState, key: str, *, now: float) -> Stepped:
-    """One key: a letter as itself, else `enter`, `escape`, `backspace`."""
+    """One key: a letter as itself, else `enter`, `esc`, `backspace`."""
     pending = state.current
     if pending is None or now < state.ready_at or state.sent == pending.approval_id:
         return Stepped(state=state)
@@ -100,7 +100,7 @@ def _decide(state: PromptState, pending: PendingApproval, key: str) -> Stepped:
 
 def _type(state: PromptState, pending: PendingApproval, key: str) -> Stepped:
     match key:
-        case "escape":
+        case "esc":
             return Stepped(state=replace(state, mode="keys", typed=""))
         case "backspace":
             return Stepped(state=replace(state, typed=state.typed[:-1]))

@@ -1,11 +1,10 @@
-"""The panel below the live tree: reads keys while something waits, sends what was decided.
+"""The panel below the live tree: takes keys while something waits, sends what was decided.
 
 Rule: it answers through the same door as any other terminal, and believes what comes back from
 there; the run never waits for it.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 
 import trio
 from rich.segment import Segment
@@ -23,21 +22,31 @@ class Panel:
     """One a live view. `draw` shows it, `run` reads keys.
 
     Args:
-        open_keys: Keys by name until closed; called when a question appears.
         answer: Sends one answer; returns the supervisor's words and whether it refused.
     """
 
-    def __init__(
-        self,
-        open_keys: Callable[[], AsyncGenerator[str, None]],
-        answer: Callable[[ResolveApproval], Awaitable[tuple[str, bool]]],
-    ) -> None:
-        self._open_keys, self._answer = open_keys, answer
-        self._state = PromptState()
+    def __init__(self, answer: Callable[[ResolveApproval], Awaitable[tuple[str, bool]]]) -> None:
+        self._answer = answer
+        self._state = self._shown = PromptState()
+        self._wishes: list[ResolveApproval] = []  # decided, and not yet sent
         self._changed = trio.Event()
 
     def notice(self) -> None:
         """Something happened in the run: what waits may be different now."""
+        self._changed.set()
+
+    def takes(self, key: str) -> bool:
+        """Whether this key is for what waits: letters are, and all keys while somebody types."""
+        if self._state.current is None:
+            return False
+        return self._state.mode != "keys" or len(key) == 1
+
+    def press(self, key: str) -> None:
+        """Obey a key that it takes."""
+        stepped = step(self._state, key, now=trio.current_time())
+        self._state = stepped.state
+        if stepped.wish is not None:
+            self._wishes.append(stepped.wish)
         self._changed.set()
 
     def lines(self, *, width: int, height: int) -> list[Line]:
@@ -56,40 +65,20 @@ class Panel:
 
     async def run(self, current: Callable[[], RunView], redraw: Callable[[], None]) -> None:
         """Until cancelled."""
-        while True:
-            self._changed = trio.Event()
-            self._take(current(), redraw)
-            if self._state.current is None:
-                await self._changed.wait()
-            else:
-                await self._ask(current, redraw)
-
-    async def _ask(self, current: Callable[[], RunView], redraw: Callable[[], None]) -> None:
-        """Read keys until nothing waits any more."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read, nursery, redraw)
-            while self._state.current is not None:
-                await self._changed.wait()
+            while True:
                 self._changed = trio.Event()
-                self._take(current(), redraw)
-            nursery.cancel_scope.cancel()
-
-    async def _read(self, nursery: trio.Nursery, redraw: Callable[[], None]) -> None:
-        async with aclosing(self._open_keys()) as keys:
-            async for key in keys:
-                stepped = step(self._state, key, now=trio.current_time())
-                self._state = stepped.state
-                redraw()
-                if stepped.wish is not None:
-                    nursery.start_soon(self._send, stepped.wish, redraw)
+                now = trio.current_time()
+                self._state = take_queue(self._state, current().approvals, now=now)
+                for wish in self._wishes:
+                    nursery.start_soon(self._send, wish, redraw)
+                self._wishes.clear()
+                if self._state != self._shown:
+                    self._shown = self._state
+                    redraw()
+                await self._changed.wait()
 
     async def _send(self, wish: ResolveApproval, redraw: Callable[[], None]) -> None:
         words, refused = await self._answer(wish)
         self._state = told(self._state, wish.approval_id, words, refused=refused)
         redraw()
-
-    def _take(self, view: RunView, redraw: Callable[[], None]) -> None:
-        before = self._state
-        self._state = take_queue(before, view.approvals, now=trio.current_time())
-        if self._state != before:
-            redraw()

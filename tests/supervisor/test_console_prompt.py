@@ -1,7 +1,5 @@
 """The panel where a person answers: every key, and that nothing is answered blindly."""
 
-import os
-
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -26,7 +24,6 @@ from swarm.supervisor.console.prompt import (
     take_queue,
     told,
 )
-from swarm.supervisor.console.prompt_keys import read_keys, split_keys
 from swarm.supervisor.console.prompting import Panel
 
 
@@ -85,8 +82,8 @@ NO = [*"not now"]
         (RULE, ["x"], answer(approve=False, abort=True)),
         (RULE, ["d", *NO, "enter"], answer(approve=False, reason="not now")),
         (RULE, ["d", "o", "backspace", *"y", "enter"], answer(approve=False, reason="y")),
-        (RULE, ["d", *"no", "escape"], None),
-        (RULE, ["d", *"no", "escape", "y"], answer(approve=True)),
+        (RULE, ["d", *"no", "esc"], None),
+        (RULE, ["d", *"no", "esc", "y"], answer(approve=True)),
         (RULE, ["enter"], None),
         (RULE, [" ", "Y", "up", "é"], None),
         (pending(), ["a"], None),
@@ -171,37 +168,13 @@ def test_no_text_of_a_model_steers_the_terminal():
         assert line.isprintable()
 
 
-@pytest.mark.parametrize(
-    ("text", "keys"),
-    [
-        ("y", ["y"]),
-        ("\r\x7f\x1b", ["enter", "backspace", "escape"]),
-        ("\x1b[A\x1bOPy\x1b[1;5Cn", ["y", "n"]),
-        ("é\x00\x07", ["é"]),
-        ("", []),
-    ],
-)
-def test_keys_have_names(text, keys):
-    assert split_keys(text) == keys
-
-
 class Desk:
     """Somebody who types, and somebody who hears the answers."""
 
     def __init__(self) -> None:
-        self.keys, self._keys = trio.open_memory_channel[str](8)
         self.said: list[ResolveApproval] = []
-        self.reading = 0
         self.view = RunView()
-        self.panel = Panel(self._open, self._answer)
-
-    async def _open(self):
-        self.reading += 1
-        try:
-            async for key in self._keys:
-                yield key
-        finally:
-            self.reading -= 1
+        self.panel = Panel(self._answer)
 
     async def _answer(self, wish: ResolveApproval) -> tuple[str, bool]:
         self.said.append(wish)
@@ -211,48 +184,35 @@ class Desk:
         self.view = RunView(approvals=waiting)
         self.panel.notice()
 
+    def taken(self, *keys: str) -> list[str]:
+        return [key for key in keys if self.panel.takes(key)]
 
-async def test_keys_are_read_only_while_something_waits(autojump_clock):
+
+async def test_keys_are_taken_only_while_something_waits(autojump_clock):
     desk = Desk()
+    keys = ("y", "s", "1", "up", "enter", "esc", "page_up")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(desk.panel.run, lambda: desk.view, lambda: None)
         await wait_all_tasks_blocked()
-        assert desk.reading == 0
+        assert desk.taken(*keys) == []
         assert desk.panel.lines(width=80, height=20) == []
         desk.show(pending())
         await wait_all_tasks_blocked()
-        assert desk.reading == 1
+        assert desk.taken(*keys) == ["y", "s", "1"], "the others lead through the tree"
         lines = desk.panel.lines(width=30, height=6)
         assert 1 < len(lines) <= 6
         assert all(len("".join(cell.text for cell in line)) <= 30 for line in lines)
+        desk.panel.press("y")
+        await wait_all_tasks_blocked()
+        assert desk.said == [], "a key that comes so soon was meant for something else"
         await trio.sleep(PAUSE_S)
-        await desk.keys.send("y")
+        desk.panel.press("d")
+        assert desk.taken(*keys) == [*keys], "while one types, all keys are text"
+        desk.panel.press("esc")
+        desk.panel.press("y")
         await wait_all_tasks_blocked()
         desk.show()
         await wait_all_tasks_blocked()
-        assert desk.reading == 0
+        assert desk.taken(*keys) == []
         nursery.cancel_scope.cancel()
     assert desk.said == [answer(approve=True)]
-
-
-async def test_the_terminal_is_given_back_as_it_was():
-    import termios
-    from contextlib import aclosing
-
-    parent, child = os.openpty()
-    before = termios.tcgetattr(child)
-    with os.fdopen(child, "r") as stream:
-        async with aclosing(read_keys(stream)) as keys:
-            reading = anext(keys)
-            async with trio.open_nursery() as nursery:
-
-                async def type_one() -> None:
-                    await wait_all_tasks_blocked()
-                    assert not termios.tcgetattr(child)[3] & termios.ICANON
-                    os.write(parent, b"y")
-
-                nursery.start_soon(type_one)
-                with trio.fail_after(5):
-                    assert await reading == "y"
-        assert termios.tcgetattr(child) == before
-    os.close(parent)
