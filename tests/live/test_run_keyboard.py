@@ -67,6 +67,10 @@ class Terminal:
         await self.rig.wait(lambda: words in self.seen[self._from :])
         self._from = self.seen.rindex(words) + len(words)
 
+    def forget(self) -> None:
+        """What was written so far does not count."""
+        self._from = len(self.seen)
+
     def press(self, keys: bytes) -> None:
         os.write(self.ours, keys)
 
@@ -168,10 +172,15 @@ async def test_ctrl_z_gives_the_terminal_back_and_the_foreground_takes_it_again(
 async def test_in_the_background_what_is_typed_is_the_shells(rig):
     async with running(rig, command(WAIT), {"text": "over"}) as terminal:
         await terminal.wait_shown("Enter: transcript")
+        stat = Path(f"/proc/{os.tcgetpgrp(terminal.ours)}/stat")
         terminal.press(b"\x1a")
         await rig.wait(terminal.stopped.exists)
         terminal.stopped.with_name("stopped.bg").touch()
         terminal.stopped.unlink()
+        await rig.wait(lambda: ") T " not in stat.read_text())
+        terminal.forget()
+        await terminal.wait_shown("/root")  # it goes on drawing
+        assert terminal.is_cooked
         terminal.press(b"s\n")
         (rig.work / "go").touch()
         await rig.wait(lambda: rig.has_run and rig.bodies(RunCompleted))
