@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from heapq import merge
 
 import click
 
@@ -74,14 +75,14 @@ def find_agent(here: RunPlaces, wanted: str) -> tuple[str, str]:
 
 
 def agent_records(here: RunPlaces, agent_id: str, path: str) -> Iterator[Record]:
-    """The agent's own records, and those of the supervisor that are about it, in order."""
-    own = list(read_records(here, file=agent_id))
-    about = [
+    """The agent's own records, and those of the supervisor about it, in order; streamed."""
+    own = read_records(here, file=agent_id)
+    about = (
         record
         for record in run_records(here)
         if record.agent == path or getattr(record.body, "agent_id", None) == agent_id
-    ]
-    return iter(sorted(own + about, key=lambda record: record.seq))
+    )
+    return merge(own, about, key=lambda record: record.seq)
 
 
 @click.command("log", cls=DoorCommand)

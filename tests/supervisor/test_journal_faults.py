@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.records import ItemRecorded, Record, encode_record
+from swarm.supervisor.cli.reading import agent_records
 from swarm.supervisor.journal import reading
 from swarm.supervisor.journal.files import repair_tail
 from swarm.supervisor.journal.index import find_rows
@@ -207,3 +209,17 @@ def test_killed_between_any_two_writes_a_batch_leaves_a_prefix_over_all_files(tm
         assert numbers == list(range(1, len(numbers) + 1))
         seen.add(len(numbers))
     assert len(seen) == 5
+
+
+def test_what_an_agent_did_is_shown_in_bounded_memory(places):
+    big = Warned(message="x" * 10_000)
+    with (places.journal / "01a1.jsonl").open("wb") as file:
+        file.writelines(line(number, big) for number in range(1, 2_001, 2))
+    record = Record(seq=500, ts=1.0, body=Warned(message="about it"), agent="/root/a")
+    (places.journal / "run.jsonl").write_bytes(encode_record(record) + b"\n" + line(600))
+    tracemalloc.start()
+    numbers = [one.seq for one in agent_records(places, "01a1", "/root/a")]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert numbers == sorted([*range(1, 2_001, 2), 500])
+    assert peak_bytes < 1_000_000  # of ten million
