@@ -91,10 +91,11 @@ class Stage:
 
     @property
     def run_id(self) -> str:
-        """The only run of this stage; "" while there is none."""
-        runs = self.state / "runs"
-        found = sorted(runs.iterdir()) if runs.is_dir() else []
-        return found[0].name if found else ""
+        """The only run of this stage that has begun; "" while there is none. A supervisor that is
+        killed before it has written the run's first file leaves nothing to go on with.
+        """
+        found = sorted((self.state / "runs").glob("*/run.json"))
+        return found[0].parent.name if found else ""
 
     @property
     def places(self) -> RunPlaces:

@@ -37,3 +37,12 @@ def test_a_stage_is_swept_of_whatever_carries_its_mark(tmp_path):
     with subprocess.Popen(["sleep", "60"], env=stage.environment("1")) as process:
         stage.sweep()
         assert process.wait(10) == -9
+
+
+def test_a_run_that_was_killed_before_its_first_file_is_none_to_go_on_with(tmp_path):
+    stage = Stage(tmp_path / "stage", has_disk=False)
+    for name in ("0-killed-early", "1-begun"):
+        (stage.state / "runs" / name / "journal").mkdir(parents=True)
+    assert stage.run_id == ""
+    (stage.state / "runs" / "1-begun" / "run.json").touch()
+    assert stage.run_id == "1-begun"
