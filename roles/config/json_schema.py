@@ -60,6 +60,8 @@ def _without_null(schema: object) -> object:
 
 
 def _close(part: dict[str, Any]) -> None:
+    if "description" in part:  # a docstring, whose indentation differs between Pythons
+        part["description"] = " ".join(part["description"].split())
     if "properties" in part:
         part.setdefault("additionalProperties", False)
         if not part.get("required"):
