@@ -5,6 +5,7 @@ asked. Nobody acts upon an agent that is not below him.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import assert_never
 
@@ -66,20 +67,18 @@ class Agency:
 
     def __init__(self, running: Running, control: Control, nursery: trio.Nursery) -> None:
         self._run, self._control, self._nursery = running, control, nursery
-        registry, shelf = running.registry, Shelf(running.places.folder)
-        registry.look_also(shelf.owner)
-        self.team = Team(shelf, adopt=registry.adopt_back, release=registry.hand_over)
+        registry, self.shelf = running.registry, Shelf(running.places.folder)
+        registry.look_also(self.shelf.owner)
+        self.team = Team(self.shelf, adopt=registry.adopt_back, release=registry.hand_over)
         self.lives = Lives(running, control, self.team, nursery, self._asked)
         self.lives.on_failed = self._not_revived
         self.post = Post(running, self.team, nursery, self._wake)
         self._open: dict[str, dict[int, tuple[AnyRequest, trio.CancelScope]]] = {}
         slack = Slack(running, control, self.lives, self._asked)
         self._warden = LineWarden(
-            waiting=slack.in_line,
-            live=slack.live,
-            is_blocked=slack.is_blocked,
+            waiting=slack.in_line, live=slack.live, is_blocked=slack.is_blocked,
             relieve=slack.relieve,
-        )
+        )  # fmt: skip
         self.births = self._births = Births(running, control, self.team, self.post, self._warden)
         self._births.provider = lambda: running.request.provider
         self.gate = SpawnGate(
@@ -395,5 +394,6 @@ async def run_agency(
 ) -> None:
     """Live until cancelled; the started value is the agency."""
     async with trio.open_nursery() as nursery:
-        task_status.started(Agency(running, control, nursery))
-        await trio.sleep_forever()
+        with closing((agency := Agency(running, control, nursery)).shelf):
+            task_status.started(agency)
+            await trio.sleep_forever()

@@ -42,7 +42,7 @@ class Kept(NamedTuple):
 
 
 class Shelf:
-    """Opened when the first agent is put there. Calls are short and block."""
+    """Opened when the first agent is put there, closed by its maker. Calls are short and block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -97,9 +97,10 @@ class Shelf:
             return [str(path) for (path,) in self._connection.execute(query, (f"/{step}",))]
 
     def close(self) -> None:
-        """Let go of the file; it is gone then. The end of the process does the same."""
-        if self._connection is not None:
-            self._connection.close()
+        """Let go of the file and all that lies in it; nothing is found or kept after."""
+        connection, self._connection, self._broken = self._connection, None, True
+        if connection is not None:
+            connection.close()
 
     def _select(self, where: str, *values: str) -> list[Kept]:
         if self._connection is None:

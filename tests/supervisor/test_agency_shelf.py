@@ -1,6 +1,10 @@
 """Finished agents lie on disk: memory does not know them, and whoever asks cannot tell."""
 
 import gc
+import os
+import string
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -58,11 +62,11 @@ def registry():
 
 @pytest.fixture
 def team(tmp_path, registry):
-    shelf = Shelf(tmp_path)
-    registry.look_also(shelf.owner)
-    team = Team(shelf, adopt=registry.adopt_back, release=registry.hand_over)
-    live(team, "/root")
-    return team
+    with closing(Shelf(tmp_path)) as shelf:
+        registry.look_also(shelf.owner)
+        team = Team(shelf, adopt=registry.adopt_back, release=registry.hand_over)
+        live(team, "/root")
+        yield team
 
 
 def test_memory_holds_few_of_many_that_have_finished(team):
@@ -223,8 +227,16 @@ def test_a_disk_that_refuses_costs_memory_and_nobody(tmp_path):
 
 
 def test_a_shelf_that_cannot_be_read_says_so_and_nobody_is_silently_missing(tmp_path):
-    shelf = Shelf(tmp_path)
-    assert shelf.put([Kept(path="/root/a", parent="/root", owner="a", came=1)])
-    shelf.close()
-    with pytest.raises(ShelfFailed, match="swarm resume"):
-        shelf.owner("/root/a")
+    with closing(Shelf(tmp_path)) as shelf:
+        page = b"." * 4096  # more in all than it keeps in memory
+        paths = [f"/root/{name}" for name in string.ascii_lowercase]
+        assert shelf.put([Kept(path, "/root", "a", 1, kept=page) for path in paths])
+        os.truncate(nameless_file(tmp_path), 0)
+        with pytest.raises(ShelfFailed, match="swarm resume"):
+            shelf.below("/root")
+
+
+def nameless_file(folder):
+    """Where this process holds a file open that was made in `folder` and has no name any more."""
+    fds = Path("/proc/self/fd").iterdir()
+    return next(fd for fd in fds if fd.is_symlink() and os.readlink(fd).startswith(f"{folder}/"))
