@@ -13,6 +13,10 @@ from .registry import AgentLimitReached, AgentRegistry, Slot
 from .spawner.base import SpawnError
 
 
+class LineDissolved(SpawnError):
+    """Nothing was started, and nothing will be: the run is ending."""
+
+
 class _Ticket:
     def __init__(self, path: str, agent_id: str, on_place: Callable[[int], None] | None) -> None:
         self.path, self.agent_id, self.on_place = path, agent_id, on_place
@@ -29,6 +33,7 @@ class WaitingRoom:
     def __init__(self, registry: AgentRegistry) -> None:
         self._registry = registry
         self._line: WaitingLine[_Ticket] = WaitingLine()
+        self._over = ""  # why nobody is served any more
         registry.on_free = self._serve
 
     def __len__(self) -> int:
@@ -56,8 +61,10 @@ class WaitingRoom:
             on_place: Told the place in line (1 = next) whenever it changes.
 
         Raises PathTaken; AgentLimitReached at once if there can never be a second agent;
-        SpawnError if the line was dissolved.
+        LineDissolved if the run is ending.
         """
+        if self._over:
+            raise LineDissolved(self._over)
         self._registry.check_path(path, agent_id=agent_id)
         if self._registry.max_agents == 1 and not self._registry.free:
             raise AgentLimitReached(limit=1)
@@ -77,9 +84,10 @@ class WaitingRoom:
             yield ticket.slot
 
     def dissolve(self, reason: str) -> None:
-        """Nobody can ever be served (or the run ends): every waiter gets a SpawnError."""
+        """The run ends: every waiter gets LineDissolved, and so does whoever comes later."""
+        self._over = reason
         while (ticket := self._line.take_next()) is not None:
-            ticket.error = SpawnError(reason)
+            ticket.error = LineDissolved(reason)
             ticket.called.set()
 
     def _serve(self) -> None:

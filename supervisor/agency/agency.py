@@ -5,7 +5,6 @@ asked. Nobody acts upon an agent that is not below him.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from typing import assert_never
 
@@ -57,7 +56,6 @@ from .verbs import Verbs
 from .waiting_calls import WaitingCalls
 
 MOST_OPEN = 64  # requests of one process at a time
-_GOOD_ENDS = frozenset({"completed", "truncated"})
 _CRASH_STATES = frozenset({"crashed", "killed"})
 _BOUNDS = frozenset({"budget", "deadline"})  # a resume may raise them
 
@@ -94,18 +92,8 @@ class Agency:
     # --- the whole tree ------------------------------------------------------------------------
 
     async def wait_over(self) -> AgentEnded:
-        """Return when the run's work is done: how the root's ended.
-
-        That is when the root's turn has ended, nobody works or stands in line, and no letter is
-        on its way that would wake anybody; or at once when the root failed or was stopped.
-        """
-        while True:
-            root = self.team.members.get(ROOT_PATH)
-            outcome = None if root is None or root.is_active else root.outcome
-            is_done = self.team.at_rest and self._taken.idle
-            if outcome is not None and (outcome.state not in _GOOD_ENDS or is_done):
-                return outcome
-            await self.team.wait_change()
+        """Return when the run's work is done: how the root's ended."""
+        return await self.team.wait_over(lambda: self._taken.idle)
 
     def plan_of(self, path: str) -> AgentPlan | None:
         """Who has this path, whether it has a process now or not."""
@@ -119,8 +107,7 @@ class Agency:
         """
         top = self.team.enlist(root, state=RESTING)  # what its children come to is told to it
         top.beginning = True  # by the one who restores: no letter starts it
-        known = {one.spawned.agent_id for one in past.agents.values()}
-        bury_unborn(self._run, known | self._taken.restore())
+        known = {one.spawned.agent_id for one in past.agents.values()} | self._taken.restore()
         for one in restore_team(past, self._births.roles, root):
             ended = one.past.ended
             member = self.team.enlist(one.plan, state=one.state)
@@ -133,6 +120,7 @@ class Agency:
         for child in cut_off_reports(self._run.places, past):
             if (outcome := past.agents[child].ended) and (of := self.team.members.get(child)):
                 tell_parent(self._run, self.team, self.post, (of, outcome))
+        bury_unborn(self._run, self.post, known)
 
     async def say(self, member: Member, words: UserInput) -> None:
         """A person speaks to an agent, whether it has a process now or not. Journaled on return.
@@ -394,6 +382,10 @@ async def run_agency(
 ) -> None:
     """Live until cancelled; the started value is the agency."""
     async with trio.open_nursery() as nursery:
-        with closing((agency := Agency(running, control, nursery)).shelf):
-            task_status.started(agency)
+        agency = Agency(running, control, nursery)
+        task_status.started(agency)
+        try:
             await trio.sleep_forever()
+        finally:
+            agency.post.is_over = True
+            agency.shelf.close()

@@ -10,7 +10,6 @@ from functools import partial
 import msgspec
 import trio
 
-from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import AnyItem
 from swarm.mailbox.protocol.records import ContextRecorded
 from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
@@ -31,6 +30,7 @@ from .letters import Post
 from .line import LineWarden
 from .member import Member
 from .team import Team
+from .unborn import unread_words
 
 NO_ROOM = "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
 
@@ -141,14 +141,13 @@ class Births:
         return life
 
     def withdraw(self, member: Member, why: str) -> None:
-        """It never lived: its name is free again, its letters are dead."""
+        """It never lived: its name is free again, its letters are dead, who wrote them is told."""
         if member.life is not None:
             return
-        for mail in self._team.drop_letters(member):
-            self._post.bury(member, mail, reason=why)
+        self._post.bounce_all(member, reason=f"{member.path} was never started: {why}")
         if member.unheard:
-            words = f"{member.path} never started, and nobody read what was said to it: {why}"
-            self._run.note(Warned(message=words), agent=member.path)
+            warned = unread_words(member.path, why)
+            self._run.note(warned, agent=member.path, file=member.plan.agent_id)
         self._team.forget(member)
         self._run.showing.state.forget(member.path)
         self._run.journal.forget(member.plan.agent_id)

@@ -78,6 +78,7 @@ class Post:
         self._run, self._team, self._nursery, self._wake = running, team, nursery, wake
         self._carrying: dict[str, trio.Event] = {}
         self._unwritten: set[str] = set()
+        self.is_over = False  # the run has ended: what is still written waits for a resume
 
     def write(
         self, author: str, reader: str, content: str, *, kind: Kind = "message", wakes: bool = False
@@ -147,12 +148,15 @@ class Post:
         """The reader is gone: its letters are dead, and those who wrote them are told."""
         for mail in self._team.drop_letters(reader):
             self.bury(reader, mail, reason=reason)
-            author = self._team.find(mail.author)
-            if author is None or author.closed or mail.kind not in {"message", "followup"}:
-                continue
-            words = f"Your message to {reader.path} was not read: {reason}. It said: "
-            note = self.write(reader.path, author.path, words + preview(mail.content))
-            self.post(author, note)
+            self.tell_author(mail, reason=reason)
+
+    def tell_author(self, mail: Mail, *, reason: str) -> None:
+        """Who wrote a dead letter hears of it; a first task's refusal is told by its call."""
+        author = self._team.find(mail.author)
+        if author is None or author.closed or mail.kind not in {"message", "followup"}:
+            return
+        words = f"Your message to {mail.recipient} was not read: {reason}. It said: "
+        self.post(author, self.write(mail.recipient, author.path, words + preview(mail.content)))
 
     async def wait_carried(self, reader: Member) -> None:
         """Return once all that was posted to it so far is on its way; bounded."""
@@ -164,7 +168,7 @@ class Post:
     # --- carrying ------------------------------------------------------------------------------
 
     def _carry(self, reader: Member, mail: Mail) -> None:
-        if reader.closed or mail.mail_id not in reader.letters:
+        if self.is_over or reader.closed or mail.mail_id not in reader.letters:
             return  # it is dead, or was handed over at the beginning of a life
         reader.outbox.append(mail)
         if reader.path not in self._carrying:

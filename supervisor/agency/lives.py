@@ -23,6 +23,7 @@ from ..journal.replay import AgentMemory, fold_agent, interrupted_end
 from ..running import Running
 from ..spawner.base import SpawnError
 from ..spawner.restart import GiveUp, decide_restart
+from ..waiting import LineDissolved
 from .member import Member, Suspended
 from .team import Team
 
@@ -107,6 +108,8 @@ class Lives:
             await self._enliven(member, life, memory)
             if not has_more:  # its last life had ended its turn, and only the word of it was lost
                 self._control.conclude_again(life, memory.last_message)
+        except LineDissolved:
+            return  # what it has not read waits for a resume
         except SpawnError as error:
             self.on_failed(member, f"it could not be started anew: {error}")
         finally:
@@ -125,6 +128,8 @@ class Lives:
             try:
                 await self._control.enliven(life, memory, Line(on_place=place))
                 return
+            except LineDissolved:
+                raise
             except SpawnError:
                 now = trio.current_time()
                 life.deaths.append(now)

@@ -12,12 +12,14 @@ import trio
 
 from swarm.mailbox.ids import ROOT_PATH, AgentPath, is_within
 from swarm.mailbox.protocol.ops import Mail
+from swarm.mailbox.protocol.records import AgentEnded
 
 from ..agents import AgentPlan
 from .heap import give_back_pages
 from .member import ACTIVE, PREVIEW_CHARS, Member, member_of
 from .shelf import Kept, Shelf
 
+_GOOD_ENDS = frozenset({"completed", "truncated"})
 _FEW = 64  # members are shelved when there are more
 
 
@@ -255,6 +257,20 @@ class Team:
     async def wait_change(self) -> None:
         """Return after the next change; look first, then wait."""
         await self._bell.wait()
+
+    async def wait_over(self, has_no_jobs: Callable[[], bool]) -> AgentEnded:
+        """Return when all work is done: how the root's ended.
+
+        That is when the root's turn has ended, nobody works or stands in line, and no letter is
+        on its way that would wake anybody; or at once when the root failed or was stopped.
+        """
+        while True:
+            root = self.members.get(ROOT_PATH)
+            outcome = None if root is None or root.is_active else root.outcome
+            is_done = self.at_rest and has_no_jobs()
+            if outcome is not None and (outcome.state not in _GOOD_ENDS or is_done):
+                return outcome
+            await self.wait_change()
 
 
 def preview(text: str) -> str:
