@@ -7,6 +7,13 @@ import trio
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+)
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded, EndState, InputPosted
@@ -86,6 +93,7 @@ class LiveAgent:
         self.brood: Callable[[], dict[str, str]] = dict[str, str]  # path → nickname of its children
         self.asking = 0  # questions of it that wait for an answer
         self.open_calls: dict[str, str] = {}  # call id → tool, of the running turn
+        self.unbegun: set[str] = set()  # calls of its last response that have not begun
         self.responding = False  # a response of its model is not wholly here yet
         self.live_commands = 0
         self.left_command = False  # in this life a call ended whose command lives on
@@ -113,6 +121,7 @@ class LiveAgent:
         self.orderly, self.busy, self.reported_stuck = False, False, False
         self.turn, self.death_reason = None, ""
         self.open_calls.clear()
+        self.unbegun.clear()
         self.responding, self.left_command, self.suspending = False, False, False
         self.live_commands, self.caught_up = 0, False
 
@@ -122,6 +131,17 @@ class LiveAgent:
         self.untaken -= self.wishes | {turn_id}
         self.wishes.clear()
         self.open_calls.clear()
+        self.unbegun.clear()
+
+    def heed_calls(self, item: AnyItem) -> None:
+        """An item joined its history: a call that shall begin, or the output of one."""
+        match item:
+            case FunctionCall(call_id=call_id) | CustomToolCall(call_id=call_id):
+                self.unbegun.add(call_id)
+            case FunctionCallOutput(call_id=call_id) | CustomToolCallOutput(call_id=call_id):
+                self.unbegun.discard(call_id)
+            case _:
+                pass
 
     def await_turn(self, input_id: str, *, is_wish: bool) -> None:
         """An input was posted; while a turn runs, the process ignores a mere wish to go on."""

@@ -178,6 +178,7 @@ class Dispatch:
                     item_id=event.item_id,
                     source=event.source,
                 )
+                agent.heed_calls(opened.item)
                 return opened, None
             case ContextReplaced():
                 items = tuple(decode_item(item) for item in event.items)
@@ -203,6 +204,7 @@ class Dispatch:
                 return event, lambda: on_turn_end(self._control, agent, event)
             case CallBegan():
                 agent.open_calls[event.call_id] = event.tool
+                agent.unbegun.discard(event.call_id)
                 return event, None
             case CallEnded():
                 agent.open_calls.pop(event.call_id, None)

@@ -43,7 +43,7 @@ from .jobs import Jobs
 from .jobs_taken import JobsTaken
 from .letters import Post
 from .line import LineWarden
-from .lives import Lives
+from .lives import ANSWERED_LATER, Lives
 from .member import RESTING, Member
 from .reopened import is_reopened
 from .reports import cut_off_reports, tell_parent
@@ -205,8 +205,9 @@ class Agency:
                 del self._open[agent.path]
         if reply is None:
             return
-        if member.suspended is not None and isinstance(request, WaitFor):
-            self._waits.resume(member, reply)
+        waiting = member.suspended
+        if waiting is not None and isinstance(request, ANSWERED_LATER[waiting.tool]):
+            self._waits.resume(member, request, reply)
         elif agent.epoch == epoch:
             await self._reply(agent, request_id, reply)
 

@@ -7,13 +7,14 @@ another, with the real output of the call it waited in.
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Literal
 
 import trio
 
 from swarm.mailbox.protocol.events import CallEnded, TurnAborted
 from swarm.mailbox.protocol.items import FunctionCallOutput, TokenUsage
 from swarm.mailbox.protocol.records import ItemRecorded
-from swarm.mailbox.protocol.requests import AnyRequest, WaitFor
+from swarm.mailbox.protocol.requests import AnyRequest, Spawn, WaitFor
 
 from ..agents import LiveAgent
 from ..birth import Line
@@ -28,6 +29,8 @@ from .member import Member, Suspended
 from .team import Team
 
 _LOOK_S = 0.25
+# Tools in whose calls a turn may wait without a process: what answers them is not a life's own.
+ANSWERED_LATER: dict[str, type[WaitFor | Spawn]] = {"wait_agent": WaitFor, "spawn_agent": Spawn}
 ABORTED = "aborted by user"
 
 
@@ -86,7 +89,7 @@ class Lives:
         path = member.path
         try:
             life = member.life
-            if life is not None and not life.suspending:
+            if life is not None:
                 await life.gone.wait()
             life = member.life
             if life is None:  # whoever started it and waited for its end has had that
@@ -152,20 +155,22 @@ class Lives:
     # --- turns that wait without a process -----------------------------------------------------
 
     def only_waits(self, life: LiveAgent) -> bool:
-        """Its turn does nothing but wait in one wait_agent, and no command of it runs. A wait that
-        has its answer is none any more, though its process has yet to take that in.
+        """Its turn does nothing but wait, for others or in line, and no command of it runs. A wait
+        that has its answer is none any more, though its process has yet to take that in.
         """
+        (tool, *others) = life.open_calls.values() or ("",)
         return (
             self._control.agents.get(life.path) is life
             and life.turn is not None
             and life.wanted_end is None
             and not life.suspending
             and not life.responding
-            and not life.untaken
+            and (not life.untaken or tool == "spawn_agent")  # words end a wait, but no wish
             and not life.live_commands
             and not life.left_command
-            and list(life.open_calls.values()) == ["wait_agent"]
-            and any(isinstance(one, WaitFor) for one in self._asked(life.path))
+            and not others
+            and tool in ANSWERED_LATER
+            and any(isinstance(one, ANSWERED_LATER[tool]) for one in self._asked(life.path))
         )
 
     async def suspend(self, life: LiveAgent) -> bool:
@@ -180,10 +185,10 @@ class Lives:
         self._run.showing.state.note_state(life.path, "suspended", note="waits without a process")
         return True
 
-    def resume(self, member: Member, output: str) -> None:
+    def resume(self, member: Member, output: str, *, success: bool = True) -> None:
         """The wait of a suspended turn is over: it goes on with this output."""
         if member.suspended is not None and member.suspended.output is None:
-            member.suspended.output = output
+            member.suspended.output, member.suspended.success = output, success
             self.wake(member)
 
     def abort_suspended(self, member: Member) -> bool:
@@ -205,7 +210,8 @@ class Lives:
         suspended, member.suspended = member.suspended, None
         for call in memory.open_calls.values():
             if suspended is not None and call.call_id == suspended.call_id:
-                self._write_output(member, suspended, suspended.output or ABORTED, success=True)
+                output = suspended.output or ABORTED
+                self._write_output(member, suspended, output, success=suspended.success)
                 continue
             self._run.note(interrupted_end(call), agent=member.path, file=member.plan.agent_id)
 
@@ -213,13 +219,14 @@ class Lives:
         self, member: Member, suspended: Suspended, output: str, *, success: bool
     ) -> None:
         """Law 3: the call has one end, and the model reads it once."""
+        unwell: Literal["interrupted", "failed"] = "interrupted" if output == ABORTED else "failed"
         file, path = member.plan.agent_id, member.path
         self._run.note(
             CallEnded(
                 turn_id=suspended.turn_id,
                 call_id=suspended.call_id,
                 tool=suspended.tool,
-                status="completed" if success else "interrupted",
+                status="completed" if success else unwell,
                 output=output,
             ),
             agent=path,

@@ -26,6 +26,7 @@ class Suspended:
     def __init__(self, *, turn_id: str, call_id: str, tool: str) -> None:
         self.turn_id, self.call_id, self.tool = turn_id, call_id, tool
         self.output: str | None = None  # what the call came to, once it is known
+        self.success = True
 
 
 class Member:

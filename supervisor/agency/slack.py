@@ -53,11 +53,20 @@ class Slack:
         return has_asked and only_waits and not life.responding and not goes_on
 
     async def relieve(self, live: list[LiveAgent]) -> bool:
-        """The one nearest to the root that can do without a process gives its slot up."""
-        for life in sorted(live, key=lambda one: one.path.count("/")):
+        """The one nearest to the root that can do without a process gives its slot up.
+
+        First those that wait for others: who stands in line wants its process back sooner. Last
+        those with calls that have not begun: their next life is told that these never will.
+        """
+        for life in sorted(live, key=_cost_of_rest):
             if self._lives.is_idle(life):
                 await self._control.end(life)
                 return True
             if self._lives.only_waits(life) and await self._lives.suspend(life):
                 return True
         return False
+
+
+def _cost_of_rest(life: LiveAgent) -> tuple[bool, bool, int]:
+    stands_in_line = "spawn_agent" in life.open_calls.values()
+    return bool(life.unbegun), stands_in_line, life.path.count("/")

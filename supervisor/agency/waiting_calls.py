@@ -4,7 +4,16 @@ import msgspec
 import trio
 
 from swarm.mailbox.ids import AgentPath, resolve_path
-from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, TeamMember, Waited, WaitFor
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    AnyRequest,
+    RequestRefused,
+    Spawn,
+    Spawned,
+    TeamMember,
+    Waited,
+    WaitFor,
+)
 
 from ..fanout.excerpts import share_out
 from .inherit import NotPossible
@@ -49,15 +58,17 @@ class WaitingCalls:
             raise NotPossible("an agent cannot wait for itself")
         return member
 
-    def resume(self, member: Member, reply: AnyReply) -> None:
+    def resume(self, member: Member, request: AnyRequest, reply: AnyReply) -> None:
         """The asker has no process now: its next one finds the reply as the call's output."""
-        if isinstance(reply, Waited):
+        if isinstance(request, Spawn) and isinstance(reply, Spawned):
+            self._lives.resume(member, words_of_spawn(request, reply))
+        elif isinstance(reply, Waited):
             whole = [one for one in _ends(reply.finished) if not _is_cut(one["result"])]
             told = {one["agent_name"] for one in whole if one["agent_name"]}
             self._post.take_answers(member, frozenset(told))
             self._lives.resume(member, words_of(reply))
         elif isinstance(reply, RequestRefused):
-            self._lives.resume(member, reply.message)
+            self._lives.resume(member, reply.message, success=False)
 
 
 def find_member(team: Team, asker: Member, reference: str) -> Member:
@@ -84,6 +95,17 @@ def words_of(waited: Waited) -> str:
         answer["still_running"] = waited.still_running
     if waited.mail:
         answer["unread_messages"] = waited.mail
+    return msgspec.json.encode(answer).decode()
+
+
+def words_of_spawn(request: Spawn, spawned: Spawned) -> str:
+    """As the tool itself words it; it waited in line for certain."""
+    answer: dict[str, object] = {"task_name": spawned.path, "nickname": spawned.nickname}
+    if request.model is not None:
+        answer["model"] = spawned.model
+    if request.reasoning_effort is not None:
+        answer["reasoning_effort"] = spawned.effort
+    answer["waited_for_slot_s"] = round(spawned.waited_s, 1)
     return msgspec.json.encode(answer).decode()
 
 

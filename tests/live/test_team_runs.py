@@ -77,6 +77,31 @@ async def test_a_parent_that_only_waits_gives_its_slot_to_its_grandchild(tmp_pat
     assert story.most <= 2
 
 
+async def test_parents_that_all_stand_in_line_both_get_their_child_with_two_slots(tmp_path):
+    turns = [
+        calls("/root", *spawns("a")),
+        calls("/root", *spawns("c")),
+        calls("/root", waits("a", "c")),
+        says("/root", "{last_output}", repeat="forever"),
+        calls("/root/a", *spawns("b")),
+        calls("/root/a", waits("b")),
+        says("/root/a", "b told me", repeat="forever"),
+        says("/root/a/b", "deep"),
+        says("/root/c", "broad"),
+    ]
+    async with told(tmp_path, turns, "--max-agents", "2") as story:
+        pass
+    assert story.code == 0, (tmp_path / "out").read_text()[-3000:]
+    answers = [msgspec.json.decode(output) for output in story.outputs()[:2]]
+    assert [one["task_name"] for one in answers] == ["/root/a", "/root/c"]
+    assert {one.path for one in story.of(AgentSpawned)} == {
+        "/root", "/root/a", "/root/a/b", "/root/c",
+    }  # fmt: skip
+    assert "slot can ever" not in str(story.outputs() + story.outputs("/root/a"))
+    story.slots_at_the_end()
+    assert story.most <= 2
+
+
 async def test_a_job_over_a_table_joins_one_result_a_row_in_order(tmp_path):
     rows = "\n".join(f"n{number},{number}" for number in range(12))
     (tmp_path / "in.csv").write_text(f"name,value\n{rows}\n")
