@@ -62,6 +62,9 @@ class Work:
         self._agency = agency
         self._ending, self._past = ending, past
         self._harness: Harness | None = None
+        life, plan = past.agents.get(ROOT_PATH), past.plan
+        known = life.spawned.agent_id if life else plan.root_id if plan else ""
+        self._root_id = known or running.chances.new_id()
         ending.on_interrupt = self._stop_harness
         self._began_unix_s = running.chances.unix_s()
 
@@ -118,7 +121,11 @@ class Work:
         if request.fan_out is None:
             return body
         self._harness = Harness(
-            self._run, self._control, request.fan_out, self._limits(for_fan_out=True)
+            self._run,
+            self._control,
+            request.fan_out,
+            self._limits(for_fan_out=True),
+            root_id=self._root_id,
         )
         self._run.showing.state.note_state(ROOT_PATH, "queued", note="waits for the items")
         cut_off = (one for one in self._past.agents.values() if one.ended is None)
@@ -150,7 +157,7 @@ class Work:
         life = self._past.agents.get(ROOT_PATH)
         fresh_plan = AgentPlan(
             path=ROOT_PATH,
-            agent_id=life.spawned.agent_id if life else self._run.chances.new_id(),
+            agent_id=self._root_id,
             role=request.role,
             limits=self._limits(for_fan_out=False),
             cwd=request.cwd,

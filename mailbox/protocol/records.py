@@ -283,6 +283,7 @@ class FanOutPlanned(Tagged):
     names: tuple[str, ...]
     role: str = "default"
     concurrency: int = 1
+    root_id: str = ""  # the agent id that the root will have: it starts after the items
 
 
 class FanOutItemEnded(Tagged):

@@ -62,9 +62,18 @@ def name_items(items: tuple[str, ...]) -> tuple[str, ...]:
 class Harness:
     """Runs the items of one fan-out. Made once a run, also by a resume."""
 
-    def __init__(self, running: Running, control: Control, fan_out: FanOut, limits: Limits) -> None:
+    def __init__(
+        self,
+        running: Running,
+        control: Control,
+        fan_out: FanOut,
+        limits: Limits,
+        *,
+        root_id: str = "",
+    ) -> None:
         self._run, self._control, self._fan, self._limits = running, control, fan_out, limits
         self._unheard: Unheard = {}
+        self._root_id = root_id
         self._names = name_items(fan_out.items)
         self.live: dict[int, LiveAgent] = {}
         self._kept = bytearray(len(fan_out.items))  # per item: _BEFORE, _FRESH, 0 = no answer
@@ -86,7 +95,11 @@ class Harness:
         wanted = min(self._fan.concurrency or slots, slots, max(1, len(self._fan.items)))
         self._run.note(
             FanOutPlanned(
-                items=self._fan.items, names=self._names, role=self._fan.role, concurrency=wanted
+                items=self._fan.items,
+                names=self._names,
+                role=self._fan.role,
+                concurrency=wanted,
+                root_id=self._root_id,
             )
         )
         for index, end in ended_before.items():

@@ -76,7 +76,8 @@ from .json_state import JsonAgent, JsonState
 def lines_for(record: Record, state: JsonState) -> list[AnyLine]:
     """The lines of one record, `ts` and `seq` not yet set. `thread.started` is always first.
 
-    Lines from before the root's start are held back until it; `run.completed` waits for nothing.
+    Lines from before the root's start, or a fan-out's, are held back until it; `run.completed`
+    waits for nothing.
     """
     state.count(record)
     if is_reviewer(record.agent):
@@ -95,6 +96,8 @@ def lines_for(record: Record, state: JsonState) -> list[AnyLine]:
         case AgentSpawned(path="/root"):
             first = ThreadStarted(thread_id=record.body.agent_id, run=state.run_id)
             return _release(state, [first])
+        case FanOutPlanned(root_id=str() as root_id) if root_id:
+            return _release(state, [ThreadStarted(thread_id=root_id, run=state.run_id)])
         case RunCompleted():
             return _release(state, [])
         case _:

@@ -43,7 +43,9 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.supervisor.serve.exec_json import ExecJsonView
+from swarm.supervisor.serve.json_fold import lines_for
 from swarm.supervisor.serve.json_lines import decode_line
+from swarm.supervisor.serve.json_state import JsonState
 
 MODEL = ModelInfo(slug="m", provider="p", wire="chat")
 ECHO = CommandCall(script="echo hi", argv=("/bin/bash", "-c", "echo hi"), cwd="/w")
@@ -193,6 +195,21 @@ def test_the_thread_starts_first_whatever_came_before():
     types = [line["type"] for line in stream.finish()]
     assert types == [
         "thread.started", "provider.chosen", "warning", "agent.spawned", "run.completed",
+    ]  # fmt: skip
+
+
+def test_the_items_of_a_fan_out_are_told_while_it_goes_on_though_the_root_starts_after_them():
+    state = JsonState()
+    ended = FanOutItemEnded(index=0, item="x", agent="/root/x", state="completed")
+    told = []
+    for seq, body in enumerate(
+        (STARTED, FanOutPlanned(items=("x",), names=("x",), root_id=ROOT.agent_id), ended, ROOT), 1
+    ):
+        agent = "/root" if body is ROOT else ""
+        lines = lines_for(Record(seq=seq, ts=0.0, body=body, agent=agent), state)
+        told.append([type(line).__name__ for line in lines])
+    assert told == [
+        [], ["ThreadStarted", "FanOutPlannedLine"], ["FanOutItemLine"], ["AgentSpawnedLine"],
     ]  # fmt: skip
 
 
