@@ -12,29 +12,30 @@ import tree_rehearsal
 from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
 
 
-async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_being_told_no(
+async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_giving_way(
     tmp_path, autojump_clock
 ):
     scripts = {
         "/root": [
             calls(spawn("a"), spawn("b"), spawn("c")), calls(spawn("d")), calls(wait()),
-            says("root"),
+            *[says("root")] * 6,
         ],
-        "/root/a": [calls(spawn("x")), says("a")],
-        "/root/b": [calls(spawn("y")), says("b")],
-        "/root/c": [calls(spawn("z")), says("c")],
+        "/root/a": [calls(spawn("x")), *[says("a")] * 4],
+        "/root/b": [calls(spawn("y")), *[says("b")] * 4],
+        "/root/c": [calls(spawn("z")), *[says("c")] * 4],
         **{path: [calls(WORK), says("leaf")] for path in ("/root/a/x", "/root/b/y", "/root/c/z")},
         "/root/d": [says("d")],
     }  # fmt: skip
     async with open_tree(tmp_path, scripts, max_agents=3) as tree:
         await tree.begin()
-        with trio.fail_after(60):  # a wish for a slot has 120 s by itself
-            await tree.until(lambda: len(tree.running.room) == 3)  # c, x and y are wanted
+        with trio.fail_after(110):  # a wish for a slot has 120 s by itself
+            while len(tree.running.room) < 3:  # noqa: ASYNC110 — c, x and y; soon one gives way
+                await trio.sleep(0.01)
             tree.children["/root/a"][0].signal_group(signal.SIGKILL)
-            await tree.until(lambda: bool(tree.outputs("/root/c")))
-            refused = [text for path in scripts for text in tree.outputs(path) if "ever" in text]
-            assert refused
-            await tree.until(lambda: tree.ends().get("/root/a") is not None)
+            assert (await tree.agency.wait_over()).state == "completed"
+        assert {"/root/b/y", "/root/c/z", "/root/d"} <= set(tree.children)
+        said = [text for path in scripts for text in tree.outputs(path)]
+        assert not [text for text in said if "slot can ever" in text]
 
 
 async def test_an_agent_in_whose_birth_the_gateway_is_replaced_is_told_where_it_is(
