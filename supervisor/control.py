@@ -386,6 +386,7 @@ class Control:
             self.conclude(agent, state, message, TokenUsage())
         self.agents.pop(agent.path, None)
         self._run.journal.forget(agent.plan.agent_id)
+        self._run.drop_tmp(agent.plan)
         agent.gone.set()
         self.on_gone(agent)
         self.watcher.gone(agent)

@@ -1,5 +1,6 @@
 """What all parts of a running supervisor share. One value, made in supervisor.py, passed on."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import trio
@@ -76,5 +77,10 @@ class Running(NamedTuple):
     def gateway_proof(self, identity: bytes) -> bytes:
         return make_proof(self.run_key, identity, purpose="gateway")
 
-    def tmp_of(self, plan: AgentPlan) -> str:
-        return str(self.places.tmp / plan.agent_id)
+    def drop_tmp(self, plan: AgentPlan) -> None:
+        """Its process is gone: so is its private folder, unless something lies in it.
+
+        A further life makes it anew; thousands of empty ones would be 4 KiB each.
+        """
+        with suppress(OSError):
+            (self.places.tmp / plan.agent_id).rmdir()

@@ -95,6 +95,29 @@ async def test_letters_are_read_in_order_and_one_that_wakes_starts_a_finished_ag
         assert len(tree.children["/root/a"]) == 2
 
 
+async def test_the_empty_private_folder_of_who_has_finished_goes_and_comes_back_with_a_further_task(
+    tmp_path, autojump_clock
+):
+    again = ("followup_task", {"target": "a", "message": "again"})
+    scripts = {
+        "/root": [calls(spawn("a")), calls(wait("a")), calls(WORK), calls(again), calls(wait("a")),
+                  calls(WORK), says("root")],
+        "/root/a": [calls(WORK), says("first"), calls(WORK), says("second")],
+    }  # fmt: skip
+    async with open_tree(tmp_path, scripts) as tree:
+        await tree.begin()
+        await tree.until(lambda: "/root/a" in tree.alive)
+        own = tree.running.places.tmp / tree.agency.team.members["/root/a"].plan.agent_id
+        assert own.is_dir()
+        await tree.until(lambda: "/root/a" not in tree.alive)
+        await tree.until(lambda: not own.exists())
+        await tree.until(lambda: "/root/a" in tree.alive)
+        (own / "left").touch()
+        assert await over(tree) == "completed"
+        assert "/root/a" not in tree.alive
+        assert (own / "left").exists(), "what lies in it is not ours to throw away"
+
+
 async def test_a_spawn_that_waits_for_a_slot_fails_at_its_deadline_and_leaves_nothing(
     tmp_path, autojump_clock
 ):
