@@ -7,6 +7,7 @@ that use it run on the real clock and under `trio.fail_after`.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import h11
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 import trio
 
+_LIVE = Path(__file__).parent / "live"
 Piece = bytes | float | str  # bytes to send; seconds to wait; "hang" or "close"
 
 
@@ -252,3 +254,10 @@ async def model_server(nursery: trio.Nursery) -> AsyncIterator[ModelServer]:
     server = ModelServer(f"http://127.0.0.1:{port}")
     nursery.start_soon(trio.serve_listeners, server.serve_connection, [listener])
     yield server
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Trees of real processes share two cores badly: those tests go one after the other."""
+    for item in items:
+        if item.path.is_relative_to(_LIVE):
+            item.add_marker(pytest.mark.xdist_group("live"))
