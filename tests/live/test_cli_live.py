@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -19,14 +21,14 @@ LIMIT_S = 60
 @pytest.fixture
 def swarm(tmp_path):
     home = tmp_path / "home"
-    runtime = tmp_path / "run"
-    for folder in (home, runtime, tmp_path / "work"):
+    runtime = tempfile.mkdtemp(prefix="cli")  # short: a socket's path must fit into 107 bytes
+    for folder in (home, tmp_path / "work"):
         folder.mkdir(mode=0o700)
     (tmp_path / "quick.yaml").write_text("turns:\n  - text: the answer\ndefault: {text: more}\n")
     (tmp_path / "slow.yaml").write_text("turns:\n  - {text: late, delay_s: 60}\n")
 
     def call(*words, code=0, **extra):
-        environment = {**os.environ, "SWARM_HOME": str(home), "XDG_RUNTIME_DIR": str(runtime)}
+        environment = {**os.environ, "SWARM_HOME": str(home), "XDG_RUNTIME_DIR": runtime}
         done = subprocess.run(
             [sys.executable, "-P", "-m", "swarm.supervisor.cli.main", *map(str, words)],
             cwd=tmp_path / "work", env={**environment, **extra}, stdin=subprocess.DEVNULL,
@@ -35,7 +37,8 @@ def swarm(tmp_path):
         assert done.returncode == code, done.stderr
         return done
 
-    return call
+    yield call
+    rmtree(runtime)
 
 
 def run_of(swarm):

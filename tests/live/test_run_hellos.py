@@ -184,12 +184,12 @@ async def test_a_birth_without_a_true_hello_starts_nothing(tmp_path, life):
         assert on.puppets[0]._ended.is_set()
 
 
-async def test_a_birth_without_any_word_ends_at_its_deadline(tmp_path, autojump_clock):
+async def test_births_without_any_word_end_at_their_deadlines(tmp_path, autojump_clock):
     async with stage(tmp_path, silent) as (on, control):
-        with trio.fail_after(11), pytest.raises(SpawnError, match="did not answer"):
-            await control.spawn(PLAN)
+        with trio.fail_after(4 * 11), pytest.raises(SpawnError, match="did not answer"):
+            await control.spawn(PLAN)  # the first, and three more by the rule of restarts
         assert on.running.registry.used == 0
-        assert on.puppets[0].was_killed
+        assert [puppet.was_killed for puppet in on.puppets] == [True] * 4
 
 
 async def test_a_second_hello_ends_the_life_and_the_agent_gets_another(tmp_path):
