@@ -38,7 +38,7 @@ class Programs(msgspec.Struct, frozen=True, kw_only=True):
     gateway: str = "swarm.worker.boot:begin_gateway"
     forkserver: str = "swarm.worker.forkserver:begin"
     cold_forkserver: tuple[str, ...] = ("-m", "swarm.worker.forkserver")
-    cold_child: tuple[str, ...] = ("-m", "swarm.worker.boot")  # the title follows, then numbers
+    cold_child: tuple[str, ...] = ("-m", "swarm.worker.cold")  # the title follows, then numbers
 
 
 class Launched(msgspec.Struct, kw_only=True):

@@ -3,15 +3,14 @@
 What a process may know comes as one spec on a sealed descriptor; a gateway's keys come on a second
 one. Neither passes through arguments, environment or disk.
 
-Cold: `python -P -m swarm.worker.boot TITLE SPEC_FD LIFELINE_FD [KEYS_FD]`.
+Cold it is entered by `cold.py`.
 """
 
 import importlib
 import os
 import socket
-import sys
 from collections.abc import Callable
-from typing import ClassVar, Protocol, cast
+from typing import ClassVar, NoReturn, Protocol, cast
 
 import msgspec
 
@@ -139,16 +138,8 @@ def _read_all(fd: int) -> bytes:
     return b"".join(pieces)
 
 
-def main() -> None:
-    """The cold entry; descriptors are given as numbers."""
-    title, *numbers = sys.argv[1:]
-    spec_fd, lifeline_fd, *rest = map(int, numbers)
-    for fd in (spec_fd, lifeline_fd, *rest):
-        os.set_inheritable(fd, False)
+def begin_cold(title: str, spec_fd: int, keys_fd: int | None, lifeline_fd: int) -> NoReturn:
+    """Be what the spec says, in a process of its own that `cold.py` has begun."""
     forbid_dumps()
     set_title(title)
-    leave(run(spec_fd, rest[0] if rest else None, lifeline_fd))
-
-
-if __name__ == "__main__":
-    main()
+    leave(run(spec_fd, keys_fd, lifeline_fd))

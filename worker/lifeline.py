@@ -17,7 +17,7 @@ from typing import NoReturn
 from swarm.mailbox.forked import set_handler
 from swarm.mailbox.lineage import children_of, is_zombie, kill_descendants
 
-_SIGCONT = int(signal.SIGCONT)
+_SIGCONT, _SIGIO = int(signal.SIGCONT), int(signal.SIGIO)
 _SWEEP_LIMIT_S = 0.8
 _HEAD_START_S = 0.05  # for a fork-server, which ends hundreds of us sooner than we do one by one
 
@@ -47,7 +47,8 @@ def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
     own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     _held.fd, _held.inode = own, os.fstat(own).st_ino
     _held.pid, _held.parent, _held.at_end = os.getpid(), os.getppid(), at_end
-    set_handler(_SIGCONT, _on_continue)
+    for number in (_SIGCONT, _SIGIO):  # by the other one `cold.py` has bound us
+        set_handler(number, _on_continue)
     leads_group = os.getpgrp() == os.getpid()
     fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp() if leads_group else os.getpid())
     fcntl.fcntl(own, fcntl.F_SETSIG, _SIGCONT)

@@ -20,7 +20,7 @@ def spawn_cold(program: Sequence[str], fds: Sequence[int], *, stderr_fd: int) ->
     """Start `python -P PROGRAM 3 4 …` in a process group of its own; return its pid.
 
     Args:
-        program: Arguments of the interpreter, for example ("-m", "swarm.worker.boot", title).
+        program: Arguments of the interpreter, for example ("-m", "swarm.worker.cold", title).
         fds: What the child gets, as numbers 3, 4 … at the end of its arguments. Not closed here.
         stderr_fd: Where its output goes. Not closed here.
 

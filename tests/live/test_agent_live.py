@@ -117,7 +117,7 @@ def start(spec, lifeline):
     fd = os.memfd_create("spec")
     os.write(fd, encode_spec(spec))
     os.lseek(fd, 0, os.SEEK_SET)
-    argv = [sys.executable, "-P", "-m", "swarm.worker.boot", "test agent", str(fd), str(lifeline)]
+    argv = [sys.executable, "-P", "-m", "swarm.worker.cold", "test agent", str(fd), str(lifeline)]
     process = subprocess.Popen(
         argv, pass_fds=(fd, lifeline), stderr=subprocess.PIPE, start_new_session=True
     )

@@ -41,7 +41,7 @@ async def run_cold(spec: bytes, cwd: Path) -> subprocess.CompletedProcess[bytes]
     try:
         with trio.fail_after(LIMIT_S):
             return await trio.run_process(
-                [*PYTHON, "swarm.worker.boot", "swarm: x", str(spec_fd), str(reader)],
+                [*PYTHON, "swarm.worker.cold", "swarm: x", str(spec_fd), str(reader)],
                 pass_fds=(spec_fd, reader),
                 cwd=cwd,
                 capture_stderr=True,
@@ -61,6 +61,28 @@ async def test_a_broken_spec_is_a_crash_with_its_reason_and_a_planted_module_is_
     assert done.returncode == 1
     assert b"DecodeError" in done.stderr
     assert b"hostile" not in done.stderr
+
+
+async def test_a_process_that_still_loads_ends_with_the_life_line(tmp_path):
+    (tmp_path / "msgspec.py").write_text(
+        "print('loading', flush=True)\nimport time\ntime.sleep(99)"
+    )
+    reader, writer = os.pipe()
+    spec_fd = memfd(b"")
+    with trio.fail_after(LIMIT_S):
+        process = await trio.lowlevel.open_process(
+            [*PYTHON, "swarm.worker.cold", "swarm: x", str(spec_fd), str(reader)],
+            pass_fds=(spec_fd, reader),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )
+        assert process.stdout is not None
+        async with process.stdout:
+            assert await process.stdout.receive_some() == b"loading\n"
+        os.close(writer)
+        assert await process.wait() == -signal.SIGIO
+    for fd in (reader, spec_fd):
+        os.close(fd)
 
 
 async def test_the_real_fork_server_forks_reports_and_leaves_when_it_is_hung_up(tmp_path):
