@@ -7,15 +7,14 @@ that use it run on the real clock and under `trio.fail_after`.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import h11
 import msgspec
 import pytest
 import trio
+from xdist.scheduler import LoadScopeScheduling
 
-_LIVE = Path(__file__).parent / "live"
 Piece = bytes | float | str  # bytes to send; seconds to wait; "hang" or "close"
 
 
@@ -256,8 +255,14 @@ async def model_server(nursery: trio.Nursery) -> AsyncIterator[ModelServer]:
     yield server
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Trees of real processes share two cores badly: those tests go one after the other."""
-    for item in items:
-        if item.path.is_relative_to(_LIVE):
-            item.add_marker(pytest.mark.xdist_group("live"))
+class LiveTogether(LoadScopeScheduling):
+    """Trees of real processes share few cores badly, and see each other's sockets: those tests go
+    one after the other, the others wherever there is time.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "live" if nodeid.startswith("tests/live/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config, log) -> LoadScopeScheduling:
+    return LiveTogether(config, log)
