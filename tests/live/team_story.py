@@ -144,4 +144,5 @@ def waits(*names, mode="all", seconds=60):
 
 
 def wakes(target):
-    return call("followup_task", target=target, message="your turn")
+    """Each time in other words: the same call again and again would end the turn."""
+    return call("followup_task", target=target, message="your turn, after my {turn}")
