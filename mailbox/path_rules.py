@@ -17,6 +17,7 @@ _ESCAPED = re.compile(r"\[([*?[])\]")
 # Replaced as a whole in the sandbox: sockets and other people's files. What there is the machine's
 # own must be named.
 COVERED = ("/tmp", "/run", "/var/run")
+OWN_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: nothing can be shown there
 
 
 def is_within(path: str, root: str) -> bool:

@@ -9,14 +9,13 @@ import os
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.path_rules import OWN_TREES, is_within
 from swarm.mailbox.protocol.limits import UnixSockets
 
 from .config.requirements import NetworkDemand
 from .config.schema import Config, NetworkTable, SandboxMode
 
 MOST_SOCKETS = 100
-_OWN_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own
 
 
 def run_sockets(config: Config, profile: NetworkTable | None = None) -> UnixSockets:
@@ -56,7 +55,7 @@ def socket_path(path: str, place: str) -> str:
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise UsageError(f"{place}: `{path}` must be an absolute path without `..`")
     real = os.path.realpath(path)
-    if real == "/" or any(is_within(real, tree) for tree in _OWN_TREES):
+    if real == "/" or any(is_within(real, tree) for tree in OWN_TREES):
         raise UsageError(f"{place}: `{path}` cannot be shown, a sandbox has its own there")
     return real
 

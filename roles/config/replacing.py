@@ -44,14 +44,15 @@ def lock(handle: int, folder: Path) -> None:
     raise OSError(errno.EBUSY, f"another process holds {folder} locked")
 
 
-def replace_file(target: Path, content: bytes) -> None:
-    """The whole file at once, 0600. Raises OSError; then the old one is as it was."""
+def replace_file(target: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """The whole file at once. Raises OSError; then the old one is as it was."""
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(FileNotFoundError):
         beside.unlink()
     try:
-        with os.fdopen(os.open(beside, flags, 0o600), "wb") as stream:
+        with os.fdopen(os.open(beside, flags, mode), "wb") as stream:
+            os.fchmod(stream.fileno(), mode)  # whatever the mask is
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

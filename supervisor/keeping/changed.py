@@ -38,8 +38,7 @@ def list_changed(chosen: Sequence[Kept], store: Store, cwd: str) -> ChangesAre:
     sure: list[str] = []
     perhaps: list[str] = []
     for edit in sorted(compose(steps), key=lambda edit: (latest[edit.path], edit.path)):
-        after = edit.after
-        if after is None or "folder" in (edit.before.kind, after.kind):
+        if edit.after is None or edit.is_folder:
             continue
         root = "" if is_within(edit.path, here) else "/"
         line = f"{_letter(edit)} {root}{shown_name(edit.path, here)}"

@@ -36,6 +36,11 @@ class Edit(msgspec.Struct):
         return self.before.sha256 != UNKNOWN
 
     @property
+    def is_folder(self) -> bool:
+        """True if a folder was there, or is now."""
+        return "folder" in (self.before.kind, "" if self.after is None else self.after.kind)
+
+    @property
     def is_nothing(self) -> bool:
         return self.after is not None and self.has_copy and self.before.is_same_as(self.after)
 

@@ -47,7 +47,7 @@ def diff_lines(
         yield f"diff --git a/{name} b/{name}"
         yield f"{name}: what the command left was not looked at"
         return
-    if "folder" in (before.kind, after.kind):
+    if edit.is_folder:
         yield from _folder_lines(name, before, after)
         return
     yield f"diff --git a/{name} b/{name}"
@@ -73,7 +73,7 @@ def count(edit: Edit, store: Store, cwd: str) -> Counted:
     before, after = edit.before, edit.after
     if after is None:
         return Counted(name, words="not looked at")
-    if "folder" in (before.kind, after.kind):
+    if edit.is_folder:
         return Counted(name + "/", words="new folder" if after.kind == "folder" else "gone")
     old, new = _text_of(before, store, MOST_LINES), _text_of(after, store, MOST_LINES)
     if isinstance(old, _Unshown) or isinstance(new, _Unshown):

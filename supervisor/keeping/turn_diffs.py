@@ -15,6 +15,7 @@ import msgspec
 
 from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.records import FilesChanged
+from swarm.roles.config.replacing import replace_file
 
 from .composing import Edit, Step, compose
 from .diffing import diff_lines
@@ -87,7 +88,7 @@ class TurnDiffs:
         return TurnDiff(
             turn_id=ended.turn_id,
             diff=head_of(shown.text, MOST_INLINE_BYTES) if is_long else shown.text,
-            files=sum(not _is_folder(edit) for edit in edits),
+            files=sum(not edit.is_folder for edit in edits),
             added=shown.added,
             removed=shown.removed,
             file=self._keep(data) if is_long else "",
@@ -109,9 +110,7 @@ class TurnDiffs:
         path = self._folder / f"{sha256(data).hexdigest()}.diff"
         if not path.exists():
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            fresh = path.with_suffix(".new")
-            fresh.write_bytes(data)
-            fresh.replace(path)
+            replace_file(path, data)
         return f"{self._folder.name}/{path.name}"
 
 
@@ -138,7 +137,7 @@ def render(
     size = added = removed = hidden = 0
     for edit in edits:
         if hidden:  # nothing behind the first that does not fit is looked at: it takes long
-            hidden += not _is_folder(edit)
+            hidden += not edit.is_folder
             continue
         lines = list(
             _within(diff_lines(edit, store, cwd, most_compared=_MOST_COMPARED), most_bytes)
@@ -176,8 +175,3 @@ def _within(lines: Iterator[str], most_bytes: int) -> Iterator[str]:
         size += len(line)
         if size > most_bytes:
             return
-
-
-def _is_folder(edit: Edit) -> bool:
-    after = edit.after
-    return "folder" in (edit.before.kind, "" if after is None else after.kind)

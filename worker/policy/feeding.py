@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .loose_words import LooseWord, LooseWords, unwrapped, words_of
+from .loose_words import CHANGING_QUOTED, LooseWord, LooseWords, unwrapped, words_of
 from .words import descend, program_name, text_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ _READ_FILES = frozenset({"source", "."})
 _VALUED = re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _TABS = re.compile(r"^\t+", re.MULTILINE)
-_CHANGING = re.compile(r"[$`\\]")
 
 
 def script_of(words: LooseWords) -> str | None:
@@ -114,7 +113,7 @@ class Feeding:
         text = text_of(node, self._source)
         if node.type == "raw_string":
             return text[1:-1]
-        if node.type not in ("string", "word") or _CHANGING.search(text):
+        if node.type not in ("string", "word") or CHANGING_QUOTED.search(text):
             return None
         return text[1:-1] if node.type == "string" else text
 

@@ -19,7 +19,7 @@ _PATTERN = frozenset("*?[")
 # What the shell would put something else for; `HEAD~2` and `@{1}` stay as they are.
 _CHANGING = re.compile(r"[$`\\]|(?:^|[=:])~|\{[^}]*(?:,|\.\.)")
 _ESCAPED = re.compile(r"\\([A-Za-z0-9_./-])")
-_CHANGING_QUOTED = re.compile(r"[$`\\]")
+CHANGING_QUOTED = re.compile(r"[$`\\]")
 # Programs that run the words after them, and how many operands of their own come before.
 _WRAPPERS = {
     "sudo": 0, "env": 0, "nohup": 0, "time": 0, "command": 0, "nice": 0, "exec": 0, "doas": 0,
@@ -82,7 +82,7 @@ def _loose(node: "Node", source: bytes) -> LooseWord:
             return LooseWord(text[1:-1])
         case "string":
             inner = text[1:-1]
-            return LooseWord(inner, "unknown" if _CHANGING_QUOTED.search(inner) else "literal")
+            return LooseWord(inner, "unknown" if CHANGING_QUOTED.search(inner) else "literal")
         case "concatenation":
             return _joined(node, source)
         case "word" | "number":

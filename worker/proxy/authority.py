@@ -11,7 +11,6 @@ import os
 import ssl
 import stat
 from collections import OrderedDict
-from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from swarm.mailbox.errors import SwarmError
+from swarm.roles.config.replacing import replace_file
 
 KEY_NAME, BUNDLE_NAME = "ca.key", "bundle.pem"
 _OWN_LIFE, _LEAF_LIFE = dt.timedelta(days=3650), dt.timedelta(days=7)
@@ -101,7 +101,8 @@ def open_authority(folder: Path) -> Authority:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another run may be making it
             key, certificate = _read(folder / KEY_NAME) or _make(folder / KEY_NAME)
             own = certificate.public_bytes(Encoding.PEM)
-            _write(folder / BUNDLE_NAME, find_roots().read_bytes().rstrip() + b"\n" + own, 0o644)
+            bundle = find_roots().read_bytes().rstrip() + b"\n" + own
+            replace_file(folder / BUNDLE_NAME, bundle, mode=0o644)
         finally:
             os.close(lock)
     except OSError as error:
@@ -163,7 +164,7 @@ def _make(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(path, _pem(key) + certificate.public_bytes(Encoding.PEM), 0o600)
+    replace_file(path, _pem(key) + certificate.public_bytes(Encoding.PEM))
     return key, certificate
 
 
@@ -201,17 +202,3 @@ def _check_owner(path: Path, forbidden: int, facts: os.stat_result | None = None
     facts = facts or path.lstat()
     if facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & forbidden:
         raise NoAuthority(f"{path} could be touched by others; remove it, and it is made anew")
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """As a whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    with suppress(FileNotFoundError):
-        new.unlink()
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(fd, "wb") as file:
-        os.fchmod(fd, mode)
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-    new.replace(path)

@@ -11,13 +11,12 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.path_rules import OWN_TREES, is_within
 from swarm.mailbox.protocol.limits import UnixSockets
 
 _LISTENS = 0x10000
 _DATAGRAM = "0002"
 _MOST = 64
-_OWN_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: nothing can be shown there
 
 
 def listening_sockets(
@@ -57,7 +56,7 @@ def allowed_sockets(rules: UnixSockets) -> tuple[str, ...]:
     """
     found = dict.fromkeys(rules.allow)
     if rules.every:
-        found |= dict.fromkeys(listening_sockets(spare=_OWN_TREES))
+        found |= dict.fromkeys(listening_sockets(spare=OWN_TREES))
     return tuple(
         path
         for path in found
