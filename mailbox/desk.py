@@ -17,7 +17,8 @@ from .errors import MalformedMessage, PeerGone
 from .post import Letter, PostStatistics
 from .sequencer import Envelope, Verdict
 
-SILENCE_S = 1.0  # unacknowledged mail older than this is asked about: after 1, 2, 4, 8, 16, 24 … s
+SILENCE_S = 1.0  # unacknowledged mail older than this is asked about, and then by ASKING
+ASKING = frozenset({1, 2, 3, 4, 6, 8, 12})  # after so many ticks of SILENCE_S, and each 8 from 16 on
 MOST_PASSING_KEPT = 4096  # passing letters that wait for a slow reader; more are dropped
 
 OTHER_SIDE = b""  # what a child calls the one it talks to
@@ -252,7 +253,7 @@ class Desk:
                     continue
                 talk.ticks += 1
                 conversation.resends_left = MOST_RESENDS
-                if talk.ticks in (1, 2, 4) or not talk.ticks % 8:
+                if talk.ticks in ASKING or not talk.ticks % 8:
                     self._send(peer, talk, (conversation.probe(),))
 
     def statistics(self) -> PostStatistics:

@@ -204,6 +204,7 @@ def write_spec(
             *request.deny_read,
         ),
         history=tuple(msgspec.Raw(encode_item(item)) for item in history),
+        output_schema=memory.output_schema if memory is not None else None,
         total_usage=memory.usage if memory is not None else TokenUsage(),
         interrupted_calls=_calls_without_output(memory),
         hello_deadline_s=HELLO_DEADLINE_S,

@@ -13,7 +13,7 @@ import trio
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Budget
-from swarm.mailbox.protocol.ops import Deliver, Interrupt, Mail, Shutdown, UserInput
+from swarm.mailbox.protocol.ops import Interrupt, Mail, Shutdown, UserInput
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -24,6 +24,7 @@ from swarm.mailbox.protocol.records import (
 
 from .agents import AgentPlan, Bound, LiveAgent
 from .birth import AT_ANY_TIME, Line, bear, tell_what_changed
+from .catching_up import hand_over_letters, keep_schema
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent, interrupted_end
 from .running import Running
@@ -148,30 +149,23 @@ class Control:
                 await self._catch_up(agent, memory or AgentMemory())
             finally:
                 agent.caught_up = True  # from now on whoever posts a letter hands it over
-            await self._hand_over_letters(agent)
-
-    async def _hand_over_letters(self, agent: LiveAgent) -> None:
-        for mail in tuple(agent.letters.values()):
-            if not self.is_written(mail):
-                continue  # it is handed over as soon as it is
-            try:
-                await self._run.send(agent, Deliver(mail=mail))
-            except PeerGone:
-                return  # they are handed to its next life
+            await hand_over_letters(self._run, agent, self.is_written)
 
     async def _catch_up(self, agent: LiveAgent, memory: AgentMemory) -> None:
         """Hand over what the life before did not take up, and let an open turn go on.
 
         That is what its memory says, and what was said to it since its memory was read.
         """
-        inputs = memory.inputs | agent.unheard
+        inputs = tuple((memory.inputs | agent.unheard).values())
+        if memory.open_turn is not None:
+            inputs = keep_schema(inputs, memory.output_schema)
         agent.unheard.clear()
-        for posted in inputs.values():
+        if inputs or memory.open_turn is not None:
+            await hand_over_letters(self._run, agent, self.is_written, joining=True)
+        for posted in inputs:
             await self.hand_over(agent, posted)
         if memory.open_turn is not None and not inputs:
-            await self.say(
-                agent, UserInput(input_id=self._run.chances.new_id(), parts=()), source="task"
-            )
+            await self.say(agent, UserInput(input_id=self._run.chances.new_id(), parts=()))
 
     async def say(
         self, agent: LiveAgent, words: UserInput, *, source: InputSource = "task"

@@ -135,7 +135,11 @@ class Doorman:
         if not wish.wake:
             await self._agency.leave_letter(found, wish.text)
             return Done(message=f"left for {found.path}; it is read at its next turn")
-        words = UserInput(input_id=self._run.chances.new_id(), parts=(TextInput(text=wish.text),))
+        words = UserInput(
+            input_id=self._run.chances.new_id(),
+            parts=(TextInput(text=wish.text),),
+            output_schema=self._run.request.answer_schema if found.path == ROOT_PATH else None,
+        )
         try:
             await self._agency.say(found, words)
         except NotPossible as error:

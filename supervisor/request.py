@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+import msgspec
+
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import (
@@ -127,6 +129,11 @@ class RunRequest(Value):
     notify: tuple[str, ...] = ()  # started after each turn of the root
     keys: dict[str, str] = {}  # taken out of the environment; given to the gateway by pipe only
     environment: dict[str, str] = {}  # what agents and commands may see
+
+    @property
+    def answer_schema(self) -> bytes | None:
+        """What every answer of the root must fit, as JSON: the last of them is the run's."""
+        return msgspec.json.encode(self.output_schema) if self.output_schema else None
 
     @property
     def goes_upstream(self) -> bool:

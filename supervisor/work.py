@@ -7,7 +7,6 @@ a turn that was cut off, the next prompt.
 from contextlib import suppress
 from typing import Literal
 
-import msgspec
 import trio
 
 from swarm.mailbox.answers import schema_fault
@@ -192,15 +191,12 @@ class Work:
         paid_usd = past.usd if past is not None else None
         root = await self._control.spawn(plan, memory=memory, paid_usd=paid_usd)
         if words is not None:
-            part = TextInput(text=words)
-            await self._control.say(
-                root, UserInput(input_id=self._run.chances.new_id(), parts=(part,))
-            )
+            await self._control.say(root, self._said(TextInput(text=words)))
         elif self._ended_by_bound() and memory.open_turn is None and not memory.inputs:
             with suppress(PeerGone):
                 note = Notice(notice_id=self._run.chances.new_id(), text=raised_note())
                 await self._run.send(root, note)
-            await self._control.say(root, UserInput(input_id=self._run.chances.new_id(), parts=()))
+            await self._control.say(root, self._said())
         elif memory.open_turn is None and not memory.inputs:
             self._control.conclude_again(root, memory.last_message)
 
@@ -217,13 +213,12 @@ class Work:
         for image in request.images:
             url, name = await trio.to_thread.run_sync(store_image, self._run.places.blobs, image)
             parts.append(ImageInput(image_url=url, name=name))
-        parts.append(TextInput(text=body))
-        schema = request.output_schema
-        return UserInput(
-            input_id=self._run.chances.new_id(),
-            parts=tuple(parts),
-            output_schema=msgspec.json.encode(schema) if schema else None,
-        )
+        return self._said(*parts, TextInput(text=body))
+
+    def _said(self, *parts: UserInputPart) -> UserInput:
+        """Words for the root; none at all mean: go on."""
+        schema = self._run.request.answer_schema
+        return UserInput(input_id=self._run.chances.new_id(), parts=parts, output_schema=schema)
 
     def _limits(self, *, for_fan_out: bool) -> Limits:
         request = self._run.request

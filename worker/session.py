@@ -69,6 +69,7 @@ class Session:
         self.team = Team(spec, reporter, self.inbox)
         self.meter = Meter(spec.total_usage)
         self.turn: Turn | None = None
+        self.output_schema = spec.output_schema  # of the last turn; one without words keeps to it
         self.told = Told()
         self.upkeep = Upkeep(self)
         self._guidance = GuidanceWatch(spec, ())

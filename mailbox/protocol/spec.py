@@ -86,6 +86,7 @@ class AgentSpec(Tagged):
     ca_bundle: str = ""  # certificates that commands trust, where the network proxy opens tunnels
     hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
     history: tuple[msgspec.Raw, ...] = ()  # msgpack items
+    output_schema: bytes | None = None  # of its last turn; see `Session.output_schema`
     total_usage: TokenUsage = TokenUsage()
     interrupted_calls: tuple[str, ...] = ()  # ids of calls whose process died; told to the model
     hello_deadline_s: float = 10.0

@@ -125,7 +125,12 @@ class Agency:
     async def say(self, member: Member, words: UserInput) -> None:
         """A person speaks to an agent, whether it has a process now or not. Journaled on return.
         Raises NotPossible: it stood in line for its first life, and was withdrawn meanwhile."""
-        posted = InputPosted(input_id=words.input_id, parts=words.parts, source="person")
+        posted = InputPosted(
+            input_id=words.input_id,
+            parts=words.parts,
+            source="person",
+            output_schema=words.output_schema,
+        )
         await self._run.commit(posted, agent=member.path, file=member.plan.agent_id)
         if not member.epoch and self.team.find(member.path) is not member:
             raise NotPossible(f"{member.path} was never started; nobody reads what was said to it")

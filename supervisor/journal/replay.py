@@ -107,6 +107,7 @@ class AgentMemory(msgspec.Struct):
     items: list[AnyItem] = []
     usage: TokenUsage = TokenUsage()
     open_turn: str | None = None  # a turn that began and did not end
+    output_schema: bytes | None = None  # what the answer of its last turn was to fit
     open_calls: dict[str, CallBegan] = {}  # begun and not ended, in order
     inputs: dict[str, InputPosted] = {}  # posted and not yet in the history
     mails: dict[str, Mail] = {}  # likewise
@@ -150,23 +151,23 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
     match record.body:
         case ItemRecorded() as body:
             memory.items.append(body.item)
-            memory.inputs.pop(body.item_id, None)
+            if (words := memory.inputs.pop(body.item_id, None)) is not None:
+                memory.output_schema = words.output_schema or memory.output_schema
             memory.mails.pop(body.item_id, None)
         case ContextRecorded() as body:
             memory.items = list(body.items)
             if body.rolled_back:
-                memory.open_turn, memory.last_message = None, last_answer(body.items)
-                memory.open_calls.clear()
+                _close_turn(memory, last_answer(body.items))
         case TurnStarted() as body:
             memory.open_turn = body.turn_id
+            if (words := memory.inputs.get(body.turn_id)) is not None and words.parts:
+                memory.output_schema = words.output_schema
             _fulfil_wishes(memory)
         case TurnCompleted() as body:
-            memory.open_turn, memory.last_message = None, body.last_message
-            memory.open_calls.clear()
+            _close_turn(memory, body.last_message)
             _fulfil_wishes(memory)
         case TurnFailed() | TurnAborted():
-            memory.open_turn = None
-            memory.open_calls.clear()
+            _close_turn(memory, memory.last_message)
             _fulfil_wishes(memory)
         case CallBegan() as body:
             memory.open_calls[body.call_id] = body
@@ -182,6 +183,12 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             memory.mails.pop(body.mail_id, None)
         case _:
             pass
+
+
+def _close_turn(memory: AgentMemory, last_message: str | None) -> None:
+    memory.open_turn = None
+    memory.last_message = last_message
+    memory.open_calls.clear()
 
 
 def _fulfil_wishes(memory: AgentMemory) -> None:

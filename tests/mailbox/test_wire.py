@@ -5,7 +5,7 @@ import random
 import pytest
 import trio
 
-from swarm.mailbox import wire
+from swarm.mailbox import desk, wire
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.router import open_router
 
@@ -48,12 +48,13 @@ async def test_a_disturbed_wire_does_what_it_is_told_to_each_frame(autojump_cloc
     assert carried == [b"twice", b"twice", b"sound", b"late"]
 
 
-async def test_letters_survive_a_wire_that_loses_a_third_doubles_and_delays(endpoint):
+async def test_letters_survive_a_wire_that_loses_a_fifth_doubles_and_delays(endpoint, monkeypatch):
+    monkeypatch.setattr(desk, "SILENCE_S", 0.05)
     lots = random.Random(7)
     fates = ((), (0.0, 0.01), (0.02,), (0.0,), (0.0,))
     wire.disturb(lambda: lots.choice(fates))
     heard: dict[str, list[bytes]] = {"office": [], "scout": []}
-    with trio.fail_after(50):
+    with trio.fail_after(30):
         async with (
             open_router(endpoint) as office,
             open_dealer(endpoint, b"scout", epoch=2) as mailbox,

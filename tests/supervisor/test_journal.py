@@ -189,6 +189,25 @@ def test_an_agent_is_remembered_from_its_lines():
     assert memory.usage.total_tokens == 7
 
 
+def test_the_schema_of_the_last_turn_is_remembered_until_words_bring_another_or_none():
+    def posted(name: str, schema: bytes | None, text: str = "words") -> InputPosted:
+        parts = (TextInput(text=text),) if text else ()
+        return InputPosted(input_id=name, parts=parts, output_schema=schema)
+
+    def started(name: str) -> TurnStarted:
+        return TurnStarted(turn_id=name, model=MODEL)
+
+    read = ItemRecorded(turn_id="i1", item=text_message("user", "do it"), item_id="i2")
+    asked = [posted("i1", b"1"), started("i1")]
+    assert fold_agent(records(*asked)).output_schema == b"1"
+    went_on = [*asked, posted("w", None, text=""), started("w")]
+    assert fold_agent(records(*went_on)).output_schema == b"1"
+    assert fold_agent(records(*asked, posted("i2", b"2"), read)).output_schema == b"2"
+    assert fold_agent(records(*asked, posted("i2", None), read)).output_schema == b"1"
+    assert fold_agent(records(*asked, started("of a letter"))).output_schema == b"1"
+    assert fold_agent(records(*asked, posted("i2", None), started("i2"))).output_schema is None
+
+
 def test_mail_that_was_handled_is_not_pending():
     mail = Mail(mail_id="m1", author="/root", recipient="/root/a", content="hi")
     memory = fold_agent(records(MailPosted(mail=mail)))

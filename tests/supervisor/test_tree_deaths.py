@@ -7,6 +7,12 @@ from types import SimpleNamespace
 
 import trio
 
+from swarm.mailbox.protocol.events import CallBegan, TurnStarted
+from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailPosted
+from swarm.supervisor.journal.rollout import Journal
+from swarm.supervisor.running import Running
+
 sys.path.insert(0, str(Path(__file__).parent))
 import tree_rehearsal
 from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
@@ -85,3 +91,70 @@ async def test_who_has_the_answer_to_a_wait_is_not_ended_as_one_that_only_waits(
                 assert tree.agency.lives.only_waits(life) == is_open
             await trio.lowlevel.checkpoint()
         assert answered
+
+
+async def test_who_dies_before_it_read_its_task_answers_it_once(
+    tmp_path, autojump_clock, monkeypatch
+):
+    """Its turn had begun and goes on; the letter that it had not read belongs to that turn."""
+    killed = []
+    scripts = {
+        "/root": [calls(spawn("a")), calls(wait("a")), says("root")],
+        "/root/a": [says("a"), says("a again")],
+    }
+    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
+        write = Journal.write
+
+        def write_and_kill(journal, body, *, agent="", **more):
+            lives = tree.children.get("/root/a", [])
+            if killed and len(lives) == 1 and isinstance(body, ItemRecorded) and agent == "/root/a":
+                return None  # what it said after its death never came
+            record = write(journal, body, agent=agent, **more)
+            if isinstance(body, TurnStarted) and agent == "/root/a" and not killed:
+                killed.extend(lives)
+                lives[0].kill_group()
+            return record
+
+        send = Running.send
+
+        async def send_slowly(running, agent, op):
+            await send(running, agent, op)
+            await trio.sleep(1)
+
+        monkeypatch.setattr(Journal, "write", write_and_kill)
+        monkeypatch.setattr(Running, "send", send_slowly)
+        with trio.fail_after(110):
+            await tree.begin()
+            assert (await tree.agency.wait_over()).state == "completed"
+        assert killed
+        assert len(tree.bodies(AgentSpawned, "/root/a")) == 2
+        letters = [one.mail for one in tree.bodies(MailPosted) if one.mail.kind == "final_answer"]
+        assert len(letters) == 1
+        read = [one.source for one in tree.bodies(ItemRecorded, "/root/a")]
+        assert read.index("mail") < read.index("model")
+
+
+async def test_words_that_joined_a_turn_that_was_cut_off_are_answered_under_its_schema(
+    tmp_path, autojump_clock
+):
+    scripts = {"/root": [calls(WORK), says("not what was asked for"), says("1")]}
+    async with open_tree(tmp_path, scripts, max_agents=1) as tree:
+        with trio.fail_after(100):
+            await tree.begin(schema=b'{"type":"integer"}')
+            await tree.until(lambda: bool(tree.bodies(CallBegan)))
+            tree.children["/root"][0].kill_group()
+            more = UserInput(input_id="i2", parts=(TextInput(text="and more"),))
+            await tree.control.say(tree.control.agents["/root"], more)
+            outcome = await tree.agency.wait_over()
+        assert (outcome.state, outcome.message) == ("completed", "1")
+
+
+async def test_a_turn_that_goes_on_after_a_death_still_has_its_schema(tmp_path, autojump_clock):
+    scripts = {"/root": [calls(WORK), says("not what was asked for"), says("1")]}
+    async with open_tree(tmp_path, scripts, max_agents=1) as tree:
+        with trio.fail_after(100):
+            await tree.begin(schema=b'{"type":"integer"}')
+            await tree.until(lambda: bool(tree.bodies(CallBegan)))
+            tree.children["/root"][0].kill_group()
+            outcome = await tree.agency.wait_over()
+        assert (outcome.state, outcome.message) == ("completed", "1")

@@ -154,7 +154,7 @@ class Tree:
 
     # --- what a test says and sees ------------------------------------------------------------
 
-    async def begin(self, *, text: str = "go") -> None:
+    async def begin(self, *, text: str = "go", schema: bytes | None = None) -> None:
         """The root lives and has its task."""
         plan = AgentPlan(
             path="/root",
@@ -164,7 +164,7 @@ class Tree:
             cwd="/",
         )
         root = await self.control.spawn(plan)
-        words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),))
+        words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),), output_schema=schema)
         await self.control.say(root, words)
 
     async def until(self, holds: Callable[[], bool]) -> None:

@@ -217,6 +217,24 @@ async def test_a_schema_holds_for_the_requests_of_its_turn_alone(autojump_clock)
     assert [one.output_schema for one in play.gateway.requests] == [b'{"x":1}', None]
 
 
+@pytest.mark.parametrize("epoch", [1, 2])
+async def test_a_letters_turn_keeps_to_the_schema_of_the_turn_before(autojump_clock, epoch):
+    """Its answer takes the place of the one before, which somebody reads as JSON."""
+    as_json = (done(text_message("assistant", "1")), END)
+    known = b'{"x":1}' if epoch == 2 else None
+    spec = msgspec.structs.replace(PROP_SPEC, epoch=epoch, output_schema=known)
+    async with open_rehearsal(spec, [as_json, as_json]) as play:
+        turns = 1
+        if known is None:
+            ask = UserInput(input_id="a", parts=(TextInput(text="q"),), output_schema=b'{"x":1}')
+            await play.stage.order(ask)
+            await play.stage.wait_turns()
+            turns = 2
+        await play.stage.order(letter("news"))
+        await play.stage.wait_turns(turns)
+    assert {one.output_schema for one in play.gateway.requests} == {b'{"x":1}'}
+
+
 async def test_a_moved_gateway_gets_the_whole_history_and_the_answer_is_asked_again(autojump_clock):
     async with open_rehearsal(PROP_SPEC, [FINAL, FOREVER, FINAL]) as play:
         await play.stage.say("one")

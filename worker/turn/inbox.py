@@ -23,7 +23,7 @@ class Opening(Value):
 
     started_by: Literal["user", "mail", "resume"]
     turn_id: str | None = None
-    output_schema: bytes | None = None  # of a turn that goes on; words bring their own
+    output_schema: bytes | None = None  # of a turn that goes on, if said; words bring their own
 
 
 class Inbox:

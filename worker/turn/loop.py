@@ -42,6 +42,8 @@ async def run_turn(session: "Session", opening: Opening) -> None:
     session.adopt_settings()
     turn = Turn(opening.turn_id or session.new_id(), opening.started_by)
     turn.output_schema = opening.output_schema
+    if opening.started_by != "user":
+        turn.output_schema = opening.output_schema or session.output_schema
     session.turn = turn
     session.inbox.begin_turn()
     ending: Ending | None = None
@@ -49,7 +51,7 @@ async def run_turn(session: "Session", opening: Opening) -> None:
         ending = await _pursue(session, turn)
     if ending is None:
         ending = _abort(session, turn)
-    session.turn = None
+    session.turn, session.output_schema = None, turn.output_schema
     session.reporter.say(ending)
 
 
