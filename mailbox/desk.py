@@ -18,7 +18,7 @@ from .post import Letter, PostStatistics
 from .sequencer import Envelope, Verdict
 
 SILENCE_S = 1.0  # unacknowledged mail older than this is asked about, and then by ASKING
-ASKING = frozenset({1, 2, 3, 4, 6, 8, 12})  # after so many ticks of SILENCE_S, and each 8 from 16 on
+ASKING = frozenset({1, 2, 3, 4, 6, 8, 12})  # after so many ticks, and every 8 from 16 on
 MOST_PASSING_KEPT = 4096  # passing letters that wait for a slow reader; more are dropped
 
 OTHER_SIDE = b""  # what a child calls the one it talks to
