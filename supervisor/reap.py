@@ -20,7 +20,8 @@ from .about import is_alive
 from .places import Places, RunPlaces
 
 _TITLE = re.compile(
-    r"swarm: (?:(?:launcher of )?/root\S* \[[^\]]*\]|gateway|fork-server)(?: ([0-9a-f]{8}))?\Z"
+    r"swarm: (?:(?:launcher of )?(?:/root\S* \[[^\]]*\]|spare)|gateway|fork-server)"
+    r"(?: ([0-9a-f]{8}))?\Z"
 )
 _MARK = b"SWARM_COMMAND="  # in the environment of every command that an agent runs
 _PARENT, _SESSION, _STARTED = 1, 3, 19  # fields of proc(5) stat, counted after the name

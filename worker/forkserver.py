@@ -15,7 +15,6 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn, Protocol, cast
 
@@ -46,21 +45,12 @@ from swarm.mailbox.protocol.forking import (
 )
 
 from . import boot, lifeline
-
-Entry = Callable[[int, int | None, int | None], int]  # spec, keys, life-line → exit code
-
-
-class ForkEarly(Protocol):
-    """An agent's first act, before anything is written to; returns a descriptor to keep."""
-
-    def __call__(
-        self, *, lifeline_fd: int | None, stderr_fd: int, spec_fd: int | None, title: str
-    ) -> int: ...
-
+from .spare import Beginning, Entry, Spare, launcher_title, wait_and_become
 
 _PACKET_BYTES = 64 * 1024
 _MOST_FDS = 4
 _LOOK_AGAIN_MS = 5
+_IDLE_MS = 5  # then a spare is forked: while orders come, nobody waits for it
 _LEFTOVERS_LIMIT_S = 1.0  # more only in an uninterruptible wait; then its agent is reported anyway
 PRELOADED = (
     "trio",
@@ -94,7 +84,7 @@ def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
         socket.socket(fileno=channel_fd),
         lifeline_fd,
         boot.run,
-        early=cast("ForkEarly", launcher.fork_early),
+        early=Beginning(launcher.fork_early, launcher.tell_early, preparation.live_in_memory),
         prepare=cast("Prepare", preparation.prepare),
         preload_s=time.monotonic() - started,
     )
@@ -105,7 +95,7 @@ def serve(
     lifeline_fd: int,
     entry: Entry,
     *,
-    early: ForkEarly | None = None,
+    early: Beginning | None = None,
     prepare: Prepare | None = None,
     preload_s: float = 0.0,
 ) -> NoReturn:
@@ -143,7 +133,7 @@ class _ForkServer:
         channel: socket.socket,
         lifeline_fd: int,
         entry: Entry,
-        early: ForkEarly | None,
+        early: Beginning | None,
         prepare: Prepare | None,
     ) -> None:
         self._channel, self._lifeline_fd = channel, lifeline_fd
@@ -151,7 +141,10 @@ class _ForkServer:
         self._ours: set[int] = set()  # pids of agents not yet reaped
         self._dead: dict[int, float] = {}  # those that ended → when to report them at the latest
         self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not below us
-        self._run = self._launcher_title = ""
+        self._run = ""
+        self._spare: Spare | None = None
+        self._wants_spare = False
+        self._silent: set[int] = set()  # spares that have no order: nobody is told of their end
         self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def loop(self) -> None:
@@ -163,7 +156,7 @@ class _ForkServer:
         poll.register(self._lifeline_fd, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         while True:
-            ready = {fd for fd, _ in poll.poll(_LOOK_AGAIN_MS if self._dead else None)}
+            ready = {fd for fd, _ in poll.poll(self._patience_ms())}
             if self._lifeline_fd in ready:
                 return
             if self._woken in ready:
@@ -172,6 +165,13 @@ class _ForkServer:
                 self._reap()
             if self._channel.fileno() in ready and not self._obey():
                 return
+            if not ready and self._wants_spare:
+                self._fork_spare()
+
+    def _patience_ms(self) -> int | None:
+        if self._dead:
+            return _LOOK_AGAIN_MS
+        return _IDLE_MS if self._wants_spare else None
 
     def _listen(self) -> None:
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
@@ -223,7 +223,7 @@ class _ForkServer:
             self._run = order.run
             boot.set_title(f"swarm: fork-server {order.run}")
         try:
-            pid = self._fork(order, fds)
+            pid = self._use_spare(order, fds) or self._fork(order, fds)
         except OSError as error:
             self.report(StartFailed(request=order.request, reason=f"fork: {error.strerror}"))
         else:
@@ -237,8 +237,49 @@ class _ForkServer:
             for fd in fds:
                 os.close(fd)
 
+    def _use_spare(self, order: StartProcess, fds: list[int]) -> int:
+        """The process that was ready for this order; 0: there is none."""
+        if order.has_keys or order.is_service:
+            return 0
+        spare, self._spare = self._spare, None
+        self._wants_spare = order.may_follow and self._early is not None
+        if spare is None or not spare.obey(order, fds):
+            return 0
+        self._silent.discard(spare.pid)
+        return spare.pid
+
+    def _fork_spare(self) -> None:
+        self._wants_spare = False
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        before_fork()
+        try:
+            pid = fork_bare()
+            if pid == 0:
+                self._become_spare(theirs)
+        except OSError:  # the next agent is forked when it is wanted
+            ours.close()
+            return
+        finally:
+            settle_parent()
+            theirs.close()
+        self._ours.add(pid)
+        self._silent.add(pid)
+        self._spare = Spare(pid, ours)
+
+    def _become_spare(self, channel: socket.socket) -> NoReturn:
+        code = 1
+        try:
+            assert self._early is not None
+            line = self._lifeline_fd
+            code = wait_and_become(self._entry, self._early, channel, line, self._run)
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            leave(code)
+
     def _fork(self, order: StartProcess, fds: list[int]) -> int:
-        self._launcher_title = f"swarm: launcher of {boot.printable(order.title)[7:]}"
         before_fork()
         try:
             pid = fork_bare()
@@ -255,11 +296,11 @@ class _ForkServer:
             spec_fd, stderr_fd, *rest = fds
             kept = {spec_fd, self._lifeline_fd, *rest}
             if self._early is not None and not (order.has_keys or order.is_service):
-                sock = self._early(
+                sock = self._early.fork_launcher(
                     lifeline_fd=self._lifeline_fd,
                     stderr_fd=stderr_fd,
                     spec_fd=spec_fd,
-                    title=self._launcher_title,
+                    title=launcher_title(order.title),
                 )
                 kept.add(sock)
             settle_child()
@@ -290,7 +331,9 @@ class _ForkServer:
                 _, status = os.waitpid(pid, 0)
                 del self._dead[pid]
                 self._ours.discard(pid)
-                self.report(ProcessExited(pid=pid, status=status))
+                if pid not in self._silent:
+                    self.report(ProcessExited(pid=pid, status=status))
+                self._silent.discard(pid)
 
     def _kill_orphans(self) -> int:
         """One round; returns how many live still."""

@@ -14,7 +14,7 @@ import trio
 from swarm.mailbox.chances import REAL, Chances
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
-from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, encode_event
 from swarm.mailbox.protocol.requests import EnvironmentIs, GetEnvironment
 from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.spec import AgentSpec
@@ -86,8 +86,9 @@ async def live(
         hands: Its tools and commands; owned by the caller, its commands are ended here.
         chances: Ids, noise, the wall clock, the process's number.
     """
+    hello = Hello(secret=spec.secret, pid=chances.pid(), protocol_version=PROTOCOL_VERSION)
+    await post.post(encode_event(hello))  # before the rest: the supervisor works on it meanwhile
     reporter = Reporter(post)
-    reporter.say(Hello(secret=spec.secret, pid=chances.pid(), protocol_version=PROTOCOL_VERSION))
     session = Session(spec, reporter, dial, chances)
     hands.take_environment_from(partial(_ask_environment, reporter, spec))
     registry = hands.make_registry(reporter, session.team)

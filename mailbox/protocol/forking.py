@@ -17,6 +17,7 @@ class StartProcess(Tagged):
     run: str = ""  # short id, for the server's own title
     has_keys: bool = False
     is_service: bool = False  # it runs no commands, so it needs no launcher
+    may_follow: bool = False  # others like it: the server has the next one's process ready
 
 
 class GuardProcess(Tagged):

@@ -109,7 +109,7 @@ def bursts(agents: int, rounds: int) -> Iterator[Row]:
 
 def burst_spans(agents: int, rounds: int) -> tuple[list[list[float]], Ended]:
     """Milliseconds to the first request of each agent, a list a round; and the run."""
-    ended = team_run("bursts", agents, rounds, max_agents=agents + 1)
+    ended = team_run("bursts", agents, rounds, max_agents=2 * agents + 1)
     wanted = {one["number"]: one for one in ended.requests if one["kind"] == "root"}
     first = {one["name"]: one for one in ended.requests if one["kind"] == "leaf"}
     spans = [

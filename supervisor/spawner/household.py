@@ -87,6 +87,7 @@ class Household:
                 run=run,
                 has_keys=bool(parcel.keys),
                 is_service=not isinstance(spec, AgentSpec),
+                may_follow=isinstance(spec, AgentSpec) and spec.depth > 0,
             )
             found = await self._fork(order, parcel)
             pid, pidfd, report = found or self._spawn(name, parcel)

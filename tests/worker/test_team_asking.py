@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.protocol.events import Asked, CallEnded, Waiting
+from swarm.mailbox.protocol.events import Asked, CallBegan, CallEnded, Waiting
 from swarm.mailbox.protocol.items import FunctionCall, text_message
 from swarm.mailbox.protocol.ops import Answer, Deliver, Interrupt, Mail
 from swarm.mailbox.protocol.requests import (
@@ -191,6 +191,16 @@ async def test_silence_and_a_reply_of_another_kind_are_failures_by_the_deadline(
         "collab tool failed: no answer within 30 s",
         "collab tool failed: the supervisor gave an answer of another kind",
     ]
+
+
+async def test_what_only_asks_the_supervisor_does_not_wait_for_the_disk(autojump_clock):
+    """It hears of the call before it hears the request."""
+    async with stage_of(call("list_agents")) as play:
+        play.stage.journaling = False
+        await play.stage.say("go")
+        await play.stage.wait_for(Asked)
+        kinds = [type(event) for event in play.stage.events]
+    assert CallBegan in kinds[: kinds.index(Asked)]
 
 
 async def test_an_interrupt_ends_a_wait_and_a_late_reply_is_dropped(autojump_clock):

@@ -53,6 +53,7 @@ from .watchdog import Watchdog
 
 _SWEEP_AGAIN_MS = 2
 _LAST_SWEEP_S = 2.0
+_TITLE_BYTES = 4096
 
 
 class Keeper:
@@ -301,6 +302,8 @@ def become_launcher(
     stderr_fd: int | None = None,
     spec_fd: int | None = None,
     title: str = "",
+    *,
+    waits: bool = False,
 ) -> NoReturn:
     """The bare forked process's whole life; does not return.
 
@@ -310,18 +313,19 @@ def become_launcher(
         stderr_fd: Where it may complain; None: its standard files are right already.
         spec_fd: The agent's sealed spec, for the pin of a locked role; None: never pinned.
         title: What `ps` shows; "": it stays as it is.
+        waits: Its first packet brings standard files, spec and title (`tell_early`).
     """
     code = 1
     try:
         os.setpgid(0, 0)
         if stderr_fd is not None:
-            signal.set_wakeup_fd(-1)  # the fork-server's
-            for number in (1, 2):
-                os.dup2(stderr_fd, number)
+            _complain_to(stderr_fd)
         kept = (fd for fd in (lifeline_fd, spec_fd) if fd is not None)
         close_all_but({0, 1, 2, sock.fileno(), *kept})
         if title:
             setproctitle(title)
+        if waits and _is_called(sock, lifeline_fd):
+            spec_fd = _learn(sock)
         if _is_called(sock, lifeline_fd):
             settle_child()
             _keep(sock, lifeline_fd, spec_fd)
@@ -330,6 +334,24 @@ def become_launcher(
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _complain_to(stderr_fd: int) -> None:
+    signal.set_wakeup_fd(-1)  # the fork-server's
+    for number in (1, 2):
+        os.dup2(stderr_fd, number)
+
+
+def _learn(sock: socket.socket) -> int:
+    """Take what `tell_early` sends; the descriptor of the spec. Raises OSError: the agent died."""
+    title, fds, _, _ = socket.recv_fds(sock, _TITLE_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+    if len(fds) != len(("stderr", "spec")):
+        raise OSError("its agent ended")
+    stderr_fd, spec_fd = fds
+    _complain_to(stderr_fd)
+    os.close(stderr_fd)
+    setproctitle(title.decode(errors="replace"))
+    return spec_fd
 
 
 def _is_called(sock: socket.socket, lifeline_fd: int | None) -> bool:

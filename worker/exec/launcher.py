@@ -103,28 +103,47 @@ def fork_launcher(*, lifeline_fd: int | None, spec_fd: int | None = None) -> Lau
 
 
 def fork_early(
-    *, lifeline_fd: int | None, stderr_fd: int, spec_fd: int | None = None, title: str = ""
+    *,
+    lifeline_fd: int | None,
+    stderr_fd: int | None,
+    spec_fd: int | None = None,
+    title: str = "",
+    waits: bool = False,
 ) -> int:
     """As the first act of an agent that is a bare fork itself (`fork_bare`), before it settles.
 
     Whatever a process writes to before it forks is there twice; this launcher shares nearly all of
     its memory with the fork-server. It is then `fork_launcher`'s.
 
+    With `waits` it learns its standard files, spec and title only by `tell_early`.
+
     Returns the descriptor that must stay open until then. Raises OSError.
     """
-    _Early.link = link = _fork(lifeline_fd, stderr_fd, spec_fd, title)
+    _Early.link = link = _fork(lifeline_fd, stderr_fd, spec_fd, title, waits=waits)
     return link.sock.fileno()
 
 
+def tell_early(title: str, stderr_fd: int, spec_fd: int) -> None:
+    """What a launcher that waits must know before its first order. Raises OSError: it is dead."""
+    link = _Early.link
+    if link is not None:
+        socket.send_fds(link.sock, [title.encode()], (stderr_fd, spec_fd))
+
+
 def _fork(
-    lifeline_fd: int | None, stderr_fd: int | None, spec_fd: int | None, title: str
+    lifeline_fd: int | None,
+    stderr_fd: int | None,
+    spec_fd: int | None,
+    title: str,
+    *,
+    waits: bool = False,
 ) -> LauncherLink:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
     pid = fork_bare()
     if pid == 0:
-        become_launcher(theirs, lifeline_fd, stderr_fd, spec_fd, title)
+        become_launcher(theirs, lifeline_fd, stderr_fd, spec_fd, title, waits=waits)
     theirs.close()
     return LauncherLink(pid=pid, sock=ours)
 

@@ -25,7 +25,7 @@ from .approval import Asker
 from .errors import ToolFailed
 from .registry import Registry
 from .router import route
-from .spec import Outcome, Prepared, Retriable
+from .spec import OnlyAsks, Outcome, Prepared, Retriable
 
 EndStatus = Literal["completed", "failed", "declined", "interrupted"]
 SHOWN_BYTES = 10_000  # of an output, to people and the journal
@@ -84,7 +84,8 @@ class Orchestrator:
             if isinstance(settled, Outcome):
                 return settled
             verdict = settled
-        await self._reporter.wait_journaled(ticket)
+        if not isinstance(call.prepared, OnlyAsks):
+            await self._reporter.wait_journaled(ticket)
         done = await self._run(call, verdict)
         return await self._retried(call, verdict, done) if done.denied else done
 

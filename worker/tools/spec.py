@@ -86,6 +86,14 @@ class Retriable(Protocol):
         ...
 
 
+class OnlyAsks:
+    """A prepared call that does nothing but ask the supervisor, which takes words in their order.
+
+    What was said before is in its hands before whatever comes of the request, so the call need not
+    wait until its own beginning is written.
+    """
+
+
 class Tool(Protocol):
     """One tool. It lives as long as its agent."""
 

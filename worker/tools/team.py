@@ -24,7 +24,7 @@ from ..policy.decide import Run, Verdict
 from ..reporter import Reporter
 from ..turn.inbox import Inbox
 from .errors import ToolFailed
-from .spec import ABORTED_CALL, Listen, Outcome, Prepared, Schema, function_spec
+from .spec import ABORTED_CALL, Listen, OnlyAsks, Outcome, Prepared, Schema, function_spec
 from .texts import description_of
 
 SHORT_LIMIT_S = 30.0  # for what the supervisor does at once, or bounds itself
@@ -151,7 +151,7 @@ class Team:
             nursery.cancel_scope.cancel()
 
 
-class TeamDeed:
+class TeamDeed(OnlyAsks):
     """A call that was understood: what people see of it, and the coroutine that does it."""
 
     def __init__(self, argument: str, act: Callable[[], Awaitable[Outcome]]) -> None:
