@@ -83,7 +83,8 @@ def main() -> None:
     from swarm.supervisor.cli.main import main as swarm
     from swarm.supervisor.ignition import Programs, ignite
 
-    starting.ignite = partial(ignite, Programs(forkserver="agents_writers:begin"))
+    begun = partial(ignite, Programs(forkserver="agents_writers:begin"))
+    starting.ignite = begun  # type: ignore[attr-defined]
     swarm()
 
 

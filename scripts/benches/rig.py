@@ -26,7 +26,8 @@ class ModelServer:
     def seen(self) -> dict[str, Any]:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(10)
-        return json.loads(Path(f"{self._port_file}.seen").read_text())
+        seen: dict[str, Any] = json.loads(Path(f"{self._port_file}.seen").read_text())
+        return seen
 
 
 @contextmanager

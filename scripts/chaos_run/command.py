@@ -96,10 +96,10 @@ def main() -> None:
         sys.argv[1:3] = []
         forkserver.main()
     elif role == "cold-child":
-        from swarm.worker import boot
+        from swarm.worker import cold
 
         sys.argv[1:3] = []
-        boot.main()
+        cold.main()
     else:
         from swarm.supervisor.cli.main import main as command
 
