@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib import import_module
@@ -124,6 +125,23 @@ def close_all_but(keep: Collection[int]) -> None:
             os.closerange(start, fd)
         start = fd + 1
     os.closerange(start, _MOST_FDS)
+
+
+def live_and_leave(life: Callable[[], int]) -> NoReturn:
+    """A forked child's whole life: it ends with the exit code that `life` returns.
+
+    What `life` raises is said on stderr. The forking caller's frames never run on in the child, so
+    nothing of theirs is closed twice.
+    """
+    code = 1
+    try:
+        code = life()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        leave(code)
 
 
 def leave(code: int) -> NoReturn:

@@ -11,15 +11,13 @@ import resource
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
-from swarm.mailbox.forked import become_subreaper, forbid_dumps, leave, shed_inheritance
+from swarm.mailbox.forked import become_subreaper, forbid_dumps, live_and_leave, shed_inheritance
 
 from .keys import forget, take_keys
 from .spawner.cold import spawn_cold
@@ -143,7 +141,8 @@ def _launch_warm(program: str, lifeline_fd: int, *, secrets: Collection[str]) ->
             stream.flush()  # else the child prints it again
     pid = os.fork()
     if pid == 0:
-        _become(program, theirs.fileno(), stderr_writer, lifeline_fd, secrets)
+        fd = theirs.fileno()
+        live_and_leave(lambda: _become(program, fd, stderr_writer, lifeline_fd, secrets))
     with suppress(OSError):
         os.setpgid(pid, pid)
     theirs.close()
@@ -154,20 +153,13 @@ def _launch_warm(program: str, lifeline_fd: int, *, secrets: Collection[str]) ->
 
 def _become(
     program: str, channel_fd: int, stderr_fd: int, lifeline_fd: int, secrets: Collection[str]
-) -> NoReturn:
-    """In the child. Our caller's frames never run on here, so nothing of theirs is closed twice."""
-    code = 1
-    try:
-        shed_inheritance(stderr_fd=stderr_fd, keep={channel_fd, lifeline_fd})
-        forget(secrets)
-        module, _, name = program.partition(":")
-        code = getattr(importlib.import_module(module), name)(channel_fd, lifeline_fd)
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        leave(code)
+) -> int:
+    """In the child; its exit code."""
+    shed_inheritance(stderr_fd=stderr_fd, keep={channel_fd, lifeline_fd})
+    forget(secrets)
+    module, _, name = program.partition(":")
+    code: int = getattr(importlib.import_module(module), name)(channel_fd, lifeline_fd)
+    return code
 
 
 def kill_launched(launched: Launched) -> None:

@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from contextlib import suppress
 from typing import NoReturn, Protocol, cast
 
@@ -25,6 +24,7 @@ from swarm.mailbox.forked import (
     fork_bare,
     ignore_interrupts,
     leave,
+    live_and_leave,
     settle_child,
     settle_parent,
     share_one_heap,
@@ -250,12 +250,15 @@ class _ForkServer:
 
     def _fork_spare(self) -> None:
         self._wants_spare = False
+        early = self._early
+        assert early is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         before_fork()
         try:
             pid = fork_bare()
             if pid == 0:
-                self._become_spare(theirs)
+                line = self._lifeline_fd
+                live_and_leave(lambda: wait_and_become(self._entry, early, theirs, line, self._run))
         except OSError:  # the next agent is forked when it is wanted
             ours.close()
             return
@@ -266,54 +269,33 @@ class _ForkServer:
         self._silent.add(pid)
         self._spare = Spare(pid, ours)
 
-    def _become_spare(self, channel: socket.socket) -> NoReturn:
-        code = 1
-        try:
-            assert self._early is not None
-            line = self._lifeline_fd
-            code = wait_and_become(self._entry, self._early, channel, line, self._run)
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            leave(code)
-
     def _fork(self, order: StartProcess, fds: list[int]) -> int:
         before_fork()
         try:
             pid = fork_bare()
             if pid == 0:
-                self._become(order, fds)
+                live_and_leave(lambda: self._become(order, fds))
         finally:
             settle_parent()
         return pid
 
-    def _become(self, order: StartProcess, fds: list[int]) -> NoReturn:
-        """In the child: shed what is the server's, be what was ordered, never return."""
-        code = 1
-        try:
-            spec_fd, stderr_fd, *rest = fds
-            kept = {spec_fd, self._lifeline_fd, *rest}
-            if self._early is not None and not (order.has_keys or order.is_service):
-                sock = self._early.fork_launcher(
-                    lifeline_fd=self._lifeline_fd,
-                    stderr_fd=stderr_fd,
-                    spec_fd=spec_fd,
-                    title=launcher_title(order.title),
-                )
-                kept.add(sock)
-            settle_child()
-            self._channel.close()
-            shed_inheritance(stderr_fd=stderr_fd, keep=kept)
-            boot.set_title(order.title)
-            code = self._entry(spec_fd, rest[0] if order.has_keys else None, self._lifeline_fd)
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            leave(code)
+    def _become(self, order: StartProcess, fds: list[int]) -> int:
+        """In the child: shed what is the server's and be what was ordered; its exit code."""
+        spec_fd, stderr_fd, *rest = fds
+        kept = {spec_fd, self._lifeline_fd, *rest}
+        if self._early is not None and not (order.has_keys or order.is_service):
+            sock = self._early.fork_launcher(
+                lifeline_fd=self._lifeline_fd,
+                stderr_fd=stderr_fd,
+                spec_fd=spec_fd,
+                title=launcher_title(order.title),
+            )
+            kept.add(sock)
+        settle_child()
+        self._channel.close()
+        shed_inheritance(stderr_fd=stderr_fd, keep=kept)
+        boot.set_title(order.title)
+        return self._entry(spec_fd, rest[0] if order.has_keys else None, self._lifeline_fd)
 
     def _reap(self) -> None:
         """Report the agents that ended, each once nothing lives that it left to us.

@@ -59,15 +59,19 @@ class Story:
         ]  # fmt: skip
 
     def run_id(self) -> str:
-        (folder,) = Path(self.environment["SWARM_HOME"]).rglob("journal")
+        (folder,) = self._journals()
         return folder.parent.name
+
+    def _journals(self) -> list[Path]:
+        """No deeper look: agents' private folders come and go."""
+        return [*Path(self.environment["SWARM_HOME"]).glob("state/runs/*/journal")]
 
     def control(self) -> str:
         return run_places(find_places(self.environment), self.run_id()).control
 
     def records(self) -> list[Record]:
         runs = find_places(self.environment)
-        for about in Path(self.environment["SWARM_HOME"]).rglob("journal"):
+        for about in self._journals():
             return list(read_records(run_places(runs, about.parent.name)))
         return []
 

@@ -67,11 +67,11 @@ class Story:
 
     @property
     def run_id(self):
-        (folder,) = (self.folder / "s").rglob("journal")
+        (folder,) = (self.folder / "s").glob("state/runs/*/journal")
         return folder.parent.name
 
     def records(self):
-        if not list((self.folder / "s").rglob("journal")):
+        if not list((self.folder / "s").glob("state/runs/*/journal")):
             return []
         return list(read_records(run_places(find_places(self.environment), self.run_id)))
 
