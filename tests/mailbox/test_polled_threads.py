@@ -1,0 +1,31 @@
+"""The threads that carry frames wait for a free processor, and interrupt nobody."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+STORY = """
+import os, sys
+from swarm.mailbox.polled import open_socket
+
+if len(sys.argv) > 1:
+    os.sched_setscheduler(0, int(sys.argv[1]), os.sched_param(0))
+with open_socket("dealer"):
+    others = [int(name) for name in os.listdir("/proc/self/task") if int(name) != os.getpid()]
+    print(os.sched_getscheduler(0), *{os.sched_getscheduler(one) for one in others})
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "ours", "theirs"),
+    [
+        ((), os.SCHED_OTHER, os.SCHED_BATCH),
+        ((str(os.SCHED_IDLE),), os.SCHED_IDLE, os.SCHED_IDLE),  # whoever chose it means it
+    ],
+)
+def test_threads_of_zeromq_are_batch_unless_somebody_chose_another_policy(given, ours, theirs):
+    argv = [sys.executable, "-P", "-c", STORY, *given]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == [str(ours), str(theirs)]
