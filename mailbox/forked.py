@@ -93,8 +93,7 @@ def shed_inheritance(*, stderr_fd: int, keep: Collection[int]) -> None:
     os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(nothing, 0)
-    os.dup2(stderr_fd, 1)
-    os.dup2(stderr_fd, 2)
+    complain_to(stderr_fd)
     close_all_but({0, 1, 2, *keep})
     signal.set_wakeup_fd(-1)
     for number in _RESET:
@@ -103,6 +102,12 @@ def shed_inheritance(*, stderr_fd: int, keep: Collection[int]) -> None:
     # The user's project: a trio.py lying there must not be imported. A Path would copy 15 pages.
     here = os.getcwd()  # noqa: PTH109
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
+
+
+def complain_to(stderr_fd: int) -> None:
+    """Whatever this process prints goes there."""
+    for number in (1, 2):
+        os.dup2(stderr_fd, number)
 
 
 def ignore_interrupts() -> None:

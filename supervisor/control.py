@@ -171,12 +171,7 @@ class Control:
         self, agent: LiveAgent, words: UserInput, *, source: InputSource = "task"
     ) -> None:
         """Journal an input and post it. An agent that dies meanwhile gets it in its next life."""
-        posted = InputPosted(
-            input_id=words.input_id,
-            parts=words.parts,
-            source=source,
-            output_schema=words.output_schema,
-        )
+        posted = as_posted(words, source)
         await self._run.commit(posted, agent=agent.path, file=agent.plan.agent_id)
         await self.hand_over(agent, posted)
 
@@ -384,6 +379,16 @@ class Control:
         agent.gone.set()
         self.on_gone(agent)
         self.watcher.gone(agent)
+
+
+def as_posted(words: UserInput, source: InputSource) -> InputPosted:
+    """The record of words, whole."""
+    return InputPosted(
+        input_id=words.input_id,
+        parts=words.parts,
+        source=source,
+        output_schema=words.output_schema,
+    )
 
 
 def _words(agent: LiveAgent, ended: Ended) -> str:

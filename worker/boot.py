@@ -60,18 +60,18 @@ def run(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
             launch = cast("_Launch", _named("swarm.worker.exec.launcher", "fork_launcher"))
             launcher = launch(lifeline_fd=lifeline_fd, spec_fd=spec_fd)  # before Trio and any lock
             os.close(spec_fd)
-            _stand_guard(lifeline_fd)
+            stand_guard(lifeline_fd)
             agent = cast("_RunAgent", _named("swarm.worker.agent", "run_agent"))
             return agent(spec, launcher, lifeline_fd)
         case GatewaySpec():
             os.close(spec_fd)
-            _stand_guard(lifeline_fd)
+            stand_guard(lifeline_fd)
             keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
             name = "swarm.worker.gateway.service"
             gateway = cast("_RunGateway", _named(name, "run_gateway"))
             return gateway(spec, keys, lifeline_fd)
         case ProxySpec():
-            _stand_guard(lifeline_fd)
+            stand_guard(lifeline_fd)
             proxy = cast("_RunProxy", _named("swarm.worker.proxy.service", "run_proxy"))
             return proxy(spec, lifeline_fd)
 
@@ -82,7 +82,7 @@ def _forget_proxies(spec: AgentSpec) -> None:
         del os.environ[name]
 
 
-def _stand_guard(lifeline_fd: int | None) -> None:
+def stand_guard(lifeline_fd: int | None) -> None:
     """Own what is below, and end with the run. Not before the launcher's fork: what a process
     touches before a fork, it copies twice."""
     become_subreaper()
@@ -119,6 +119,11 @@ def set_title(title: str) -> None:
 
         _Titles.set_title = setproctitle
     _Titles.set_title(printable(title))
+
+
+def launcher_title(title: str) -> str:
+    """What `ps` shows of the launcher of the process with this title."""
+    return f"swarm: launcher of {printable(title).removeprefix('swarm: ')}"
 
 
 def printable(title: str) -> str:

@@ -45,7 +45,7 @@ from swarm.mailbox.protocol.forking import (
 )
 
 from . import boot, lifeline
-from .spare import Beginning, Entry, Spare, launcher_title, wait_and_become
+from .spare import Beginning, Entry, Spare, wait_and_become
 
 _PACKET_BYTES = 64 * 1024
 _MOST_FDS = 4
@@ -288,7 +288,7 @@ class _ForkServer:
                 lifeline_fd=self._lifeline_fd,
                 stderr_fd=stderr_fd,
                 spec_fd=spec_fd,
-                title=launcher_title(order.title),
+                title=boot.launcher_title(order.title),
             )
             kept.add(sock)
         settle_child()

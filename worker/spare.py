@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from swarm.mailbox.forked import become_subreaper, settle_child, shed_inheritance
+from swarm.mailbox.forked import complain_to, settle_child, shed_inheritance
 from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order, encode_fork
 
 from . import boot
-from .lifeline import hold_lifeline
 
 Entry = Callable[[int, int | None, int | None], int]  # spec, keys, life-line → exit code
 
@@ -30,7 +29,7 @@ class ForkEarly(Protocol):
         self,
         *,
         lifeline_fd: int | None,
-        stderr_fd: int | None,
+        stderr_fd: int,
         spec_fd: int | None,
         title: str,
         waits: bool = False,
@@ -69,16 +68,15 @@ def wait_and_become(
     title = f"swarm: spare {run}"
     kept = early.fork_launcher(
         lifeline_fd=lifeline_fd,
-        stderr_fd=None,
+        stderr_fd=_STDERR,
         spec_fd=None,
-        title=f"swarm: launcher of spare {run}",
+        title=boot.launcher_title(title),
         waits=True,
     )
     settle_child()
     shed_inheritance(stderr_fd=_STDERR, keep={channel.fileno(), lifeline_fd, kept})
     boot.set_title(title)
-    become_subreaper()
-    hold_lifeline(lifeline_fd)
+    boot.stand_guard(lifeline_fd)
     early.rehearse()
     packet, fds, _, _ = socket.recv_fds(channel, _PACKET_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
     channel.close()
@@ -88,14 +86,8 @@ def wait_and_become(
     assert isinstance(order, StartProcess)
     spec_fd, stderr_fd = fds
     with suppress(OSError):  # without its launcher it runs no command, and says so
-        early.tell_launcher(launcher_title(order.title), stderr_fd, spec_fd)
-    for number in (1, 2):
-        os.dup2(stderr_fd, number)
+        early.tell_launcher(boot.launcher_title(order.title), stderr_fd, spec_fd)
+    complain_to(stderr_fd)
     os.close(stderr_fd)
     boot.set_title(order.title)
     return entry(spec_fd, None, lifeline_fd)
-
-
-def launcher_title(title: str) -> str:
-    """What `ps` shows of the launcher of the process of this title."""
-    return f"swarm: launcher of {boot.printable(title).removeprefix('swarm: ')}"

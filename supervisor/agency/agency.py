@@ -13,7 +13,7 @@ import trio
 from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.ops import Answer, Mail, UserInput
-from swarm.mailbox.protocol.records import AgentEnded, InputPosted
+from swarm.mailbox.protocol.records import AgentEnded
 from swarm.mailbox.protocol.requests import (
     AnyReply,
     AnyRequest,
@@ -33,7 +33,7 @@ from swarm.mailbox.protocol.requests import (
 )
 
 from ..agents import AgentPlan, LiveAgent, Spending
-from ..control import Control
+from ..control import Control, as_posted
 from ..journal.replay import RunPast
 from ..running import Running
 from .births import Births
@@ -125,12 +125,7 @@ class Agency:
     async def say(self, member: Member, words: UserInput) -> None:
         """A person speaks to an agent, whether it has a process now or not. Journaled on return.
         Raises NotPossible: it stood in line for its first life, and was withdrawn meanwhile."""
-        posted = InputPosted(
-            input_id=words.input_id,
-            parts=words.parts,
-            source="person",
-            output_schema=words.output_schema,
-        )
+        posted = as_posted(words, "person")
         await self._run.commit(posted, agent=member.path, file=member.plan.agent_id)
         if not member.epoch and self.team.find(member.path) is not member:
             raise NotPossible(f"{member.path} was never started; nobody reads what was said to it")

@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.requests import (
     Waited,
     WaitFor,
 )
+from swarm.mailbox.team_answers import spawn_answer, wait_answer
 
 from ..fanout.excerpts import share_out
 from .inherit import NotPossible
@@ -61,12 +62,15 @@ class WaitingCalls:
     def resume(self, member: Member, request: AnyRequest, reply: AnyReply) -> None:
         """The asker has no process now: its next one finds the reply as the call's output."""
         if isinstance(request, Spawn) and isinstance(reply, Spawned):
-            self._lives.resume(member, words_of_spawn(request, reply))
+            answer = spawn_answer(request, reply, tells_wait=True)  # it did, for certain
+            self._lives.resume(member, _as_json(answer))
         elif isinstance(reply, Waited):
-            whole = [one for one in _ends(reply.finished) if not _is_cut(one["result"])]
+            ends = _ends(reply.finished)
+            whole = [one for one in ends if not _is_cut(one["result"])]
             told = {one["agent_name"] for one in whole if one["agent_name"]}
             self._post.take_answers(member, frozenset(told))
-            self._lives.resume(member, words_of(reply))
+            answer = wait_answer(reply, ends=ends, unread=reply.mail)
+            self._lives.resume(member, _as_json(answer))
         elif isinstance(reply, RequestRefused):
             self._lives.resume(member, reply.message, success=False)
 
@@ -83,29 +87,7 @@ def find_member(team: Team, asker: Member, reference: str) -> Member:
     return member
 
 
-def words_of(waited: Waited) -> str:
-    """As the tool itself words it: the sheet's two keys, then what there is of news."""
-    answer: dict[str, object] = {
-        "message": "Wait timed out." if waited.timed_out else "Wait completed.",
-        "timed_out": waited.timed_out,
-    }
-    if waited.finished:
-        answer["finished"] = _ends(waited.finished)
-    if waited.still_running:
-        answer["still_running"] = waited.still_running
-    if waited.mail:
-        answer["unread_messages"] = waited.mail
-    return msgspec.json.encode(answer).decode()
-
-
-def words_of_spawn(request: Spawn, spawned: Spawned) -> str:
-    """As the tool itself words it; it waited in line for certain."""
-    answer: dict[str, object] = {"task_name": spawned.path, "nickname": spawned.nickname}
-    if request.model is not None:
-        answer["model"] = spawned.model
-    if request.reasoning_effort is not None:
-        answer["reasoning_effort"] = spawned.effort
-    answer["waited_for_slot_s"] = round(spawned.waited_s, 1)
+def _as_json(answer: dict[str, object]) -> str:
     return msgspec.json.encode(answer).decode()
 
 

@@ -157,17 +157,19 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
         case ContextRecorded() as body:
             memory.items = list(body.items)
             if body.rolled_back:
-                _close_turn(memory, last_answer(body.items))
+                _close_turn(memory)
+                memory.last_message = last_answer(body.items)
         case TurnStarted() as body:
             memory.open_turn = body.turn_id
             if (words := memory.inputs.get(body.turn_id)) is not None and words.parts:
                 memory.output_schema = words.output_schema
             _fulfil_wishes(memory)
         case TurnCompleted() as body:
-            _close_turn(memory, body.last_message)
+            _close_turn(memory)
+            memory.last_message = body.last_message
             _fulfil_wishes(memory)
         case TurnFailed() | TurnAborted():
-            _close_turn(memory, memory.last_message)
+            _close_turn(memory)
             _fulfil_wishes(memory)
         case CallBegan() as body:
             memory.open_calls[body.call_id] = body
@@ -185,9 +187,8 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             pass
 
 
-def _close_turn(memory: AgentMemory, last_message: str | None) -> None:
+def _close_turn(memory: AgentMemory) -> None:
     memory.open_turn = None
-    memory.last_message = last_message
     memory.open_calls.clear()
 
 

@@ -134,15 +134,23 @@ async def test_who_dies_before_it_read_its_task_answers_it_once(
         assert read.index("mail") < read.index("model")
 
 
+SCHEMA = b'{"type":"integer"}'
+UNFIT_THEN_FIT = (calls(WORK), says("not what was asked for"), says("1"))
+
+
+async def lose_the_root_in_its_call(tree) -> None:
+    await tree.begin(schema=SCHEMA)
+    await tree.until(lambda: bool(tree.bodies(CallBegan)))
+    tree.children["/root"][0].kill_group()
+
+
 async def test_words_that_joined_a_turn_that_was_cut_off_are_answered_under_its_schema(
     tmp_path, autojump_clock
 ):
-    scripts = {"/root": [calls(WORK), says("not what was asked for"), says("1")]}
+    scripts = {"/root": [*UNFIT_THEN_FIT]}
     async with open_tree(tmp_path, scripts, max_agents=1) as tree:
         with trio.fail_after(100):
-            await tree.begin(schema=b'{"type":"integer"}')
-            await tree.until(lambda: bool(tree.bodies(CallBegan)))
-            tree.children["/root"][0].kill_group()
+            await lose_the_root_in_its_call(tree)
             more = UserInput(input_id="i2", parts=(TextInput(text="and more"),))
             await tree.control.say(tree.control.agents["/root"], more)
             outcome = await tree.agency.wait_over()
@@ -150,11 +158,9 @@ async def test_words_that_joined_a_turn_that_was_cut_off_are_answered_under_its_
 
 
 async def test_a_turn_that_goes_on_after_a_death_still_has_its_schema(tmp_path, autojump_clock):
-    scripts = {"/root": [calls(WORK), says("not what was asked for"), says("1")]}
+    scripts = {"/root": [*UNFIT_THEN_FIT]}
     async with open_tree(tmp_path, scripts, max_agents=1) as tree:
         with trio.fail_after(100):
-            await tree.begin(schema=b'{"type":"integer"}')
-            await tree.until(lambda: bool(tree.bodies(CallBegan)))
-            tree.children["/root"][0].kill_group()
+            await lose_the_root_in_its_call(tree)
             outcome = await tree.agency.wait_over()
         assert (outcome.state, outcome.message) == ("completed", "1")

@@ -24,6 +24,7 @@ from swarm.mailbox.forked import (
     IGNORE,
     become_subreaper,
     close_all_but,
+    complain_to,
     set_handler,
     settle_child,
 )
@@ -319,7 +320,8 @@ def become_launcher(
     try:
         os.setpgid(0, 0)
         if stderr_fd is not None:
-            _complain_to(stderr_fd)
+            signal.set_wakeup_fd(-1)  # the fork-server's
+            complain_to(stderr_fd)
         kept = (fd for fd in (lifeline_fd, spec_fd) if fd is not None)
         close_all_but({0, 1, 2, sock.fileno(), *kept})
         if title:
@@ -336,19 +338,13 @@ def become_launcher(
         os._exit(code)
 
 
-def _complain_to(stderr_fd: int) -> None:
-    signal.set_wakeup_fd(-1)  # the fork-server's
-    for number in (1, 2):
-        os.dup2(stderr_fd, number)
-
-
 def _learn(sock: socket.socket) -> int:
     """Take what `tell_early` sends; the descriptor of the spec. Raises OSError: the agent died."""
     title, fds, _, _ = socket.recv_fds(sock, _TITLE_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
     if len(fds) != len(("stderr", "spec")):
         raise OSError("its agent ended")
     stderr_fd, spec_fd = fds
-    _complain_to(stderr_fd)
+    complain_to(stderr_fd)
     os.close(stderr_fd)
     setproctitle(title.decode(errors="replace"))
     return spec_fd

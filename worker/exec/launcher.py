@@ -23,6 +23,7 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.forked import before_fork, fork_bare, settle_parent
 from swarm.mailbox.protocol.base import Value
 
+from ..boot import launcher_title
 from .keeper import become_launcher
 from .orders import (
     AnyOrder,
@@ -96,8 +97,7 @@ def fork_launcher(*, lifeline_fd: int | None, spec_fd: int | None = None) -> Lau
     sys.stderr.flush()
     before_fork()
     try:
-        title = f"swarm: launcher of {getproctitle().removeprefix('swarm: ')}"
-        return _fork(lifeline_fd, None, spec_fd, title)
+        return _fork(lifeline_fd, None, spec_fd, launcher_title(getproctitle()))
     finally:
         settle_parent()
 
@@ -105,7 +105,7 @@ def fork_launcher(*, lifeline_fd: int | None, spec_fd: int | None = None) -> Lau
 def fork_early(
     *,
     lifeline_fd: int | None,
-    stderr_fd: int | None,
+    stderr_fd: int,
     spec_fd: int | None = None,
     title: str = "",
     waits: bool = False,

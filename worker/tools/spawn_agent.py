@@ -9,6 +9,7 @@ from swarm.mailbox.ids import check_segment
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import Spawn, Spawned
 from swarm.mailbox.protocol.spec import RoleCard
+from swarm.mailbox.team_answers import spawn_answer
 
 from .errors import ToolFailed
 from .router import decode_arguments
@@ -78,7 +79,8 @@ class SpawnAgent(TeamTool):
             waiting=f"starts {request.task_name}",
         )
         self._team.children[spawned.path] = spawned.nickname
-        return Outcome(content=as_json(spawn_answer(request, spawned)))
+        tells_wait = spawned.waited_s >= _TOLD_WAIT_S
+        return Outcome(content=as_json(spawn_answer(request, spawned, tells_wait=tells_wait)))
 
 
 def spawn_request(arguments: SpawnArguments) -> Spawn:
@@ -110,18 +112,6 @@ def fork_turns_of(given: str | int | None) -> str:
     if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) < 1:
         raise ToolFailed(_FORK_RULE)
     return str(int(text))
-
-
-def spawn_answer(request: Spawn, spawned: Spawned) -> dict[str, object]:
-    """What the model reads: the sheet's two keys, and how its special wishes came out."""
-    answer: dict[str, object] = {"task_name": spawned.path, "nickname": spawned.nickname}
-    if request.model is not None:
-        answer["model"] = spawned.model
-    if request.reasoning_effort is not None:
-        answer["reasoning_effort"] = spawned.effort
-    if spawned.waited_s >= _TOLD_WAIT_S:
-        answer["waited_for_slot_s"] = round(spawned.waited_s, 1)
-    return answer
 
 
 def roles_text(roles: Iterable[RoleCard]) -> str:

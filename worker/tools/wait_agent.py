@@ -15,6 +15,7 @@ from swarm.mailbox.ids import is_within
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import TeamMember, Waited, WaitFor
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.team_answers import wait_answer
 
 from .errors import ToolFailed
 from .router import decode_arguments
@@ -84,7 +85,8 @@ class WaitAgent(TeamTool):
         known = {member.path for member in waited.finished}
         unread = max(waited.mail - len(known), self._team.inbox.letters_beside(known))
         room = self._output_tokens * _RESULT_BYTES_A_TOKEN
-        text = as_json(wait_answer(waited, unread=unread, limit_bytes=room))
+        ends = ends_of(waited.finished, limit_bytes=room)
+        text = as_json(wait_answer(waited, ends=ends, unread=unread))
         for member in waited.finished if len(text.encode()) <= self._output_tokens * 4 else ():
             if member.result is not None and CUT not in text:
                 self._team.note_given(member.path, member.result)
@@ -158,24 +160,3 @@ def wait_words(request: WaitFor) -> str:
     if len(request.targets) == 1:
         return request.targets[0]
     return f"{request.mode} of {', '.join(request.targets)}"
-
-
-def wait_answer(waited: Waited, *, unread: int, limit_bytes: int) -> dict[str, object]:
-    """What the model reads: the sheet's two keys, then what there is of news.
-
-    Args:
-        waited: The supervisor's reply.
-        unread: Letters that the model will read with its next request.
-        limit_bytes: Of all results together; longer ones are cut.
-    """
-    answer: dict[str, object] = {
-        "message": "Wait timed out." if waited.timed_out else "Wait completed.",
-        "timed_out": waited.timed_out,
-    }
-    if waited.finished:
-        answer["finished"] = ends_of(waited.finished, limit_bytes=limit_bytes)
-    if waited.still_running:
-        answer["still_running"] = waited.still_running
-    if unread:
-        answer["unread_messages"] = unread
-    return answer

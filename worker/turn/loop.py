@@ -41,9 +41,8 @@ async def run_turn(session: "Session", opening: Opening) -> None:
     """Run one turn to its terminal event. Interrupts come through `session.interrupt`."""
     session.adopt_settings()
     turn = Turn(opening.turn_id or session.new_id(), opening.started_by)
-    turn.output_schema = opening.output_schema
-    if opening.started_by != "user":
-        turn.output_schema = opening.output_schema or session.output_schema
+    kept = None if opening.started_by == "user" else session.output_schema
+    turn.output_schema = opening.output_schema or kept
     session.turn = turn
     session.inbox.begin_turn()
     ending: Ending | None = None
