@@ -44,7 +44,7 @@ def main() -> int:
     """Start the run, wait until several agents work and some are done, draw, end it."""
     with tempfile.TemporaryDirectory(prefix="sw-") as home:
         environment = dict(environ) | {"SWARM_HOME": home, "XDG_RUNTIME_DIR": home}
-        command = [sys.executable, "-P", "-m", "swarm.supervisor.cli.main", "run", "--json"]
+        command = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", "run", "--json"]
         command += [str(RUN / "task.md"), "--provider", "scripted:scripts/picture_run/answers.yaml"]
         run = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
         try:

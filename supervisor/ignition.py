@@ -1,7 +1,8 @@
 """What the entry process does before Trio, a thread or a ZeroMQ context exists.
 
 It raises the limit of open files, makes the life-line, and forks the gateway and the fork-server
-from the libraries it has imported already: that is the way to a fast start.
+from the libraries that all of them need. They import the rest while the command line and the
+configuration are still read here: that is the way to a fast start.
 """
 
 import gc
@@ -17,12 +18,14 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.errors import UsageError
 from swarm.mailbox.forked import become_subreaper, forbid_dumps, live_and_leave, shed_inheritance
+from swarm.mailbox.keys import forget
+from swarm.mailbox.protocol.forking import ChangeVariable, encode_fork
 
-from .keys import forget, take_keys
 from .spawner.cold import spawn_cold
 
-__all__ = ["Ignition", "Launched", "Programs", "ignite", "launch_cold_server", "take_keys"]
+_MOST_TOLD_BYTES = 32 * 1024
 
 
 class Programs(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +35,16 @@ class Programs(msgspec.Struct, frozen=True, kw_only=True):
     cold ones are arguments of the interpreter, to which descriptor numbers are added.
     """
 
-    shared: tuple[str, ...] = ("msgspec", "zmq", "trio", "swarm.mailbox.protocol.spec")
+    shared: tuple[str, ...] = (
+        "msgspec",
+        "zmq",
+        "trio",
+        "swarm.mailbox.dealer",
+        "swarm.mailbox.router",
+        "swarm.mailbox.protocol.gateway",
+        "swarm.mailbox.protocol.sampling",
+        "swarm.mailbox.protocol.spec",
+    )
     gateway: str = "swarm.worker.boot:begin_gateway"
     forkserver: str = "swarm.worker.forkserver:begin"
     cold_forkserver: tuple[str, ...] = ("-m", "swarm.worker.forkserver")
@@ -61,6 +73,26 @@ class Ignition(msgspec.Struct, kw_only=True):
     programs: Programs
     server: Launched | None = None
     gateway: Launched | None = None
+    environment: dict[str, str]  # as the two inherited it; empty once they know today's
+
+    def settle(self) -> None:
+        """Tell the two what became of the environment since their birth: keys that were taken out
+        of it, and what the configuration set. Call it before they get work; once is enough.
+
+        Raises UsageError for a variable that is too long to be told.
+        """
+        before, self.environment = self.environment, {}
+        now = dict(os.environ) if before else {}
+        gone = [ChangeVariable(name=name) for name in before if name not in now]
+        new = [(name, value) for name, value in now.items() if before.get(name) != value]
+        for change in (*gone, *(ChangeVariable(name=name, value=value) for name, value in new)):
+            packet = encode_fork(change)
+            if len(packet) > _MOST_TOLD_BYTES:
+                raise UsageError(f"the environment variable {change.name[:60]!r} is too long")
+            for launched in (self.server, self.gateway):
+                if launched is not None:
+                    with suppress(OSError):  # it died; whoever gives it work sees why
+                        launched.channel.send(packet)
 
     def close(self) -> None:
         """Let go of the life-line: every process of the run ends. May be called twice.
@@ -82,7 +114,8 @@ def ignite(programs: Programs | None = None, *, secrets: Collection[str] = ()) -
 
     Args:
         programs: Whom to start; only tests name others.
-        secrets: Values of keys: wiped from the memory that the fork-server inherits.
+        secrets: Values of keys that were taken out of the environment before: wiped from the
+            memory that the fork-server inherits. Those taken later are told by `settle`.
 
     Returns:
         Ignition; close it when the run is over. With a second thread alive nothing is forked: the
@@ -93,15 +126,20 @@ def ignite(programs: Programs | None = None, *, secrets: Collection[str] = ()) -
     become_subreaper()
     forbid_dumps()
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    ignition = Ignition(lifeline_reader=reader, lifeline_writer=writer, programs=chosen)
+    ignition = Ignition(
+        lifeline_reader=reader,
+        lifeline_writer=writer,
+        programs=chosen,
+        environment=dict(os.environ),
+    )
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         ignition.server = launch_cold_server(ignition)
         return ignition
     for name in chosen.shared:
         importlib.import_module(name)
     gc.freeze()  # modules: no collection of ours, or of a child's, needs to look at them again
-    ignition.gateway = _launch_warm(chosen.gateway, reader, secrets=())
     ignition.server = _launch_warm(chosen.forkserver, reader, secrets=secrets)
+    ignition.gateway = _launch_warm(chosen.gateway, reader, secrets=())
     return ignition
 
 

@@ -25,15 +25,18 @@ from swarm.mailbox.forked import (
     ignore_interrupts,
     leave,
     live_and_leave,
+    no_collections,
     settle_child,
     settle_parent,
     share_one_heap,
     shed_inheritance,
 )
+from swarm.mailbox.keys import forget
 from swarm.mailbox.lineage import children_of, kill_descendants, strike_descendants
 from swarm.mailbox.protocol.forking import (
     AnyForkOrder,
     AnyForkReport,
+    ChangeVariable,
     GuardProcess,
     ProcessExited,
     ProcessStarted,
@@ -75,11 +78,12 @@ def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
     """Preload and serve; the entry by name, for a child of the entry process. Never returns."""
     started = time.monotonic()
     lifeline.hold_lifeline(lifeline_fd)  # before all else: it may be stopped while it imports
-    for name in PRELOADED:
-        with suppress(ImportError):  # an agent that needs it repeats the import and shows the error
-            importlib.import_module(name)
-    launcher = importlib.import_module("swarm.worker.exec.launcher")
-    preparation = importlib.import_module("swarm.worker.preparation")
+    with no_collections():
+        for name in PRELOADED:
+            with suppress(ImportError):  # an agent that needs it repeats it and shows the error
+                importlib.import_module(name)
+        launcher = importlib.import_module("swarm.worker.exec.launcher")
+        preparation = importlib.import_module("swarm.worker.preparation")
     serve(
         socket.socket(fileno=channel_fd),
         lifeline_fd,
@@ -216,6 +220,8 @@ class _ForkServer:
             case GuardProcess(pid=pid):
                 self._forget_dead()
                 self._guarded[pid] = fds[0]
+            case ChangeVariable() as change:
+                forget(boot.change_variable(change))
         return True
 
     def _start(self, order: StartProcess, fds: list[int]) -> None:

@@ -26,7 +26,17 @@ class GuardProcess(Tagged):
     pid: int
 
 
-AnyForkOrder = StartProcess | GuardProcess
+class ChangeVariable(Tagged):
+    """The environment is another than at the receiver's birth. Comes before the first start.
+
+    Without a value the variable is a key: it goes, and so does every copy of what it held.
+    """
+
+    name: str
+    value: str | None = None
+
+
+AnyForkOrder = StartProcess | GuardProcess | ChangeVariable
 
 
 class ServerReady(Tagged):

@@ -79,12 +79,11 @@ async def _write_one(session: object, me: int, number: int, other: int, refused:
 def main() -> None:
     """As the command `swarm`."""
     sys.path.insert(0, str(Path(__file__).parent))
-    from swarm.supervisor.cli import starting
-    from swarm.supervisor.cli.main import main as swarm
-    from swarm.supervisor.ignition import Programs, ignite
+    from swarm.supervisor import ignition
+    from swarm.supervisor.cli.entry import main as swarm
 
-    begun = partial(ignite, Programs(forkserver="agents_writers:begin"))
-    starting.ignite = begun  # type: ignore[attr-defined]
+    programs = ignition.Programs(forkserver="agents_writers:begin")
+    ignition.Programs = lambda: programs  # type: ignore[assignment, misc]
     swarm()
 
 

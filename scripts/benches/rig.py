@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.main"]
+SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
 
 
 class ModelServer:

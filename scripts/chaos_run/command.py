@@ -101,7 +101,7 @@ def main() -> None:
         sys.argv[1:3] = []
         cold.main()
     else:
-        from swarm.supervisor.cli.main import main as command
+        from swarm.supervisor.cli.entry import main as command
 
         disturb_disk(knobs)
         start_cold_here(page)

@@ -1,4 +1,4 @@
-"""`swarm`: the entry. One place where errors become words on stderr and an exit code.
+"""`swarm`: the commands. One place where errors become words on stderr and an exit code.
 
 Rule: nothing heavy is imported here (a test names the allowed modules), and nothing but the
 commands' own output goes to stdout.
@@ -75,11 +75,6 @@ def _check_platform(command: str) -> None:
     click.echo(f"swarm: {lack}", err=True)
 
 
-def main() -> None:
-    """The console script. Never returns."""
-    sys.exit(run_cli(sys.argv[1:]))
-
-
 def run_cli(arguments: list[str]) -> int:
     """Run one command line; return its exit code (CLI.md)."""
     try:
@@ -139,7 +134,3 @@ def explain_foreign_package(error: ModuleNotFoundError) -> str | None:
         f"another package called `swarm` ({culprit}) hides this one; uninstall it, or install "
         "swarm-agents into an environment of its own"
     )
-
-
-if __name__ == "__main__":
-    main()

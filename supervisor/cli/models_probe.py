@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import click
 import msgspec
 
+from swarm.mailbox.keys import take_keys
 from swarm.mailbox.protocol.spec import ProbeOrder
 from swarm.roles.config.load import load_config
 from swarm.roles.config.merge import Layer
 from swarm.roles.config.schema import Config
 
-from ..keys import take_keys
 from ..places import find_places
 from .checks_providers import check_providers
 from .doors import DoorCommand

@@ -10,6 +10,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH, short_id
+from swarm.mailbox.keys import take_keys
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.roles.config.load import load_config
@@ -18,7 +19,6 @@ from swarm.roles.config.spans import parse_span
 from ..about import is_alive, load_request, read_about
 from ..agents import AgentPlan
 from ..console.style import is_ci
-from ..keys import take_keys
 from ..places import RunPlaces, find_places, find_run, run_places
 from ..request import RunRequest
 from ..settings_change import changed_plan, check_held

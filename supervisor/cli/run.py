@@ -9,8 +9,9 @@ from typing import Any
 import click
 import msgspec
 
+from swarm.mailbox.keys import take_keys
+
 from ..console.style import is_terminal
-from ..keys import take_keys
 from ..places import find_places
 from ..taskfile import MAX_TASK_BYTES, read_task
 from .doors import DoorCommand

@@ -3,6 +3,7 @@
 Rule: everything that can be wrong was told before; `ignite` comes before Trio, a thread or Rich.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ..console.style import ColorChoice, choose_view, is_terminal
 from ..ignition import ignite
 from ..places import Places, run_places
 from ..request import RunRequest
+from .early import take_early
 from .notifying import Notifier, open_notifier
 from .options import ShowOptions
 from .walls import check_walls
@@ -52,6 +54,8 @@ def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
         return run_here(request, show, places)
     from .detaching import detach
 
+    if (early := take_early()) is not None:  # its processes would be ours, not the run's
+        early.close()
     return detach(request, show, places)
 
 
@@ -72,8 +76,9 @@ def run_here(
     Raises:
         SwarmError: The run could not begin, or its journal could not be written.
     """
-    ignition = ignite(secrets=tuple(request.keys.values()))
+    ignition = take_early() or ignite(secrets=tuple(request.keys.values()))
     try:
+        ignition.settle()
         import trio  # imported already, by ignite
 
         from ..supervisor import run_to_its_end
@@ -86,6 +91,8 @@ def run_here(
             view.turn_notice = TurnNotice(
                 request.notify, cwd=request.cwd, environment=request.environment
             )
+        gc.freeze()  # all modules are there
+        gc.enable()
         try:
             completed = trio.run(run_to_its_end, request, view, ignition, places)
         except BaseExceptionGroup as group:

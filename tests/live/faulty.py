@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.items import Message
 from swarm.mailbox.protocol.records import AgentSpawned, AnyRecordBody, ItemRecorded
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec
 from swarm.supervisor import birth, keeper, vigil
-from swarm.supervisor.cli.main import main
+from swarm.supervisor.cli.entry import main
 from swarm.supervisor.journal.rollout import Journal
 from swarm.supervisor.spawner import household
 from swarm.supervisor.spawner.base import Child

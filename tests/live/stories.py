@@ -18,9 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import standin
 from standin import agent_spec, gateway_spec
 
+from swarm.mailbox.keys import take_keys
 from swarm.mailbox.lineage import children_of
 from swarm.mailbox.protocol.spec import AgentSpec
-from swarm.supervisor.ignition import Ignition, ignite, take_keys
+from swarm.supervisor.ignition import Ignition, ignite
 from swarm.supervisor.spawner import household
 from swarm.supervisor.spawner.base import Child, SpawnError, StartLost
 from swarm.supervisor.spawner.household import Household, open_household
@@ -214,6 +215,11 @@ async def keys(ignition: Ignition, token: str) -> object:
         }
 
 
+async def keys_taken_later(ignition: Ignition, token: str) -> object:
+    """The two were forked while the key was still in the environment, and were told."""
+    return await keys(ignition, token)
+
+
 def shows(pid: int, token: str) -> bool:
     """True if /proc shows the token to whoever may read it."""
     texts = (Path(f"/proc/{pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
@@ -274,16 +280,19 @@ STORIES = (
     fds,
     cancelled,
     keys,
+    keys_taken_later,
     supervise,
 )
 
 
 def main() -> None:
     story = {act.__name__: act for act in STORIES}[sys.argv[1]]
+    programs = COLD if story is no_server else standin.PROGRAMS
+    early = ignite(programs) if story is keys_taken_later else None
     taken = take_keys(os.environ, ("STORY_API_KEY",))
     token = taken.get("STORY_API_KEY") or sys.argv[2]
-    programs = COLD if story is no_server else standin.PROGRAMS
-    ignition = ignite(programs, secrets=taken.values())
+    ignition = early or ignite(programs, secrets=taken.values())
+    ignition.settle()
     facts = trio.run(story, ignition, token)
     ignition.close()
     print(msgspec.json.encode(facts).decode())

@@ -30,7 +30,7 @@ def swarm(tmp_path):
     def call(*words, code=0, **extra):
         environment = {**os.environ, "SWARM_HOME": str(home), "XDG_RUNTIME_DIR": runtime}
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "swarm.supervisor.cli.main", *map(str, words)],
+            [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry", *map(str, words)],
             cwd=tmp_path / "work", env={**environment, **extra}, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=LIMIT_S,
         )  # fmt: skip

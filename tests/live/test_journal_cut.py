@@ -17,7 +17,7 @@ pytestmark = pytest.mark.live
 CUT = """
 import os, signal, sys
 from swarm.supervisor.journal.files import JournalFiles
-from swarm.supervisor.cli.main import main
+from swarm.supervisor.cli.entry import main
 
 append, marks = JournalFiles.append, [mark.encode() for mark in sys.argv.pop(1).split("|")]
 

@@ -11,7 +11,7 @@ import pytest
 from swarm.supervisor.places import find_places
 from swarm.worker.gateway.weights import known_weights, sha256_of
 
-SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.main"]
+SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
 LIMIT_S = 300
 
 

@@ -14,7 +14,7 @@ from swarm.roles.config.merge import Layer
 from swarm.roles.rules.load import MAX_BYTES, load_files, load_rules, rules_of
 
 pytestmark = pytest.mark.live
-PROGRAM = "import sys; from swarm.supervisor.cli.main import main; main()"
+PROGRAM = "import sys; from swarm.supervisor.cli.entry import main; main()"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "default.rules"
 
 

@@ -44,6 +44,18 @@ async def test_a_wrong_key_ends_the_run_and_names_the_variable(rig, model_server
     assert rig.alive() == {}
 
 
+async def test_the_configuration_moves_openai_though_the_gateway_was_born_before_it_was_read(
+    rig, model_server
+):
+    rig.environment["OPENAI_API_KEY"] = "sk-of-the-environment"
+    (rig.home / "config.toml").write_text(f'openai_base_url = "{model_server.url}"\n')
+    model_server.add_responses(model_server.message("from there"))
+    with trio.fail_after(LIMIT_S):
+        ended = await (await rig.run("openai", "-m", "some-model")).wait_end()
+    assert (ended.code, ended.out) == (0, "from there\n"), ended.err
+    assert model_server.requests[0].headers["authorization"] == "Bearer sk-of-the-environment"
+
+
 async def test_nobody_listening_ends_the_run_and_names_the_address(rig):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: refuses

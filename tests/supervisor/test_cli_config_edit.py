@@ -80,7 +80,7 @@ def test_tables_are_merged_on_request(home):
 
 
 def test_two_writers_lose_nothing(home):
-    program = "import sys; from swarm.supervisor.cli.main import main; main()"
+    program = "import sys; from swarm.supervisor.cli.entry import main; main()"
 
     def start(key):
         words = [sys.executable, "-P", "-c", program, "config", "set", key, "7"]

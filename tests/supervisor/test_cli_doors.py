@@ -34,7 +34,7 @@ COMMANDS = commands()
 
 
 def swarm(*words, **environment):
-    program = "import sys; from swarm.supervisor.cli.main import main; main()"
+    program = "import sys; from swarm.supervisor.cli.entry import main; main()"
     return subprocess.run(
         [sys.executable, "-P", "-c", program, *words],
         capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
@@ -58,6 +58,7 @@ def test_help_and_version_import_nothing_heavy(words):
     assert ours <= {
         "swarm.mailbox", "swarm.mailbox.errors", "swarm.supervisor", "swarm.supervisor.version",
         "swarm.supervisor.cli", "swarm.supervisor.cli.main", "swarm.supervisor.cli.doors",
+        "swarm.supervisor.cli.early",
     }  # fmt: skip
 
 
@@ -123,8 +124,9 @@ def test_a_mistake_is_one_line_on_stderr_and_code_2(words, said, tmp_path, monke
 
 
 def test_stdin_is_never_read_for_a_prompt(tmp_path):
+    swarm = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "swarm.supervisor.cli.main", "run", "-p", "x", "--role", "no"],
+        [*swarm, "run", "-p", "x", "--role", "no"],
         stdin=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "SWARM_HOME": str(tmp_path)},
     ) as child:  # fmt: skip
@@ -133,7 +135,7 @@ def test_stdin_is_never_read_for_a_prompt(tmp_path):
 
 
 def test_a_reader_that_is_gone_is_no_noise(tmp_path):
-    script = f"{sys.executable} -P -m swarm.supervisor.cli.main config list --json | true"
+    script = f"{sys.executable} -P -m swarm.supervisor.cli.entry config list --json | true"
     done = subprocess.run(
         ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60,
         env={**os.environ, "SWARM_HOME": str(tmp_path)},

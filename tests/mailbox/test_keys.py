@@ -2,7 +2,7 @@
 
 import os
 
-from swarm.supervisor.keys import forget, take_keys
+from swarm.mailbox.keys import forget, take_keys
 
 
 def test_taken_keys_are_gone_from_the_environment_and_unset_ones_are_left_out(monkeypatch):
