@@ -80,7 +80,7 @@ def interpreter_start() -> float:
 @cache
 def imports_start() -> float:
     """Milliseconds until an interpreter has imported what no run can do without."""
-    return _median_ms([sys.executable, "-P", "-c", "import trio, zmq, msgspec, httpx"], 9)
+    return _median_ms([sys.executable, "-P", "-c", "import trio, zmq, msgspec, httpcore"], 9)
 
 
 @cache

@@ -307,7 +307,17 @@ def test_an_agent_imports_nothing_heavy():
     program = "import sys; import swarm.worker.agent; print(*sorted(sys.modules))"
     argv = [sys.executable, "-P", "-c", program]
     loaded = set(subprocess.run(argv, capture_output=True, check=True, text=True).stdout.split())
-    heavy = {"httpx", "rich", "click", "yaml", "sqlite3", "tree_sitter", "pydantic", "asyncio"}
+    heavy = {
+        "httpx",
+        "httpcore",
+        "rich",
+        "click",
+        "yaml",
+        "sqlite3",
+        "tree_sitter",
+        "pydantic",
+        "asyncio",
+    }
     assert loaded & heavy == set()
     assert not any(name.startswith("swarm.supervisor") for name in loaded)
     assert not {name for name in loaded if name.startswith("swarm.worker.gateway.")}

@@ -15,7 +15,18 @@ from swarm.supervisor.cli.main import cli, explain_foreign_package, run_cli
 from swarm.supervisor.cli.starting import EXIT_CODES, purposeful
 
 DOCS = Path(__file__).parents[2] / "docs" / "commands.md"
-HEAVY = {"trio", "zmq", "rich", "httpx", "yaml", "tomllib", "sqlite3", "asyncio", "msgspec"}
+HEAVY = {
+    "trio",
+    "zmq",
+    "rich",
+    "httpx",
+    "httpcore",
+    "yaml",
+    "tomllib",
+    "sqlite3",
+    "asyncio",
+    "msgspec",
+}
 
 
 def commands():

@@ -7,6 +7,7 @@ LATE = {
     "asyncio",
     "h11",
     "httpx",
+    "httpcore",
     "jsonschema",
     "rich",
     "sqlite3",

@@ -55,3 +55,31 @@ async def test_names_in_no_proxy_and_this_machine_are_reached_without_it(model_s
     assert await status_of(model_server.url) == 204
     (seen,) = model_server.requests
     assert seen.target == "/v1/x"
+
+
+@pytest.mark.parametrize("url", ["http://[::1/x", "ftp://127.0.0.1/x", "/x"])
+async def test_what_is_no_address_fails_before_anything_is_sent(environment, url):
+    with trio.fail_after(10):
+        async with open_http("http://127.0.0.1:9") as client:
+            with pytest.raises(TransportFailed) as caught:
+                async with client.post(Post(url, {}, b"", idle_s=5.0)):
+                    pass
+    assert caught.value.phase == "send"
+
+
+async def test_a_header_that_would_begin_another_one_is_never_sent(model_server, environment):
+    with trio.fail_after(10):
+        async with open_http(model_server.url) as client:
+            post = Post(f"{model_server.url}/x", {"a": "b\r\nx-other: c"}, b"", idle_s=5.0)
+            with pytest.raises(TransportFailed) as caught:
+                async with client.post(post):
+                    pass
+    assert caught.value.phase == "send"
+    assert model_server.requests == []
+
+
+async def test_a_proxy_of_another_kind_is_refused_in_words(environment):
+    environment.setenv("ALL_PROXY", "socks5://me:secret@127.0.0.1:9")
+    with pytest.raises(TransportFailed, match="http or https") as caught:
+        await status_of("http://models.invalid/v1")
+    assert "secret" not in str(caught.value)

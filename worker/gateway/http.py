@@ -1,34 +1,40 @@
-"""HTTP as the gateway needs it: one POST whose answer is read piece by piece. Only httpx is here.
+"""HTTP as the gateway needs it: one POST whose answer is read piece by piece. Only httpcore is here
+and in `http_route`.
 
 Every read stands under the idle timeout, since a stalled stream is the worst hang of such tools; a
 foreign error becomes one of ours here and nowhere else. Redirects are reported, never followed.
 """
 
-import importlib
 import os
 import ssl
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import httpcore
 import msgspec
 import trio
 
 from swarm.mailbox.errors import SwarmError
 
-# httpx imports its command line if it can: rich, click and pygments, 20 ms and 8 MB for nothing.
-sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
-
-import httpx  # noqa: E402
-
-importlib.import_module("httpcore")  # httpx does so at the first request; here, before the fork
+from .http_route import address_of, certificates, find_proxy
 
 CONNECT_TIMEOUT_S = 15.0
 WRITE_TIMEOUT_S = 60.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_KEEPALIVE_S = 5.0  # servers close idle connections too; a short time seldom meets that
+_MOST_IDLE = 64
+_TIMEOUT = {"connect": CONNECT_TIMEOUT_S, "write": WRITE_TIMEOUT_S, "read": None, "pool": None}
+_UNREACHED = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError)
+_BROKEN = (
+    *_UNREACHED,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+    httpcore.UnsupportedProtocol,
+    httpcore.ConnectionNotAvailable,
+)
 
 Phase = Literal["connect", "send", "stream", "idle"]
 
@@ -53,10 +59,13 @@ class Post(msgspec.Struct, frozen=True):
 class Reply:
     """An answer whose head has arrived. Its body is read by `read_some` or `read_bounded`."""
 
-    def __init__(self, response: httpx.Response, idle_s: float) -> None:
-        self.status = response.status_code
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
-        self._response, self._chunks = response, response.aiter_raw()
+    def __init__(self, response: httpcore.Response, idle_s: float) -> None:
+        self.status = response.status
+        self.headers: dict[str, str] = {}
+        for name, value in response.headers:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        self._response, self._chunks = response, aiter(response.aiter_stream())
         self._idle_s = idle_s
 
     async def read_some(self) -> bytes:
@@ -67,7 +76,7 @@ class Reply:
         except trio.TooSlowError as error:
             text = f"no data for {self._idle_s:g} s; the stream was cut"
             raise TransportFailed(text, phase="idle") from error
-        except (httpx.HTTPError, httpx.StreamError) as error:
+        except _BROKEN as error:
             raise TransportFailed(_say(error), phase="stream") from error
 
     async def read_bounded(self, limit_bytes: int = MAX_ERROR_BODY_BYTES) -> bytes:
@@ -94,9 +103,9 @@ class Reply:
     async def close(self) -> None:
         """End the answer at once; a connection whose answer was not read to its end is closed."""
         await self._response.aclose()
-        # httpx reads through generators within generators, of which closing the outer one leaves
+        # httpcore reads through generators within generators, of which closing the outer one leaves
         # the inner ones to the garbage collector. On a closed connection they run to their end.
-        with suppress(httpx.HTTPError, httpx.StreamError):
+        with suppress(*_BROKEN):
             async for _ in self._chunks:
                 pass
 
@@ -104,8 +113,8 @@ class Reply:
 class HttpClient:
     """The connections to one server. Get one from `open_http`."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
+    def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
+        self._pool = pool
 
     @asynccontextmanager
     async def post(self, post: Post) -> AsyncIterator[Reply]:
@@ -114,11 +123,8 @@ class HttpClient:
         Raises:
             TransportFailed: "connect", "send" or "idle".
         """
-        request = self._client.build_request(
-            "POST", post.url, headers=post.headers, content=post.body
-        )
-        response = await self._begin(request, post.idle_s)
-        reply = Reply(response, post.idle_s)
+        headers = {**post.headers, "content-length": str(len(post.body))}
+        reply = await self._begin("POST", post.url, headers, post.body, post.idle_s)
         try:
             yield reply
         finally:
@@ -128,27 +134,44 @@ class HttpClient:
         """A small body of a quick server; None if it does not answer 200 in time."""
         try:
             with trio.fail_after(limit_s):
-                request = self._client.build_request("GET", url, headers=headers)
-                reply = Reply(await self._client.send(request, stream=True), limit_s)
+                reply = await self._begin("GET", url, headers, b"", limit_s)
                 try:
                     body = await reply.read_bounded(4 * MAX_ERROR_BODY_BYTES)
                 finally:
                     await reply.close()
-        except (trio.TooSlowError, httpx.HTTPError, httpx.InvalidURL):
+        except (trio.TooSlowError, TransportFailed):
             return None
         return body.decode("utf-8", "replace") if reply.status == 200 else None
 
-    async def _begin(self, request: httpx.Request, idle_s: float) -> httpx.Response:
+    async def _begin(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, idle_s: float
+    ) -> Reply:
         try:
+            request = _request(method, url, headers, body)
             with trio.fail_after(idle_s):
-                return await self._client.send(request, stream=True)
+                return Reply(await self._pool.handle_async_request(request), idle_s)
         except trio.TooSlowError as error:
             text = f"no answer within {idle_s:g} s"
             raise TransportFailed(text, phase="idle") from error
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+        except _UNREACHED as error:
             raise TransportFailed(_say(error), phase="connect") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (*_BROKEN, ValueError) as error:  # also of an address or a header that is none
             raise TransportFailed(_say(error), phase="send") from error
+
+
+def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> httpcore.Request:
+    """Raises ValueError."""
+    address = address_of(url)
+    ours = [(name.encode(), value.encode()) for name, value in headers.items()]
+    more = [one for one in address.headers if one[0].decode() not in headers]
+    fixed = (b"accept-encoding", b"identity")
+    return httpcore.Request(
+        method,
+        address.url,
+        headers=[*more, fixed, *ours],
+        content=body,
+        extensions={"timeout": _TIMEOUT},
+    )
 
 
 @asynccontextmanager
@@ -157,37 +180,43 @@ async def open_http(base_url: str) -> AsyncIterator[HttpClient]:
 
     Servers on this machine are never reached through a proxy. Where neither the server nor a proxy
     speaks TLS, no certificates are loaded: that is 15 ms of the way to the first request.
+
+    Raises TransportFailed for a proxy that cannot be one, and certificates that cannot be read.
     """
-    parts = urlsplit(base_url)
-    is_local = parts.hostname in _LOOPBACK
-    async with httpx.AsyncClient(
-        verify=_certificates() if parts.scheme == "https" else not is_local and _has_tls_proxy(),
-        trust_env=not is_local,
-        follow_redirects=False,
-        timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-        headers={"accept-encoding": "identity"},
-    ) as client:
-        yield HttpClient(client)
+    async with _make_pool(base_url) as pool:
+        yield HttpClient(pool)
+
+
+def _make_pool(base_url: str) -> httpcore.AsyncConnectionPool:
+    try:
+        proxy = find_proxy(base_url)
+    except ValueError as error:
+        raise TransportFailed(str(error), phase="connect") from error
+    is_secure = urlsplit(base_url).scheme == "https"
+    tls = _certificates() if is_secure or (proxy and proxy.url.scheme == b"https") else None
+    how: dict[str, Any] = {
+        "ssl_context": tls,
+        "max_connections": None,
+        "max_keepalive_connections": _MOST_IDLE,
+        "keepalive_expiry": _KEEPALIVE_S,
+    }
+    if proxy is None:
+        return httpcore.AsyncConnectionPool(**how)
+    over = tls if proxy.url.scheme == b"https" else None
+    return httpcore.AsyncHTTPProxy(proxy.url, proxy_auth=proxy.login, proxy_ssl_context=over, **how)
 
 
 def _certificates() -> ssl.SSLContext:
-    """The public ones, or those that SSL_CERT_FILE or SSL_CERT_DIR name. Raises TransportFailed."""
     try:
-        return httpx.create_ssl_context()
+        return certificates()
     except OSError as error:
         named = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
         why = f"the certificates of {named} cannot be read: {_say(error)}"
         raise TransportFailed(why, phase="connect") from error
 
 
-def _has_tls_proxy() -> bool:
-    names = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
-    return any(os.environ.get(name, "").startswith("https:") for name in names)
-
-
 def _say(error: BaseException) -> str:
-    """One line. httpx's texts are sometimes empty: then what lies behind it says more."""
+    """One line. httpcore's texts are sometimes empty: then what lies behind it says more."""
     name = type(error).__name__
     behind: BaseException | None = error
     while behind is not None and not str(behind).strip():

@@ -1,0 +1,98 @@
+"""The way to a server: its address in bytes, the proxy before it, the certificates it is known by.
+
+Rule: proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) and certificates (SSL_CERT_FILE,
+SSL_CERT_DIR) are those of the environment; a server on this machine is never behind a proxy.
+"""
+
+import base64
+import os
+import ssl
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+import idna
+from httpcore import URL
+
+from swarm.mailbox.proxies import proxies_of
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_PORTS = {"http": 80, "https": 443}
+_KEPT = "%/?:@!$&'()*+,;=~[]"  # of a path and a query; the rest is encoded
+
+
+class Address(NamedTuple):
+    """Where a request goes, and the headers that follow from that."""
+
+    url: URL
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+@lru_cache(maxsize=32)
+def address_of(url: str) -> Address:
+    """Raises ValueError for what is no absolute address of the web."""
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError("no address that begins with http:// or https:// and names a host")
+    host = _ascii_host(parts.hostname)
+    target = quote(parts.path or "/", safe=_KEPT) + _query(parts.query)
+    shown = f"[{host}]" if ":" in host else host
+    if parts.port not in (None, _PORTS[parts.scheme]):
+        shown = f"{shown}:{parts.port}"
+    headers = [(b"host", shown.encode())]
+    if parts.username is not None:
+        login = unquote_to_bytes(parts.username) + b":" + unquote_to_bytes(parts.password or "")
+        headers.append((b"authorization", b"Basic " + base64.b64encode(login)))
+    return Address(
+        URL(scheme=parts.scheme, host=host, port=parts.port, target=target), tuple(headers)
+    )
+
+
+def _ascii_host(host: str) -> str:
+    return host if host.isascii() else idna.encode(host, uts46=True).decode()
+
+
+def _query(query: str) -> str:
+    return f"?{quote(query, safe=_KEPT)}" if query else ""
+
+
+class Proxy(NamedTuple):
+    """What stands between us and a server; `login` is a name and a password, if it wants one."""
+
+    url: URL
+    login: tuple[bytes, bytes] | None
+
+
+def find_proxy(base_url: str) -> Proxy | None:
+    """The proxy that the environment names for this server; None: there is none.
+
+    Raises ValueError for one that is no address, or that speaks neither HTTP nor HTTPS.
+    """
+    parts = urlsplit(base_url)
+    if parts.hostname in _LOOPBACK or not proxies_of(os.environ):
+        return None
+    from urllib.request import getproxies_environment, proxy_bypass  # 5 ms
+
+    proxies: dict[str, str] = getproxies_environment()
+    named = proxies.get(parts.scheme) or proxies.get("all")
+    if not named or proxy_bypass(parts.netloc.rpartition("@")[2], proxies):
+        return None
+    proxy = urlsplit(named if "://" in named else f"http://{named}")
+    if proxy.scheme not in _PORTS or not proxy.hostname:
+        raise ValueError("the proxy that the environment names has no address of http or https")
+    url = URL(scheme=proxy.scheme, host=_ascii_host(proxy.hostname), port=proxy.port, target="/")
+    if proxy.username is None:
+        return Proxy(url, None)
+    login = unquote_to_bytes(proxy.username), unquote_to_bytes(proxy.password or "")
+    return Proxy(url, login)
+
+
+def certificates() -> ssl.SSLContext:
+    """The public ones, or those that SSL_CERT_FILE or SSL_CERT_DIR name. Raises OSError."""
+    if file := os.environ.get("SSL_CERT_FILE"):
+        return ssl.create_default_context(cafile=file)
+    if folder := os.environ.get("SSL_CERT_DIR"):
+        return ssl.create_default_context(capath=folder)
+    import certifi
+
+    return ssl.create_default_context(cafile=certifi.where())
