@@ -206,6 +206,11 @@ def begin_server(channel_fd: int, lifeline_fd: int) -> None:
     forkserver.serve(socket.socket(fileno=channel_fd), lifeline_fd, become)
 
 
+def end_server(channel_fd: int, lifeline_fd: int) -> int:
+    """A fork-server that dies before it is ready."""
+    return 7
+
+
 def begin_gateway(channel_fd: int, lifeline_fd: int) -> int:
     boot.run = become
     sys.modules["swarm.worker.gateway.service"] = sys  # nothing to import here

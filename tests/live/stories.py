@@ -27,7 +27,11 @@ from swarm.supervisor.spawner.base import Child, SpawnError, StartLost
 from swarm.supervisor.spawner.household import Household, open_household
 from swarm.supervisor.spawner.ladder import end_child
 
-COLD = msgspec.structs.replace(standin.PROGRAMS, cold_forkserver=("-c", "raise SystemExit(7)"))
+COLD = msgspec.structs.replace(
+    standin.PROGRAMS,
+    forkserver="standin:end_server",
+    cold_forkserver=("-c", "raise SystemExit(7)"),
+)
 
 
 async def wait_until(holds: Callable[[], bool]) -> None:
@@ -116,8 +120,6 @@ async def adoption(ignition: Ignition, token: str) -> object:
 
 async def no_server(ignition: Ignition, token: str) -> object:
     """A fork-server that always dies: after a few, every start is cold and works."""
-    assert ignition.server is not None
-    os.kill(ignition.server.pid, signal.SIGKILL)
     async with open_household(ignition, grace_s=0.5) as home:
         child = await home.start(agent_spec("leave_with_three"), title="cold")
         end = await child.wait_ended()
