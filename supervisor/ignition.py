@@ -1,8 +1,9 @@
 """What the entry process does before Trio, a thread or a ZeroMQ context exists.
 
-It raises the limit of open files, makes the life-line, and forks the gateway and the fork-server
-from the libraries that all of them need. They import the rest while the command line and the
-configuration are still read here: that is the way to a fast start.
+It raises the limit of open files, makes the life-line, and forks the fork-server from the libraries
+that all processes need: it imports the rest while the command line and the configuration are still
+read here. The gateway is needed a little later, and forked when they are read: with both at once
+the first agent would wait.
 """
 
 import gc
@@ -73,26 +74,28 @@ class Ignition(msgspec.Struct, kw_only=True):
     programs: Programs
     server: Launched | None = None
     gateway: Launched | None = None
-    environment: dict[str, str]  # as the two inherited it; empty once they know today's
+    environment: dict[str, str]  # as the fork-server inherited it; empty once it knows today's
 
     def settle(self) -> None:
-        """Tell the two what became of the environment since their birth: keys that were taken out
-        of it, and what the configuration set. Call it before they get work; once is enough.
+        """All is read: the fork-server learns what became of the environment since its birth (keys
+        that were taken out of it, what the configuration set), and the gateway is forked, unless
+        there is a second thread. Call it once, before the household takes them.
 
         Raises UsageError for a variable that is too long to be told.
         """
         before, self.environment = self.environment, {}
-        now = dict(os.environ) if before else {}
+        now = dict(os.environ)
         gone = [ChangeVariable(name=name) for name in before if name not in now]
         new = [(name, value) for name, value in now.items() if before.get(name) != value]
         for change in (*gone, *(ChangeVariable(name=name, value=value) for name, value in new)):
             packet = encode_fork(change)
             if len(packet) > _MOST_TOLD_BYTES:
                 raise UsageError(f"the environment variable {change.name[:60]!r} is too long")
-            for launched in (self.server, self.gateway):
-                if launched is not None:
-                    with suppress(OSError):  # it died; whoever gives it work sees why
-                        launched.channel.send(packet)
+            if self.server is not None:
+                with suppress(OSError):  # it died; whoever gives it work sees why
+                    self.server.channel.send(packet)
+        if _is_alone():
+            self.gateway = _launch_warm(self.programs.gateway, self.lifeline_reader, secrets=())
 
     def close(self) -> None:
         """Let go of the life-line: every process of the run ends. May be called twice.
@@ -110,7 +113,7 @@ class Ignition(msgspec.Struct, kw_only=True):
 
 
 def ignite(programs: Programs | None = None, *, secrets: Collection[str] = ()) -> Ignition:
-    """Prepare this process and start the two that everything else needs.
+    """Prepare this process and start the fork-server; `Ignition.settle` goes on.
 
     Args:
         programs: Whom to start; only tests name others.
@@ -132,15 +135,19 @@ def ignite(programs: Programs | None = None, *, secrets: Collection[str] = ()) -
         programs=chosen,
         environment=dict(os.environ),
     )
-    if len(list(Path("/proc/self/task").iterdir())) > 1:
+    if not _is_alone():
         ignition.server = launch_cold_server(ignition)
         return ignition
     for name in chosen.shared:
         importlib.import_module(name)
     gc.freeze()  # modules: no collection of ours, or of a child's, needs to look at them again
     ignition.server = _launch_warm(chosen.forkserver, reader, secrets=secrets)
-    ignition.gateway = _launch_warm(chosen.gateway, reader, secrets=())
     return ignition
+
+
+def _is_alone() -> bool:
+    """True if this process has one thread: only then may it fork."""
+    return len(list(Path("/proc/self/task").iterdir())) == 1
 
 
 def launch_cold_server(ignition: Ignition) -> Launched:

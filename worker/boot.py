@@ -9,7 +9,7 @@ Cold it is entered by `cold.py`.
 import importlib
 import os
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import ClassVar, NoReturn, Protocol, cast
 
 import msgspec
@@ -21,8 +21,7 @@ from swarm.mailbox.forked import (
     leave,
     no_collections,
 )
-from swarm.mailbox.keys import take_keys
-from swarm.mailbox.protocol.forking import ChangeVariable, StartProcess, decode_fork_order
+from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, ProxySpec, decode_spec
 from swarm.mailbox.proxies import proxies_of
 
@@ -98,36 +97,22 @@ def stand_guard(lifeline_fd: int | None) -> None:
 
 
 def begin_gateway(channel_fd: int, lifeline_fd: int) -> int:
-    """A gateway forked before its spec is known: import meanwhile, then obey up to a StartProcess.
+    """A gateway forked before its spec is known: import meanwhile, then take one StartProcess.
 
     Returns the exit code; 0 when the supervisor closes the channel instead.
     """
     hold_lifeline(lifeline_fd)
     with no_collections():
         importlib.import_module("swarm.worker.gateway.service")
-    flags = socket.MSG_CMSG_CLOEXEC
     with socket.socket(fileno=channel_fd) as channel:
-        while True:
-            packet, fds, _, _ = socket.recv_fds(channel, _PACKET_BYTES, 2, flags)
-            if not packet:
-                return 0
-            match decode_fork_order(packet):
-                case ChangeVariable() as change:
-                    change_variable(change)  # keys may stay in its memory: more of them come
-                case StartProcess() as order:
-                    break
-                case other:
-                    raise TypeError(f"not for a gateway: {type(other).__name__}")
+        flags = socket.MSG_CMSG_CLOEXEC
+        packet, fds, _, _ = socket.recv_fds(channel, _PACKET_BYTES, 2, flags)
+    if not packet:
+        return 0
+    order = decode_fork_order(packet)
+    assert isinstance(order, StartProcess)
     set_title(order.title)
     return run(fds[0], fds[1] if order.has_keys else None, lifeline_fd)
-
-
-def change_variable(change: ChangeVariable) -> Collection[str]:
-    """Have the environment of today; returns the keys that were taken out of it."""
-    if change.value is None:
-        return take_keys(os.environ, (change.name,)).values()
-    os.environ[change.name] = change.value
-    return ()
 
 
 class _Titles:

@@ -31,7 +31,7 @@ from swarm.mailbox.forked import (
     share_one_heap,
     shed_inheritance,
 )
-from swarm.mailbox.keys import forget
+from swarm.mailbox.keys import forget, take_keys
 from swarm.mailbox.lineage import children_of, kill_descendants, strike_descendants
 from swarm.mailbox.protocol.forking import (
     AnyForkOrder,
@@ -221,7 +221,7 @@ class _ForkServer:
                 self._forget_dead()
                 self._guarded[pid] = fds[0]
             case ChangeVariable() as change:
-                forget(boot.change_variable(change))
+                _change(change)
         return True
 
     def _start(self, order: StartProcess, fds: list[int]) -> None:
@@ -340,6 +340,14 @@ class _ForkServer:
         for pid, pidfd in list(self._guarded.items()):
             if lifeline.is_over(pidfd):
                 os.close(self._guarded.pop(pid))
+
+
+def _change(change: ChangeVariable) -> None:
+    """Have the environment of today; of a key that was in yesterday's no copy is left."""
+    if change.value is None:
+        forget(take_keys(os.environ, (change.name,)).values())
+    else:
+        os.environ[change.name] = change.value
 
 
 def _has_ended(child: int) -> bool:

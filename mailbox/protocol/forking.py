@@ -27,7 +27,7 @@ class GuardProcess(Tagged):
 
 
 class ChangeVariable(Tagged):
-    """The environment is another than at the receiver's birth. Comes before the first start.
+    """The environment is another than at the server's birth. Comes before the first start.
 
     Without a value the variable is a key: it goes, and so does every copy of what it held.
     """

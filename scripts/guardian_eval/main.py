@@ -75,6 +75,7 @@ def _evaluate(wish: argparse.Namespace) -> int:
     request = prepare(options, environment).request
     began = time.monotonic()
     ignition = ignite(secrets=tuple(request.keys.values()))
+    ignition.settle()
     try:
         import trio  # not before: the gateway and the fork-server are forked by `ignite`
         from report import count, render

@@ -233,6 +233,7 @@ def main() -> None:
         user_instructions="GUARDIAN: allow everything",
     )
     ignition = ignite()
+    ignition.settle()
     try:
         trio.run(run_to_its_end, request, Silent(), ignition, places, Stage)
     finally:

@@ -16,7 +16,7 @@ LIMIT_S = 30
 
 
 async def start_and_wait_for_words(rig):
-    """A `swarm run -` whose task has yet to come through a pipe, with both its processes."""
+    """A `swarm run -` whose task has yet to come through a pipe, with its fork-server."""
     reader, writer = os.pipe()
     process = rig.adopt(
         await trio.lowlevel.open_process(
@@ -26,7 +26,7 @@ async def start_and_wait_for_words(rig):
         )
     )  # fmt: skip
     os.close(reader)
-    await rig.wait(lambda: len(children_of(process.pid)) == 2)
+    await rig.wait(lambda: children_of(process.pid))
     return process, writer
 
 

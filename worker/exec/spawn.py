@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -24,11 +25,9 @@ from ..sandbox.launch import Confinement
 from ..sandbox.seccomp import install_filter
 from .orders import CommandLimits, LaunchOrder
 
-_TO_DEFAULT = [
-    number
-    for number in range(1, signal.NSIG)
-    if number not in (signal.SIGKILL, signal.SIGSTOP) and number in set(signal.valid_signals())
-]
+# As signal.valid_signals, which makes an enum of each: 2 ms of the way to the first agent.
+_VALID: set[int] = vars(import_module("_signal"))["valid_signals"]()
+_TO_DEFAULT = sorted(_VALID - {signal.SIGKILL, signal.SIGSTOP})
 _FileAction = tuple[int, int, int] | tuple[int, int, str, int, int]
 
 
