@@ -41,11 +41,11 @@ def weight(agents: int, role: str) -> Iterator[Row]:
     ):
         spawned = wait_spawned(environment, agents)
         spent_ms = spent(run.pid) / len(spawned)
-        time.sleep(1.0)
         pids = [int(record["pid"]) for record in spawned]
+        own_ms = [spent(pid) for pid in pids]  # now: reading their memory keeps them busy
+        time.sleep(1.0)
         sizes = [pss_bytes(pid) / 2**20 for pid in pids]
         beside = [pss_bytes(child) / 2**20 for pid in pids for child in children(pid)]
-        own_ms = [spent(pid) for pid in pids]
         what = f"one of {len(pids)} idle agents, {role}"
         yield Row(f"memory of {what} (PSS)", statistics.median(sizes), 6, "MB")
         yield Row("  its sleeping launcher (PSS)", statistics.median(beside), 1, "MB")
