@@ -20,9 +20,8 @@ def measure(quick: bool) -> Iterator[Row]:
     turns, rounds = (60, 1) if quick else (210, 5)
     yield from help_time()
     yield from start_time(5 if quick else 15)
-    without, within = ("without sandbox", FULL), ("with sandbox", [])
-    yield from tool_turns(turns, rounds, without, 12, "23 ms mini-swe-agent")
-    yield from tool_turns(turns, rounds, within, 18, "86 ms Codex")
+    yield from tool_turns(turns, rounds, ("without sandbox", FULL), 12, "23 ms mini-swe-agent")
+    yield from tool_turns(turns, rounds, ("with sandbox", []), 18, "86 ms Codex")
     import crowd  # late: it is built on this module
 
     yield from crowd.measure(quick)
