@@ -1,12 +1,15 @@
 """The console script `swarm`. Before click is imported, a run's processes are on their way."""
 
+import os
 import sys
+from typing import TextIO, cast
 
 from .early import begun_early
 
 
 def main() -> None:
     """Run the command line of this process. Never returns."""
+    _open_standard_files()
     arguments = sys.argv[1:]
     try:
         with begun_early(arguments):
@@ -16,6 +19,22 @@ def main() -> None:
     except KeyboardInterrupt:  # before the command began
         code = 130
     sys.exit(code)
+
+
+def _open_standard_files() -> None:
+    """Whoever started us may have closed some of them: the next pipe of ours would be one then."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+    sys.stdin = _or_nothing(sys.stdin, 0, "r")
+    sys.stdout = _or_nothing(sys.stdout, 1, "w")
+    sys.stderr = _or_nothing(sys.stderr, 2, "w")
+
+
+def _or_nothing(stream: TextIO | None, number: int, mode: str) -> TextIO:
+    return stream or cast("TextIO", open(number, mode, closefd=False))
 
 
 if __name__ == "__main__":

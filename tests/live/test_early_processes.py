@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from swarm.mailbox.lineage import children_of
-from swarm.mailbox.protocol.records import RunCompleted
+from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 
 pytestmark = pytest.mark.live
 LIMIT_S = 30
@@ -57,3 +57,16 @@ async def test_a_detached_run_has_processes_of_its_own(rig):
         assert ended.code == 0, ended.err
         await rig.wait(lambda: rig.bodies(RunCompleted) and not rig.alive())
     assert rig.completed.result == "done"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+async def test_a_run_whose_standard_files_are_closed_ends_as_any_other(rig, closed):
+    provider = rig.script({"text": "done"})
+    shell = ("/bin/sh", "-c", f'exec "$@" {closed}', "sh")
+    with trio.fail_after(LIMIT_S):
+        run = await rig.start("run", "-p", "x", "--provider", provider, "--plain", prefix=shell)
+        ended = await run.wait_end()
+    assert ended.code == 0, ended.err
+    assert ended.out == ("" if ">&-" in closed.split() else "done\n")
+    assert rig.completed.result == "done"
+    assert rig.bodies(GatewayEnded) == []
