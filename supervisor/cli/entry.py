@@ -27,7 +27,8 @@ def _open_standard_files() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+            nothing = os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+            os.set_inheritable(nothing, True)
     sys.stdin = _or_nothing(sys.stdin, 0, "r")
     sys.stdout = _or_nothing(sys.stdout, 1, "w")
     sys.stderr = _or_nothing(sys.stderr, 2, "w")

@@ -70,3 +70,10 @@ async def test_a_run_whose_standard_files_are_closed_ends_as_any_other(rig, clos
     assert ended.out == ("" if ">&-" in closed.split() else "done\n")
     assert rig.completed.result == "done"
     assert rig.bodies(GatewayEnded) == []
+
+
+async def test_a_command_inherits_standard_files_where_ours_were_closed(rig):
+    shell = ("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+    words = ("sandbox", "-s", "danger-full-access", "--", "sh", "-c", "cat && echo out && echo >&2")
+    with trio.fail_after(LIMIT_S):
+        assert (await (await rig.start(*words, prefix=shell)).wait_end()).code == 0
