@@ -74,7 +74,7 @@ class Ignition(msgspec.Struct, kw_only=True):
     programs: Programs
     server: Launched | None = None
     gateway: Launched | None = None
-    environment: dict[str, str]  # as the fork-server inherited it; empty once it knows today's
+    environment: dict[str, str]  # as the fork-server knows it
 
     def settle(self) -> None:
         """All is read: the fork-server learns what became of the environment since its birth (keys
@@ -83,14 +83,13 @@ class Ignition(msgspec.Struct, kw_only=True):
 
         Raises UsageError for a variable that is too long to be told.
         """
-        before, self.environment = self.environment, {}
-        now = dict(os.environ)
-        gone = [ChangeVariable(name=name) for name in before if name not in now]
-        new = [(name, value) for name, value in now.items() if before.get(name) != value]
-        for change in (*gone, *(ChangeVariable(name=name, value=value) for name, value in new)):
-            packet = encode_fork(change)
+        before, self.environment = self.environment, dict(os.environ)
+        for name in before | self.environment:
+            if before.get(name) == (value := self.environment.get(name)):
+                continue
+            packet = encode_fork(ChangeVariable(name=name, value=value))
             if len(packet) > _MOST_TOLD_BYTES:
-                raise UsageError(f"the environment variable {change.name[:60]!r} is too long")
+                raise UsageError(f"the environment variable {name[:60]!r} is too long")
             if self.server is not None:
                 with suppress(OSError):  # it died; whoever gives it work sees why
                     self.server.channel.send(packet)

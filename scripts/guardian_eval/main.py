@@ -77,7 +77,7 @@ def _evaluate(wish: argparse.Namespace) -> int:
     ignition = ignite(secrets=tuple(request.keys.values()))
     ignition.settle()
     try:
-        import trio  # not before: the gateway and the fork-server are forked by `ignite`
+        import trio  # not before: the fork-server and the gateway are forked until here
         from report import count, render
         from review import Evaluation
         from silent import Silent

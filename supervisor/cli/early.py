@@ -5,7 +5,6 @@ Rule: whoever takes the ignition closes it; one that nobody took is closed when 
 
 import gc
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar
@@ -29,7 +28,7 @@ def needs_processes(arguments: Sequence[str]) -> bool:
 @contextmanager
 def begun_early(arguments: Sequence[str]) -> Iterator[None]:
     """Have an ignition ready for `take_early` while a command runs, if it needs one."""
-    if sys.platform == "linux" and needs_processes(arguments) and threading.active_count() == 1:
+    if sys.platform == "linux" and needs_processes(arguments):
         from ..ignition import ignite
 
         gc.disable()  # what is imported stays; `run_here` enables it for the run
@@ -38,11 +37,16 @@ def begun_early(arguments: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        if (ignition := take_early()) is not None:
-            ignition.close()
+        drop_early()
 
 
 def take_early() -> "Ignition | None":
     """The ignition that was begun, once; None: there is none."""
     ignition, _Begun.ignition = _Begun.ignition, None
     return ignition
+
+
+def drop_early() -> None:
+    """Close the ignition that was begun, if nobody took it."""
+    if (ignition := take_early()) is not None:
+        ignition.close()

@@ -21,7 +21,7 @@ from ..console.style import ColorChoice, choose_view, is_terminal
 from ..ignition import ignite
 from ..places import Places, run_places
 from ..request import RunRequest
-from .early import take_early
+from .early import drop_early, take_early
 from .notifying import Notifier, open_notifier
 from .options import ShowOptions
 from .walls import check_walls
@@ -54,8 +54,7 @@ def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
         return run_here(request, show, places)
     from .detaching import detach
 
-    if (early := take_early()) is not None:  # its processes would be ours, not the run's
-        early.close()
+    drop_early()  # its processes would be ours, not the run's
     return detach(request, show, places)
 
 

@@ -5,16 +5,6 @@ import trio
 
 from swarm.worker.gateway.http import Post, TransportFailed, open_http
 
-NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-
-
-@pytest.fixture
-def environment(monkeypatch):
-    for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    return monkeypatch
-
 
 async def status_of(base_url):
     with trio.fail_after(10):

@@ -4,16 +4,6 @@ import pytest
 
 from swarm.worker.gateway.http_route import address_of, find_proxy
 
-NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-
-
-@pytest.fixture
-def environment(monkeypatch):
-    for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    return monkeypatch
-
 
 @pytest.mark.parametrize(
     ("url", "host", "port", "target", "shown"),

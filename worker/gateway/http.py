@@ -5,8 +5,6 @@ Every read stands under the idle timeout, since a stalled stream is the worst ha
 foreign error becomes one of ours here and nowhere else. Redirects are reported, never followed.
 """
 
-import os
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
@@ -190,10 +188,11 @@ async def open_http(base_url: str) -> AsyncIterator[HttpClient]:
 def _make_pool(base_url: str) -> httpcore.AsyncConnectionPool:
     try:
         proxy = find_proxy(base_url)
+        is_over_tls = proxy is not None and proxy.url.scheme == b"https"
+        is_secure = is_over_tls or urlsplit(base_url).scheme == "https"
+        tls = certificates() if is_secure else None
     except ValueError as error:
         raise TransportFailed(str(error), phase="connect") from error
-    is_secure = urlsplit(base_url).scheme == "https"
-    tls = _certificates() if is_secure or (proxy and proxy.url.scheme == b"https") else None
     how: dict[str, Any] = {
         "ssl_context": tls,
         "max_connections": None,
@@ -202,17 +201,8 @@ def _make_pool(base_url: str) -> httpcore.AsyncConnectionPool:
     }
     if proxy is None:
         return httpcore.AsyncConnectionPool(**how)
-    over = tls if proxy.url.scheme == b"https" else None
+    over = tls if is_over_tls else None
     return httpcore.AsyncHTTPProxy(proxy.url, proxy_auth=proxy.login, proxy_ssl_context=over, **how)
-
-
-def _certificates() -> ssl.SSLContext:
-    try:
-        return certificates()
-    except OSError as error:
-        named = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
-        why = f"the certificates of {named} cannot be read: {_say(error)}"
-        raise TransportFailed(why, phase="connect") from error
 
 
 def _say(error: BaseException) -> str:

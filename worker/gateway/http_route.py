@@ -88,11 +88,17 @@ def find_proxy(base_url: str) -> Proxy | None:
 
 
 def certificates() -> ssl.SSLContext:
-    """The public ones, or those that SSL_CERT_FILE or SSL_CERT_DIR name. Raises OSError."""
-    if file := os.environ.get("SSL_CERT_FILE"):
-        return ssl.create_default_context(cafile=file)
-    if folder := os.environ.get("SSL_CERT_DIR"):
-        return ssl.create_default_context(capath=folder)
-    import certifi
+    """The public ones, or those that SSL_CERT_FILE or SSL_CERT_DIR name.
 
-    return ssl.create_default_context(cafile=certifi.where())
+    Raises ValueError for those that cannot be read.
+    """
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if not file and not folder:
+        import certifi
+
+        file = certifi.where()
+    try:
+        return ssl.create_default_context(cafile=file or None, capath=None if file else folder)
+    except OSError as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the certificates of {file or folder} cannot be read: {why}") from error
