@@ -1,75 +1,25 @@
 """Commands as an agent runs them: real launcher, real shells, both sandboxes and none."""
 
-import os
-import random
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
-from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
+sys.path.insert(0, str(Path(__file__).parent))
+from box import a_box
+
 from swarm.mailbox.lineage import is_zombie
-from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
-from swarm.worker.exec.launcher import LauncherLink, open_launcher
+from swarm.mailbox.protocol.limits import DangerFullAccess
 from swarm.worker.exec.outcome import ExecFailed, ExecRequest, StdinFailed
-from swarm.worker.exec.sessions import open_exec_sessions
 from swarm.worker.sandbox.probe import probe_sandbox
 
 PYTHON = Path(sys.executable).resolve()  # not a link in a checkout that a private /tmp may hide
-LAUNCHER = (
-    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
-    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
-)
 STACKS = ["none", "landlock", "bwrap"]
-
-
-@contextmanager
-def start_launcher():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
-        theirs.close()
-        yield process, ours
-
-
-@asynccontextmanager
-async def a_box(folder, *, stack="none", **environment):
-    """An agent's sessions over a launcher that is a fresh process."""
-    for name in ("work", "tmp"):
-        (folder / name).mkdir()
-    with start_launcher() as (process, ours):
-        spec = AgentSpec(
-            run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
-            limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
-            gateway_endpoint="", gateway_token=b"", blobs_dir="", tmp_dir=str(folder / "tmp"),
-            environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
-        )  # fmt: skip
-        with trio.fail_after(20):
-            async with (
-                open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher,
-                open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
-            ):
-                yield Box(sessions, spec.cwd, stack)
-
-
-class Box:
-    def __init__(self, sessions, cwd, stack):
-        self.sessions, self.cwd = sessions, cwd
-        self.policy = DangerFullAccess() if stack == "none" else WorkspaceWrite()
-
-    async def run(self, script, on_output=None, **more):
-        argv = ("/bin/bash", "-c", script)
-        more = {"yield_time_ms": 15_000, **more}
-        more = {"cwd": self.cwd, **more}
-        request = ExecRequest(argv=argv, policy=self.policy, **more)
-        return await self.sessions.exec(request, on_output)
 
 
 @pytest.fixture(params=STACKS)
@@ -150,7 +100,7 @@ def pid_in(folder):
 
 
 def left_alive(cwd):
-    """Processes that still work in the command's folder."""
+    """Processes that still work in the folder; not the shell that waits for the next command."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -158,7 +108,7 @@ def left_alive(cwd):
                 found.append((entry / "cmdline").read_bytes())
         except OSError:
             continue
-    return found
+    return [words for words in found if not words.endswith(b"/sh\0")]
 
 
 async def test_a_living_sessions_children_are_spared_when_another_command_ends(tmp_path):

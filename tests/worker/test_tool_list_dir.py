@@ -6,6 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.worker.sandbox.guard import Guard
+from swarm.worker.sandbox.plan import plan_sandbox
 from swarm.worker.tools import list_dir
 from swarm.worker.tools.errors import ToolFailed
 from swarm.worker.tools.list_dir import ListDirArguments, list_directory, show_name
@@ -34,6 +37,14 @@ def test_entries_stand_below_their_folder_with_a_mark_for_their_kind(tree):
     assert listed(tree) == [
         "a.txt", "b/", "  inner/", "  z.txt", "b-side", "link@", "pipe?",
     ]  # fmt: skip
+
+
+def test_placeholders_of_a_sandbox_are_left_out_and_a_persons_empty_folder_is_not(tmp_path):
+    (tmp_path / ".codex").mkdir()
+    guard = Guard(plan_sandbox(WorkspaceWrite(), cwd=str(tmp_path), tmp_dir=None, stack="bwrap"))
+    assert {".codex", ".git", ".agents"} <= {*os.listdir(tmp_path)}
+    assert listed(tmp_path) == [".codex/"]
+    guard.close()
 
 
 def test_depth_says_how_many_levels(tree):

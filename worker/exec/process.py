@@ -116,6 +116,10 @@ class RunningCommand:
         self._route = route
         await route.hand_over()
 
+    def is_guarded(self) -> bool:
+        """True while the placeholders that were made for it are in their places."""
+        return self._prepared.guard is None or self._prepared.guard.holds()
+
     def blocked(self) -> tuple[RouteBlocked, ...]:
         """What the network proxy refused it so far, each once."""
         return self._route.blocked() if self._route else ()
@@ -133,8 +137,13 @@ class RunningCommand:
         return self._prepared.close()
 
 
-async def start_command(launcher: Launcher, request: CommandRequest) -> RunningCommand:
+async def start_command(
+    launcher: Launcher, request: CommandRequest, *, stdin_fd: int | None = None
+) -> RunningCommand:
     """Start it; returns when its program runs.
+
+    Args:
+        stdin_fd: What it reads where it has no terminal; it stays the caller's. None: nothing.
 
     Raises CommandNotStarted, SandboxUnavailable, LauncherGone. The caller closes what it gets.
     """
@@ -150,7 +159,7 @@ async def start_command(launcher: Launcher, request: CommandRequest) -> RunningC
     try:
         if request.sandbox.proxied:
             route = CommandRoute(request.route or RouteRequest(endpoint="", ticket=b""))
-        fd, launched = await _launch(launcher, request, prepared, route)
+        fd, launched = await _launch(launcher, request, prepared, route, stdin_fd)
     except BaseException:
         prepared.close()
         if route is not None:
@@ -173,7 +182,11 @@ async def start_command(launcher: Launcher, request: CommandRequest) -> RunningC
 
 
 async def _launch(
-    launcher: Launcher, request: CommandRequest, prepared: Prepared, route: CommandRoute | None
+    launcher: Launcher,
+    request: CommandRequest,
+    prepared: Prepared,
+    route: CommandRoute | None,
+    stdin_fd: int | None,
 ) -> tuple[int, Launched]:
     """Our end of its input and output, and what the launcher says."""
     order = LaunchOrder(
@@ -192,6 +205,8 @@ async def _launch(
         ours, given, taken = _open_ends(tty=request.tty)
         for fd in {given, taken}:
             theirs.callback(os.close, fd)
+        if stdin_fd is not None and not request.tty:
+            given = stdin_fd
         inner = () if prepared.filter_fd is None else (prepared.filter_fd,)
         if route is not None:
             inner = (*inner, route.stage_fd)

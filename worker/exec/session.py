@@ -17,7 +17,7 @@ from .buffer import HeadTailBuffer, Kept
 from .launcher import ExitStatus
 from .orders import Overrun
 from .outcome import whole_characters
-from .process import RunningCommand
+from .process import CommandRequest, RunningCommand
 
 OnOutput = Callable[[str], None]
 
@@ -30,8 +30,8 @@ _FAIR_AFTER_BYTES = 1024 * 1024
 class Session:
     """A command that may outlive the call that started it."""
 
-    def __init__(self, session_id: int, command: RunningCommand, *, sandboxed: bool) -> None:
-        self.id, self.command, self.sandboxed = session_id, command, sandboxed
+    def __init__(self, session_id: int, command: RunningCommand, asked: CommandRequest) -> None:
+        self.id, self.command, self.asked = session_id, command, asked
         self.finished = trio.Event()
         self.status: ExitStatus | None = None
         self.moved_aside: tuple[str, ...] = ()

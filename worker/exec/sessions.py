@@ -43,6 +43,7 @@ from .planning import check_workdir, plan_command
 from .process import CommandRequest, InputClosed, start_command
 from .route import RouteRequest
 from .session import OnOutput, Session
+from .standby import Standby
 
 EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
 _SYSTEM_RANDOM = random.SystemRandom()  # has no state, so a fork may share it
@@ -60,6 +61,7 @@ class ExecSessions:
         self._source: EnvironmentSource | None = None
         self._snapshot: Mapping[str, str] | None = None
         self._snapshotting = trio.Lock()
+        self._standby = Standby(launcher, nursery)
 
     def adopt(self, spec: AgentSpec) -> None:
         """The agent's settings have changed; what runs goes on as it was started."""
@@ -76,6 +78,7 @@ class ExecSessions:
         await self.warm()
         started = trio.current_time()
         session = await self._start(request)
+        self._have_next_ready(request, session)
         wait_s = exec_yield_s(request.yield_time_ms)
         if request.timeout_ms is not None:
             wait_s = request.timeout_ms / 1000
@@ -89,6 +92,7 @@ class ExecSessions:
         timed_out = request.timeout_ms is not None and not session.finished.is_set()
         if timed_out:
             await self._terminate(session)
+        self._have_next_ready(request, session)  # a long one has outlived the first that waited
         return self._outcome(session, started, timed_out=timed_out)
 
     async def write(
@@ -141,9 +145,10 @@ class ExecSessions:
         return sum(not session.finished.is_set() for session in self._sessions.values())
 
     async def terminate_all(self) -> int:
-        """Kill every session and forget it; returns how many were running."""
+        """Kill every session and forget it; returns how many were running. None waits then."""
         sessions = tuple(self._sessions.values())
         running = self.live_count()
+        await self._standby.clear()
         async with trio.open_nursery() as nursery:
             for session in sessions:
                 nursery.start_soon(self._terminate, session)
@@ -151,38 +156,46 @@ class ExecSessions:
 
     async def _start(self, request: ExecRequest) -> Session:
         try:
-            # By the agent's own folder: where a command says it wants to run gives it no rights.
-            plan = self.plan(request.policy, self._spec.cwd, request.extra)
-            check_workdir(plan, request.cwd)
-            if request.commits_in:
-                from ..sandbox.repository import with_repository  # for the few that commit
-
-                plan = with_repository(plan, request.commits_in) or plan
-            command = await start_command(
-                self._launcher,
-                CommandRequest(
-                    argv=request.argv,
-                    cwd=request.cwd,
-                    environment=self._environment(request, plan),
-                    sandbox=plan,
-                    tty=request.tty,
-                    limits=request.limits,
-                    resources=self._spec.resources,
-                    route=RouteRequest(
-                        endpoint=self._spec.proxy_endpoint,
-                        ticket=self._spec.network_ticket,
-                        command=shlex.join(request.argv),
-                    ),
-                ),
-            )
+            asked = self._asked(request)
+            if not asked.sandbox.is_sandboxed:
+                await self._standby.clear()
+            command = self._standby.take(asked) or await start_command(self._launcher, asked)
         except (SwarmError, OSError) as error:
             raise ExecFailed(request.argv, str(error)) from error
-        session = Session(self._free_id(), command, sandboxed=plan.is_sandboxed)
+        session = Session(self._free_id(), command, asked)
         self._sessions[session.id] = session
         self._use(session)
         self._nursery.start_soon(session.run)
         self._prune()
         return session
+
+    def _have_next_ready(self, request: ExecRequest, session: Session) -> None:
+        if request.timeout_ms is None:  # our own looks come alone
+            self._standby.renew(session.asked)
+
+    def _asked(self, request: ExecRequest) -> CommandRequest:
+        """What it is held to now. Raises SandboxUnavailable, OSError."""
+        # By the agent's own folder: where a command says it wants to run gives it no rights.
+        plan = self.plan(request.policy, self._spec.cwd, request.extra)
+        check_workdir(plan, request.cwd)
+        if request.commits_in:
+            from ..sandbox.repository import with_repository  # for the few that commit
+
+            plan = with_repository(plan, request.commits_in) or plan
+        return CommandRequest(
+            argv=request.argv,
+            cwd=request.cwd,
+            environment=self._environment(request, plan),
+            sandbox=plan,
+            tty=request.tty,
+            limits=request.limits,
+            resources=self._spec.resources,
+            route=RouteRequest(
+                endpoint=self._spec.proxy_endpoint,
+                ticket=self._spec.network_ticket,
+                command=shlex.join(request.argv),
+            ),
+        )
 
     def _environment(self, request: ExecRequest, plan: SandboxPlan) -> dict[str, str]:
         extra = {**FORCED, "SWARM_THREAD_ID": self._spec.agent_id, **request.environment}
@@ -212,7 +225,9 @@ class ExecSessions:
             original_token_count=-(-kept.total_bytes // 4),
             exit_code=code,
             session_id=None if session.finished.is_set() else session.id,
-            denied=is_sandbox_denial(exit_code=code, output=text, sandboxed=session.sandboxed),
+            denied=is_sandbox_denial(
+                exit_code=code, output=text, sandboxed=session.asked.sandbox.is_sandboxed
+            ),
             timed_out=timed_out,
             omitted_bytes=kept.omitted_bytes,
             warning=". ".join(filter(None, (overrun_text(session.overrun), too_many))),

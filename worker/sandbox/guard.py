@@ -71,6 +71,10 @@ class Guard:
         """The missing names that exist now, for as long as this is held."""
         return tuple(self._locks)
 
+    def holds(self) -> bool:
+        """True while every placeholder is the one that was made or found."""
+        return all(_is_same(path, lock) for path, lock in self._locks.items())
+
     def close(self) -> tuple[str, ...]:
         """Remove the placeholders nobody else needs; return what had to be moved aside."""
         for path, lock in self._locks.items():

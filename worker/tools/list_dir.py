@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..sandbox.plan import PROTECTED_NAMES, is_placeholder
 from .errors import ToolFailed
 
 MAX_SCANNED = 200_000
@@ -122,6 +123,8 @@ class _Walk:
                     return
                 if self._may_read is not None and not self._may_read(Path(entry.path)):
                     continue
+                if entry.name in PROTECTED_NAMES and is_placeholder(entry.path):
+                    continue  # a command runs here, or is about to: nothing that the person made
                 self.scanned += 1
                 suffix = _suffix(entry)
                 parts = (*above, entry.name)

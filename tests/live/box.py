@@ -1,0 +1,63 @@
+"""A place to run an agent's commands in: folders, a launcher of its own, and sessions over it."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+
+import trio
+
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
+from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.worker.exec.launcher import LauncherLink, open_launcher
+from swarm.worker.exec.outcome import ExecRequest
+from swarm.worker.exec.sessions import open_exec_sessions
+
+LAUNCHER = (
+    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
+    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
+)
+
+
+@contextmanager
+def start_launcher():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
+    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        yield process, ours
+
+
+@asynccontextmanager
+async def a_box(folder, *, stack="none", **environment):
+    """An agent's sessions over a launcher that is a fresh process."""
+    for name in ("work", "tmp"):
+        (folder / name).mkdir()
+    with start_launcher() as (process, ours):
+        spec = AgentSpec(
+            run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
+            limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
+            gateway_endpoint="", gateway_token=b"", blobs_dir="", tmp_dir=str(folder / "tmp"),
+            environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
+        )  # fmt: skip
+        with trio.fail_after(20):
+            async with (
+                open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher,
+                open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
+            ):
+                yield Box(sessions, spec.cwd, stack, process.pid)
+
+
+class Box:
+    def __init__(self, sessions, cwd, stack, launcher_pid):
+        self.sessions, self.cwd, self.launcher_pid = sessions, cwd, launcher_pid
+        self.policy = DangerFullAccess() if stack == "none" else WorkspaceWrite()
+
+    async def run(self, script, on_output=None, **more):
+        argv = ("/bin/bash", "-c", script)
+        more = {"yield_time_ms": 15_000, **more}
+        more = {"cwd": self.cwd, **more}
+        request = ExecRequest(argv=argv, policy=self.policy, **more)
+        return await self.sessions.exec(request, on_output)
