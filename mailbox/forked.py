@@ -5,6 +5,7 @@ supervisor's, not those of the shell that started it.
 """
 
 import ctypes
+import ctypes.util
 import gc
 import os
 import resource
@@ -19,6 +20,7 @@ from typing import NoReturn
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _M_ARENA_MAX = -8
+_THREADS = {"pthread": "libpthread.so.0"}  # what `ldconfig` says wherever there is glibc
 _MOST_FDS = 1 << 20
 _signal = vars(import_module("_signal"))  # without the enums that `signal` makes of its numbers
 # signal.signal turns the old handler into one and fails at it: 30 pages a fork.
@@ -145,6 +147,20 @@ def no_collections() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextmanager
+def no_library_search() -> Iterator[None]:
+    """While Trio is imported: it asks `ctypes` what the library of threads is called, and that runs
+    `ldconfig` to find out: a process, and 10 ms of every start. With glibc there is one answer.
+    """
+    search = ctypes.util.find_library
+    if "CS_GNU_LIBC_VERSION" in os.confstr_names and os.confstr("CS_GNU_LIBC_VERSION"):
+        ctypes.util.find_library = lambda name: _THREADS.get(name) or search(name)
+    try:
+        yield
+    finally:
+        ctypes.util.find_library = search
 
 
 def live_and_leave(life: Callable[[], int]) -> NoReturn:

@@ -104,6 +104,7 @@ def begin_gateway(channel_fd: int, lifeline_fd: int) -> int:
     hold_lifeline(lifeline_fd)
     with no_collections():
         importlib.import_module("swarm.worker.gateway.service")
+        importlib.import_module("encodings.idna")  # its first connection would, for 2 ms
     with socket.socket(fileno=channel_fd) as channel:
         flags = socket.MSG_CMSG_CLOEXEC
         packet, fds, _, _ = socket.recv_fds(channel, _PACKET_BYTES, 2, flags)

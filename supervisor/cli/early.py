@@ -29,9 +29,12 @@ def needs_processes(arguments: Sequence[str]) -> bool:
 def begun_early(arguments: Sequence[str]) -> Iterator[None]:
     """Have an ignition ready for `take_early` while a command runs, if it needs one."""
     if sys.platform == "linux" and needs_processes(arguments):
-        from ..ignition import ignite
-
         gc.disable()  # what is imported stays; `run_here` enables it for the run
+        from swarm.mailbox.forked import no_library_search
+
+        with no_library_search():
+            from ..ignition import ignite
+
         with suppress(OSError, ImportError):  # the run itself tries again, and says why
             _Begun.ignition = ignite()
     try:
