@@ -8,6 +8,7 @@ from typing import NamedTuple
 from .parts import Assembly, split_body
 from .sequencer import WINDOW, Envelope, Inbound, Kind, Outbound, Verdict
 
+MOST_UNTOLD = WINDOW // 4  # handled letters whose acknowledgement may wait for an envelope
 PROBE_EVERY = 64  # passing envelopes between two questions whether the other side still reads
 MOST_RESENDS = 8  # answers to AGAIN without any progress, for each tick of the one who keeps time
 MOST_PASSING = 256  # sent since the other side was last heard; more are dropped
@@ -36,6 +37,8 @@ class Conversation:
 
     __slots__ = (
         "_first",
+        "_told",
+        "_waited_for",
         "assembly",
         "epoch",
         "heard",
@@ -53,6 +56,8 @@ class Conversation:
         self.heard = False  # an envelope of the right epoch has arrived
         self.passed = 0  # passing envelopes sent since the peer was last heard
         self.resends_left = MOST_RESENDS  # a peer cannot make us send without bound
+        self._told = 0  # the `ack` that was sent last
+        self._waited_for = 0  # the last handled number whose sender may wait for it
         self._first: dict[int, int] = {}  # last → first number of an admitted body in parts
 
     # --- out -------------------------------------------------------------------------------
@@ -144,9 +149,19 @@ class Conversation:
                 pass
         return Reaction(Verdict.PLAIN, arrived, send, acknowledge, progress)
 
-    def mark_handled(self, seq: int) -> bool:
-        """The body with this last number is handled. True if an acknowledgement is due."""
+    def mark_handled(self, seq: int, *, soon: bool = True) -> bool:
+        """The body with this last number is handled. True if an acknowledgement is due.
+
+        It is due `soon` if the sender may wait for it; see `presses`.
+        """
+        if soon:
+            self._waited_for = max(self._waited_for, seq)
         return self.inbound.mark_handled(self._first.pop(seq, seq), seq)
+
+    @property
+    def presses(self) -> bool:
+        """True if the acknowledgement that is due may not wait for an envelope to ride in."""
+        return self._told < self._waited_for or self.inbound.handled - self._told >= MOST_UNTOLD
 
     def unacknowledged_bodies(self) -> tuple[bytes, ...]:
         """Whole bodies that were never acknowledged, in order."""
@@ -160,6 +175,7 @@ class Conversation:
         return tuple(bodies)
 
     def _bare(self, kind: Kind, *, seq: int = 0, body: bytes = b"") -> Envelope:
+        self._told = self.inbound.handled
         return Envelope(epoch=self.epoch, seq=seq, ack=self.inbound.handled, kind=kind, body=body)
 
     def _envelopes(self, rows: list[tuple[int, Kind, bytes]]) -> tuple[Envelope, ...]:

@@ -6,6 +6,7 @@ the same over sockets and in memory. Frames that are no good are counted, logged
 """
 
 import logging
+import math
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from .post import Letter, PostStatistics
 from .sequencer import Envelope, Verdict
 
 SILENCE_S = 1.0  # unacknowledged mail older than this is asked about, and then by ASKING
+LATER_S = 0.1  # so long an acknowledgement that nobody waits for may wait for an envelope
 ASKING = frozenset({1, 2, 3, 4, 6, 8, 12})  # after so many ticks, and every 8 from 16 on
 MOST_PASSING_KEPT = 4096  # passing letters that wait for a slow reader; more are dropped
 
@@ -60,7 +62,10 @@ class Desk:
         self._arrival = trio.lowlevel.ParkingLot()
         self._passing_kept = 0
         self._owed: dict[bytes, None] = {}  # peers to which an acknowledgement is due
+        self._owed_later: dict[bytes, None] = {}  # the same, but an envelope may come before
+        self._later_at = math.inf  # then these are paid too
         self._owing = trio.lowlevel.ParkingLot()
+        self._nap = trio.CancelScope()  # of the one who pays
         self._outstanding = trio.lowlevel.ParkingLot()
         self._sent = self._received = 0
         self._refused = Counter[str]()  # by the names of PostStatistics
@@ -79,7 +84,7 @@ class Desk:
         talk = self._talks.pop(peer, None)
         if talk is None:
             return ()
-        self._owed.pop(peer, None)
+        self._owe_no_more(peer)
         talk.gone = True
         talk.room.unpark_all()
         for event in talk.waiting.values():
@@ -128,6 +133,7 @@ class Desk:
                 raise PeerGone(peer)
 
     async def flush(self, peer: bytes) -> None:
+        self._press()
         self.pay_owed()
         talk = self._talk(peer)
         await self.wait_handled(peer, talk.conversation.outbound.last)
@@ -143,7 +149,7 @@ class Desk:
                 talk.lost = True
                 return
             self._sent += 1
-            self._owed.pop(peer, None)  # every envelope carries the acknowledgement
+            self._owe_no_more(peer)  # every envelope carries the acknowledgement
 
     # --- in --------------------------------------------------------------------------------
 
@@ -155,10 +161,15 @@ class Desk:
         self._passing_kept -= not letter.seq
         return letter
 
-    def handled(self, letter: Letter) -> None:
+    def handled(self, letter: Letter, *, soon: bool = True) -> None:
         talk = self._talks.get(letter.peer)
-        if talk is not None and letter.seq and talk.conversation.mark_handled(letter.seq):
-            self._owe(letter.peer)
+        if talk is None or not letter.seq:
+            return
+        if talk.conversation.mark_handled(letter.seq, soon=soon):
+            if talk.conversation.presses:
+                self._owe(letter.peer)
+            else:
+                self._owe_later(letter.peer)
 
     def arrive(self, peer: bytes, frame: bytes) -> None:
         """Take one frame from the wire. Never raises for what a peer sent."""
@@ -227,6 +238,24 @@ class Desk:
         self._owed[peer] = None
         self._owing.unpark()
 
+    def _owe_later(self, peer: bytes) -> None:
+        if not self._owed_later:
+            self._later_at = self._nap.deadline = trio.current_time() + LATER_S
+        self._owed_later[peer] = None
+
+    def _owe_no_more(self, peer: bytes) -> None:
+        self._owed.pop(peer, None)
+        if peer in self._owed_later:
+            del self._owed_later[peer]
+            if not self._owed_later:
+                self._later_at = self._nap.deadline = math.inf
+
+    def _press(self) -> None:
+        """What may wait waits no longer."""
+        self._owed |= self._owed_later
+        self._owed_later.clear()
+        self._later_at = self._nap.deadline = math.inf
+
     def pay_owed(self) -> None:
         """Send the acknowledgements that no envelope has carried."""
         for peer in list(self._owed):
@@ -235,10 +264,17 @@ class Desk:
         self._owed.clear()
 
     async def tend_acknowledgements(self) -> None:
-        """Acknowledge one scheduler tick after letters were handled: many cost one frame."""
+        """Acknowledge one scheduler tick after letters were handled: many cost one frame.
+
+        What nobody waits for is acknowledged LATER_S after the first of it, unless an envelope has
+        said so before.
+        """
         while True:
-            if not self._owed:
-                await self._owing.park()
+            with trio.CancelScope(deadline=self._later_at) as self._nap:
+                if not self._owed:
+                    await self._owing.park()
+            if trio.current_time() >= self._later_at:
+                self._press()
             self.pay_owed()
 
     async def tend_silence(self) -> None:
@@ -285,8 +321,8 @@ class SoleMailbox:
     async def receive(self) -> Letter:
         return await self._desk.receive()
 
-    def handled(self, letter: Letter) -> None:
-        self._desk.handled(letter)
+    def handled(self, letter: Letter, *, soon: bool = True) -> None:
+        self._desk.handled(letter, soon=soon)
 
     async def flush(self) -> None:
         await self._desk.flush(OTHER_SIDE)

@@ -56,8 +56,11 @@ class Mailbox(Protocol):
         """The next letter, in order. Cancelling it loses nothing."""
         ...
 
-    def handled(self, letter: Letter) -> None:
-        """Acknowledge: the letter was journaled or applied. A passing letter is ignored."""
+    def handled(self, letter: Letter, *, soon: bool = True) -> None:
+        """Acknowledge: the letter was journaled or applied. A passing letter is ignored.
+
+        Not `soon`: nobody waits for it, so it may ride in an envelope of the next 100 ms.
+        """
         ...
 
     async def flush(self) -> None:
@@ -92,7 +95,7 @@ class PostOffice(Protocol):
         """The next letter of any peer; each peer's letters are in order."""
         ...
 
-    def handled(self, letter: Letter) -> None:
+    def handled(self, letter: Letter, *, soon: bool = True) -> None:
         """As Mailbox.handled; a letter of a dismissed peer is ignored."""
         ...
 

@@ -153,8 +153,10 @@ class Dispatch:
             self._unreadable(letter, error)
             return
 
+        soon = isinstance(event, CallBegan)  # alone is waited for, but for what a Goodbye ends
+
         def written(record: Record) -> None:
-            self._run.office.handled(letter)
+            self._run.office.handled(letter, soon=soon)
             self._run.showing.record(record)
             if follow is not None:
                 follow()
@@ -258,7 +260,7 @@ class Dispatch:
         not wait. If the agent dies, so does its wish.
         """
         self._progress(agent)
-        self._run.office.handled(letter)
+        self._run.office.handled(letter, soon=False)
         if isinstance(asked.request, Errand):
             self._nursery.start_soon(self._answer, agent, asked.request_id, asked.request)
         elif isinstance(asked.request, Review):

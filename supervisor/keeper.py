@@ -240,7 +240,7 @@ class Keeper:
 
     def _journal(self, event: Drew | Lapsed | Warned, path: str, letter: Letter) -> None:
         def written(record: Record) -> None:
-            self._run.office.handled(letter)
+            self._run.office.handled(letter, soon=False)
             self._run.showing.record(record)
 
         self._run.journal.write(event, agent=path, then=written)

@@ -199,7 +199,9 @@ class Stage:
         self._unacknowledged.clear()
 
     async def order(self, op: AnyOp) -> None:
-        """Post an op; returns when the agent has applied it."""
+        """Post an op; returns when the agent has applied it and said so: with what it says next, or
+        within 100 ms.
+        """
         seq = await self._office.post(self._peer, encode_op(op))
         await self._office.wait_handled(self._peer, seq)
 

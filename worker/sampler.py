@@ -259,7 +259,7 @@ class Sampler:
         except ValueError as error:
             raise _trouble("bad_response", f"the gateway sent what is no event: {error}") from error
         finally:
-            mailbox.handled(letter)
+            mailbox.handled(letter, soon=False)
 
     @asynccontextmanager
     async def _attempting(self, limit_s: float) -> AsyncIterator[Mailbox]:

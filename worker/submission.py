@@ -51,7 +51,7 @@ async def serve(session: Session, post: Mailbox) -> Shutdown:
             post.handled(letter)
             continue
         apply(session, op)
-        post.handled(letter)
+        post.handled(letter, soon=False)
         if isinstance(op, Shutdown):
             return op
 

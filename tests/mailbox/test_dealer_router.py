@@ -47,6 +47,22 @@ async def test_letters_go_both_ways_and_are_acknowledged(endpoint):
             assert (figures.repeats, figures.gaps, figures.unacknowledged) == (0, 0, 0)
 
 
+async def test_letters_that_nobody_waits_for_are_acknowledged_too_and_cost_fewer_frames(endpoint):
+    with trio.fail_after(10):
+        async with (
+            open_router(endpoint) as office,
+            open_dealer(endpoint, b"scout", epoch=2) as mailbox,
+        ):
+            office.admit(b"scout", epoch=2)
+            for number in range(40):
+                await mailbox.post(b"%d" % number)
+                office.handled(await office.receive(), soon=False)
+            await mailbox.flush()
+            figures = office.statistics()
+            assert (figures.repeats, figures.gaps, figures.received) == (0, 0, 41)
+            assert figures.sent <= 10  # one for 16, or for all of a tenth of a second
+
+
 async def test_mail_posted_before_the_peer_connects_is_kept_and_arrives(endpoint):
     with trio.fail_after(10):
         async with open_router(endpoint) as office:

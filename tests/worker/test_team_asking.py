@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from swarm.mailbox.protocol.events import Asked, CallBegan, CallEnded, Waiting
 from swarm.mailbox.protocol.items import FunctionCall, text_message
@@ -223,10 +224,12 @@ async def test_several_spawns_of_one_response_go_out_in_order_one_after_another(
         started = trio.current_time()
         await play.stage.say("go")
         for number in range(8):
+            await play.stage.wait_for(Asked, number + 1)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(play.stage.heard(Asked)) == number + 1
             reply = Spawned(path=f"/root/a{number}", nickname="")
             request = await reply_to(play, reply, count=number + 1)
             assert request.task_name == f"a{number}"
-            assert len(play.stage.heard(Asked)) == number + 1
         await play.stage.wait_turns()
         assert trio.current_time() - started < 0.1
     assert [json.loads(text)["task_name"] for text, _ in outputs(play)] == [

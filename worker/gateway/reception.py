@@ -106,7 +106,7 @@ class Reception:
             while True:
                 letter = await office.receive()
                 await self._take(window, letter)
-                office.handled(letter)
+                office.handled(letter, soon=False)
 
     async def _take(self, window: Window, letter: Letter) -> None:
         if letter.peer in self._refused:
