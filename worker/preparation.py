@@ -38,6 +38,7 @@ from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief, decode_spec, encod
 from .agent import lock_rules
 from .exec.launcher import Launcher
 from .exec.sessions import open_exec_sessions
+from .gathering import gather_code
 from .life import live
 from .policy.words import load_grammar
 from .sandbox.probe import probe_sandbox
@@ -49,6 +50,17 @@ _BYTES_HEADER = 33
 _BLOCKS = tuple(size - 8 for power in range(16, 4, -1) for size in (3 << power - 1, 1 << power))
 _MOST_BLOCKS = 20_000  # of one size
 _MOST_FILLERS = 6_000
+_WITH_SOCKETS = (
+    "swarm.mailbox.dealer",
+    "swarm.mailbox.polled",
+    "swarm.mailbox.wire",
+    "swarm.worker.agent",
+    "swarm.worker.boot",
+    "swarm.worker.lifeline",
+    "swarm.worker.exec.launcher",
+    "swarm.worker.exec.orders",
+    "swarm.worker.sandbox.landlock",
+)
 _ME = b"a/nobody/1"
 _SPEC = AgentSpec(
     run_id="nobody",
@@ -73,14 +85,27 @@ _fillers: list[list[object]] = []
 
 def prepare(*, thoroughly: bool) -> None:
     """Once quickly before the first agent is born, once thoroughly (some 30 ms) after that."""
-    live_in_memory(lives=8 if thoroughly else 1)
-    if thoroughly:
-        load_grammar()
-        probe_sandbox()  # what it finds is inherited; an agent would try it again for 10 ms
-        lock_rules("/", ("/proc/self",))  # what a locked agent works out for itself
-        gc.collect()  # what it frees is a gap as well
-        fill_gaps()
-        fill_heap()
+    if not thoroughly:
+        live_in_memory()
+        return
+    load_grammar()
+    probe_sandbox()  # what it finds is inherited; an agent would try it again for 10 ms
+    _leave_no_gaps()
+    gather_code(_live_and_lock, also=_WITH_SOCKETS)
+    live_in_memory(lives=8)
+    lock_rules("/", ("/proc/self",))
+    _leave_no_gaps()
+
+
+def _live_and_lock() -> None:
+    live_in_memory()
+    lock_rules("/", ("/proc/self",))  # what a locked agent works out for itself
+
+
+def _leave_no_gaps() -> None:
+    gc.collect()  # what it frees is a gap as well
+    fill_gaps()
+    fill_heap()
 
 
 def live_in_memory(*, lives: int = 1) -> None:

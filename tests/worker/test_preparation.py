@@ -9,7 +9,7 @@ import importlib, os, signal, sys, threading
 from swarm.worker import forkserver
 for name in forkserver.PRELOADED:
     importlib.import_module(name)
-from swarm.worker import preparation
+from swarm.worker import gathering, preparation
 """
 TRACES = """
 def traces():
@@ -51,6 +51,31 @@ end = libc.sbrk(0) - 2**18
 blocks = [libc.malloc(size) for size in (600, 1500, 5000, 20000) for _ in range(50)]
 print(sum(block < end for block in blocks) < 10)
 """
+COPIED = """
+import gc
+
+def copied_kb():
+    # what a child that lives once has as its own
+    reader, writer = os.pipe()
+    if (pid := os.fork()) == 0:
+        preparation.live_in_memory()
+        rollup = open("/proc/self/smaps_rollup").read()
+        os.write(writer, rollup.partition("Private_Dirty:")[2].split()[0].encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(writer)
+    return int(os.read(reader, 64))
+
+preparation.gather_code = lambda life, also: 0
+preparation.prepare(thoroughly=True)
+gc.freeze()
+strewn = copied_kb()
+preparation.gather_code = gathering.gather_code
+preparation.prepare(thoroughly=True)
+gc.freeze()
+gathered = copied_kb()
+print(gathered < strewn - 200, (strewn, gathered))
+"""
 MISHAP = """
 def broken(*_, **__):
     raise RuntimeError("broken on purpose")
@@ -83,6 +108,12 @@ def test_after_the_preparation_a_life_imports_nothing_more():
 
 def test_after_the_preparation_new_blocks_lie_at_the_end_of_the_heap_not_in_its_gaps():
     assert run(BLOCKS) == ("True", "")
+
+
+def test_code_that_lies_together_spares_a_child_two_hundred_kilobytes():
+    said, complained = run(COPIED)
+    assert said.startswith("True"), said
+    assert complained == ""
 
 
 def test_a_preparation_that_fails_says_so_and_harms_nobody():
