@@ -14,8 +14,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NoReturn, Protocol, cast
+from typing import NamedTuple, NoReturn
 
 from swarm.mailbox.forked import (
     become_subreaper,
@@ -53,6 +54,7 @@ from .spare import Beginning, Entry, Spare, wait_and_become
 _PACKET_BYTES = 64 * 1024
 _MOST_FDS = 4
 _LOOK_AGAIN_MS = 5
+_CALM_MS = 200  # the first agent needs 30 to 100 ms and both processors to ask its first question
 _IDLE_MS = 5  # then a spare is forked: while orders come, nobody waits for it
 _LEFTOVERS_LIMIT_S = 1.0  # more only in an uninterruptible wait; then its agent is reported anyway
 PRELOADED = (
@@ -68,10 +70,11 @@ PRELOADED = (
 )
 
 
-class Prepare(Protocol):
-    """Do once, here, what every agent would do for itself. Leaves no thread and no descriptor."""
+class Preparation(NamedTuple):
+    """Done once, here, what every agent would do for itself. Leaves no thread and no descriptor."""
 
-    def __call__(self, *, thoroughly: bool) -> None: ...
+    quickly: Callable[[], None]  # before the first child
+    thoroughly: Callable[[], Iterator[None]]  # in short steps: a child may be forked between two
 
 
 def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
@@ -89,7 +92,7 @@ def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
         lifeline_fd,
         boot.run,
         early=Beginning(launcher.fork_early, launcher.tell_early, preparation.live_in_memory),
-        prepare=cast("Prepare", preparation.prepare),
+        prepare=Preparation(preparation.prepare_quickly, preparation.prepare_thoroughly),
         preload_s=time.monotonic() - started,
     )
 
@@ -100,7 +103,7 @@ def serve(
     entry: Entry,
     *,
     early: Beginning | None = None,
-    prepare: Prepare | None = None,
+    prepare: Preparation | None = None,
     preload_s: float = 0.0,
 ) -> NoReturn:
     """Obey orders until the channel or the life-line ends; then end everything below.
@@ -110,7 +113,8 @@ def serve(
         lifeline_fd: The life-line's reading end; every child keeps it.
         entry: What a child becomes.
         early: What a child without keys (an agent) does before it is touched.
-        prepare: Called before the first child, and thoroughly after it: the first need not wait.
+        prepare: Quickly before the first child; thoroughly, step by step, while nothing is ordered
+            after the first agent, and one step after each further agent however many wait.
         preload_s: What the imports took; reported once.
     """
     boot.set_title("swarm: fork-server")  # its first call sets up what later ones share
@@ -119,7 +123,7 @@ def serve(
     server = _ForkServer(channel, lifeline_fd, entry, early, prepare)
     lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_all)  # now the guarded ones too
     if prepare is not None:
-        prepare(thoroughly=False)
+        prepare.quickly()
     gc.collect()
     gc.freeze()  # children share these pages until somebody writes to them
     with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is gone
@@ -138,10 +142,12 @@ class _ForkServer:
         lifeline_fd: int,
         entry: Entry,
         early: Beginning | None,
-        prepare: Prepare | None,
+        prepare: Preparation | None,
     ) -> None:
         self._channel, self._lifeline_fd = channel, lifeline_fd
-        self._entry, self._early, self._prepare = entry, early, prepare
+        self._entry, self._early = entry, early
+        self._steps = None if prepare is None else prepare.thoroughly()
+        self._calm_ms: int | None = None  # before the next step; None: until the first agent
         self._ours: set[int] = set()  # pids of agents not yet reaped
         self._dead: dict[int, float] = {}  # those that ended → when to report them at the latest
         self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not below us
@@ -169,26 +175,40 @@ class _ForkServer:
                 self._reap()
             if self._channel.fileno() in ready and not self._obey():
                 return
-            if not ready and self._wants_spare:
-                self._fork_spare()
+            if not ready:
+                self._use_idleness()
 
     def _patience_ms(self) -> int | None:
         if self._dead:
             return _LOOK_AGAIN_MS
+        if self._steps is not None:
+            return self._calm_ms
         return _IDLE_MS if self._wants_spare else None
+
+    def _use_idleness(self) -> None:
+        if self._calm_ms is not None and self._steps is not None:
+            self._prepare_on(self._steps)
+        elif self._wants_spare:
+            self._fork_spare()
 
     def _listen(self) -> None:
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
 
-    def _prepare_thoroughly(self) -> None:
-        """Once, between two children; what ends meanwhile is reaped after it."""
-        if self._prepare is None:
-            return
+    def _prepare_after_birth(self) -> None:
+        """The first agent has the processors to itself; of many in a row each pays for a step."""
+        if self._calm_ms is None:
+            self._calm_ms = _CALM_MS
+        elif self._steps is not None:
+            self._prepare_on(self._steps)
+
+    def _prepare_on(self, steps: Iterator[None]) -> None:
+        """One step, between two children; what ends meanwhile is reaped after it."""
+        self._calm_ms = 0
         signal.set_wakeup_fd(-1)
-        self._prepare(thoroughly=True)
-        self._prepare = None
-        gc.collect()
-        gc.freeze()
+        if next(steps, self) is self:  # that was the last
+            self._steps = None
+            gc.collect()
+            gc.freeze()
         self._listen()
         self._reap()
 
@@ -216,7 +236,8 @@ class _ForkServer:
         match received:
             case StartProcess() as order:
                 self._start(order, fds)
-                self._prepare_thoroughly()
+                if not order.is_service:
+                    self._prepare_after_birth()
             case GuardProcess(pid=pid):
                 self._forget_dead()
                 self._guarded[pid] = fds[0]

@@ -9,7 +9,7 @@ nearly one page for each function. Copies made one after another share pages: an
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Set
 from types import CodeType, FrameType, FunctionType
 
 Codes = dict[int, CodeType]  # by identity: equal codes of two functions are two
@@ -17,32 +17,8 @@ Codes = dict[int, CodeType]  # by identity: equal codes of two functions are two
 _left_behind: list[CodeType] = []  # kept for ever: freed, each would be a gap to allocate in
 
 
-def gather_code(life: Callable[[], object], *, also: Collection[str] = ()) -> int:
-    """Give each function that runs in `life` a copy of its code; returns how many were copied.
-
-    Call it where nothing else runs, when no gaps are left between objects (`preparation`), and
-    let all of it run some more times after it: new code is specialised anew. Code with a weak
-    reference to it stays where it is: Trio marks so what Ctrl-C must not interrupt.
-
-    Args:
-        life: What an agent does.
-        also: Names of modules all of whose functions count as run: no life in memory has sockets.
-    """
-    codes = _that_run(life)
-    functions = _functions()
-    for function in functions:
-        if function.__module__ in also:
-            _add(codes, function.__code__)
-    copies: Codes = {}
-    for function in functions:
-        old = function.__code__
-        if id(old) in codes and (new := _copy(old, codes, copies)) is not old:
-            function.__code__ = new
-    _left_behind.extend(codes[number] for number in copies)
-    return len(copies)
-
-
-def _that_run(life: Callable[[], object]) -> Codes:
+def codes_that_run(life: Callable[[], object]) -> Codes:
+    """The code of every function that runs in `life`."""
     codes: Codes = {}
 
     def note(frame: FrameType, event: str, arg: object) -> None:
@@ -56,6 +32,30 @@ def _that_run(life: Callable[[], object]) -> Codes:
     finally:
         sys.setprofile(before)
     return codes
+
+
+def gather_code(codes: Codes, *, also: Set[str] = frozenset()) -> int:
+    """Give each function with such a code a copy of it; returns how many were copied.
+
+    Call it where nothing else runs, when no gaps are left between objects (`preparation`), and
+    let all of it run some more times after it: new code is specialised anew. Code with a weak
+    reference to it stays where it is: Trio marks so what Ctrl-C must not interrupt.
+
+    Args:
+        codes: What an agent runs; the caller has nothing more to do with it.
+        also: Names of modules all of whose functions count as run: no life in memory has sockets.
+    """
+    functions = _functions()
+    for function in functions:
+        if function.__module__ in also:
+            _add(codes, function.__code__)
+    copies: Codes = {}
+    for function in functions:
+        old = function.__code__
+        if id(old) in codes and (new := _copy(old, codes, copies)) is not old:
+            function.__code__ = new
+    _left_behind.extend(codes[number] for number in copies)
+    return len(copies)
 
 
 def _functions() -> list[FunctionType]:

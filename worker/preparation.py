@@ -10,7 +10,7 @@ import ctypes
 import gc
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import trio
@@ -38,28 +38,31 @@ from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief, decode_spec, encod
 from .agent import lock_rules
 from .exec.launcher import Launcher
 from .exec.sessions import open_exec_sessions
-from .gathering import gather_code
+from .gathering import codes_that_run, gather_code
 from .life import live
 from .policy.words import load_grammar
 from .sandbox.probe import probe_sandbox
 from .tools.belt import Toolbelt
 
-_LIMIT_S = 1.0  # for one life, which takes one or two milliseconds
+_LIMIT_S = 1.0  # for one life, which takes two or three milliseconds
+_LIVES = 8  # of new code: as often it is run before CPython specialises it
 _LARGEST_SMALL_BYTES, _CLASS_BYTES, _POOL_BYTES = 512, 16, 16 * 1024  # CPython's small objects
 _BYTES_HEADER = 33
 _BLOCKS = tuple(size - 8 for power in range(16, 4, -1) for size in (3 << power - 1, 1 << power))
 _MOST_BLOCKS = 20_000  # of one size
 _MOST_FILLERS = 6_000
-_WITH_SOCKETS = (
-    "swarm.mailbox.dealer",
-    "swarm.mailbox.polled",
-    "swarm.mailbox.wire",
-    "swarm.worker.agent",
-    "swarm.worker.boot",
-    "swarm.worker.lifeline",
-    "swarm.worker.exec.launcher",
-    "swarm.worker.exec.orders",
-    "swarm.worker.sandbox.landlock",
+_WITH_SOCKETS = frozenset(
+    {
+        "swarm.mailbox.dealer",
+        "swarm.mailbox.polled",
+        "swarm.mailbox.wire",
+        "swarm.worker.agent",
+        "swarm.worker.boot",
+        "swarm.worker.lifeline",
+        "swarm.worker.exec.launcher",
+        "swarm.worker.exec.orders",
+        "swarm.worker.sandbox.landlock",
+    }
 )
 _ME = b"a/nobody/1"
 _SPEC = AgentSpec(
@@ -83,17 +86,27 @@ _log = logging.getLogger("swarm.worker")
 _fillers: list[list[object]] = []
 
 
-def prepare(*, thoroughly: bool) -> None:
-    """Once quickly before the first agent is born, once thoroughly (some 30 ms) after that."""
-    if not thoroughly:
-        live_in_memory()
-        return
+def prepare_quickly() -> None:
+    """Before the first agent is born, which waits for it: a few milliseconds."""
+    live_in_memory()
+
+
+def prepare_thoroughly() -> Iterator[None]:
+    """Some 80 ms in steps of 3 to 15 once an agent is born; between two another may be forked."""
     load_grammar()
+    yield
     probe_sandbox()  # what it finds is inherited; an agent would try it again for 10 ms
+    yield
     _leave_no_gaps()
-    gather_code(_live_and_lock, also=_WITH_SOCKETS)
-    live_in_memory(lives=8)
-    lock_rules("/", ("/proc/self",))
+    yield
+    codes = codes_that_run(_live_and_lock)
+    yield
+    gather_code(codes, also=_WITH_SOCKETS)
+    del codes  # later it would be a gap
+    for _ in range(_LIVES):
+        yield
+        _live_and_lock()
+    yield
     _leave_no_gaps()
 
 
@@ -108,15 +121,14 @@ def _leave_no_gaps() -> None:
     fill_heap()
 
 
-def live_in_memory(*, lives: int = 1) -> None:
-    """Live some lives of one question and one answer, each from Hello to Goodbye.
+def live_in_memory() -> None:
+    """Live a life of one question and one answer, from Hello to Goodbye.
 
-    Never raises and never takes more than a second a life. Call it in a process of one thread
+    Never raises and never takes more than a second. Call it in a process of one thread
     without a signal wake-up descriptor.
     """
     try:
-        for _ in range(lives):
-            trio.run(_live_once)
+        trio.run(_live_once)
     except Exception:
         _log.warning("a life in memory failed; agents take a little more", exc_info=True)
 

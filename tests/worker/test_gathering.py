@@ -6,7 +6,7 @@ from types import FunctionType
 
 import pytest
 
-from swarm.worker.gathering import gather_code
+from swarm.worker.gathering import codes_that_run, gather_code
 
 
 def runs(number: int) -> list[int]:
@@ -60,7 +60,7 @@ def code_in(function: FunctionType) -> list[object]:
 @pytest.mark.usefixtures("_as_it_was")
 def test_what_ran_has_new_code_that_does_the_same_and_what_did_not_keeps_its_own():
     old, inner, other = runs.__code__, code_in(runs), never_runs.__code__
-    assert gather_code(life) > 2
+    assert gather_code(codes_that_run(life)) > 2
     assert runs.__code__ is not old
     assert runs.__code__ == old
     assert not {id(one) for one in code_in(runs)} & {id(one) for one in inner}
@@ -72,7 +72,7 @@ def test_what_ran_has_new_code_that_does_the_same_and_what_did_not_keeps_its_own
 def test_a_function_made_long_ago_keeps_its_cells_and_defaults():
     before = COUNT()
     old = COUNT.__code__
-    gather_code(COUNT)
+    gather_code(codes_that_run(COUNT))
     assert COUNT.__code__ is not old
     assert COUNT() == before + 4
     assert has_state(1, step=1)() == 2
@@ -82,17 +82,17 @@ def test_a_function_made_long_ago_keeps_its_cells_and_defaults():
 def test_code_that_somebody_knows_by_its_identity_stays_as_trio_marks_it():
     old = is_known.__code__
     marks = weakref.WeakValueDictionary({1: old})
-    gather_code(life)
+    gather_code(codes_that_run(life))
     assert is_known.__code__ is old
     del marks
-    gather_code(life)
+    gather_code(codes_that_run(life))
     assert is_known.__code__ is not old
 
 
 @pytest.mark.usefixtures("_as_it_was")
 def test_all_functions_of_a_named_module_count_as_run():
     old = is_named.__code__
-    gather_code(never_runs, also=(__name__,))
+    gather_code({}, also={__name__})
     assert is_named.__code__ is not old
 
 
@@ -104,5 +104,5 @@ def test_whoever_profiled_before_profiles_after_it_also_when_the_life_fails():
         raise RuntimeError("a life that fails")
 
     with pytest.raises(RuntimeError):
-        gather_code(fails)
+        codes_that_run(fails)
     assert sys.getprofile() is before

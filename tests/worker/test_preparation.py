@@ -10,14 +10,17 @@ from swarm.worker import forkserver
 for name in forkserver.PRELOADED:
     importlib.import_module(name)
 from swarm.worker import gathering, preparation
+
+def prepare():
+    return list(preparation.prepare_thoroughly())
 """
 TRACES = """
 def traces():
     return os.listdir("/proc/self/fd"), os.listdir("/proc/self/task"), signal.set_wakeup_fd(-1)
 
 before = traces()
-preparation.prepare(thoroughly=False)
-preparation.prepare(thoroughly=True)
+preparation.prepare_quickly()
+prepare()
 assert traces() == before, (traces(), before)
 assert threading.active_count() == 1
 try:
@@ -29,7 +32,7 @@ MODULES = """
 import trio
 from swarm.mailbox.dealer import open_dealer
 
-preparation.prepare(thoroughly=False)
+preparation.prepare_quickly()
 known = set(sys.modules)
 
 async def dial():
@@ -46,7 +49,7 @@ import ctypes
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
 libc.malloc.argtypes, libc.sbrk.argtypes = (ctypes.c_size_t,), (ctypes.c_ssize_t,)
-preparation.prepare(thoroughly=True)
+prepare()
 end = libc.sbrk(0) - 2**18
 blocks = [libc.malloc(size) for size in (600, 1500, 5000, 20000) for _ in range(50)]
 print(sum(block < end for block in blocks) < 10)
@@ -66,12 +69,12 @@ def copied_kb():
     os.close(writer)
     return int(os.read(reader, 64))
 
-preparation.gather_code = lambda life, also: 0
-preparation.prepare(thoroughly=True)
+preparation.gather_code = lambda codes, also: 0
+prepare()
 gc.freeze()
 strewn = copied_kb()
 preparation.gather_code = gathering.gather_code
-preparation.prepare(thoroughly=True)
+prepare()
 gc.freeze()
 gathered = copied_kb()
 print(gathered < strewn - 200, (strewn, gathered))
@@ -81,7 +84,7 @@ def broken(*_, **__):
     raise RuntimeError("broken on purpose")
 
 preparation.live = broken
-preparation.prepare(thoroughly=False)
+preparation.prepare_quickly()
 print("goes on")
 """
 
