@@ -14,8 +14,6 @@ from types import CodeType, FrameType, FunctionType
 
 Codes = dict[int, CodeType]  # by identity: equal codes of two functions are two
 
-_left_behind: list[CodeType] = []  # kept for ever: freed, each would be a gap to allocate in
-
 
 def codes_that_run(life: Callable[[], object]) -> Codes:
     """The code of every function that runs in `life`."""
@@ -54,7 +52,6 @@ def gather_code(codes: Codes, *, also: Set[str] = frozenset()) -> int:
         old = function.__code__
         if id(old) in codes and (new := _copy(old, codes, copies)) is not old:
             function.__code__ = new
-    _left_behind.extend(codes[number] for number in copies)
     return len(copies)
 
 

@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 
+import msgspec
 import trio
 
 from swarm.mailbox.pair import PairOffice, open_pair_office
@@ -33,9 +34,16 @@ from swarm.mailbox.protocol.sampling import (
     decode_sample_op,
     encode_sample_event,
 )
-from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief, decode_spec, encode_spec
+from swarm.mailbox.protocol.spec import (
+    AgentSpec,
+    RoleBrief,
+    ShellEnvironmentPolicy,
+    decode_spec,
+    encode_spec,
+)
 
 from .agent import lock_rules
+from .exec.environment import command_environment
 from .exec.launcher import Launcher
 from .exec.sessions import open_exec_sessions
 from .gathering import codes_that_run, gather_code
@@ -43,6 +51,8 @@ from .life import live
 from .policy.words import load_grammar
 from .sandbox.probe import probe_sandbox
 from .tools.belt import Toolbelt
+from .tools.exec_command import ExecCommandArguments
+from .tools.write_stdin import WriteStdinArguments
 
 _LIMIT_S = 1.0  # for one life, which takes two or three milliseconds
 _LIVES = 8  # of new code: as often it is run before CPython specialises it
@@ -92,8 +102,9 @@ def prepare_quickly() -> None:
 
 
 def prepare_thoroughly() -> Iterator[None]:
-    """Some 80 ms in steps of 3 to 15 once an agent is born; between two another may be forked."""
+    """Some 80 ms in steps of 3 to 20 once an agent is born; between two another may be forked."""
     load_grammar()
+    work_out_commands()
     yield
     probe_sandbox()  # what it finds is inherited; an agent would try it again for 10 ms
     yield
@@ -108,6 +119,13 @@ def prepare_thoroughly() -> Iterator[None]:
         _live_and_lock()
     yield
     _leave_no_gaps()
+
+
+def work_out_commands() -> None:
+    """What the first command of an agent works out for all: patterns of names, shapes of calls."""
+    command_environment({}, ShellEnvironmentPolicy(), {})
+    for shape in (ExecCommandArguments, WriteStdinArguments):
+        msgspec.json.Decoder(shape)
 
 
 def _live_and_lock() -> None:
