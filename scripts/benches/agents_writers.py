@@ -44,8 +44,8 @@ def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
             trio.lowlevel.spawn_system_task(_write_letters, session, int(name[1:]))
         deliver(session, mail)
 
-    Inbox.deliver = take_and_note  # type: ignore[method-assign]
-    Session.deliver = deliver_and_begin  # type: ignore[method-assign]
+    Inbox.deliver = take_and_note  # type: ignore[method-assign,assignment]
+    Session.deliver = deliver_and_begin  # type: ignore[method-assign,assignment]
     forkserver.begin(channel_fd, lifeline_fd)
 
 
