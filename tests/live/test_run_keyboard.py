@@ -160,7 +160,7 @@ async def test_ctrl_z_gives_the_terminal_back_and_the_foreground_takes_it_again(
         terminal.press(b"\x1a")
         await rig.wait(terminal.stopped.exists)
         assert terminal.is_cooked
-        assert "\x1b[?25h" in terminal.seen
+        await rig.wait(lambda: "\x1b[?25h" in terminal.seen)  # written before it stopped
         terminal.stopped.unlink()
         await rig.wait(lambda: not terminal.is_cooked)
         terminal.press(b"s")
