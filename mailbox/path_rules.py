@@ -18,11 +18,20 @@ _ESCAPED = re.compile(r"\[([*?[])\]")
 # own must be named.
 COVERED = ("/tmp", "/run", "/var/run")
 OWN_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: nothing can be shown there
+# Not to be changed by commands, or to come to be: while one runs, each that is missing is an empty
+# folder with a telltale time.
+PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".aws")
+PLACEHOLDER_MTIME_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a bit: no real time
 
 
 def is_within(path: str, root: str) -> bool:
     """True if `path` is `root` or lies below it."""
     return root in ("/", path) or path.startswith(f"{root}/")
+
+
+def looks_like_placeholder(name: str, mtime_ns: int) -> bool:
+    """True for a folder that a sandbox put in a protected name's place; written in, it is none."""
+    return mtime_ns == PLACEHOLDER_MTIME_NS and name in PROTECTED_NAMES
 
 
 def deepest_rule(rules: Iterable[PathRule], path: str) -> PathRule | None:

@@ -33,7 +33,7 @@ from swarm.mailbox.protocol.requests import (
 )
 
 from ..agents import AgentPlan, LiveAgent, Spending
-from ..control import Control, as_posted
+from ..control import Control
 from ..journal.replay import RunPast
 from ..running import Running
 from .births import Births
@@ -54,6 +54,7 @@ from .team import Team
 from .unborn import bury_unborn
 from .verbs import Verbs
 from .waiting_calls import WaitingCalls
+from .words import Words
 
 MOST_OPEN = 64  # requests of one process at a time
 _CRASH_STATES = frozenset({"crashed", "killed"})
@@ -86,6 +87,7 @@ class Agency:
         self._waits = WaitingCalls(self.team, self.post, self.lives)
         self._jobs = Jobs(running, control, self.team, self._births, nursery)
         self._taken = JobsTaken(running, self.team, self.post, self._jobs, nursery)
+        self._words = Words(running, control, self.team, self._wake)
         control.watcher, control.is_written = self, self.post.is_written
         nursery.start_soon(self._warden.mind)
 
@@ -93,7 +95,7 @@ class Agency:
 
     async def wait_over(self) -> AgentEnded:
         """Return when the run's work is done: how the root's ended."""
-        return await self.team.wait_over(lambda: self._taken.idle)
+        return await self.team.wait_over(lambda: self._taken.idle and self._words.idle)
 
     def plan_of(self, path: str) -> AgentPlan | None:
         """Who has this path, whether it has a process now or not."""
@@ -124,19 +126,8 @@ class Agency:
 
     async def say(self, member: Member, words: UserInput) -> None:
         """A person speaks to an agent, whether it has a process now or not. Journaled on return.
-        Raises NotPossible: it stood in line for its first life, and was withdrawn meanwhile."""
-        posted = as_posted(words, "person")
-        await self._run.commit(posted, agent=member.path, file=member.plan.agent_id)
-        if not member.epoch and self.team.find(member.path) is not member:
-            raise NotPossible(f"{member.path} was never started; nobody reads what was said to it")
-        life = member.life
-        if life is not None and life.wanted_end is None:
-            await self._control.hand_over(life, posted)
-            self.team.ring()  # also a turn that waits without a process is told so
-        else:
-            member.unheard[posted.input_id] = posted
-        if member.life is None or member.life.wanted_end is not None:
-            self._wake(member)  # after its end, if that has begun
+        Raises NotPossible: nobody will hear it in this run."""
+        await self._words.say(member, words)
 
     async def leave_letter(self, member: Member, text: str) -> None:
         """A person's words that wake nobody: read at the agent's next turn, if there is one."""
@@ -144,6 +135,7 @@ class Agency:
 
     def close(self) -> None:
         """The run ends: no wish is granted any more, nobody waits."""
+        self._words.close()
         self._jobs.destine("later")
         self._taken.drop_all()
         for asked in tuple(self._open.values()):

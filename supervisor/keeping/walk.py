@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable
 
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.path_rules import is_within, looks_like_placeholder
 from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy, WorkspaceWrite
 
 from .store import is_text
@@ -104,6 +104,8 @@ class Walker:
                         facts = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue  # it went meanwhile
+                    if looks_like_placeholder(entry.name, facts.st_mtime_ns):
+                        continue  # a sandbox's: nobody made it, and it goes by itself
                     if entry.path not in _NEVER:
                         found.append((entry.path, facts))
         except FileNotFoundError:

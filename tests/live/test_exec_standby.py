@@ -17,12 +17,12 @@ from box import a_box
 from escape_world import UNTOUCHED, a_world, opened_launcher
 
 from swarm.mailbox.lineage import children_of, descendants_of
+from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.worker.exec import standby as module
 from swarm.worker.exec.outcome import ExecFailed
 from swarm.worker.exec.process import start_command
 from swarm.worker.exec.standby import Standby
-from swarm.worker.sandbox.plan import PROTECTED_NAMES
 
 pytestmark = [
     pytest.mark.live,

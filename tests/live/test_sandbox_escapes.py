@@ -14,9 +14,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from escape_world import PYTHON, opened_launcher
 
+from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
 from swarm.worker.exec.process import CommandRequest, start_command
-from swarm.worker.sandbox.plan import PROTECTED_NAMES, plan_sandbox
+from swarm.worker.sandbox.plan import plan_sandbox
 
 EPERM, EACCES, EROFS = 1, 13, 30
 

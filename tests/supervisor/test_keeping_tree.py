@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS
 from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.supervisor.keeping import pack, walk
 from swarm.supervisor.keeping.pack import Pack
@@ -200,3 +201,15 @@ def test_roots_are_canonical_and_none_lies_in_another(tmp_path):
     sandbox = WorkspaceWrite(writable_roots=(str(tmp_path / "l"), str(tmp_path / "missing")))
     roots = roots_of(sandbox, str(tmp_path / "a"), (str(tmp_path / "a" / "b"),))
     assert roots == (str(tmp_path / "a"), str(tmp_path / "c"))
+
+
+def test_a_sandboxs_placeholders_are_nobodys_folders_until_somebody_writes_in_one(tmp_path):
+    placeholder, own, filled = (tmp_path / name for name in (".codex", ".aws", ".agents"))
+    for folder in (placeholder, own, filled):
+        folder.mkdir()
+    for folder in (placeholder, filled):
+        os.utime(folder, ns=(PLACEHOLDER_MTIME_NS, PLACEHOLDER_MTIME_NS))
+    (filled / "note").touch()
+    assert sorted(walk.Walker(()).walk([str(tmp_path)])) == [
+        str(filled), str(filled / "note"), str(own),
+    ]  # fmt: skip

@@ -24,6 +24,7 @@ from swarm.supervisor.agency.inherit import NotPossible
 from swarm.supervisor.agency.reopened import is_reopened
 from swarm.supervisor.journal.reading import run_records
 from swarm.supervisor.journal.replay import fold_run
+from swarm.supervisor.running import Running
 from swarm.worker.rehearsal import MODEL
 
 SCRIPTS = {
@@ -165,3 +166,67 @@ async def test_words_to_one_that_is_withdrawn_from_the_line_meanwhile_are_refuse
 async def refused(tree, member):
     with pytest.raises(NotPossible, match="was never started"):
         await tree.agency.say(member, words("hello"))
+
+
+END = {
+    "/root": [calls(spawn("a")), calls(wait("a")), says("root"), says("root again")],
+    "/root/a": [says("a"), says("a again")],
+}
+
+
+async def test_the_run_does_not_end_while_words_to_a_finished_agent_are_being_written(
+    tmp_path, autojump_clock, monkeypatch
+):
+    async with open_tree(tmp_path, {path: [*said] for path, said in END.items()}) as tree:
+        written, commit = trio.Event(), Running.commit
+
+        async def commit_late(self, body, **where):
+            if isinstance(body, InputPosted) and body.source == "person":
+                await written.wait()  # a slow disk
+            return await commit(self, body, **where)
+
+        monkeypatch.setattr(Running, "commit", commit_late)
+        await tree.begin()
+        with trio.fail_after(600):
+            await tree.until(lambda: "/root/a" in tree.ends() and "/root/a" not in tree.alive)
+            async with trio.open_nursery() as talk:
+                talk.start_soon(tree.agency.say, member_of(tree, "/root/a"), words("listen"))
+                await trio.sleep(0.1)  # they are on their way to the disk
+                await tree.until(lambda: "/root" in tree.ends())
+                with trio.move_on_after(30) as patience:
+                    await tree.agency.wait_over()
+                assert patience.cancelled_caught
+                written.set()
+            await tree.agency.wait_over()
+        assert heard(tree, "/root/a", "listen") == 1
+
+
+async def test_words_to_a_run_that_is_ending_are_refused_and_not_written(tmp_path, autojump_clock):
+    async with open_tree(tmp_path, {path: [*said] for path, said in END.items()}) as tree:
+        await tree.begin()
+        with trio.fail_after(600):
+            await tree.agency.wait_over()
+            tree.agency.close()
+            with pytest.raises(NotPossible, match="the run is ending"):
+                await tree.agency.say(member_of(tree, "/root/a"), words("listen"))
+        assert not tree.bodies(InputPosted, "/root/a")
+
+
+async def test_who_speaks_while_the_run_is_stopped_hears_that_a_resume_begins_with_it(
+    tmp_path, autojump_clock
+):
+    async def told(tree):
+        with pytest.raises(NotPossible, match="`swarm resume` begins with these words"):
+            await tree.agency.say(member_of(tree, "/root/a"), words("listen"))
+
+    scripts = {path: [*said] for path, said in END.items()}
+    async with open_tree(tmp_path, scripts, disk_s=0.5) as tree:
+        await tree.begin()
+        with trio.fail_after(600):
+            await tree.until(lambda: "/root/a" in tree.ends())
+            async with trio.open_nursery() as talk:
+                talk.start_soon(told, tree)
+                await trio.sleep(0.1)  # the words are on their way to the disk
+                tree.agency.close()
+        past = fold_run(run_records(tree.running.places))
+        assert is_reopened(tree.running.places, past.agents["/root/a"])

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.worker.sandbox.grants import landlock_rules
 from swarm.worker.sandbox.guard import Guard, remove_placeholder
 from swarm.worker.sandbox.landlock import WRITE
-from swarm.worker.sandbox.plan import PROTECTED_NAMES, SandboxPlan, is_placeholder, plan_sandbox
+from swarm.worker.sandbox.plan import SandboxPlan, is_placeholder, plan_sandbox
 
 
 def plan(folder, stack="bwrap", **more):

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.path_rules import PROTECTED_NAMES, is_within
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.bwrap import bwrap_arguments
 from swarm.worker.sandbox.plan import (
-    PROTECTED_NAMES,
     SandboxPlan,
     SandboxUnavailable,
     plan_sandbox,

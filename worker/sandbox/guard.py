@@ -14,7 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from .plan import PLACEHOLDER_MTIME_NS, SandboxPlan, is_placeholder
+from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS
+
+from .plan import SandboxPlan, is_placeholder
 
 _MOST_TRIES = 16
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.path_rules import COVERED, is_within
+from swarm.mailbox.path_rules import (
+    COVERED,
+    PLACEHOLDER_MTIME_NS,
+    PROTECTED_NAMES,
+    is_within,
+)
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
@@ -22,8 +27,6 @@ from swarm.mailbox.protocol.limits import (
 
 Stack = Literal["bwrap", "landlock", "none"]
 
-PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".aws")
-PLACEHOLDER_MTIME_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a bit: no real time
 # Parts of /run without which programs or names are not found.
 _NEEDED_IN_RUN = ("current-system", "booted-system", "opengl-driver", "wrappers")
 _NEEDED_FOR_NETWORK = ("systemd/resolve", "resolvconf", "NetworkManager/resolv.conf")

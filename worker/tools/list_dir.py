@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..sandbox.plan import PROTECTED_NAMES, is_placeholder
+from swarm.mailbox.path_rules import PROTECTED_NAMES
+
+from ..sandbox.plan import is_placeholder
 from .errors import ToolFailed
 
 MAX_SCANNED = 200_000
