@@ -5,6 +5,7 @@ Each fault that was thrown is noted, with whom it hit: evidence, and what excuse
 
 import os
 import signal
+from collections import Counter
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ import trio
 from plan import Strike, Victim
 from stage import Living, Stage
 
+_MOST_DEATHS = 3  # of one agent: at the fourth it is given up, rightly, with all below it
+_DEADLY_STOP_S = 10.0  # who is silent for so long counts as dead
 _SIGNALS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP}
 
 
@@ -50,6 +53,7 @@ class Thrower:
         self.thrown: list[Thrown] = []
         self.lost = self.filled = False  # since the present start
         self._stopped: set[int] = set()  # pidfds
+        self._deaths = Counter[str]()  # of agents, by title
 
     async def throw(self, strikes: tuple[Strike, ...]) -> None:
         """Throw all of them in time, then make everything sound again."""
@@ -103,8 +107,10 @@ class Thrower:
             pids = [Living(self.supervisor, "supervisor")]
         else:
             pids = sorted(one for one in living if role_of(one) == strike.victim)
-        if pids:
-            chosen = pids[strike.lot % len(pids)]
+        if strike.kind != "stop" or strike.lasts_s >= _DEADLY_STOP_S:
+            pids = [one for one in pids if self._deaths[one.title] < _MOST_DEATHS]
+            self._deaths.update(one.title for one in _chosen(pids, strike) if _is_agent(one))
+        for chosen in _chosen(pids, strike):
             self._note(f"{strike.kind} {_short(chosen.title)} ({chosen.pid})")
             self._send(chosen.pid, strike)
 
@@ -159,6 +165,15 @@ class Thrower:
 
     def _note(self, what: str) -> None:
         self.thrown.append(Thrown(round(trio.current_time() - self._began, 3), what))
+
+
+def _chosen(living: list[Living], strike: Strike) -> list[Living]:
+    """The one who is hit, if there is anybody."""
+    return living[strike.lot % len(living) :][:1] if living else []
+
+
+def _is_agent(living: Living) -> bool:
+    return role_of(living) in ("root", "agent")
 
 
 def _short(title: str) -> str:

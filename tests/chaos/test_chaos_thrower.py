@@ -46,3 +46,24 @@ def test_a_run_that_was_killed_before_its_first_file_is_none_to_go_on_with(tmp_p
     assert stage.run_id == ""
     (stage.state / "runs" / "1-begun" / "run.json").touch()
     assert stage.run_id == "1-begun"
+
+
+async def test_no_agent_is_killed_a_fourth_time(tmp_path, nursery):
+    stage = Stage(tmp_path / "stage", has_disk=False)
+    thrower = Thrower(stage, nursery)
+    thrower.supervisor = os.getpid()
+    environment = stage.environment("1")
+    for life in (1, 2, 3, 4):
+        argv = ["swarm: /root/a [default] 1", "60"]
+        process = await trio.lowlevel.open_process(argv, executable="/bin/sleep", env=environment)
+        try:
+            with trio.fail_after(10):
+                while process.pid not in {one.pid for one in stage.living(os.getpid())}:
+                    await trio.lowlevel.checkpoint()
+                await thrower.throw((Strike(0.0, "kill", "agent"),))
+                if life < 4:
+                    assert await process.wait() == -9
+            assert len(thrower.thrown) == min(life, 3)
+        finally:
+            process.kill()
+            await process.wait()
