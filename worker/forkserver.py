@@ -73,7 +73,7 @@ PRELOADED = (
 class Preparation(NamedTuple):
     """Done once, here, what every agent would do for itself. Leaves no thread and no descriptor."""
 
-    quickly: Callable[[], None]  # before the first child
+    quickly: Callable[[], None]  # before the first child, which waits for it
     thoroughly: Callable[[], Iterator[None]]  # in short steps: a child may be forked between two
 
 
@@ -92,7 +92,7 @@ def begin(channel_fd: int, lifeline_fd: int) -> NoReturn:
         lifeline_fd,
         boot.run,
         early=Beginning(launcher.fork_early, launcher.tell_early, preparation.live_in_memory),
-        prepare=Preparation(preparation.prepare_quickly, preparation.prepare_thoroughly),
+        prepare=Preparation(preparation.live_in_memory, preparation.prepare_thoroughly),
         preload_s=time.monotonic() - started,
     )
 

@@ -96,11 +96,6 @@ _log = logging.getLogger("swarm.worker")
 _fillers: list[list[object]] = []
 
 
-def prepare_quickly() -> None:
-    """Before the first agent is born, which waits for it: a few milliseconds."""
-    live_in_memory()
-
-
 def prepare_thoroughly() -> Iterator[None]:
     """Some 80 ms in steps of 3 to 20 once an agent is born; between two another may be forked."""
     load_grammar()

@@ -107,10 +107,12 @@ class Thrower:
             pids = [Living(self.supervisor, "supervisor")]
         else:
             pids = sorted(one for one in living if role_of(one) == strike.victim)
-        if strike.kind != "stop" or strike.lasts_s >= _DEADLY_STOP_S:
+        is_deadly = strike.kind != "stop" or strike.lasts_s >= _DEADLY_STOP_S
+        if is_deadly:
             pids = [one for one in pids if self._deaths[one.title] < _MOST_DEATHS]
-            self._deaths.update(one.title for one in _chosen(pids, strike) if _is_agent(one))
-        for chosen in _chosen(pids, strike):
+        if pids:
+            chosen = pids[strike.lot % len(pids)]
+            self._deaths[chosen.title] += is_deadly and role_of(chosen) in ("root", "agent")
             self._note(f"{strike.kind} {_short(chosen.title)} ({chosen.pid})")
             self._send(chosen.pid, strike)
 
@@ -165,15 +167,6 @@ class Thrower:
 
     def _note(self, what: str) -> None:
         self.thrown.append(Thrown(round(trio.current_time() - self._began, 3), what))
-
-
-def _chosen(living: list[Living], strike: Strike) -> list[Living]:
-    """The one who is hit, if there is anybody."""
-    return living[strike.lot % len(living) :][:1] if living else []
-
-
-def _is_agent(living: Living) -> bool:
-    return role_of(living) in ("root", "agent")
 
 
 def _short(title: str) -> str:

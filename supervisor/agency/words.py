@@ -42,7 +42,7 @@ class Words:
             await self._write_and_hand_over(member, words)
         finally:
             self._being_said -= 1
-            self._team.ring()  # the end of the run may wait for this
+            self._team.ring()  # the end of the run may wait for this, or a turn without a process
 
     async def _write_and_hand_over(self, member: Member, words: UserInput) -> None:
         posted = as_posted(words, "person")
@@ -54,7 +54,6 @@ class Words:
         life = member.life
         if life is not None and life.wanted_end is None:
             await self._control.hand_over(life, posted)
-            self._team.ring()  # also a turn that waits without a process is told so
         else:
             member.unheard[posted.input_id] = posted
         if member.life is None or member.life.wanted_end is not None:

@@ -2,32 +2,19 @@
 
 import os
 import random
-import socket
-import subprocess
 import sys
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import trio
 
+sys.path.insert(0, str(Path(__file__).parent))
+from escape_world import opened_launcher
+
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
-from swarm.worker.exec.launcher import LauncherLink, open_launcher
 from swarm.worker.exec.outcome import ExecRequest
 from swarm.worker.exec.sessions import open_exec_sessions
-
-LAUNCHER = (
-    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
-    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
-)
-
-
-@contextmanager
-def start_launcher():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
-        theirs.close()
-        yield process, ours
 
 
 @asynccontextmanager
@@ -35,19 +22,18 @@ async def a_box(folder, *, stack="none", **environment):
     """An agent's sessions over a launcher that is a fresh process."""
     for name in ("work", "tmp"):
         (folder / name).mkdir()
-    with start_launcher() as (process, ours):
-        spec = AgentSpec(
-            run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
-            limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
-            gateway_endpoint="", gateway_token=b"", blobs_dir="", tmp_dir=str(folder / "tmp"),
-            environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
-        )  # fmt: skip
-        with trio.fail_after(20):
-            async with (
-                open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher,
-                open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
-            ):
-                yield Box(sessions, spec.cwd, stack, process.pid)
+    spec = AgentSpec(
+        run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
+        limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
+        gateway_endpoint="", gateway_token=b"", blobs_dir="", tmp_dir=str(folder / "tmp"),
+        environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
+    )  # fmt: skip
+    with trio.fail_after(20):
+        async with (
+            opened_launcher() as (launcher, pid),
+            open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
+        ):
+            yield Box(sessions, spec.cwd, stack, pid)
 
 
 class Box:

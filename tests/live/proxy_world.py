@@ -1,8 +1,6 @@
 """A network proxy in this process, a supervisor's end of its mailbox, and commands that use it."""
 
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -12,6 +10,9 @@ from pathlib import Path
 
 import msgspec
 import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from escape_world import opened_launcher
 
 from swarm.mailbox.pair import open_pair_office
 from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite, opens_tunnels
@@ -24,7 +25,6 @@ from swarm.mailbox.protocol.proxy import (
 )
 from swarm.mailbox.protocol.spec import ProxySpec
 from swarm.mailbox.tickets import seal_ticket
-from swarm.worker.exec.launcher import LauncherLink, open_launcher
 from swarm.worker.exec.process import CommandRequest, start_command
 from swarm.worker.exec.route import RouteRequest
 from swarm.worker.proxy.service import serve_proxy
@@ -32,10 +32,6 @@ from swarm.worker.sandbox.plan import plan_sandbox
 
 KEY = b"k" * 32
 ME = b"n/run/1"
-LAUNCHER = (
-    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
-    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
-)
 
 
 class Page(BaseHTTPRequestHandler):
@@ -133,25 +129,16 @@ class World:
         return status.exit_code, said.decode(), blocked
 
 
-@contextmanager
-def started_launcher():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", LAUNCHER, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
-        theirs.close()
-        yield LauncherLink(pid=process.pid, sock=ours)
-
-
 @asynccontextmanager
 async def open_world(upstream=None, *, opens=False):
     home = Path(tempfile.mkdtemp(prefix="swarm-proxy-", dir="/var/tmp"))
     for name in ("work", "tmp", "sock"):
         (home / name).mkdir()
     try:
-        with started_launcher() as link, trio.fail_after(30):
+        with trio.fail_after(30):
             async with (
                 open_pair_office() as office,
-                open_launcher(link) as launcher,
+                opened_launcher() as (launcher, _),
                 trio.open_nursery() as nursery,
             ):
                 world = World(launcher, office, home)

@@ -1,29 +1,23 @@
 """Bounds of a command's whole tree, by the real launcher: it is ended, and its end says why."""
-# ruff: noqa: ASYNC220 - the launcher is a process that outlives no block
 
 import os
 import shutil
-import socket
-import subprocess
 import sys
-from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
-import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from escape_world import opened_launcher
 
 from swarm.mailbox.lineage import descendants_of, is_zombie
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ResourceLimits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
-from swarm.worker.exec.launcher import LauncherLink, open_launcher
 from swarm.worker.exec.outcome import ExecRequest
 from swarm.worker.exec.process import CommandRequest, start_command
 from swarm.worker.exec.sessions import open_exec_sessions
 from swarm.worker.sandbox.plan import SandboxPlan, plan_sandbox
 
-CODE = (
-    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
-    "become_launcher(socket.socket(fileno=int(sys.argv[1])), None)"
-)
 MIB = 1 << 20
 STACKS = ["none", "landlock", "bwrap"]
 
@@ -37,16 +31,6 @@ def plan(request, tmp_path):
     return plan_sandbox(
         WorkspaceWrite(), cwd=str(tmp_path), tmp_dir=str(tmp_path), stack=request.param
     )
-
-
-@asynccontextmanager
-async def opened_launcher():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    argv = [sys.executable, "-P", "-c", CODE, str(theirs.fileno())]
-    with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process, trio.fail_after(30):
-        theirs.close()
-        async with open_launcher(LauncherLink(pid=process.pid, sock=ours)) as launcher:
-            yield launcher, process.pid
 
 
 def request(plan, script, limits):

@@ -1,5 +1,7 @@
 """Acknowledgements that nobody waits for: they ride in an envelope, or come a little later."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 import trio.testing
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from swarm.mailbox.codec import decode_envelope
 from swarm.mailbox.conversation import MOST_UNTOLD, Conversation
 from swarm.mailbox.desk import LATER_S
-from swarm.mailbox.pair import Passage, open_pair_office
+from swarm.mailbox.pair import Faults, Passage, no_faults, open_pair_office
 from swarm.mailbox.sequencer import Envelope, Kind
 
 SCOUT = b"scout.1"
@@ -28,11 +30,17 @@ class Watched:
         return (0.0,)
 
 
-async def test_an_unhurried_acknowledgement_rides_in_the_next_envelope(autojump_clock):
-    wire = Watched()
+@asynccontextmanager
+async def talking(wire: Faults = no_faults):
+    """An office that has admitted the scout, and the scout's mailbox."""
     async with open_pair_office(faults=wire) as office:
         office.admit(SCOUT, epoch=4)
-        mailbox = office.connect(SCOUT, epoch=4)
+        yield office, office.connect(SCOUT, epoch=4)
+
+
+async def test_an_unhurried_acknowledgement_rides_in_the_next_envelope(autojump_clock):
+    wire = Watched()
+    async with talking(wire) as (office, mailbox):
         seq = await mailbox.post(b"question")
         office.handled(await office.receive(), soon=False)
         await trio.sleep(LATER_S / 2)
@@ -60,9 +68,7 @@ async def test_without_an_envelope_it_goes_alone_and_for_all_peers_at_once(autoj
 
 
 async def test_letters_that_somebody_waits_for_take_the_others_with_them(autojump_clock):
-    async with open_pair_office() as office:
-        office.admit(SCOUT, epoch=4)
-        mailbox = office.connect(SCOUT, epoch=4)
+    async with talking() as (office, mailbox):
         for number in range(3):
             await mailbox.post(b"%d" % number)
         letters = [await office.receive() for _ in range(3)]
@@ -75,9 +81,7 @@ async def test_letters_that_somebody_waits_for_take_the_others_with_them(autojum
 
 async def test_so_many_do_not_wait(autojump_clock):
     wire = Watched()
-    async with open_pair_office(faults=wire) as office:
-        office.admit(SCOUT, epoch=4)
-        mailbox = office.connect(SCOUT, epoch=4)
+    async with talking(wire) as (office, mailbox):
         for _ in range(MOST_UNTOLD):
             await mailbox.post(b"x")
         for _ in range(MOST_UNTOLD):
@@ -88,9 +92,7 @@ async def test_so_many_do_not_wait(autojump_clock):
 
 
 async def test_whoever_flushes_pays_what_could_have_waited(autojump_clock):
-    async with open_pair_office() as office:
-        office.admit(SCOUT, epoch=4)
-        mailbox = office.connect(SCOUT, epoch=4)
+    async with talking() as (office, mailbox):
         seq = await office.post(SCOUT, b"order")
         mailbox.handled(await mailbox.receive(), soon=False)
         await mailbox.flush()
@@ -100,9 +102,7 @@ async def test_whoever_flushes_pays_what_could_have_waited(autojump_clock):
 
 async def test_it_is_owed_to_nobody_once_the_peer_is_dismissed(autojump_clock):
     wire = Watched()
-    async with open_pair_office(faults=wire) as office:
-        office.admit(SCOUT, epoch=4)
-        mailbox = office.connect(SCOUT, epoch=4)
+    async with talking(wire) as (office, mailbox):
         await mailbox.post(b"last words")
         office.handled(await office.receive(), soon=False)
         office.dismiss(SCOUT)
@@ -111,9 +111,7 @@ async def test_it_is_owed_to_nobody_once_the_peer_is_dismissed(autojump_clock):
 
 
 async def test_a_peer_that_cannot_be_reached_is_told_when_it_is_heard_again(autojump_clock):
-    async with open_pair_office() as office:
-        office.admit(SCOUT, epoch=4)
-        mailbox = office.connect(SCOUT, epoch=4)
+    async with talking() as (office, mailbox):
         await mailbox.post(b"news")
         office.handled(await office.receive(), soon=False)
         office.sever(SCOUT)

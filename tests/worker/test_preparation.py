@@ -19,7 +19,7 @@ def traces():
     return os.listdir("/proc/self/fd"), os.listdir("/proc/self/task"), signal.set_wakeup_fd(-1)
 
 before = traces()
-preparation.prepare_quickly()
+preparation.live_in_memory()
 prepare()
 assert traces() == before, (traces(), before)
 assert threading.active_count() == 1
@@ -32,7 +32,7 @@ MODULES = """
 import trio
 from swarm.mailbox.dealer import open_dealer
 
-preparation.prepare_quickly()
+preparation.live_in_memory()
 known = set(sys.modules)
 
 async def dial():
@@ -84,7 +84,7 @@ def broken(*_, **__):
     raise RuntimeError("broken on purpose")
 
 preparation.live = broken
-preparation.prepare_quickly()
+preparation.live_in_memory()
 print("goes on")
 """
 

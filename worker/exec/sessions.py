@@ -148,8 +148,8 @@ class ExecSessions:
         """Kill every session and forget it; returns how many were running. None waits then."""
         sessions = tuple(self._sessions.values())
         running = self.live_count()
-        await self._standby.clear()
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._standby.clear)
             for session in sessions:
                 nursery.start_soon(self._terminate, session)
         return running

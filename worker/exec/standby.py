@@ -85,20 +85,22 @@ class Standby:
     def __init__(self, launcher: Launcher, nursery: trio.Nursery) -> None:
         self._launcher, self._nursery = launcher, nursery
         self._ready: _Ready | None = None
-        self._newest = trio.CancelScope()  # the last one's whole time
-        self._times: dict[trio.CancelScope, trio.Event] = {}  # and of those on their way out
+        self._times: dict[trio.CancelScope, trio.Event] = {}  # its whole time → when it is over
         self._is_useless = False
 
     def take(self, request: CommandRequest) -> RunningCommand | None:
         """The command, begun in the sandbox that waited. None: there is none that suits it, and
         one that no longer would is on its way out.
         """
-        ready, script = self._ready, becoming(request.argv, request.environment)
-        if ready is None or script is None or not may_wait(request):
+        ready = self._ready
+        if ready is None or not may_wait(request):
+            return None
+        script = becoming(request.argv, request.environment)
+        if script is None:
             return None
         self._ready = None
         is_told = ready.suits(request) and ready.become(script)
-        self._newest.cancel()
+        self._dismiss()
         if not is_told:
             return None
         ready.let_go()
@@ -108,21 +110,24 @@ class Standby:
         """Such a command has begun, or ended: have a sandbox ready for the next, if one may wait
         and none does.
         """
-        is_free = self._newest not in self._times or self._newest.cancel_called
+        is_free = all(scope.cancel_called for scope in self._times)
         if is_free and not self._is_useless and may_wait(request):
-            self._newest, gone = trio.CancelScope(), trio.Event()
-            self._times[self._newest] = gone
-            self._nursery.start_soon(self._stand, request, self._newest, gone)
+            scope = trio.CancelScope()
+            self._times[scope] = trio.Event()
+            self._nursery.start_soon(self._stand, request, scope)
 
     async def clear(self) -> None:
         """Returns when none waits: the folder is without placeholders of ours."""
-        for scope, gone in tuple(self._times.items()):
-            scope.cancel()
+        self._dismiss()
+        for gone in tuple(self._times.values()):
             await gone.wait()
 
-    async def _stand(
-        self, request: CommandRequest, scope: trio.CancelScope, gone: trio.Event
-    ) -> None:
+    def _dismiss(self) -> None:
+        """Whoever waits, or is being made, leaves; who was taken goes on as a command."""
+        for scope in self._times:
+            scope.cancel()
+
+    async def _stand(self, request: CommandRequest, scope: trio.CancelScope) -> None:
         try:
             with scope:
                 await trio.sleep(_COMMAND_FIRST_S)
@@ -130,8 +135,7 @@ class Standby:
         except (SwarmError, OSError):
             self._is_useless = True  # the next command says what is wrong
         finally:
-            del self._times[scope]
-            gone.set()
+            self._times.pop(scope).set()
 
     async def _wait_inside(self, ready: _Ready) -> None:
         self._ready = ready
@@ -200,13 +204,11 @@ def becoming(argv: tuple[str, ...], environment: Mapping[str, str]) -> bytes | N
         for name in _SET_BY_SHELLS
     ]
     text = "\n".join((*lines, f"exec {shlex.join(argv)} </dev/null\n"))
-    if "\0" in text or len(text) > _MOST_SCRIPT_BYTES:
-        return None
     try:
         script = text.encode()
     except UnicodeEncodeError:
         return None
-    return script if len(script) <= _MOST_SCRIPT_BYTES else None
+    return script if b"\0" not in script and len(script) <= _MOST_SCRIPT_BYTES else None
 
 
 def _kind(request: CommandRequest) -> CommandRequest:

@@ -29,7 +29,7 @@ class Footing:
     def holds(self) -> bool:
         """True while each path leads to what it led to, and nothing was mounted or unmounted."""
         return not self._changes.poll(0) and all(
-            _is_same(path, fd) for path, fd in self._places.items()
+            is_same(path, fd) for path, fd in self._places.items()
         )
 
     def close(self) -> None:
@@ -43,14 +43,15 @@ class Footing:
         self.close()
 
 
-def _held(path: str, flags: int, opened: ExitStack) -> int:
-    fd = os.open(path, flags)
-    opened.callback(os.close, fd)
-    return fd
-
-
-def _is_same(path: str, fd: int) -> bool:
+def is_same(path: str, fd: int) -> bool:
+    """True while the path, itself no link, leads to what is held open."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(fd))
     except OSError:
         return False
+
+
+def _held(path: str, flags: int, opened: ExitStack) -> int:
+    fd = os.open(path, flags)
+    opened.callback(os.close, fd)
+    return fd

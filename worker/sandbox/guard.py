@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS
 
+from .footing import is_same
 from .plan import SandboxPlan, is_placeholder
 
 _MOST_TRIES = 16
@@ -75,7 +76,7 @@ class Guard:
 
     def holds(self) -> bool:
         """True while every placeholder is the one that was made or found."""
-        return all(_is_same(path, lock) for path, lock in self._locks.items())
+        return all(is_same(path, lock) for path, lock in self._locks.items())
 
     def close(self) -> tuple[str, ...]:
         """Remove the placeholders nobody else needs; return what had to be moved aside."""
@@ -130,7 +131,7 @@ def _hold(path: str) -> int:
         except FileNotFoundError:
             continue  # removed by its last user just now
         fcntl.flock(lock, fcntl.LOCK_SH)
-        if _is_same(path, lock):
+        if is_same(path, lock):
             return lock
         os.close(lock)
     raise OSError(f"cannot hold a placeholder at {path}")
@@ -145,16 +146,10 @@ def _make_folder(path: str) -> None:
         raise
 
 
-def _is_same(path: str, lock: int) -> bool:
-    with suppress(OSError):
-        return os.path.samestat(os.lstat(path), os.fstat(lock))
-    return False
-
-
 def _let_go(path: str, lock: int) -> None:
     with suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another uses it
-        if _is_same(path, lock) and is_placeholder(path):
+        if is_same(path, lock) and is_placeholder(path):
             Path(path).rmdir()
     os.close(lock)
 
