@@ -2,18 +2,23 @@
 
 A subreaper that calls `kill_descendants` on itself leaves nothing alive: a `setsid nohup`
 grandchild is adopted by it and found, a stopped process dies of SIGKILL like any other.
+
+A process hands its children to the subreaper before it becomes a zombie. So whoever has looked at
+all below it, has reaped nobody meanwhile and found nobody alive has missed nobody, unless somebody
+was handed to it after it had begun: then it looks again (`living_below`).
 """
 
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
 _MOST_ROUNDS = 256  # a fork bomb inside a pid limit ends long before
 _EMPTY_ROUNDS = 3  # a snapshot can miss a process that is just being adopted
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.01
+_STATE, _THREADS = 0, 17  # fields of /proc/PID/stat after the name
 
 
 def children_of(pid: int) -> list[int]:
@@ -36,22 +41,49 @@ def descendants_of(pid: int) -> list[int]:
     return found
 
 
+def living_below(pid: int, is_ours: Callable[[int], bool] | None = None) -> list[int]:
+    """Who lives below `pid`, parents before their children.
+
+    Where `pid` is this process, a subreaper, an empty answer is certain.
+
+    Args:
+        is_ours: Tells of a child of `pid` whether it and what is below it count. None: all do.
+    """
+    children = children_of(pid)
+    while True:
+        row = [child for child in children if is_ours is None or is_ours(child)]
+        found: list[int] = []
+        while row:
+            found += row
+            row = [child for parent in row for child in children_of(parent)]
+        alive = [one for one in found if not is_zombie(one)]
+        again = children_of(pid)
+        if alive or set(again) <= set(children):
+            return alive
+        children = again
+
+
 def is_zombie(pid: int) -> bool:
-    """True if `pid` has ended and waits to be reaped, or is gone."""
+    """True if `pid` has ended and waits to be reaped, or is gone.
+
+    A process whose first thread has ended is called a zombie by the kernel, too, while others of
+    its threads run: it has not ended.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return True
-    return stat.rpartition(b") ")[2][:1] in (b"Z", b"X")
+    fields = stat.rpartition(b") ")[2].split()
+    return fields[_STATE] == b"X" or (fields[_STATE] == b"Z" and int(fields[_THREADS]) <= 1)
 
 
 def strike_descendants(pid: int, *, spare: Collection[int] = ()) -> set[int]:
-    """SIGKILL whoever lives below `pid` now, but `spare` and what is below those. Never waits.
+    """SIGKILL whoever lives below `pid` now, but its children `spare` and what is below those.
 
-    Returns whom it found; they take a moment to die, and meanwhile they may have had children.
+    Never waits. Returns whom it found; they take a moment to die, and meanwhile they may have had
+    children.
     """
-    spared = set(spare).union(*(descendants_of(one) for one in spare)) if spare else set[int]()
-    alive = {one for one in descendants_of(pid) if one not in spared and not is_zombie(one)}
+    alive = set(living_below(pid, lambda child: child not in spare))
     for one in alive:
         with suppress(ProcessLookupError, PermissionError):  # a command may have become root's
             os.kill(one, signal.SIGKILL)
@@ -59,7 +91,7 @@ def strike_descendants(pid: int, *, spare: Collection[int] = ()) -> set[int]:
 
 
 def kill_descendants(pid: int, *, spare: Collection[int] = ()) -> int:
-    """SIGKILL every descendant of `pid` but `spare` (and what is below those) until none lives.
+    """SIGKILL all below `pid`, but its children `spare` and what is below those, until none lives.
 
     Each round finds who was born or adopted since; it ends after several rounds that found nobody.
     Where a round finds only who is dying already it waits a little, and longer each time: hundreds

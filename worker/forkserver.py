@@ -345,17 +345,19 @@ class _ForkServer:
                 self._silent.discard(pid)
 
     def _kill_orphans(self) -> int:
-        """One round; returns how many live still."""
-        left = 0
-        for orphan in set(children_of(os.getpid())) - self._ours:
+        """One round; returns how many it found. None: nothing lives that the dead left to us.
+
+        One that has ended counts too: what it left came to us after we had begun to look.
+        """
+        orphans = set(children_of(os.getpid())) - self._ours
+        for orphan in orphans:
             if _has_ended(orphan):
                 os.waitpid(orphan, 0)
                 continue
-            left += 1
             strike_descendants(orphan)
             with suppress(PermissionError):
                 os.kill(orphan, signal.SIGKILL)
-        return left
+        return len(orphans)
 
     def _forget_dead(self) -> None:
         for pid, pidfd in list(self._guarded.items()):

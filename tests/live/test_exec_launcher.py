@@ -7,9 +7,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+import leaderless
 
 from swarm.mailbox.lineage import descendants_of, is_zombie
 from swarm.worker.exec.launcher import (
@@ -29,7 +33,8 @@ CODE = (
 BASE = {"PATH": "/usr/bin:/bin"}
 STUBBORN = (
     "trap '' TERM HUP INT; (setsid nohup sh -c 'trap \"\" TERM; sleep 90' &);"
-    "(env -i setsid sleep 91 &); sleep 92 & kill -STOP $!; echo up; wait"
+    "(env -i setsid sleep 91 &); sleep 92 & kill -STOP $!;"
+    f"(setsid {leaderless.SCRIPT} &) | read line; echo up; wait"
 )
 
 
@@ -77,7 +82,7 @@ async def test_nothing_survives_the_launcher(launcher, cause):
             command = await start_command(opened, request("sh", "-c", STUBBORN))
             assert await command.receive() == b"up\n"
             family = descendants_of(link.pid)
-            assert len(family) >= 4
+            assert len(family) >= 5
             if cause == "socket":
                 link.sock.shutdown(socket.SHUT_RDWR)
             elif cause == "lifeline":
@@ -90,6 +95,18 @@ async def test_nothing_survives_the_launcher(launcher, cause):
             command.close()
             with pytest.raises(LauncherGone):
                 await start_command(opened, request("true"))
+
+
+async def test_a_command_whose_first_thread_has_ended_is_killed_like_any_other(launcher):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            command = await start_command(opened, request(*leaderless.ARGV))
+            assert await command.receive() == b"leaderless\n"
+            await command.kill_tree()
+            assert (await command.wait()).signal == signal.SIGKILL
+            assert is_zombie(command.pid)
+            command.close()
 
 
 async def test_an_interrupt_from_a_terminal_does_nothing_to_the_launcher(launcher):

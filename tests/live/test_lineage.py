@@ -5,9 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+import leaderless
 
 from swarm.mailbox.lineage import children_of, descendants_of, is_zombie, kill_descendants
 
@@ -37,6 +41,7 @@ while [p for p in descendants_of(os.getpid()) if not is_zombie(p)]:
         ("setsid nohup sleep 1000 >/dev/null 2>&1 &", 1),
         ("setsid bash -c 'setsid sleep 1000 & kill -STOP $$' >/dev/null 2>&1 & sleep 0.1", 2),
         ("trap '' TERM HUP INT; (sleep 1000; true) & disown -a", 2),
+        (f"(setsid {leaderless.SCRIPT} &) | read line", 1),
     ],
 )
 async def test_nobody_below_a_subreaper_is_left_alive(script, count):
@@ -81,6 +86,44 @@ def test_a_process_that_ended_and_is_not_reaped_is_a_zombie():
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert is_zombie(child.pid)
     child.wait()
+
+
+def test_a_process_whose_first_thread_has_ended_lives():
+    with subprocess.Popen(leaderless.ARGV, stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"leaderless\n"
+        stat = Path(f"/proc/{child.pid}/stat")
+        while stat.read_text().rpartition(") ")[2][0] != "Z":
+            os.sched_yield()
+        assert not is_zombie(child.pid)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert is_zombie(child.pid)
+
+
+# The one child of a subreaper ends while it is looked below, and leaves its own child behind.
+_WHILE_LOOKED = """
+import ctypes, os, subprocess, sys
+from swarm.mailbox import lineage
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+parent = subprocess.Popen(["bash", "-c", "sleep 1000 & wait"])
+while not (below := lineage.children_of(parent.pid)):
+    pass
+real = lineage.children_of
+def children_of(pid):
+    if pid == parent.pid:
+        os.kill(pid, 9)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return real(pid)
+lineage.children_of = children_of
+assert lineage.living_below(os.getpid()) == below, below
+os.kill(below[0], 9)
+os.waitid(os.P_PID, below[0], os.WEXITED | os.WNOWAIT)
+assert lineage.living_below(os.getpid()) == []
+"""
+
+
+def test_who_is_adopted_while_one_looks_is_not_missed():
+    subprocess.run([sys.executable, "-P", "-c", _WHILE_LOOKED], check=True, timeout=30)
 
 
 def test_prctl_is_where_we_think_it_is():

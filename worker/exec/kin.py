@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.lineage import children_of, descendants_of, is_zombie
+from swarm.mailbox.lineage import living_below
 
 MARK = "SWARM_COMMAND"  # in every command's environment: LAUNCHER-TOKEN
 
@@ -23,20 +23,21 @@ def mark_of(token: int) -> str:
 def tree_of(token: int, firsts: Mapping[int, int], alive: Collection[int]) -> list[int]:
     """The living processes of a command, and orphans that no command in `alive` owns.
 
+    An empty answer is certain: nothing of it lives.
+
     Args:
         firsts: Each command's first process → its token.
         alive: Tokens of commands that run or are being killed.
     """
-    tops: list[int] = []
-    for child in children_of(os.getpid()):
+
+    def is_ours(child: int) -> bool:
         owner = firsts.get(child)
         if owner is None:
             owner = firsts.get(_session(child)) or _marked_token(child)
             owner = owner if owner in alive else None
-        if owner == token or owner is None:
-            tops.append(child)
-    below = [pid for top in tops for pid in descendants_of(top)]
-    return [pid for pid in (*tops, *below) if not is_zombie(pid)]
+        return owner is None or owner == token
+
+    return living_below(os.getpid(), is_ours)
 
 
 def outside_group(pids: Collection[int], group: int) -> list[int]:
