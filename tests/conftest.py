@@ -5,6 +5,7 @@ request, and can misbehave: statuses, raw bytes, silence, early ends. Sockets ar
 that use it run on the real clock and under `trio.fail_after`.
 """
 
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ import msgspec
 import pytest
 import trio
 from xdist.scheduler import LoadScopeScheduling
+
+# A shell that starts a job in the background has it ignore Ctrl-C, and all that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Piece = bytes | float | str  # bytes to send; seconds to wait; "hang" or "close"
 

@@ -91,6 +91,9 @@ def run_cli(arguments: list[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 1
+    except UnicodeEncodeError:  # what it is may be a secret
+        hint = "a folder, file or word here is not valid UTF-8; name it in UTF-8"
+        return _complain(hint, UsageError.exit_code)
     except ModuleNotFoundError as error:
         if (words := explain_foreign_package(error)) is None:
             raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import click
 import msgspec
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.records import RunCompleted
@@ -48,6 +48,7 @@ _STDIN = 0
 def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
     """Run to the end and return the exit code; with `--detach` only until it has begun."""
     check_walls(request.require_sandbox)
+    request = in_unicode(request)
     if request.run_id is None:
         request = msgspec.structs.replace(request, run_id=new_uuid7())
     if not show.detach:
@@ -56,6 +57,35 @@ def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
 
     drop_early()  # its processes would be ours, not the run's
     return detach(request, show, places)
+
+
+def in_unicode(request: RunRequest) -> RunRequest:
+    """Without the variables that no message can carry. Raises UsageError for any other such text,
+    which is not repeated: it may be a secret.
+    """
+    sound = {name: value for name, value in request.environment.items() if _is_sound(name + value)}
+    if left := sorted(request.environment.keys() - sound.keys()):
+        names = ", ".join(name.encode(errors="replace").decode() for name in left)
+        words = f"not UTF-8, so agents and commands do not get these variables: {names}"
+        click.echo(f"swarm: warning: {words}", err=True)
+        request = msgspec.structs.replace(request, environment=sound)
+    for field in request.__struct_fields__:
+        try:
+            msgspec.msgpack.encode(getattr(request, field))
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the {field} of this run is not valid UTF-8; name folders and files, and write "
+                "texts, in UTF-8"
+            ) from None
+    return request
+
+
+def _is_sound(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def run_here(

@@ -184,7 +184,8 @@ class Rig:
                 continue
             with suppress(OSError):
                 pid = int(entry.name)
-                title = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                raw = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                title = raw.decode(errors="replace")
                 is_of_run = title.startswith("swarm: ") and run in title
                 if (
                     is_of_run
