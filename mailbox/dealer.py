@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 import zmq
@@ -10,7 +11,6 @@ from .desk import OTHER_SIDE, Desk, SoleMailbox
 from .polled import PolledSocket, connect, open_socket
 from .wire import over_wire
 
-_BATCH = 64  # frames taken before other tasks run
 _KNOCK_AGAIN_MS = 5  # nobody listens yet: the first agent is often ready before the gateway
 _KNOCK_LATER_MS = 500  # the pause doubles up to this
 
@@ -44,7 +44,7 @@ async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIte
             carry = over_wire(lambda _peer, frame: sock.send(frame), nursery)
             desk = Desk(carry, epoch=epoch)
             mailbox = SoleMailbox(desk)
-            nursery.start_soon(_pump, sock, desk)
+            sock.begin_pump(nursery, partial(_take, desk))
             nursery.start_soon(desk.tend_acknowledgements)
             nursery.start_soon(desk.tend_silence)
             desk.greet(OTHER_SIDE)
@@ -54,17 +54,11 @@ async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIte
                 nursery.cancel_scope.cancel()
 
 
-async def _pump(sock: PolledSocket, desk: Desk) -> None:
-    while True:
-        await sock.wait_mail()
-        for _ in range(_BATCH):
-            message = sock.receive_nowait()
-            if message is None:
-                break
-            if len(message) == 1:
-                desk.arrive(OTHER_SIDE, message[0])
-            else:
-                desk.refuse("malformed")
+def _take(desk: Desk, message: list[bytes]) -> None:
+    if len(message) == 1:
+        desk.arrive(OTHER_SIDE, message[0])
+    else:
+        desk.refuse("malformed")
 
 
 @asynccontextmanager

@@ -52,6 +52,17 @@ class Talk:
         self.waiting: dict[int, trio.Event] = {}  # seq → acknowledged, or gone
 
 
+class _Taker:
+    """Who takes letters as they arrive, and how that ended."""
+
+    __slots__ = ("error", "over", "take")
+
+    def __init__(self, take: Callable[[Letter], bool]) -> None:
+        self.take = take
+        self.over = trio.Event()
+        self.error: BaseException | None = None
+
+
 class Desk:
     """Numbers, keeps, orders and acknowledges. The two `tend_…` tasks must run beside it."""
 
@@ -60,6 +71,7 @@ class Desk:
         self._talks: dict[bytes, Talk] = {}
         self._letters = deque[Letter]()
         self._arrival = trio.lowlevel.ParkingLot()
+        self._taker: _Taker | None = None
         self._passing_kept = 0
         self._owed: dict[bytes, None] = {}  # peers to which an acknowledgement is due
         self._owed_later: dict[bytes, None] = {}  # the same, but an envelope may come before
@@ -112,7 +124,14 @@ class Desk:
             await talk.room.park()
         if talk.gone:
             raise PeerGone(peer)
-        if not outbound.unacknowledged:
+        return self._post(peer, talk, body)
+
+    def post_nowait(self, peer: bytes, body: bytes) -> int:
+        talk = self._talk(peer)
+        return self._post(peer, talk, body) if talk.conversation.outbound.has_room else 0
+
+    def _post(self, peer: bytes, talk: Talk, body: bytes) -> int:
+        if not talk.conversation.outbound.unacknowledged:
             talk.ticks = 0
             self._outstanding.unpark()
         seq = talk.conversation.take_body(body)
@@ -160,6 +179,29 @@ class Desk:
         letter = self._letters.popleft()
         self._passing_kept -= not letter.seq
         return letter
+
+    async def hand_on(self, take: Callable[[Letter], bool]) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        taker = self._taker = _Taker(take)
+        try:
+            while self._letters and not taker.over.is_set():
+                letter = self._letters.popleft()
+                self._passing_kept -= not letter.seq
+                self._give(taker, letter)
+            await taker.over.wait()
+        finally:
+            self._taker = None
+        if taker.error is not None:
+            raise taker.error
+
+    def _give(self, taker: _Taker, letter: Letter) -> None:
+        try:
+            if not taker.take(letter):
+                return
+        except BaseException as error:
+            taker.error = error
+        self._taker = None
+        taker.over.set()
 
     def handled(self, letter: Letter, *, soon: bool = True) -> None:
         talk = self._talks.get(letter.peer)
@@ -212,12 +254,15 @@ class Desk:
             self._send(peer, talk, reaction.send)
         if reaction.progress:
             self._wake(talk)
-        if reaction.arrived is not None:
-            self._keep(Letter(peer, reaction.arrived.seq, reaction.arrived.body))
         if reaction.acknowledge:
             self._owe(peer)
+        if reaction.arrived is not None:  # last: who takes it may dismiss the peer
+            self._keep(Letter(peer, reaction.arrived.seq, reaction.arrived.body))
 
     def _keep(self, letter: Letter) -> None:
+        if self._taker is not None:
+            self._give(self._taker, letter)
+            return
         if not letter.seq:
             if self._passing_kept >= MOST_PASSING_KEPT:
                 return
@@ -312,6 +357,9 @@ class SoleMailbox:
     async def post(self, body: bytes) -> int:
         return await self._desk.post(OTHER_SIDE, body)
 
+    def post_nowait(self, body: bytes) -> int:
+        return self._desk.post_nowait(OTHER_SIDE, body)
+
     def pass_on(self, body: bytes) -> None:
         self._desk.pass_on(OTHER_SIDE, body)
 
@@ -320,6 +368,9 @@ class SoleMailbox:
 
     async def receive(self) -> Letter:
         return await self._desk.receive()
+
+    async def hand_on(self, take: Callable[[Letter], bool]) -> None:
+        await self._desk.hand_on(take)
 
     def handled(self, letter: Letter, *, soon: bool = True) -> None:
         self._desk.handled(letter, soon=soon)

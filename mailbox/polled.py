@@ -19,6 +19,8 @@ FRAME_LIMIT_BYTES = 2 * 1024 * 1024  # a backstop behind the codec's 1 MiB: the 
 IPC_PATH_BYTES = 107  # sun_path without its final zero
 
 Pattern = Literal["dealer", "router", "xpub", "sub"]
+Take = Callable[[list[bytes]], None]  # takes a message, all its frames; never waits
+_BATCH = 64  # messages taken before other tasks run
 _TYPES = {
     "router": zmq.SocketType.ROUTER,
     "xpub": zmq.SocketType.XPUB,
@@ -86,13 +88,16 @@ class PolledSocket:
     """One receiver waits; senders never do.
 
     ZMQ_FD reports edges, and a send may swallow the edge that announced incoming mail. So EVENTS
-    decides, never the fd, and a send that sees mail ends the nap.
+    decides, never the fd, and a send that sees mail wakes somebody who takes it: the receiver out
+    of its nap, or beside a pump, whose waits cost no scope so, a second task.
     """
 
     def __init__(self, sock: zmq.Socket[bytes]) -> None:
         self.raw = sock
         self._fd = int(sock.get(int(zmq.FD)))
         self._nap = trio.CancelScope()
+        self._overlooked: trio.lowlevel.ParkingLot | None = None  # of a pump's second task
+        self._is_drained = False  # now: whoever sends need not look for mail
 
     def has_mail(self) -> bool:
         """True if `receive_nowait` will not find it empty."""
@@ -114,9 +119,37 @@ class PolledSocket:
         await self.wait_mail()
         return self._take()
 
-    def receive_nowait(self) -> list[bytes] | None:
-        """The next message if there is one."""
-        return self._take() if self.has_mail() else None
+    def begin_pump(self, nursery: trio.Nursery, take: Take) -> None:
+        """Hand every message to `take` at once, for as long as `nursery` lives, instead of
+        `receive`. Other tasks run after every 64 of them.
+        """
+        self._overlooked = trio.lowlevel.ParkingLot()
+        nursery.start_soon(self._pump, take)
+        nursery.start_soon(self._take_overlooked, take, self._overlooked)
+
+    async def _pump(self, take: Take) -> None:
+        while True:
+            while not self._drain(take):
+                await trio.lowlevel.checkpoint()
+            await trio.lowlevel.wait_readable(self._fd)
+
+    async def _take_overlooked(self, take: Take, lot: trio.lowlevel.ParkingLot) -> None:
+        while True:
+            await lot.park()
+            while not self._drain(take):
+                await trio.lowlevel.checkpoint()
+
+    def _drain(self, take: Take) -> bool:
+        """Take what is there, but a batch at most. True: nothing is left."""
+        self._is_drained = True
+        try:
+            for _ in range(_BATCH):
+                if not self.has_mail():
+                    return True
+                take(self._take())
+            return False
+        finally:
+            self._is_drained = False
 
     def _take(self) -> list[bytes]:
         frames = [self.raw.recv(_NOBLOCK)]
@@ -135,9 +168,15 @@ class PolledSocket:
                 raise
             return False
         finally:
-            if self.has_mail():
-                self._nap.cancel()
+            if not self._is_drained and self.has_mail():
+                self._tell_receiver()
         return True
+
+    def _tell_receiver(self) -> None:
+        if self._overlooked is None:
+            self._nap.cancel()
+        else:
+            self._overlooked.unpark()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ A child holds a `Mailbox` to one other side; a supervisor or gateway holds a `Po
 numbered conversation per peer. `pair.py` is the in-memory twin of both.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from .protocol.base import Value
@@ -44,6 +45,10 @@ class Mailbox(Protocol):
         """
         ...
 
+    def post_nowait(self, body: bytes) -> int:
+        """As `post`, if nothing has to be waited for; 0: it was not taken. Raises likewise."""
+        ...
+
     def pass_on(self, body: bytes) -> None:
         """Send without number or promise; dropped if it is too large or the other side lags."""
         ...
@@ -54,6 +59,14 @@ class Mailbox(Protocol):
 
     async def receive(self) -> Letter:
         """The next letter, in order. Cancelling it loses nothing."""
+        ...
+
+    async def hand_on(self, take: Callable[[Letter], bool]) -> None:
+        """Give each letter to `take` in the moment in which it arrives, instead of `receive`.
+
+        `take` never waits; it returns True to get no more, and this returns. What it raises is
+        raised here.
+        """
         ...
 
     def handled(self, letter: Letter, *, soon: bool = True) -> None:
@@ -83,6 +96,10 @@ class PostOffice(Protocol):
         """As Mailbox.post. Raises PeerGone if `peer` is not admitted, also while it waits."""
         ...
 
+    def post_nowait(self, peer: bytes, body: bytes) -> int:
+        """As Mailbox.post_nowait. Raises PeerGone if `peer` is not admitted."""
+        ...
+
     def pass_on(self, peer: bytes, body: bytes) -> None:
         """As Mailbox.pass_on; an unknown peer is ignored."""
         ...
@@ -93,6 +110,10 @@ class PostOffice(Protocol):
 
     async def receive(self) -> Letter:
         """The next letter of any peer; each peer's letters are in order."""
+        ...
+
+    async def hand_on(self, take: Callable[[Letter], bool]) -> None:
+        """As Mailbox.hand_on."""
         ...
 
     def handled(self, letter: Letter, *, soon: bool = True) -> None:

@@ -5,6 +5,7 @@ Mail to an admitted peer that is not connected is kept, and goes out when its fi
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -16,8 +17,6 @@ from .doorway import Accept, Doorway
 from .polled import PolledSocket, bind, open_socket
 from .post import PostStatistics
 from .wire import over_wire
-
-_BATCH = 64  # frames taken before other tasks run
 
 
 class RouterOffice(Desk):
@@ -91,7 +90,7 @@ async def open_router(
             bind(sock, endpoint)
             async with trio.open_nursery() as nursery:
                 office = RouterOffice(sock, monitor, nursery, epoch=epoch, accept=accept)
-                nursery.start_soon(_pump, sock, office)
+                sock.begin_pump(nursery, partial(_take, office))
                 nursery.start_soon(office.tend_acknowledgements)
                 nursery.start_soon(office.tend_silence)
                 try:
@@ -103,17 +102,11 @@ async def open_router(
             monitor.close(linger=0)
 
 
-async def _pump(sock: PolledSocket, office: RouterOffice) -> None:
-    while True:
-        await sock.wait_mail()
-        for _ in range(_BATCH):
-            message = sock.receive_nowait()
-            if message is None:
-                break
-            if len(message) == 2:
-                office.arrive(message[0], message[1])
-            else:
-                office.refuse("malformed")
+def _take(office: RouterOffice, message: list[bytes]) -> None:
+    if len(message) == 2:
+        office.arrive(message[0], message[1])
+    else:
+        office.refuse("malformed")
 
 
 class Caller(NamedTuple):

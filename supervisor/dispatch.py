@@ -67,7 +67,7 @@ _log = logging.getLogger("swarm.dispatch")
 
 
 class Dispatch:
-    """One task reads the post office; it waits for nothing but the post itself."""
+    """Takes each letter in the moment in which it arrives, and waits for nothing."""
 
     def __init__(
         self,
@@ -94,24 +94,23 @@ class Dispatch:
         )
 
     async def run(self) -> None:
-        """Receive until cancelled."""
-        while True:
-            letter = await self._run.office.receive()
-            if self._keeper.is_gateway(letter.peer):
-                self._keeper.on_letter(letter)
-                continue
-            if self.proxy is not None and self.proxy.is_proxy(letter.peer):
-                self.proxy.on_letter(letter)
-                continue
-            agent = self._control.of_peer(letter.peer)
-            if agent is None:
-                continue  # its process has ended; the journal has what it acknowledged
+        """Take letters as they arrive, until cancelled."""
+        await self._run.office.hand_on(self._take)
+
+    def _take(self, letter: Letter) -> bool:
+        if self._keeper.is_gateway(letter.peer):
+            self._keeper.on_letter(letter)
+        elif self.proxy is not None and self.proxy.is_proxy(letter.peer):
+            self.proxy.on_letter(letter)
+        elif (agent := self._control.of_peer(letter.peer)) is not None:
             try:
                 event = decode_event(letter.body)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 self._unreadable(letter, error)
-                continue
-            self._on_event(agent, event, letter)
+            else:
+                self._on_event(agent, event, letter)
+        # else its process has ended; the journal has what it acknowledged
+        return False
 
     def _unreadable(self, letter: Letter, error: Exception) -> None:
         self.unreadable += 1

@@ -66,6 +66,10 @@ class Running(NamedTuple):
         """Post an op to the agent's present life. Raises PeerGone if that ended."""
         await self.office.post(agent.identity, encode_op(op))
 
+    def send_nowait(self, agent: LiveAgent, op: AnyOp) -> bool:
+        """As `send`, if nothing has to be waited for; False: it was not posted."""
+        return self.office.post_nowait(agent.identity, encode_op(op)) != 0
+
     def supervisor_proof(self, identity: bytes) -> bytes:
         return make_proof(self.run_key, identity, purpose="supervisor")
 

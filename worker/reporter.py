@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, InLine
 
 COALESCE_S = 0.02
 COALESCE_CHARS = 2_048
+_AT_ONCE_BYTES = 64 * 1024  # far below what any mailbox takes
 _MOST_STREAMS = 256  # more at once are sent on as they come
 
 DeltaKind = type[TextArrived] | type[ReasoningArrived] | type[OutputArrived]
@@ -131,6 +132,15 @@ class Reporter:
 
     def _put(self, body: bytes, ticket: Ticket | None) -> None:
         self.progress += 1
+        if (
+            not self._outbox
+            and len(body) <= _AT_ONCE_BYTES
+            and (seq := self._post.post_nowait(body))
+        ):
+            if ticket is not None:
+                ticket.seq = seq
+                ticket.posted.set()
+            return
         self._outbox.append((body, ticket))
         self._work.set()
 

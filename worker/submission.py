@@ -8,7 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from swarm.mailbox.post import Mailbox
+from swarm.mailbox.post import Letter, Mailbox
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.ops import (
     Adopt,
@@ -41,19 +41,24 @@ _REASONS: dict[str, AbortReason] = {
 
 
 async def serve(session: Session, post: Mailbox) -> Shutdown:
-    """Apply ops as they come; return at Shutdown."""
-    while True:
-        letter = await post.receive()
+    """Apply ops in the moment in which they come; return at Shutdown."""
+    last: list[Shutdown] = []
+
+    def take(letter: Letter) -> bool:
         try:
             op = decode_op(letter.body)
         except msgspec.DecodeError as error:
             session.reporter.say(Warned(message=f"an order could not be read: {error}"))
             post.handled(letter)
-            continue
+            return False
         apply(session, op)
         post.handled(letter, soon=False)
         if isinstance(op, Shutdown):
-            return op
+            last.append(op)
+        return bool(last)
+
+    await post.hand_on(take)
+    return last[0]
 
 
 def apply(session: Session, op: AnyOp) -> None:

@@ -14,6 +14,7 @@ from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.protocol.ops import Deliver, Mail
 from swarm.mailbox.protocol.records import AgentEnded, MailHandled, MailPosted, Record
 
+from ..agents import LiveAgent
 from ..running import Running
 from .member import Member
 from .team import Team, preview
@@ -87,10 +88,13 @@ class Post:
         chances = self._run.chances
         return write_letter(author, reader, content, kind=kind, wakes=wakes, chances=chances)
 
-    def post(self, reader: Member, mail: Mail) -> None:
-        """Journal a letter, then carry it; a closed reader's is dead at once. Never waits."""
+    def post(self, reader: Member, mail: Mail, written: Callable[[], None] = lambda: None) -> None:
+        """Journal a letter, then carry it; a closed reader's is dead at once. Never waits.
+
+        `written` is called when the journal has it.
+        """
         if reader.closed:
-            self._journal(reader, mail, None)
+            self._journal(reader, mail, written)
             self.bury(reader, mail, reason=f"{reader.path} was ended for good")
             return
         if mail.kind in {"new_task", "followup"}:
@@ -98,7 +102,12 @@ class Post:
         self._team.add_letter(reader, mail)
         if mail.trigger_turn and not reader.is_active:
             self._team.set_state(reader, "running" if reader.life is not None else "queued")
-        self._journal(reader, mail, lambda: self._carry(reader, mail))
+
+        def carry() -> None:
+            self._carry(reader, mail)
+            written()
+
+        self._journal(reader, mail, carry)
 
     def is_written(self, mail: Mail) -> bool:
         """False while the journal does not have it: nobody may be given it yet."""
@@ -106,15 +115,15 @@ class Post:
 
     async def post_and_wait(self, reader: Member, mail: Mail) -> None:
         """As `post`; return once the letter is written."""
-        self.post(reader, mail)
-        await self._run.journal.settle()
+        written = trio.Event()
+        self.post(reader, mail, written.set)
+        await written.wait()
 
-    def _journal(self, reader: Member, mail: Mail, then: Callable[[], None] | None) -> None:
+    def _journal(self, reader: Member, mail: Mail, then: Callable[[], None]) -> None:
         def written(record: Record) -> None:
             self._run.showing.record(record)
             self._unwritten.discard(mail.mail_id)
-            if then is not None:
-                then()
+            then()
 
         self._unwritten.add(mail.mail_id)
         self._run.journal.write(
@@ -170,6 +179,8 @@ class Post:
     def _carry(self, reader: Member, mail: Mail) -> None:
         if self.is_over or reader.closed or mail.mail_id not in reader.letters:
             return  # it is dead, or was handed over at the beginning of a life
+        if reader.path not in self._carrying and self._hand_over_now(reader, mail):
+            return
         reader.outbox.append(mail)
         if reader.path not in self._carrying:
             self._carrying[reader.path] = trio.Event()
@@ -183,14 +194,27 @@ class Post:
         finally:
             self._carrying.pop(reader.path).set()
 
-    async def _hand_over(self, reader: Member, mail: Mail) -> None:
+    def _hand_over_now(self, reader: Member, mail: Mail) -> bool:
+        """True if nothing more has to be done for it; False: its mailbox is full."""
+        life = self._awake(reader, mail)
+        try:
+            return life is None or self._run.send_nowait(life, Deliver(mail=mail))
+        except PeerGone:
+            return True  # its next life gets all that was not read
+
+    def _awake(self, reader: Member, mail: Mail) -> LiveAgent | None:
+        """The life that takes its letters now; None: its next one gets all that was not read."""
         life = reader.life
         if life is None and mail.trigger_turn:
             self._wake(reader)
         if life is None or not life.hello.is_set() or life.wanted_end or life.suspending:
-            return  # its next life gets all that was not read
-        if not life.caught_up:
-            return  # what its last life left undone comes first; then it gets all its letters
+            return None
+        return life if life.caught_up else None  # what its last life left undone comes first
+
+    async def _hand_over(self, reader: Member, mail: Mail) -> None:
+        life = self._awake(reader, mail)
+        if life is None:
+            return
         try:
             await self._run.send(life, Deliver(mail=mail))
         except PeerGone:

@@ -76,8 +76,8 @@ class Journal:
         self._queue: list[_Entry] = []
         self._unindexed: list[IndexRow] = []
         self._wake = trio.Event()
-        self._idle = trio.Event()
-        self._idle.set()
+        self._done = last_seq  # all up to here are written and called back
+        self._progress = trio.lowlevel.ParkingLot()
         self._forget: list[str] = []
 
     def write(
@@ -99,8 +99,6 @@ class Journal:
         self._seq += 1
         record = Record(seq=self._seq, ts=round(self._unix_s(), 3), body=body, agent=agent)
         self._queue.append(_Entry(file, record, then))
-        if self._idle.is_set():
-            self._idle = trio.Event()
         self._wake.set()
         return record
 
@@ -117,8 +115,11 @@ class Journal:
         self._wake.set()
 
     async def settle(self) -> None:
-        """Return once all that was queued is written and called back."""
-        await self._idle.wait()
+        """Return once all that was queued before is written and called back, whatever follows."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        upto = self._seq
+        while self._done < upto:
+            await self._progress.park()
 
     async def run(self) -> None:
         """Write until cancelled; `open_journal` runs it. Raises JournalFailed and stops the run."""
@@ -127,7 +128,6 @@ class Journal:
             self._wake = trio.Event()
             while self._queue or self._forget:
                 await self._write_batch()
-            self._idle.set()
 
     async def _write_batch(self) -> None:
         batch, self._queue = self._queue, []
@@ -138,6 +138,9 @@ class Journal:
             written, fresh = await trio.to_thread.run_sync(work)
             self._unindexed += fresh
             _call_back(written)
+            if written:
+                self._done = written[-1].record.seq
+                self._progress.unpark_all()
 
     def _write_in_thread(
         self, batch: list[_Entry], forget: list[str], rows: list[IndexRow]

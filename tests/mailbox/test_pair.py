@@ -56,6 +56,77 @@ async def test_an_answer_carries_the_acknowledgement():
         assert office.statistics().sent == 1
 
 
+async def test_letters_are_handed_on_as_they_arrive_until_the_taker_has_enough():
+    taken = []
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        for number in range(2):  # before anybody takes them
+            await mailbox.post(b"%d" % number)
+        await trio.testing.wait_all_tasks_blocked()
+
+        def take(letter):
+            taken.append(letter.body)
+            office.handled(letter)
+            return letter.body == b"3"
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(office.hand_on, take)
+            await mailbox.flush()
+            assert taken == [b"0", b"1"]
+            for number in range(2, 6):
+                await mailbox.post(b"%d" % number)
+        assert taken == [b"0", b"1", b"2", b"3"]
+        assert [(await office.receive()).body for _ in range(2)] == [b"4", b"5"]
+
+
+async def test_what_a_taker_raises_comes_out_where_letters_are_handed_on():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+
+        def take(letter):
+            raise LookupError(letter.body)
+
+        async def hand_on():
+            with pytest.raises(LookupError, match="one"):
+                await office.hand_on(take)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hand_on)
+            await trio.testing.wait_all_tasks_blocked()
+            await mailbox.post(b"one")
+            await mailbox.post(b"two")
+        assert (await office.receive()).body == b"two"
+
+
+async def test_a_taker_may_dismiss_the_peer_whose_letter_it_takes():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+
+        def take(letter):
+            office.handled(letter)
+            office.dismiss(SCOUT)
+            return True
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(office.hand_on, take)
+            await mailbox.post(b"one")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not office.is_heard(SCOUT)
+
+
+async def test_what_has_no_room_is_not_posted_without_waiting():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=4)
+        mailbox = office.connect(SCOUT, epoch=4)
+        assert [mailbox.post_nowait(b"x") for _ in range(WINDOW + 1)] == [*range(1, WINDOW + 1), 0]
+        office.handled(await office.receive())
+        await mailbox.wait_handled(1)
+        assert mailbox.post_nowait(b"y") == WINDOW + 1
+
+
 async def test_mail_posted_before_the_peer_connects_arrives_when_it_does():
     async with open_pair_office() as office:
         office.admit(SCOUT, epoch=4)

@@ -1,5 +1,6 @@
 """PolledSocket against the traps of ZMQ_FD, with real sockets."""
 
+import itertools
 import select
 from contextlib import ExitStack, contextmanager
 
@@ -59,6 +60,62 @@ async def test_a_send_swallows_the_edge_and_so_must_wake_the_receiver(tmp_path):
         assert got == [[b"mail"]]
 
 
+async def test_a_send_swallows_the_edge_and_a_pump_takes_the_mail_all_the_same(tmp_path):
+    with two_ends(tmp_path) as (router, dealer), trio.fail_after(10):
+        dealer.send(b"hello")
+        await router.receive()
+        got = []
+        async with trio.open_nursery() as nursery:
+            dealer.begin_pump(nursery, got.append)
+            await trio.testing.wait_all_tasks_blocked()
+            while dealer.has_mail() or has_edge(dealer):
+                pass  # nothing is left to announce
+            router.send(b"d", b"mail")
+            wait_edge(dealer)
+            dealer.raw.send(b"a bare send, without the waking")
+            assert dealer.has_mail()
+            assert not has_edge(dealer)
+            dealer.send(b"ours")
+            await trio.testing.wait_all_tasks_blocked()
+            assert got == [[b"mail"]]
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_pump_answers_from_within_and_lets_others_run_under_a_flood(tmp_path):
+    count = 3000
+    with two_ends(tmp_path) as (router, dealer), trio.fail_after(30):
+        dealer.send(b"hello")
+        await router.receive()
+        taken, answers, turns, done = [], [], [], trio.Event()
+
+        def answer(message):
+            taken.append(message)
+            dealer.send(b"answer to " + message[0])
+
+        def count_answers(message):
+            answers.append(message)
+            if len(answers) == count:
+                done.set()
+
+        async def others():
+            while not done.is_set():
+                turns.append(len(taken))
+                await trio.lowlevel.checkpoint()
+
+        for number in range(count):
+            router.send(b"d", b"%d" % number)
+        async with trio.open_nursery() as nursery:
+            dealer.begin_pump(nursery, answer)
+            router.begin_pump(nursery, count_answers)
+            nursery.start_soon(others)
+            await done.wait()
+            nursery.cancel_scope.cancel()
+    assert taken == [[b"%d" % number] for number in range(count)]
+    assert answers == [[b"d", b"answer to %d" % number] for number in range(count)]
+    at_once = max(later - now for now, later in itertools.pairwise(turns))
+    assert at_once <= 128  # two batches: the tasks of a tick run in any order
+
+
 async def test_a_busy_two_way_exchange_never_stalls(tmp_path):
     count = 2000
     with two_ends(tmp_path) as (router, dealer), trio.fail_after(30):
@@ -100,8 +157,8 @@ async def test_a_receive_cancelled_while_mail_is_there_leaves_it_there(tmp_path)
             scope.cancel()
             await router.receive()
         assert scope.cancelled_caught
-        assert router.receive_nowait() == [b"d", b"mail"]
-        assert router.receive_nowait() is None
+        assert await router.receive() == [b"d", b"mail"]
+        assert not router.has_mail()
 
 
 async def test_a_send_to_a_peer_that_is_not_connected_says_so(tmp_path):

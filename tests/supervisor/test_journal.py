@@ -68,6 +68,34 @@ async def test_a_record_is_on_disk_before_its_callback_runs(places):
     assert seen == list(range(1, 21))
 
 
+async def test_who_waits_for_what_is_queued_does_not_wait_for_what_others_go_on_writing(places):
+    written: list[int] = []
+    async with open_journal(places) as journal:
+
+        def again(record: Record) -> None:
+            written.append(record.seq)
+            if not stop:
+                journal.write(Warned(message="more"), then=again)
+
+        stop = False
+        for _ in range(10):
+            journal.write(Warned(message="x"), then=again)
+        with trio.fail_after(10):
+            for _ in range(3):
+                upto = journal.write(Warned(message="mine")).seq
+                await journal.settle()
+                assert len([seq for seq in written if seq < upto]) == upto - len(
+                    _mine(places, upto)
+                )
+        stop = True
+    assert len(written) > 30
+
+
+def _mine(places: RunPlaces, upto: int) -> list[int]:
+    found = (one for one in read_records(places) if one.body == Warned(message="mine"))
+    return [one.seq for one in found if one.seq <= upto]
+
+
 async def test_callbacks_come_in_the_order_of_writing_over_several_files(places):
     order: list[tuple[str, int]] = []
     async with open_journal(places) as journal:
