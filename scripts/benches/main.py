@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # the benches are scripts, not a
 
 import floors
 import peers
-from machine import describe_machine
+from machine import Weather, describe_machine, weather_words
 from rows import Curve, Row, print_table
 
 BENCHES = ("spine", "crowd", "agents", "safety", "prefix", "curves", "soak")
@@ -53,15 +53,23 @@ def main(arguments: list[str]) -> int:
     except peers.NoPeer as error:
         parser.error(str(error))
     chosen = ALL if said.name == "all" else (said.name,)
-    found = print_table(
-        (one for name in chosen for one in measure(name, said, peer)),
-        sys.stderr if said.json else sys.stdout,
-    )
+    machine, weather = describe_machine(), Weather()
+
+    def rows() -> Iterator[Row | Curve]:
+        for name in chosen:
+            weather.look()
+            yield from measure(name, said, peer)
+        weather.look()
+
+    out = sys.stderr if said.json else sys.stdout
+    found = print_table(rows(), out)
+    print(weather_words(weather.describe()), file=out)
     if said.json:
-        rows = [one._asdict() for one in found if isinstance(one, Row)]
+        figures = [one._asdict() for one in found if isinstance(one, Row)]
         curves = [one._asdict() for one in found if isinstance(one, Curve)]
         how = {"quick": said.quick, "peer": peers.version(peer) if peer else None}
-        print(json.dumps({"machine": describe_machine(), **how, "rows": rows, "curves": curves}))
+        about = {"machine": machine | weather.describe(), **how}
+        print(json.dumps({**about, "rows": figures, "curves": curves}))
     return int(any(isinstance(one, Row) and one.is_missed for one in found))
 
 

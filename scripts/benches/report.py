@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from machine import weather_words
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, PLOTS_FOLDER = DOCS / "benchmarks.md", DOCS / "benchmarks"
 
@@ -87,7 +89,7 @@ def machine_words(result: dict[str, Any]) -> str:
     return (
         f"## {one['date']}\n{one['cores']} cores of {one['processor']}, {one['memory_gib']} GiB, "
         f"{one['system']}, Python {one['python']}; commit `{one['version']}`, {how}{peer}; load "
-        f"before it {one['load_before']}.\n"
+        f"before it {one['load_before']}. {weather_words(one)}\n"
     )
 
 
