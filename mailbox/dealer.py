@@ -51,6 +51,7 @@ async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIte
             try:
                 yield mailbox
             finally:
+                desk.hang_up()
                 nursery.cancel_scope.cancel()
 
 

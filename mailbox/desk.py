@@ -157,6 +157,10 @@ class Desk:
         talk = self._talk(peer)
         await self.wait_handled(peer, talk.conversation.outbound.last)
 
+    def hang_up(self) -> None:
+        """The wire is gone: what is said from now on is kept, and harms nobody."""
+        self._carry = lambda _peer, _frame: False
+
     def greet(self, peer: bytes) -> None:
         """Let the other side know that we can be reached, so that it sends what it has kept."""
         talk = self._talk(peer)

@@ -96,6 +96,7 @@ async def open_router(
                 try:
                     yield office
                 finally:
+                    office.hang_up()
                     nursery.cancel_scope.cancel()
         finally:
             sock.raw.disable_monitor()

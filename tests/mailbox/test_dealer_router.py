@@ -63,6 +63,19 @@ async def test_letters_that_nobody_waits_for_are_acknowledged_too_and_cost_fewer
             assert figures.sent <= 10  # one for 16, or for all of a tenth of a second
 
 
+async def test_what_is_said_after_the_wire_is_gone_harms_nobody(endpoint):
+    with trio.fail_after(10):
+        async with open_router(endpoint) as office:
+            office.admit(b"scout", epoch=2)
+            async with open_dealer(endpoint, b"scout", epoch=2) as mailbox:
+                await mailbox.post(b"one")
+                assert (await office.receive()).body == b"one"
+        assert mailbox.post_nowait(b"two") == 2
+        mailbox.pass_on(b"passing")
+        assert office.post_nowait(b"scout", b"three") == 1
+        office.pass_on(b"scout", b"passing")
+
+
 async def test_mail_posted_before_the_peer_connects_is_kept_and_arrives(endpoint):
     with trio.fail_after(10):
         async with open_router(endpoint) as office:
