@@ -37,6 +37,17 @@ def has_edge(sock: PolledSocket) -> bool:
     return bool(poller.poll(0))
 
 
+def swallow_edge(router: PolledSocket, dealer: PolledSocket) -> None:
+    """The trap: mail is there, and no edge will tell."""
+    while dealer.has_mail() or has_edge(dealer):
+        pass  # nothing is left to announce
+    router.send(b"d", b"mail")
+    wait_edge(dealer)
+    dealer.raw.send(b"a bare send, without the waking")
+    assert dealer.has_mail()
+    assert not has_edge(dealer)
+
+
 async def test_a_send_swallows_the_edge_and_so_must_wake_the_receiver(tmp_path):
     with two_ends(tmp_path) as (router, dealer), trio.fail_after(10):
         dealer.send(b"hello")
@@ -49,13 +60,7 @@ async def test_a_send_swallows_the_edge_and_so_must_wake_the_receiver(tmp_path):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read)
             await trio.testing.wait_all_tasks_blocked()
-            while dealer.has_mail() or has_edge(dealer):
-                pass  # nothing is left to announce
-            router.send(b"d", b"mail")
-            wait_edge(dealer)
-            dealer.raw.send(b"a bare send, without the waking")
-            assert dealer.has_mail()
-            assert not has_edge(dealer)  # the trap: mail is there, and no edge will tell
+            swallow_edge(router, dealer)
             dealer.send(b"ours")
         assert got == [[b"mail"]]
 
@@ -68,13 +73,7 @@ async def test_a_send_swallows_the_edge_and_a_pump_takes_the_mail_all_the_same(t
         async with trio.open_nursery() as nursery:
             dealer.begin_pump(nursery, got.append)
             await trio.testing.wait_all_tasks_blocked()
-            while dealer.has_mail() or has_edge(dealer):
-                pass  # nothing is left to announce
-            router.send(b"d", b"mail")
-            wait_edge(dealer)
-            dealer.raw.send(b"a bare send, without the waking")
-            assert dealer.has_mail()
-            assert not has_edge(dealer)
+            swallow_edge(router, dealer)
             dealer.send(b"ours")
             await trio.testing.wait_all_tasks_blocked()
             assert got == [[b"mail"]]
