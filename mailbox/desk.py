@@ -38,6 +38,10 @@ _WHY = {
 }
 
 
+def _carry_nowhere(_peer: bytes, _frame: bytes) -> bool:
+    return False
+
+
 class Talk:
     """A conversation and the tasks that wait on it."""
 
@@ -159,7 +163,7 @@ class Desk:
 
     def hang_up(self) -> None:
         """The wire is gone: what is said from now on is kept, and harms nobody."""
-        self._carry = lambda _peer, _frame: False
+        self._carry = _carry_nowhere
 
     def greet(self, peer: bytes) -> None:
         """Let the other side know that we can be reached, so that it sends what it has kept."""

@@ -55,11 +55,11 @@ what we promise; **bold** is a figure over it. *Floor* is what the machine asks 
 swarm: a bare fork with Trio and a ZeroMQ socket, a plain subprocess, an interpreter's imports, the
 bytes of the texts; of the soak it is the first quarter. A figure is a median; beside it stand the
 least and the greatest of its runs. Peers' figures without "here" were measured elsewhere: on the
-machine for which the limits were set, where Codex starts in 129 ms, takes 57 ms for a turn (86 in its
-sandbox) and 3.4 s for 32 sub-agents. How much slower this one is, is to be seen in Codex's figures here.
+machine for which the limits were set, where Codex starts in 129 ms, takes 57 ms for a turn (86 in
+its sandbox) and 3.4 s for 32 sub-agents. Codex's figures here say how much slower this one is.
 
-The interpreter counts: with one built without optimization every figure of time is some 20 % greater
-(`scripts/pick-python` looks for a better one).
+The interpreter counts: with one built without optimization every figure of time is some 20 %
+greater (`scripts/pick-python` looks for a better one).
 """
 
 
