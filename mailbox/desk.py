@@ -184,6 +184,9 @@ class Desk:
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self._letters:
             await self._arrival.park()
+        return self._next_kept()
+
+    def _next_kept(self) -> Letter:
         letter = self._letters.popleft()
         self._passing_kept -= not letter.seq
         return letter
@@ -193,9 +196,7 @@ class Desk:
         taker = self._taker = _Taker(take)
         try:
             while self._letters and not taker.over.is_set():
-                letter = self._letters.popleft()
-                self._passing_kept -= not letter.seq
-                self._give(taker, letter)
+                self._give(taker, self._next_kept())
             await taker.over.wait()
         finally:
             self._taker = None

@@ -33,8 +33,11 @@ def children_of(pid: int) -> list[int]:
 
 def descendants_of(pid: int) -> list[int]:
     """All living descendants, parents before their children. A snapshot: more may be born."""
+    return _with_all_below(children_of(pid))
+
+
+def _with_all_below(row: list[int]) -> list[int]:
     found: list[int] = []
-    row = children_of(pid)
     while row:
         found += row
         row = [child for parent in row for child in children_of(parent)]
@@ -51,12 +54,8 @@ def living_below(pid: int, is_ours: Callable[[int], bool] | None = None) -> list
     """
     children = children_of(pid)
     while True:
-        row = [child for child in children if is_ours is None or is_ours(child)]
-        found: list[int] = []
-        while row:
-            found += row
-            row = [child for parent in row for child in children_of(parent)]
-        alive = [one for one in found if not is_zombie(one)]
+        ours = [child for child in children if is_ours is None or is_ours(child)]
+        alive = [one for one in _with_all_below(ours) if not is_zombie(one)]
         again = children_of(pid)
         if alive or set(again) <= set(children):
             return alive

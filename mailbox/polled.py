@@ -97,10 +97,10 @@ class PolledSocket:
         self._fd = int(sock.get(int(zmq.FD)))
         self._nap = trio.CancelScope()
         self._overlooked: trio.lowlevel.ParkingLot | None = None  # of a pump's second task
-        self._is_drained = False  # now: whoever sends need not look for mail
+        self._is_draining = False  # whoever sends need not look for mail then
 
     def has_mail(self) -> bool:
-        """True if `receive_nowait` will not find it empty."""
+        """True if a message can be taken now."""
         return bool(int(self.raw.get(_EVENTS)) & _POLLIN)
 
     async def wait_mail(self) -> None:
@@ -141,7 +141,7 @@ class PolledSocket:
 
     def _drain(self, take: Take) -> bool:
         """Take what is there, but a batch at most. True: nothing is left."""
-        self._is_drained = True
+        self._is_draining = True
         try:
             for _ in range(_BATCH):
                 if not self.has_mail():
@@ -149,7 +149,7 @@ class PolledSocket:
                 take(self._take())
             return False
         finally:
-            self._is_drained = False
+            self._is_draining = False
 
     def _take(self) -> list[bytes]:
         frames = [self.raw.recv(_NOBLOCK)]
@@ -168,7 +168,7 @@ class PolledSocket:
                 raise
             return False
         finally:
-            if not self._is_drained and self.has_mail():
+            if not self._is_draining and self.has_mail():
                 self._tell_receiver()
         return True
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from swarm.mailbox.forked import set_handler
-from swarm.mailbox.lineage import children_of, is_zombie, kill_descendants
+from swarm.mailbox.lineage import kill_descendants, living_below
 
 _SIGCONT, _SIGIO = int(signal.SIGCONT), int(signal.SIGIO)
 _SWEEP_LIMIT_S = 0.8
@@ -105,7 +105,7 @@ def sweep(pid: int) -> None:
     deadline = time.monotonic() + _SWEEP_LIMIT_S
     while True:
         kill_descendants(pid)
-        if all(map(is_zombie, children_of(pid))) or time.monotonic() > deadline:
+        if not living_below(pid) or time.monotonic() > deadline:
             return
         time.sleep(0.001)
 

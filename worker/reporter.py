@@ -36,6 +36,11 @@ class Ticket:
         self.posted = trio.Event()
         self.seq = 0
 
+    def note_posted(self, seq: int) -> None:
+        """It is on its way, under this number."""
+        self.seq = seq
+        self.posted.set()
+
 
 class _Question:
     """A request on its way to its reply."""
@@ -124,8 +129,7 @@ class Reporter:
                 seq = await self._post.post(body)
                 self._outbox.popleft()
                 if ticket is not None:
-                    ticket.seq = seq
-                    ticket.posted.set()
+                    ticket.note_posted(seq)
             self._idle.set()
             self._work = trio.Event()
             await self._work.wait()
@@ -138,8 +142,7 @@ class Reporter:
             and (seq := self._post.post_nowait(body))
         ):
             if ticket is not None:
-                ticket.seq = seq
-                ticket.posted.set()
+                ticket.note_posted(seq)
             return
         self._outbox.append((body, ticket))
         self._work.set()

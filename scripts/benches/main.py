@@ -63,13 +63,13 @@ def main(arguments: list[str]) -> int:
 
     out = sys.stderr if said.json else sys.stdout
     found = print_table(rows(), out)
-    print(weather_words(weather.describe()), file=out)
+    told = weather.describe()
+    print(weather_words(told), file=out)
     if said.json:
         figures = [one._asdict() for one in found if isinstance(one, Row)]
         curves = [one._asdict() for one in found if isinstance(one, Curve)]
         how = {"quick": said.quick, "peer": peers.version(peer) if peer else None}
-        about = {"machine": machine | weather.describe(), **how}
-        print(json.dumps({**about, "rows": figures, "curves": curves}))
+        print(json.dumps({"machine": machine | told, **how, "rows": figures, "curves": curves}))
     return int(any(isinstance(one, Row) and one.is_missed for one in found))
 
 

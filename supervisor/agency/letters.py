@@ -179,10 +179,10 @@ class Post:
     def _carry(self, reader: Member, mail: Mail) -> None:
         if self.is_over or reader.closed or mail.mail_id not in reader.letters:
             return  # it is dead, or was handed over at the beginning of a life
-        if reader.path not in self._carrying and self._hand_over_now(reader, mail):
-            return
-        reader.outbox.append(mail)
-        if reader.path not in self._carrying:
+        if reader.path in self._carrying:
+            reader.outbox.append(mail)
+        elif not self._hand_over_now(reader, mail):
+            reader.outbox.append(mail)
             self._carrying[reader.path] = trio.Event()
             self._nursery.start_soon(self._carry_all, reader)
 

@@ -48,7 +48,7 @@ _STDIN = 0
 def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
     """Run to the end and return the exit code; with `--detach` only until it has begun."""
     check_walls(request.require_sandbox)
-    request = in_unicode(request)
+    request = _in_unicode(request)
     if request.run_id is None:
         request = msgspec.structs.replace(request, run_id=new_uuid7())
     if not show.detach:
@@ -59,7 +59,7 @@ def start_run(request: RunRequest, show: ShowOptions, places: Places) -> int:
     return detach(request, show, places)
 
 
-def in_unicode(request: RunRequest) -> RunRequest:
+def _in_unicode(request: RunRequest) -> RunRequest:
     """Without the variables that no message can carry. Raises UsageError for any other such text,
     which is not repeated: it may be a secret.
     """
