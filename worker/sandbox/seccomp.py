@@ -28,7 +28,8 @@ _CONNECTED = tuple(  # kinds of sockets that carry nothing before they are conne
     for kind in (_SOCK_STREAM, _SOCK_SEQPACKET)
     for flag in (0, 0o4000, 0o2000000, 0o2004000)
 )
-_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+# machine → its audit number, its column in the tables of call numbers
+ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 # name → number on x86-64, on aarch64 (None: does not exist there)
 _DENIED: dict[str, tuple[int | None, int | None]] = {
@@ -136,9 +137,9 @@ def build_filter(request: FilterRequest) -> bytes:
     Raises UnsupportedMachine when the architecture is not known.
     """
     machine = request.machine or platform.machine()
-    if machine not in _ARCHITECTURES:
+    if machine not in ARCHITECTURES:
         raise UnsupportedMachine(errno.ENOSYS, f"no seccomp table for {machine}")
-    audit, column = _ARCHITECTURES[machine]
+    audit, column = ARCHITECTURES[machine]
     program = _Program(column)
     program.load(_ARCH)
     program.emit(_JEQ, audit, yes=1)
