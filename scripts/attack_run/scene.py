@@ -1,0 +1,119 @@
+"""The world of one play: a project in a git repository, a home with a secret, and a real run.
+
+Rule: everything lies below one temporary folder that is the player's own, and is gone afterwards;
+a run that does not end by its deadline is ended with all below it.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import yaml
+
+from swarm.mailbox.lineage import strike_descendants
+
+SECRET = "the-secret-of-this-scene"
+_GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+
+
+class Scene:
+    """Made by `open_scene`. `said` is what the run printed; `outputs` what its commands did."""
+
+    def __init__(self, folder: Path, user: str) -> None:
+        self.folder = folder
+        self.project, self.home, self.state = folder / "project", folder / "home", folder / "state"
+        self.tmp, self.runtime = folder / "t", folder / "r"
+        self.secret_file = self.home / "secret.txt"
+        self.user = pwd.getpwnam(user) if user else None
+        self.said, self.exit_code = "", 0
+
+    def words_as_user(self) -> list[str]:
+        """To be put before a command so that the scene's user runs it."""
+        if self.user is None or self.user.pw_uid == os.geteuid():
+            return []
+        ids = (f"--reuid={self.user.pw_uid}", f"--regid={self.user.pw_gid}", "--clear-groups")
+        return ["setpriv", *ids]
+
+    def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """What the run sees; nothing of the person who plays."""
+        return {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.home),
+            "SHELL": "/bin/sh", "SWARM_HOME": str(self.state), "TMPDIR": str(self.tmp),
+            "XDG_RUNTIME_DIR": str(self.runtime), "TERM": "dumb", **extra,
+        }  # fmt: skip
+
+    def run(
+        self,
+        calls: Sequence[Mapping[str, object]],
+        options: Sequence[str],
+        *,
+        deadline_s: float,
+        extra: Mapping[str, str],
+    ) -> None:
+        """One `swarm run` whose model makes these calls, one a request, and then says so."""
+        answers = {
+            "turns": [{"calls": [dict(call)]} for call in calls],
+            "default": {"text": "done"},
+        }
+        script = self.folder / "answers.yaml"
+        script.write_text(yaml.safe_dump(answers), "utf-8")
+        swarm = Path(sys.executable).with_name("swarm")
+        argv = [*self.words_as_user(), str(swarm), "run", "-p", "play", "--provider"]
+        argv += [f"scripted:{script}", "-C", str(self.project), "--json", *options]
+        self.said, self.exit_code = self.perform(argv, deadline_s=deadline_s, extra=extra)
+
+    def perform(
+        self, argv: Sequence[str], *, deadline_s: float = 30.0, extra: Mapping[str, str] = {}
+    ) -> tuple[str, int]:
+        """Run a program in the scene; returns what it printed and its exit code (-9: too late)."""
+        process = subprocess.Popen(
+            argv, env=self.environment(extra), cwd=self.project, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            strike_descendants(process.pid)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+        return said.decode("utf-8", "replace"), process.returncode
+
+    def git(self, *words: str) -> tuple[str, int]:
+        """The person's own git in the project, as after a run."""
+        return self.perform([*self.words_as_user(), *_GIT, *words])
+
+    def own(self) -> None:
+        """Give all files of the scene to its user."""
+        if self.user is None:
+            return
+        for root, folders, files in os.walk(self.folder):
+            for name in ("", *folders, *files):
+                os.lchown(Path(root, name), self.user.pw_uid, self.user.pw_gid)
+
+
+@contextmanager
+def open_scene(user: str = "") -> Iterator[Scene]:
+    """A fresh world, and none afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="attack-"))
+    folder.chmod(0o755)
+    scene = Scene(folder, user)
+    try:
+        for each in (scene.project, scene.home, scene.state, scene.tmp, scene.runtime):
+            each.mkdir(mode=0o700)
+        scene.secret_file.write_text(SECRET + "\n", "utf-8")
+        (scene.project / "README.md").write_text("a project\n", "utf-8")
+        scene.own()
+        scene.git("init", "-q")
+        scene.git("add", ".")
+        scene.git("commit", "-q", "-m", "first")
+        yield scene
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
