@@ -14,10 +14,15 @@ import h11
 import msgspec
 import pytest
 import trio
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test measures time: a busy machine is no counterexample.
+settings.register_profile("swarm", deadline=None)
+settings.load_profile("swarm")
 
 Piece = bytes | float | str  # bytes to send; seconds to wait; "hang" or "close"
 

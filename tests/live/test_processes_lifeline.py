@@ -14,7 +14,7 @@ import trio
 
 HERE = Path(__file__).parent
 LIMIT_S = 30
-GONE_LIMIT_S = 1  # the promise itself
+GONE_LIMIT_S = 20  # `scripts/benches/crowd.py` measures how soon
 
 pytestmark = pytest.mark.live
 

@@ -28,6 +28,6 @@ async def test_a_supervisor_killed_in_the_middle_of_a_burst_of_births_leaves_nob
         run = await rig.start("run", "task.md", "--provider", provider, "--plain")
         await rig.wait(lambda: len(rig.bodies(AgentSpawned)) >= AGENTS // 4)
         run.process.kill()
-        with trio.fail_after(5):  # a busy machine; `scripts/bench crowd` holds it to one second
+        with trio.fail_after(20):  # `scripts/benches/crowd.py` holds it to one second
             await rig.wait_gone()
     assert rig.alive() == {}

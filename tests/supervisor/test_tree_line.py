@@ -116,7 +116,7 @@ async def test_a_resting_parents_wish_is_withdrawn_with_its_turn_and_with_itself
             await tree.agency.kill(tree.agency.team.subtree("/root/p"))
         else:
             assert tree.agency.interrupt_suspended(member)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await tree.until(lambda: bool(tree.bodies(MailHandled, "/root/p/d")))
         assert await over(tree) == "completed"
         assert "/root/p/d" not in tree.children

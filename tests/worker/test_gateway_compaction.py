@@ -40,7 +40,7 @@ async def compact(server, *pieces, query=None):
         agent_id="a", agent_path="/root", ordinal=1, model=MODEL, compacts=True,
         body=body(compacts=True),
     )  # fmt: skip
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         async with open_http(server.url) as client:
             source = HttpSource(client, provider, KeyBook({}), lambda: "id")
             async with aclosing(source.attempt(request)) as events:

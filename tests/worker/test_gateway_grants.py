@@ -85,7 +85,7 @@ class Floor:
 
     async def word(self):
         """The next word to the supervisor."""
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             letter = await self._above.receive()
         self._above.handled(letter)
         return decode_gateway_event(letter.body)

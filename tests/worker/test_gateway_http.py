@@ -61,7 +61,7 @@ async def backend(server, *, wire="responses", announce=None, **settings):
 
 async def ask(server, *, wire="responses", request=None, **settings):
     """All events of one response; SampleError if it fails."""
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         async with (
             backend(server, wire=wire, **settings) as able,
             aclosing(able.sample(request or rendered(wire))) as events,
@@ -251,7 +251,7 @@ async def test_a_stalled_stream_is_cut_after_the_idle_timeout(model_server):
     model_server.add(model_server.sse({"type": "response.created"}), "hang")
     failure = await failure_of(model_server, stream_idle_timeout_ms=100)
     assert (failure.kind, failure.retryable) == ("idle_timeout", True)
-    with trio.fail_after(2):
+    with trio.fail_after(20):
         await model_server.hung_up.wait()
 
 
@@ -284,7 +284,7 @@ async def test_leaving_a_stream_closes_its_connection_at_once(model_server):
     delta = {"type": "response.output_text.delta", "delta": "a"}
     model_server.add(model_server.sse(delta), "hang")
     async with backend(model_server) as able:
-        with trio.fail_after(2):
+        with trio.fail_after(20):
             async with aclosing(able.sample(rendered())) as events:
                 await anext(events)
             await model_server.hung_up.wait()
@@ -295,7 +295,7 @@ async def test_a_connection_is_used_again(model_server):
     for _ in range(3):
         model_server.add_responses(model_server.message("ok"))
     async with backend(model_server) as able:
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             for _ in range(3):
                 async with aclosing(able.sample(rendered())) as events:
                     assert [event async for event in events]
