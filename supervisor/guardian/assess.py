@@ -1,10 +1,13 @@
 """A reviewer's last message → an assessment, and what the asking agent is then told. Pure.
 
-Rules guarded: what cannot be read is no yes; *denied* and *the review failed* are different
-outcomes with different texts; the reviewer's outcome decides, whatever risk it names beside it.
+Rules guarded: only a whole answer that is exactly one object of the schema counts, and what cannot
+be read is no yes; an `allow` that the risk beside it forbids is a denial; *denied* and *the review
+failed* are different outcomes with different texts.
 """
 
-from typing import Literal
+import json
+import re
+from typing import Literal, NoReturn
 
 import msgspec
 
@@ -37,6 +40,15 @@ _DENIED = "The reviewer denied the action and gave no further reason."
 _NO_RATIONALE = "Auto-reviewer denied the action without a specific rationale."
 _RATIONALE_TOKENS = 500
 _MOST_CHARS = 200_000
+_SPACE = " \t\r\n"  # what JSON calls whitespace; any other sign beside the object is an answer more
+_FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(?P<inside>.*)\n[ \t]*```", re.DOTALL)
+# What the policy lets nobody allow: critical risk, and high risk that the user has not authorised.
+_FORBIDDEN: dict[Risk, frozenset[Authorization]] = {
+    "low": frozenset(),
+    "medium": frozenset(),
+    "high": frozenset({"unknown", "low"}),
+    "critical": frozenset({"unknown", "low", "medium", "high"}),
+}
 
 
 class Assessment(Value):
@@ -52,40 +64,71 @@ class Unreadable(Exception):
     """The message holds no assessment; the text says why."""
 
 
-class _Said(msgspec.Struct):
+class _Said(msgspec.Struct, forbid_unknown_fields=True):
     outcome: Literal["allow", "deny"]
-    risk_level: Risk | None = None
-    user_authorization: Authorization | None = None
-    rationale: str | None = None
+    risk_level: Risk | msgspec.UnsetType = msgspec.UNSET
+    user_authorization: Authorization | msgspec.UnsetType = msgspec.UNSET
+    rationale: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def assess(message: str) -> Assessment:
-    """Read a reviewer's last message. Raises Unreadable, and nothing else, for any text.
-
-    The whole text is tried, then what lies between its first and its last brace.
-    """
-    said = _read(message[:_MOST_CHARS])
+    """Read a reviewer's last message. Raises Unreadable, and nothing else, for any text."""
+    said = _read(message)
     allows = said.outcome == "allow"
+    bare = said.risk_level is said.user_authorization is said.rationale is msgspec.UNSET
+    if allows and not bare and said.risk_level is msgspec.UNSET:
+        raise Unreadable(f"{NOT_JSON}: it allows more than a bare allow does, and names no risk")
     rationale = cut_middle((said.rationale or "").strip(), limit_tokens=_RATIONALE_TOKENS)
-    return Assessment(
-        outcome=said.outcome,
-        risk=said.risk_level or ("low" if allows else "high"),
-        authorization=said.user_authorization or "unknown",
-        rationale=rationale or (_ALLOWED if allows else _DENIED),
+    return _decided(
+        Assessment(
+            outcome=said.outcome,
+            risk=said.risk_level or ("low" if allows else "high"),
+            authorization=said.user_authorization or "unknown",
+            rationale=rationale or (_ALLOWED if allows else _DENIED),
+        )
     )
 
 
+def _decided(said: Assessment) -> Assessment:
+    """The same, unless it allows what the risk that it names forbids: that is a denial."""
+    if said.outcome == "deny" or said.authorization not in _FORBIDDEN[said.risk]:
+        return said
+    why = (
+        f"The reviewer's answer contradicts itself: it allows an action of {said.risk} risk with "
+        f"{said.authorization} authorization by the user, which the policy denies."
+    )
+    if said.rationale != _ALLOWED:
+        why += f" It said: {said.rationale}"
+    return msgspec.structs.replace(said, outcome="deny", rationale=why)
+
+
 def _read(message: str) -> _Said:
-    start, end = message.find("{"), message.rfind("}")
-    candidates = (message, message[start : end + 1] if 0 <= start < end else "")
-    for text in candidates:
-        if not text.strip():
-            continue
-        try:
-            return msgspec.json.decode(text.encode("utf-8", "replace"), type=_Said)
-        except (msgspec.DecodeError, RecursionError):
-            continue
-    raise Unreadable(NOT_JSON)
+    """The one object that is the whole message; one code fence around all of it may stand."""
+    if len(message) > _MOST_CHARS:
+        raise Unreadable(f"{NOT_JSON}: over {_MOST_CHARS} characters")
+    text = message.strip(_SPACE)
+    if (fence := _FENCE.fullmatch(text)) is not None:
+        text = fence["inside"].strip(_SPACE)
+    if not text.startswith("{"):
+        raise Unreadable(f"{NOT_JSON}: it is not one object alone")
+    try:
+        said = msgspec.json.decode(text.encode(), type=_Said)
+        json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, msgspec.DecodeError, RecursionError) as error:
+        raise Unreadable(f"{NOT_JSON}: {error}") from None
+    return said
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object; a key that stands in it twice has no one meaning."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 def rejection_text(assessment: Assessment) -> str:
@@ -128,5 +171,6 @@ def again_text(why: str) -> str:
     return (
         f"Your last message could not be used: {why}. Answer for the same requested action again, "
         'now with the JSON object alone: {"outcome": "allow"}, or an object with risk_level, '
-        "user_authorization, outcome and rationale. Nothing before it and nothing after it."
+        "user_authorization, outcome and rationale. Each of them once, nothing else in it, nothing "
+        "before it and nothing after it."
     )
