@@ -1,105 +1,132 @@
-"""No secret in an error, a tape or the journal: known keys by value, others by their shape.
+"""No secret in an error, a tape or the journal: known keys in every form, others by their shape.
 
-The patterns are anchored to well-known prefixes, so that hashes, ids and code stay readable.
+Rule guarded: text is cleaned decoded, before it is encoded. A known key is hidden wherever it
+stands; what is known by its shape is described in `secret_rules.toml`.
 """
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from .redact_forms import MIN_SECRET_CHARS as MIN_SECRET_CHARS
+from .redact_forms import encoded_form, forms_of, is_hideable
+from .redact_rules import Span, load_rules, shapes
 
 REDACTED = "[redacted]"
-MIN_SECRET_CHARS = 6  # a shorter "key" would blank out ordinary words
+NOT_HIDDEN = (
+    "is too short, or too ordinary a word, to be hidden: it may stand in the journal and be shown"
+)
+KNOWN = "key-of-this-run"  # the name under which known keys are counted
 
-SHAPES = re.compile(
-    r"""
-      \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}            # OpenAI and many that copied it
-    | \bgh[pousr]_[A-Za-z0-9]{20,}                 # GitHub
-    | \bgithub_pat_[A-Za-z0-9_]{20,}
-    | \bglpat-[A-Za-z0-9_-]{16,}                   # GitLab
-    | \bxox[abeprs]-[A-Za-z0-9-]{10,}              # Slack
-    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                # AWS
-    | \bAIza[A-Za-z0-9_-]{30,}                     # Google
-    | \bhf_[A-Za-z0-9]{20,}                        # Hugging Face
-    | \b(?:gsk|xai|r8|pplx)[_-][A-Za-z0-9]{20,}    # Groq, xAI, Replicate, Perplexity
-    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+   # JWT
-    | -----BEGIN[ A-Z]*PRIVATE[ ]KEY-----.*?(?:-----END[ A-Z]*PRIVATE[ ]KEY-----|\Z)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_SHAPES_IN_JSON = re.compile(
-    rb"""
-      \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}
-    | \bgh[pousr]_[A-Za-z0-9]{20,}
-    | \bgithub_pat_[A-Za-z0-9_]{20,}
-    | \bglpat-[A-Za-z0-9_-]{16,}
-    | \bxox[abeprs]-[A-Za-z0-9-]{10,}
-    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
-    | \bAIza[A-Za-z0-9_-]{30,}
-    | \bhf_[A-Za-z0-9]{20,}
-    | \b(?:gsk|xai|r8|pplx)[_-][A-Za-z0-9]{20,}
-    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+
-    | -----BEGIN[ A-Z]*PRIVATE[ ]KEY-----(?:[^"\\]|\\.)*   # to the end of its JSON string
-    """,
-    re.VERBOSE,
-)
+# Of errors only: whatever is named as a secret, in prose and code too.
 _NAMED = re.compile(
     r"(?i)(?P<name>\bbearer\s+|\b(?:api[-_]?key|access[-_]?token|client[-_]?secret|password|"
     r"authorization)[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)(?P<value>[^\s\"'&,;}<]{6,})"
 )
-_IN_URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@")
+Counts = Counter[str]
 
 
 class Redactor:
-    """Knows the run's keys."""
+    """Knows the run's keys. May be told of more while another thread cleans."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._secrets: set[str] = set()
+        self._secrets: frozenset[str] = frozenset()
+        self._forms: tuple[str, ...] = ()
+        self._encoded: tuple[bytes, ...] = ()
+        self._by_first: dict[str, tuple[str, ...]] = {}
+        self.longest = 0
         self.learn(*secrets)
 
     def learn(self, *secrets: str) -> None:
-        """Hide these as well, from now on."""
+        """Hide these as well, from now on; also what they are without the blanks around them."""
         self._secrets |= {secret.strip() for secret in secrets}
-        known = self._secrets
-        longest_first = sorted((s for s in known if len(s) >= MIN_SECRET_CHARS), key=len)[::-1]
-        pattern = "|".join(map(re.escape, longest_first))
-        self.known = re.compile(pattern) if pattern else None
-        self.longest = len(longest_first[0]) if longest_first else 0
-        self._longest_first = longest_first
-        self._known_bytes = re.compile(pattern.encode()) if pattern else None
+        known = [secret for secret in self._secrets if is_secret(secret)]
+        forms = sorted({form for secret in known for form in forms_of(secret)}, key=len)[::-1]
+        self._encoded = tuple(encoded_form(form) for form in forms)
+        firsts = {form[0] for form in forms}
+        self._by_first = {
+            first: tuple(form for form in forms if form[0] == first) for first in firsts
+        }
+        self.longest = len(forms[0]) if forms else 0
+        self._forms = tuple(forms)
 
-    def clean(self, text: str) -> str:
-        """The text without anything that is, or looks like, a secret."""
-        if self.known is not None:
-            text = self.known.sub(REDACTED, text)
-        text = SHAPES.sub(REDACTED, text)
-        text = _IN_URL.sub(lambda found: f"{found['scheme']}{REDACTED}@", text)
-        return _NAMED.sub(_hide_value, text)
+    def clean(self, text: str, counts: Counts | None = None) -> str:
+        """The text without anything that is, or looks like, a secret; the same one if it has none.
 
-    def clean_line(self, line: bytes) -> bytes:
-        """A line of JSON without secrets, still JSON; the very same object if there was none."""
-        if self._known_bytes is not None and self._known_bytes.search(line):
-            line = self._known_bytes.sub(REDACTED.encode(), line)
-        if _SHAPES_IN_JSON.search(line):
-            line = _SHAPES_IN_JSON.sub(REDACTED.encode(), line)
-        return line
+        Args:
+            text: Decoded: no JSON, unless JSON is what is to be shown.
+            counts: What was hidden is added here, by the name of its rule.
+        """
+        if len(text) < MIN_SECRET_CHARS:
+            return text
+        spans = self.spans(text)
+        if not spans:
+            return text
+        pieces: list[str] = []
+        at = 0
+        for span in spans:
+            pieces += text[at : span.start], REDACTED
+            at = span.end
+            if counts is not None:
+                counts[span.rule] += 1
+        return "".join((*pieces, text[at:]))
+
+    def clean_error(self, text: str) -> str:
+        """As `clean`; of an error also what is merely named as a secret."""
+        return _NAMED.sub(_hide_value, self.clean(text))
+
+    def spans(self, text: str) -> list[Span]:
+        """What must not be shown of a text, in order and apart."""
+        found = [*self._known_in(text), *shapes().find(text)]
+        apart: list[Span] = []
+        for span in sorted(found, key=lambda one: (one.start, -one.end)):
+            if apart and span.start < apart[-1].end:
+                last = apart[-1]
+                apart[-1] = last._replace(end=max(last.end, span.end))
+            elif span.end > span.start and text[span.start : span.end] != REDACTED:
+                apart.append(span)
+        return apart
+
+    def may_hold(self, encoded: bytes) -> bool:
+        """False only if nothing in this JSON would be hidden. Quick: every record is asked of."""
+        return any(form in encoded for form in self._encoded) or shapes().may_hold(encoded)
 
     def begun(self, text: str, at: int) -> int:
         """Where, from `at` on, a known key begins that the text's end cuts off; else that end."""
+        by_first = self._by_first
         for place in range(max(at, len(text) - self.longest + 1), len(text)):
-            cut_off = text[place:]
-            if any(key.startswith(cut_off) and key != cut_off for key in self._longest_first):
-                return place
+            if (forms := by_first.get(text[place])) is not None:
+                cut_off = text[place:]
+                if any(form.startswith(cut_off) and form != cut_off for form in forms):
+                    return place
         return len(text)
 
     def holds(self, data: bytes) -> bool:
-        """Whether a known key stands in these bytes."""
-        return self._known_bytes is not None and self._known_bytes.search(data) is not None
+        """Whether a known key stands in these bytes, in whatever form."""
+        return any(form.encode("utf-8", "replace") in data for form in self._forms)
 
-    def clean_bytes(self, data: bytes) -> bytes:
-        """Known keys only; for what is written to a file."""
-        if self.known is None:
-            return data
-        text = data.decode("utf-8", "surrogateescape")
-        return self.known.sub(REDACTED, text).encode("utf-8", "surrogateescape")
+    def _known_in(self, text: str) -> Iterable[Span]:
+        for form in self._forms:
+            at = text.find(form)
+            while at >= 0:
+                yield Span(at, at + len(form), KNOWN)
+                at = text.find(form, at + 1)
+
+
+def is_secret(value: str) -> bool:
+    """Whether a key is hidden: one that is very short, or a word that stands for none, is not."""
+    return is_hideable(value) and value.lower() not in load_rules().placeholders
+
+
+def unhidden_keys(keys: Mapping[str, str]) -> list[str]:
+    """The names of keys that are too short or too ordinary to be hidden; placeholders are none."""
+    placeholders = load_rules().placeholders
+    return sorted(
+        name
+        for name, value in keys.items()
+        if value.strip() and not is_hideable(value.strip())
+        and value.strip().lower() not in placeholders
+    )  # fmt: skip
 
 
 def _hide_value(found: re.Match[str]) -> str:

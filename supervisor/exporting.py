@@ -18,6 +18,7 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.redact import MIN_SECRET_CHARS, Redactor
+from swarm.mailbox.redact_structs import clean_json
 
 from .about import read_about
 from .places import RunPlaces
@@ -90,7 +91,7 @@ def _clean(path: Path, target: IO[bytes], redactor: Redactor) -> tuple[int, int]
         while line := file.readline(_MOST_LINE_BYTES):
             if is_journal and not line.endswith(b"\n"):
                 break
-            clean = redactor.clean_line(line)
+            clean = clean_json(redactor, line)
             target.write(clean)
             count += 1
             hidden += clean != line

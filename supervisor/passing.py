@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, ProcessEnded, Record
 from swarm.mailbox.redact import Redactor
 from swarm.mailbox.redact_stream import RedactedStream
+from swarm.mailbox.redact_structs import clean_struct
 
 _MOST_STREAMS = 64  # of one agent at once; the words of more are not shown before they are whole
 
@@ -40,10 +41,10 @@ class PassingWords:
         """The event as it may be shown; None while all of it is held back."""
         event = passed.event
         if isinstance(event, Waiting):
-            event = replace(event, reason=self._redactor.clean(event.reason))
+            event = replace(event, reason=self._redactor.clean_error(event.reason))
             return replace(passed, event=event)
         if not isinstance(event, _Delta):
-            return passed  # the gateway's own, clean already
+            return clean_struct(self._redactor, passed)  # the gateway's own, clean already: seldom
         streams = self._streams.setdefault(passed.agent, {})
         name = _name_of(event)
         if name not in streams and len(streams) >= _MOST_STREAMS:

@@ -17,7 +17,7 @@ from swarm.mailbox.ids import RunId
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
-from swarm.mailbox.redact import Redactor
+from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
 
 from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
 from .agency.agency import Agency, run_agency
@@ -118,6 +118,7 @@ async def _run_held(request: RunRequest, view: View, held: _Held) -> RunComplete
         running = await _open_all(stack, request, view, held, past)
         about = _begin(running, past)
         completed = await _live(running, past, held, view)
+        await running.journal.settle()  # what it hid until now is counted
         completed = _with_totals(running, completed, trio.current_time() - started)
         record = await running.commit(completed)
         assert isinstance(record.body, RunCompleted)
@@ -196,12 +197,13 @@ def _begin(running: Running, past: RunPast) -> About:
     """The first record, and `run.json`."""
     request = running.request
     title = next((line.strip("# ") for line in request.prompt.splitlines() if line.strip()), "")
+    title = running.journal.redactor.clean(title)[:80]  # before it is cut: half a key is one too
     running.showing.remember(run_records(running.places) if past.started else ())
     record = running.note(
         RunStarted(
             run_id=running.run_id,
             task=request.task,
-            title=title[:80],
+            title=title,
             cwd=request.cwd,
             version=VERSION,
             resumed=past.started is not None,
@@ -209,11 +211,13 @@ def _begin(running: Running, past: RunPast) -> About:
     )
     for bad in past.bad_lines[:_MOST_BAD_TOLD]:
         running.note(Warned(message=bad))
+    for name in unhidden_keys(request.keys):
+        running.note(Warned(message=f"{name} {NOT_HIDDEN}"))
     about = About(
         schema_version=SCHEMA_VERSION,
         run_id=running.run_id,
-        title=title[:80],
-        task=request.task,
+        title=title,
+        task=running.journal.redactor.clean(request.task),
         cwd=request.cwd,
         pid=running.chances.pid(),
         started=past.started_ts or record.ts,
@@ -329,4 +333,5 @@ def _with_totals(running: Running, completed: RunCompleted, seconds: float) -> R
         usd=view.usd,
         agents=running.showing.state.agents_seen,
         duration_s=round(seconds, 3),
+        redacted=dict(sorted(running.journal.redacted.items())),
     )

@@ -334,6 +334,7 @@ class RunCompleted(Tagged):
     agents: int = 0
     usd: float | None = None
     duration_s: float = 0.0
+    redacted: dict[str, int] = {}  # how often this life's records hid a secret, by its rule
 
 
 AnyRecordBody = (

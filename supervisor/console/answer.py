@@ -42,4 +42,13 @@ def summarize(completed: RunCompleted) -> str:
     return (
         f"run {completed.status} after {render_span(completed.duration_s)}: "
         f"{agents}, {render_count(completed.usage.total_tokens)} tokens{cost}"
+        f"{redacted_words(completed)}"
     )
+
+
+def redacted_words(completed: RunCompleted) -> str:
+    """How often secrets were hidden, and of which kinds; nothing if none was."""
+    if not completed.redacted:
+        return ""
+    kinds = ", ".join(f"{name} {count}" for name, count in sorted(completed.redacted.items()))
+    return f", secrets hidden: {clean_line(kinds)}"

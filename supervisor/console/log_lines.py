@@ -61,6 +61,7 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
 from .amounts import render_age, render_count, render_span, render_time, render_usd
+from .answer import redacted_words
 from .asking_words import describe_approval
 from .bounds import describe_bound, describe_window
 from .describe import (
@@ -283,6 +284,7 @@ def _run_words(body: RunStarted | ProviderChosen | RunCompleted | GatewayEnded |
             return f"{body.provider} {body.model}: {body.why}"
         case RunCompleted():
             words = f"{body.status} after {render_span(body.duration_s)}, {body.agents} agents"
+            words += redacted_words(body)
             return f"{words}: {first_line(body.message or body.result or '')}"
         case GatewayEnded():
             return f"life {body.epoch}: {body.reason}"

@@ -27,10 +27,10 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
     RunStarted,
     SnapshotTaken,
-    decode_record,
     encode_record,
 )
-from swarm.mailbox.redact import Redactor
+from swarm.mailbox.redact import Counts, Redactor
+from swarm.mailbox.redact_structs import clean_encoded
 
 from ..places import RunPlaces
 from .files import JournalFiles
@@ -79,6 +79,7 @@ class Journal:
         self._done = last_seq  # all up to here are written and called back
         self._progress = trio.lowlevel.ParkingLot()
         self._forget: list[str] = []
+        self.redacted = Counts()  # what was hidden, by rule; the writing thread counts
 
     def write(
         self,
@@ -171,11 +172,10 @@ class Journal:
 
     def _redacted(self, entry: _Entry) -> tuple[_Entry, bytes]:
         """The one door to the journal: what is written, and then shown, holds no known secret."""
-        line = encode_record(entry.record)
-        clean = self.redactor.clean_line(line)
-        if clean is not line:
-            entry = entry._replace(record=decode_record(clean))
-        return entry, clean + b"\n"
+        record, line = clean_encoded(self.redactor, entry.record, encode_record, self.redacted)
+        if record is not entry.record:
+            entry = entry._replace(record=record)
+        return entry, line + b"\n"
 
     def finish(self) -> None:
         """Write what is still queued, index it, close. Blocks; for the very end of the run."""

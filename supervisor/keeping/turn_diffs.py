@@ -11,8 +11,6 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.records import FilesChanged
 from swarm.roles.config.replacing import replace_file
@@ -26,7 +24,7 @@ MOST_INLINE_BYTES = 32 * 1024  # of a record; what is longer goes into a file
 _MOST_COMPARED = 4_000  # lines of one side; a person can have more by `swarm diff`
 _MOST_NAMED = 20
 _MOST_TURNS = 1_000  # that are open at a time; of more, the oldest is not told
-CleanLine = Callable[[bytes], bytes]
+Clean = Callable[[str], str]
 
 
 class Ended(NamedTuple):
@@ -41,8 +39,8 @@ class Ended(NamedTuple):
 class TurnDiffs:
     """One a run; its owner calls `tell` in a thread, and everything else from the run's own."""
 
-    def __init__(self, store: Store, folder: Path, clean_line: CleanLine) -> None:
-        self._store, self._folder, self._clean_line = store, folder, clean_line
+    def __init__(self, store: Store, folder: Path, clean: Clean) -> None:
+        self._store, self._folder, self._clean = store, folder, clean
         self._open: dict[tuple[str, str], list[FilesChanged]] = {}
 
     def begin(self, path: str, turn_id: str) -> None:
@@ -98,12 +96,6 @@ class TurnDiffs:
             uncovered=tuple(uncovered[:_MOST_NAMED]),
             uncovered_count=len(uncovered),
         )
-
-    def _clean(self, text: str) -> str:
-        """As the journal would have it: by a line of JSON."""
-        line = msgspec.json.encode(text)
-        clean = self._clean_line(line)
-        return text if clean is line else msgspec.json.decode(clean, type=str)
 
     def _keep(self, data: bytes) -> str:
         """Under its content's address; returns the name within the run's folder."""

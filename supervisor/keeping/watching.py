@@ -64,7 +64,7 @@ class Watching:
         self._open: dict[str, _Open] = {}
         self._over: list[Window] = []
         self._turns: dict[str, str] = {}  # agent → the turn before whose first call was looked
-        self._diffs = TurnDiffs(store, places.diffs, running.journal.redactor.clean_line)
+        self._diffs = TurnDiffs(store, places.diffs, running.journal.redactor.clean)
         self._ended: list[Ended] = []  # turns to be told by the next look
         self._since_ns = 0
         self._exact: list[_Open] = []

@@ -210,6 +210,7 @@ def _run_completed(body: RunCompleted, state: JsonState) -> list[AnyLine]:
         budget=state.budget_use(),
         review_usage=usage_of(state.review_usage) if state.reviews else UNSET,
         review_usd=state.review_usd if state.reviews else UNSET,
+        redacted=body.redacted or UNSET,
     )
     return [*lines, last]
 

@@ -289,6 +289,9 @@ class RunCompletedLine(Line, tag="run.completed"):
     budget: BudgetUse | UnsetType = UNSET  # only where a bound holds
     review_usage: Usage | UnsetType = UNSET  # only where a reviewer was asked; not in `usage`
     review_usd: float | UnsetType | None = UNSET  # its part of `usd`
+    redacted: dict[str, int] | UnsetType = (
+        UNSET  # only where a secret was hidden: how often, by rule
+    )
 
 
 AnyLine = (

@@ -68,9 +68,9 @@ def test_a_key_in_two_pieces_is_hidden(events):
 def test_streams_of_others_are_apart():
     words = PassingWords(Redactor([KEY]))
     assert words.clean(text("secret-of-")) is None
-    assert words.clean(text("the-run", agent="/root/b")).event.delta == "the-run"
-    assert words.clean(text("the-run", item="j")).event.delta == "the-run"
-    assert words.clean(output("the-run")).event.delta == "the-run"
+    assert words.clean(text("the-run.", agent="/root/b")).event.delta == "the-run."
+    assert words.clean(text("the-run.", item="j")).event.delta == "the-run."
+    assert words.clean(output("the-run.")).event.delta == "the-run."
 
 
 @pytest.mark.parametrize(

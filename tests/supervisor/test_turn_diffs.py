@@ -27,7 +27,7 @@ class Desk:
     def __init__(self, folder) -> None:
         self.store = Store(folder / "kept")
         self.folder = folder
-        self.diffs = TurnDiffs(self.store, folder / "diffs", Redactor([SECRET]).clean_line)
+        self.diffs = TurnDiffs(self.store, folder / "diffs", Redactor([SECRET]).clean)
 
     def entry(self, name: str, text: str | None) -> Entry:
         path = name if name.startswith("/") else f"/w/{name}"

@@ -49,7 +49,7 @@ MODEL = ModelInfo(slug="m", provider="p", wire="scripted")
         (f"key {KEY}!", "key [redacted]!"),
         ("sk-proj-abcdefghijklmnop1234", "[redacted]"),
         ("Authorization: Bearer abcdef123456", "Authorization: Bearer [redacted]"),
-        ("https://user:pass@proxy:1", "https://[redacted]@proxy:1"),
+        ("https://user:pass@proxy:1", "https://user:[redacted]@proxy:1"),
         ('{"api_key": "abcdef123"}', '{"api_key": "[redacted]"}'),
         ("ghp_" + "a" * 36, "[redacted]"),
         ("the task-list and a sk-ipped word", "the task-list and a sk-ipped word"),
@@ -58,7 +58,7 @@ MODEL = ModelInfo(slug="m", provider="p", wire="scripted")
     ],
 )
 def test_secrets_are_blanked_and_other_words_stay(text, clean):
-    assert Redactor([KEY, "", "abc"]).clean(text) == clean
+    assert Redactor([KEY, "", "abc"]).clean_error(text) == clean
 
 
 # --- prices ------------------------------------------------------------------------------------

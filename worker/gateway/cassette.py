@@ -17,6 +17,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Tagged
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.redact import Redactor
+from swarm.mailbox.redact_structs import clean_encoded
 
 from .backend import (
     AnyResponseEvent,
@@ -78,7 +79,7 @@ class TapeWriter:
         """One line, at once and as a whole."""
         if self._fd is None:
             return
-        data = self._redactor.clean_bytes(_encode(line)) + b"\n"
+        data = clean_encoded(self._redactor, line, _encode)[1] + b"\n"
         try:
             while data:
                 data = data[os.write(self._fd, data) :]

@@ -15,7 +15,7 @@ import msgspec
 from swarm.mailbox.protocol.gateway import Fetching, RateLimits, Throttled
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
-from swarm.mailbox.redact import Redactor
+from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
 
 from . import chat_request, responses_request
 from .backend import Backend, Source
@@ -57,6 +57,8 @@ class Surroundings:
 
     async def _learn_secret(self, secret: str) -> None:
         self.redactor.learn(secret)
+        if unhidden_keys({"key": secret}):
+            self.warn(f"a key that was fetched {NOT_HIDDEN}")
         await self._learn(secret)
 
     def tell(self, fetching: Fetching) -> None:

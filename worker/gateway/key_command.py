@@ -105,4 +105,4 @@ def _last_line(complaint: bytes, output: bytes) -> str:
         return ""
     words = output.decode("utf-8", "replace").split()
     hidden = Redactor(word for word in words if len(word) >= MIN_SECRET_CHARS)
-    return hidden.clean(_SIGN.sub(" ", lines[-1]).strip())[:_MOST_WORDS]
+    return hidden.clean_error(_SIGN.sub(" ", lines[-1]).strip())[:_MOST_WORDS]

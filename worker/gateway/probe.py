@@ -126,7 +126,7 @@ async def _ask(house: House, test: Test, *, limit_s: float, redactor: Redactor) 
     if finished is None:
         words = f"{detail} ({waits})" if waits and waits not in detail else detail
         seconds = trio.current_time() - begun
-        clean = redactor.clean(words)
+        clean = redactor.clean_error(words)
         return Outcome(test=test, answered=is_refused, detail=clean, seconds=seconds)
     fault = judge(test, items)
     usage = finished.usage
@@ -134,7 +134,7 @@ async def _ask(house: House, test: Test, *, limit_s: float, redactor: Redactor) 
         test=test,
         works=fault is None,
         answered=True,
-        detail=redactor.clean(fault or ""),
+        detail=redactor.clean_error(fault or ""),
         seconds=trio.current_time() - begun,
         first_byte_s=finished.first_byte_s,
         input_tokens=usage.input_tokens if usage else 0,

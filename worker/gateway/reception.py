@@ -325,7 +325,7 @@ class Reception:
                 answer.pass_on(
                     SampleWaiting(
                         request_id=number,
-                        reason=self._redactor.clean(event.reason),
+                        reason=self._redactor.clean_error(event.reason),
                         delay_s=event.delay_s,
                         attempt=event.attempt,
                         max_attempts=event.max_attempts,
@@ -364,7 +364,7 @@ class Reception:
         return SampleFailed(
             request_id=answer.request_id,
             kind=failure.kind,
-            message=self._redactor.clean(failure.message),
+            message=self._redactor.clean_error(failure.message),
             retryable=failure.retryable,
             retry_after_s=failure.retry_after_s,
             http_status=failure.http_status,

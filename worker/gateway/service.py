@@ -162,7 +162,7 @@ class Process:
                     await reception.serve(office)
         except* SwarmError as group:
             text = "; ".join(str(error) for error in _leaves(group))
-            await self._post(GatewayUnable(message=self._around.redactor.clean(text)))
+            await self._post(GatewayUnable(message=self._around.redactor.clean_error(text)))
         return EXIT_NO_PROVIDER
 
     async def _obey(self) -> None:
@@ -206,7 +206,7 @@ class Process:
             await self._has_warning.wait()
             self._has_warning = trio.Event()
             while self._warnings:
-                text = self._around.redactor.clean(self._warnings.pop(0))
+                text = self._around.redactor.clean_error(self._warnings.pop(0))
                 await self._post(Warned(message=text))
 
     def _warn_soon(self, text: str) -> None:

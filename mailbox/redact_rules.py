@@ -1,0 +1,299 @@
+"""What a secret looks like: the rules of `secret_rules.toml`, compiled when they are first needed.
+
+Rules guarded: what counts as a well-known kind of secret is data with its source named; `may_hold`
+looks at encoded text and errs on one side only: where it says no, no rule matches the decoded text.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+_FILE = Path(__file__).with_name("secret_rules.toml")
+_NAMES = "@NAMES@"
+_SHORT = 5  # a shorter beginning is part of ordinary words too: task-, half_
+_RUN = r"[A-Za-z0-9_.-]"
+_RUN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+_IN_RUN = 8  # of a body that may go on with other characters, so many lie in the run at least
+_MOST_RUN_CHARS = 256  # of a longer run of letters, what has a short beginning by chance is no key
+# What may stand before a word without being a part of it: an escape of JSON, of a URL, of a terminal.
+_ESCAPE = re.compile(
+    r"(?:\\[nrtbfv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]*m)\Z"
+)
+_KEY_NAME = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+_KEY_MATERIAL = (
+    r"""[\s\\nrt"'+,>|#*]{0,32}(?:(?=[a-z]{0,2}[A-Z0-9+/])[A-Za-z0-9+/=]{3}|[A-Z][A-Za-z-]+: )"""
+)
+KEY_BEGINS = "-----BEGIN"
+KEY_END = re.compile(rf"-----END {_KEY_NAME}")
+PRIVATE_KEY = re.compile(
+    rf"{KEY_BEGINS} {_KEY_NAME}(?={_KEY_MATERIAL})"
+    rf"(?:(?s:.){{0,65536}}?{KEY_END.pattern}|(?s:.)*)"
+)
+KEY_BEGUN = re.compile(rf"{KEY_BEGINS} {_KEY_NAME}")
+KEY_MATERIAL = re.compile(_KEY_MATERIAL)
+
+
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A secret that is known by how it begins. See the head of the data file."""
+
+    name: str
+    begins: tuple[str, ...]
+    body: str
+    least: int
+    shape: str = ""
+    digit: bool = False
+
+    @property
+    def rest(self) -> str:
+        """An expression for what follows the beginning."""
+        return self.shape or f"[{self.body}]{{{self.least},}}"
+
+
+class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A secret that is known by what stands before it. See the head of the data file."""
+
+    name: str
+    hints: tuple[str, ...]
+    marker: str
+    value: str
+    least: int
+    begins: str = ""
+    then: str = ""
+    digit: bool = False
+
+    @property
+    def pattern(self) -> str:
+        first = self.begins or f"[{self.value}]"
+        then = f"(?={self.then})" if self.then else ""
+        return f"{self.marker}(?P<hidden>{first}[{self.value}]{{{self.least - 1},}}){then}"
+
+    @property
+    def begun(self) -> str:
+        return rf"{self.marker}(?P<hidden>[{self.value}]*)\Z"
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file as it stands."""
+
+    placeholders: tuple[str, ...]
+    names: tuple[str, ...]
+    tokens: tuple[Token, ...]
+    after: tuple[After, ...]
+
+
+class Span(NamedTuple):
+    """A part of a text that must not be shown."""
+
+    start: int
+    end: int
+    rule: str
+
+
+@cache
+def load_rules() -> Rules:
+    """The kept list."""
+    rules = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8")), Rules)
+    names = _names(rules.names)
+    after = (replace(rule, marker=rule.marker.replace(_NAMES, names)) for rule in rules.after)
+    return replace(rules, after=tuple(after))
+
+
+def _names(names: tuple[str, ...]) -> str:
+    """One of these names, as an expression whose every way begins with a sign of its own.
+
+    Many end with KEY: that is looked for, and what stands before it then.
+    """
+    keys = [name for name in names if name.endswith("KEY")]
+    others = sorted(set(names) - set(keys), key=len)[::-1]
+    before_key = "|".join(f"(?<={name})" for name in keys)
+    return f"(?:{'|'.join(others)}|KEY(?:{before_key}))"
+
+
+class _Hints:
+    """Which of some words stand in a text. One search for all that begin with a rare sign."""
+
+    def __init__(self, words: list[str]) -> None:
+        rare = sorted({word for word in words if not word[0].islower()})
+        self._common = tuple(sorted({word for word in words if word[0].islower()}))
+        self._common_bytes = tuple(word.encode() for word in self._common)
+        self._rare = _grouped((word, "") for word in rare)
+        # A word that is found may hide one that begins the same way, or within it.
+        self._implied = {word: frozenset(one for one in rare if one in word) for word in rare}
+
+    def stand_in(self, encoded: bytes) -> bool:
+        found = _compiled_bytes(self._rare).search(encoded)
+        return found is not None or any(word in encoded for word in self._common_bytes)
+
+    def of(self, text: str) -> set[str]:
+        found = set[str]()
+        for word in set(_compiled(self._rare).findall(text)):
+            found |= self._implied[word]
+        found.update(word for word in self._common if word in text)
+        return found
+
+
+class Shapes:
+    """The rules, compiled as they are needed. Made by `shapes`; holds no secret, never changes."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._pairs = [(begin, rule) for rule in rules.tokens for begin in rule.begins]
+        self._rules: dict[str, list[Token]] = {}
+        for begin, rule in self._pairs:
+            self._rules.setdefault(begin, []).append(rule)
+        self.begins = tuple(sorted(self._rules, key=len)[::-1])
+        words = (*self.begins, KEY_BEGINS)
+        self._first_letters = {word[:end] for word in words for end in range(1, len(word))}
+        self._longest = max(map(len, self._first_letters))
+        least = min(len(begin) + _least_in_run(rule) for begin, rule in self._pairs)
+        self._run = f"{_RUN}{{{least},}}"
+        self._after = rules.after
+        self._hints = _Hints([KEY_BEGINS, *(hint for rule in rules.after for hint in rule.hints)])
+
+    @cached_property
+    def _begin(self) -> re.Pattern[str]:
+        return re.compile(_grouped((begin, "") for begin in self.begins))
+
+    @cached_property
+    def _token(self) -> str:
+        """An expression for what may be a token; of a run, not of a text."""
+        loose = ((begin, f"{_RUN}{{{_least_in_run(rule)}}}") for begin, rule in self._pairs)
+        return _grouped(loose)
+
+    def may_hold(self, encoded: bytes) -> bool:
+        """False only if no rule matches any text in this JSON; no hint has signs that JSON escapes."""
+        runs = _compiled_bytes(self._run).findall(encoded)
+        if runs and _compiled_bytes(self._token).search(b"\n".join(runs)):
+            return True
+        return self._hints.stand_in(encoded)
+
+    def find(self, text: str) -> Iterator[Span]:
+        """Whatever a rule matches, in no order; parts may overlap."""
+        yield from self._tokens(text)
+        hints = self._hints.of(text)
+        if not hints:
+            return
+        if KEY_BEGINS in hints:
+            for found in PRIVATE_KEY.finditer(text):
+                yield Span(found.start(), found.end(), "private-key")
+        for rule in self._after:
+            if not hints.isdisjoint(rule.hints):
+                yield from _values(rule, text)
+
+    def first_begin(self, text: str, at: int) -> int:
+        """Where, from `at` on, something stands that begins as a token does; else the text's end."""
+        found = self._begin.search(text, at)
+        return len(text) if found is None else found.start()
+
+    def beginning(self, text: str, at: int) -> int:
+        """Where, from `at` on, the first letters of some beginning stand at the text's end."""
+        for size in range(min(self._longest, len(text) - at), 0, -1):
+            if text[len(text) - size :] in self._first_letters:
+                return len(text) - size
+        return len(text)
+
+    def values_begun(self, text: str, at: int) -> Iterator[int]:
+        """Where values begin that reach to the text's end, so that more may follow."""
+        hints = self._hints.of(text)
+        for rule in self._after:
+            if not hints.isdisjoint(rule.hints):
+                found = _compiled(rule.begun).search(text, at)
+                if found is not None:
+                    yield found.start("hidden")
+
+    def _tokens(self, text: str) -> Iterator[Span]:
+        runs = _compiled(self._run)
+        found = runs.findall(text)
+        if not found or not _compiled(self._token).search("\n".join(found)):
+            return
+        for run in runs.finditer(text):
+            at = run.start()
+            while (begin := self._begin.search(text, at, run.end())) is not None:
+                span = self._token_at(text, begin.start(), run.span())
+                if span is not None:
+                    yield span
+                at = begin.start() + 1 if span is None else span.end
+
+    def _token_at(self, text: str, start: int, run: tuple[int, int]) -> Span | None:
+        for begin in self.begins:
+            if not text.startswith(begin, start):
+                continue
+            for rule in self._rules[begin]:
+                found = _compiled(re.escape(begin) + rule.rest).match(text, start)
+                if found is None or (rule.digit and not _has_digit(found[0], len(begin))):
+                    continue
+                if len(begin) >= _SHORT or rule.shape or _counts(text, found, run):
+                    return Span(start, found.end(), rule.name)
+        return None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+@cache
+def _compiled_bytes(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode())
+
+
+@cache
+def shapes() -> Shapes:
+    """The kept list, ready for use."""
+    return Shapes(load_rules())
+
+
+def begins_word(text: str, at: int) -> bool:
+    """Whether no letter or digit stands before; an escape that ends with one does not count."""
+    before = text[at - 1 : at]
+    return (
+        not (before.isascii() and before.isalnum())
+        or _ESCAPE.search(text[max(0, at - 12) : at]) is not None
+    )
+
+
+def _counts(text: str, found: re.Match[str], run: tuple[int, int]) -> bool:
+    """Whether what has a short beginning is more than a part of ordinary words."""
+    if begins_word(text, found.start()):
+        return True
+    body = found[0]
+    is_mixed = (
+        any(sign.isdigit() for sign in body)
+        and any(sign.isupper() for sign in body)
+        and (any(sign.islower() for sign in body[4:]) or body.isupper())
+    )
+    return is_mixed and run[1] - run[0] <= _MOST_RUN_CHARS
+
+
+def _values(rule: After, text: str) -> Iterator[Span]:
+    at, pattern = 0, _compiled(rule.pattern)
+    while (found := pattern.search(text, at)) is not None:
+        start, end = found.span("hidden")
+        if rule.digit and not _has_digit(found["hidden"], 0):
+            at = start  # what looks like a value may hold another marker
+            continue
+        yield Span(start, end, rule.name)
+        at = end
+
+
+def _has_digit(text: str, at: int) -> bool:
+    return any(sign.isdigit() for sign in text[at:])
+
+
+def _least_in_run(rule: Token) -> int:
+    """How many characters of a body lie in one run with its beginning."""
+    inside = re.compile(f"[{rule.body}]")
+    return rule.least if not inside.match("+") else min(rule.least, _IN_RUN)
+
+
+def _grouped(pairs: Iterator[tuple[str, str]]) -> str:
+    """Alternatives that share their first letter stand together: then a search is quick."""
+    by_first: dict[str, list[str]] = {}
+    for begin, rest in sorted(pairs, key=lambda pair: -len(pair[0])):
+        by_first.setdefault(re.escape(begin[0]), []).append(re.escape(begin[1:]) + rest)
+    return "|".join(f"{first}(?:{'|'.join(rests)})" for first, rests in sorted(by_first.items()))

@@ -1,0 +1,148 @@
+"""Structs without secrets: every text in them is cleaned as text, before anything is encoded.
+
+Rules guarded: the one door of records, tapes and what is shown; a struct in which nothing is hidden
+stays the very same object; tags, literals and numbers are never touched, so what was cleaned can be
+read again.
+"""
+
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from .redact import Counts, Redactor
+
+S = TypeVar("S", bound=msgspec.Struct)
+_PLAIN = (int, float, bool, type(None))
+_MOST_DEPTH = 100
+_LONG_BYTES = 65_536  # of a longer record the texts are looked at right away, not twice
+
+
+class _Plan:
+    """What of a type of struct may hold text, and whether some of it is bytes."""
+
+    def __init__(self, struct: type[msgspec.Struct]) -> None:
+        hints = get_type_hints(struct)
+        names = struct.__struct_fields__
+        self.fields = tuple(name for name in names if _may_hold_text(hints[name]))
+        self.with_bytes = tuple(name for name in names if _may_hold_bytes(hints[name], ()))
+
+
+def clean_struct(redactor: Redactor, value: S, counts: Counts | None = None) -> S:
+    """The same struct with every text in it cleaned, at any depth, keys of mappings too."""
+    cleaned = _clean(redactor, value, counts, 0)
+    assert isinstance(cleaned, type(value))
+    return cleaned
+
+
+def clean_encoded(
+    redactor: Redactor, value: S, encode: Callable[[S], bytes], counts: Counts | None = None
+) -> tuple[S, bytes]:
+    """The struct without secrets, and its JSON. Quick where there is nothing to hide."""
+    encoded = encode(value)
+    is_long = len(encoded) > _LONG_BYTES
+    if not is_long and not redactor.may_hold(encoded) and not _holds_bytes(value):
+        return value, encoded
+    cleaned = clean_struct(redactor, value, counts)
+    return (value, encoded) if cleaned is value else (cleaned, encode(cleaned))
+
+
+def clean_json(redactor: Redactor, line: bytes) -> bytes:
+    """JSON of any kind without secrets in its texts; what is no JSON is cleaned as text.
+
+    The very same object if there was nothing to hide.
+    """
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        text = line.decode("utf-8", "surrogateescape")
+        cleaned = redactor.clean(text)
+        return line if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
+    clean = _clean(redactor, value, None, 0)
+    if clean is value:
+        return line
+    return msgspec.json.encode(clean) + (b"\n" if line.endswith(b"\n") else b"")
+
+
+def _clean(redactor: Redactor, value: object, counts: Counts | None, depth: int) -> object:
+    if isinstance(value, str):
+        return redactor.clean(value, counts)
+    if isinstance(value, _PLAIN):
+        return value
+    if depth > _MOST_DEPTH:
+        return None  # nobody nests like this; what was not looked at is not shown
+    if isinstance(value, msgspec.Struct):
+        return _clean_fields(redactor, value, counts, depth)
+    if isinstance(value, bytes):
+        return _clean_bytes(redactor, value, counts)
+    if isinstance(value, (tuple, list)):
+        items = [_clean(redactor, one, counts, depth + 1) for one in value]
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        pairs = [
+            (_clean(redactor, key, counts, depth + 1), _clean(redactor, one, counts, depth + 1))
+            for key, one in value.items()
+        ]
+        same = all(
+            new[0] is old[0] and new[1] is old[1]
+            for new, old in zip(pairs, value.items(), strict=True)
+        )
+        return value if same else dict(pairs)
+    return value
+
+
+def _clean_fields(
+    redactor: Redactor, value: msgspec.Struct, counts: Counts | None, depth: int
+) -> msgspec.Struct:
+    changed: dict[str, object] = {}
+    for name in _plan(type(value)).fields:
+        old = getattr(value, name)
+        new = _clean(redactor, old, counts, depth + 1)
+        if new is not old:
+            changed[name] = new
+    return msgspec.structs.replace(value, **changed) if changed else value
+
+
+def _clean_bytes(redactor: Redactor, data: bytes, counts: Counts | None) -> bytes:
+    """Bytes are texts that were encoded once: schemas, results."""
+    text = data.decode("utf-8", "surrogateescape")
+    cleaned = redactor.clean(text, counts)
+    return data if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
+
+
+@cache
+def _plan(struct: type[msgspec.Struct]) -> _Plan:
+    return _Plan(struct)
+
+
+def _may_hold_text(hint: object) -> bool:
+    origin = get_origin(hint)
+    if origin is Literal or hint in _PLAIN:
+        return False
+    if origin in (Union, types.UnionType, tuple, list, dict):
+        return any(_may_hold_text(one) for one in get_args(hint) if one is not ...)
+    return True
+
+
+def _may_hold_bytes(hint: object, above: tuple[object, ...]) -> bool:
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        if hint in above:
+            return True  # it holds itself: its values tell
+        inner = get_type_hints(hint)
+        return any(_may_hold_bytes(inner[name], (*above, hint)) for name in hint.__struct_fields__)
+    return hint in (bytes, object) or any(_may_hold_bytes(one, above) for one in get_args(hint))
+
+
+def _holds_bytes(value: object) -> bool:
+    """Whether some text in it is encoded twice, so that the JSON does not show it."""
+    if isinstance(value, msgspec.Struct):
+        return any(_holds_bytes(getattr(value, name)) for name in _plan(type(value)).with_bytes)
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_bytes, value))
+    if isinstance(value, dict):
+        return any(map(_holds_bytes, value.values()))
+    return isinstance(value, bytes) and bool(value)
