@@ -14,7 +14,12 @@ from contextlib import suppress
 import trio
 
 from swarm.mailbox.lineage import descendants_of
-from swarm.roles.login_shell import PRINT_ENVIRONMENT, find_shell, parse_snapshot
+from swarm.roles.login_shell import (
+    PRINT_ENVIRONMENT,
+    find_shell,
+    join_environments,
+    parse_snapshot,
+)
 
 _LIMIT_S = 5.0
 _GRACE_S = 1.0
@@ -39,12 +44,14 @@ class ShellSnapshot:
         self._taken: dict[str, str] | None = None
 
     async def get(self) -> dict[str, str]:
-        """The variables a login shell ends up with; the first caller pays for it."""
+        """The run's own variables and a login shell's; the first caller pays for it."""
         async with self._taking:
             if self._taken is None:
-                found = (await _ask_shell(self._given) if self._asked else None) or self._given
+                found = await _ask_shell(self._given) if self._asked else {}
                 self._taken = {
-                    name: value for name, value in found.items() if name not in self._withheld
+                    name: value
+                    for name, value in join_environments(self._given, found).items()
+                    if name not in self._withheld
                 }
             return self._taken
 

@@ -33,6 +33,7 @@ from swarm.mailbox.protocol.rules import Rules
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import Settings
 from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.roles.login_shell import find_shell, shell_name
 
 from .context import fragments
 from .context.history import History
@@ -257,6 +258,7 @@ class Session:
             cwd=self.spec.cwd,
             date=f"{today:%Y-%m-%d}",
             timezone=self._timezone,
+            shell=shell_name(find_shell(self.spec.environment)),
             subagents=self.team.list_children(newest=fragments.MOST_SUBAGENTS),
             older_subagents=max(0, len(self.team.children) - fragments.MOST_SUBAGENTS),
         )

@@ -26,6 +26,16 @@ async def test_the_profile_is_read_once_for_all_who_ask(tmp_path):
     assert (tmp_path / "count").read_text() == "x\n"
 
 
+async def test_a_profile_that_sets_path_anew_hides_no_folder_of_an_activated_environment(tmp_path):
+    (tmp_path / ".profile").write_text("export PATH=/usr/bin:/opt/x/bin:. VIRTUAL_ENV=/other\n")
+    given = environment(tmp_path, VIRTUAL_ENV="/venv") | {"PATH": "/venv/bin:/usr/bin:/bin"}
+    with trio.fail_after(20):
+        found = await ShellSnapshot(given, withheld=()).get()
+    assert found["PATH"].split(":")[:3] == ["/venv/bin", "/usr/bin", "/bin"]
+    assert found["PATH"].split(":")[-1] == "/opt/x/bin"
+    assert found["VIRTUAL_ENV"] == "/venv"
+
+
 async def test_a_key_that_a_profile_exports_is_withheld(tmp_path):
     (tmp_path / ".profile").write_text("export OPENAI_API_KEY=sk-secret OTHER=1\n")
     with trio.fail_after(20):

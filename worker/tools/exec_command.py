@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.roles.login_shell import find_shell, shell_name
 
 from ..context.truncate import truncate_formatted
 from ..exec.outcome import DEFAULT_EXEC_YIELD_MS, ExecFailed, ExecOutcome, ExecRequest
@@ -117,12 +118,14 @@ class ExecCommand:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._shell = shell_name(find_shell(site.spec.environment))
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         properties = _PROPERTIES
         if may_escalate(self._site.limits, is_locked=self._site.is_locked):
             properties = _PROPERTIES | _ESCALATION
-        return function_spec(self.name, description_of(self.name), properties, required=("cmd",))
+        text = description_of(self.name).replace("{shell}", self._shell)
+        return function_spec(self.name, text, properties, required=("cmd",))
 
     def accepts(self, call: AnyCall) -> bool:
         return isinstance(call, FunctionCall)
