@@ -189,6 +189,7 @@ def write_spec(
         shell_environment=request.shell_environment,
         resources=request.resources,
         sandbox_required=request.sandbox_required,
+        allow_commit=request.allow_commit and not plan.slotless,
         model=plan.model,
         effort=plan.effort,
         nickname=plan.nickname,

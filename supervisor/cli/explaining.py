@@ -82,6 +82,7 @@ def explain(
             *denied_paths(held),
         ],
         "shell": find_shell(environment),
+        "allow_commit": settings.config.allow_commit,
         "warnings": warnings,
     }
     words = command[1:] if command[:1] == ("--",) else command

@@ -163,10 +163,13 @@ async def test_one_yes_lets_a_run_commit_as_often_as_it_wants(rig, repository):
 
 
 @needs_bwrap
-async def test_a_run_that_may_commit_from_the_start_asks_nobody(rig, repository):
+@pytest.mark.parametrize(
+    "how", [("--reviewer", "guardian"), ("--reviewer", "nobody"), ("--approval", "never")]
+)
+async def test_a_run_that_may_commit_from_the_start_asks_nobody(rig, repository, how):
     (repository / "b.txt").write_text("two\n")
     provider = rig.script(call("git add b.txt && git commit -q -m second"), {"text": "done"})
-    words = ("--reviewer", "guardian", "--allow-commit")
+    words = (*how, "--allow-commit")
     with trio.fail_after(LIMIT_S):
         run = await rig.run(provider, *words, sandbox="workspace-write")
         ended = await run.wait_end()

@@ -1,9 +1,11 @@
 """The decision tables: every row of the heuristic, every outcome, and patches."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.protocol.approvals import Preview
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.worker.policy.asking import refusal_without_reviewer
 from swarm.worker.policy.decide import (
@@ -13,7 +15,7 @@ from swarm.worker.policy.decide import (
     decide,
     decide_patch,
 )
-from swarm.worker.policy.facts import Facts, PatchFacts, RuleMatch, Wish, gather_facts
+from swarm.worker.policy.facts import Facts, PatchFacts, RuleMatch, Standing, Wish, gather_facts
 
 POLICIES = ("untrusted", "on-failure", "on-request", "never")
 ESCALATE = Wish(permissions="require_escalated", justification="May I?")
@@ -268,3 +270,59 @@ def test_nothing_leaves_a_sandbox_without_a_rule_or_a_question(argv, approval, s
     verdict = decide(facts(argv, approval, sandbox, wish))
     if isinstance(verdict, Run) and not isinstance(sandbox, DangerFullAccess):
         assert verdict.sandboxed
+
+
+COMMIT = "git commit -m x"
+
+
+@pytest.mark.parametrize("approval", POLICIES)
+@pytest.mark.parametrize(
+    ("sandbox", "locked", "expected"),
+    [
+        (WorkspaceWrite(), False, "commits"),
+        (WorkspaceWrite(), True, "does not"),
+        (ROPE, False, "does not"),
+    ],
+)
+def test_a_yes_beforehand_to_committing_holds_under_every_policy(
+    approval, sandbox, locked, expected
+):
+    given = msgspec.structs.replace(
+        facts(COMMIT, approval, sandbox),
+        repository="/w",
+        records_only=True,
+        standing=Standing(may_commit=True, is_locked=locked),
+    )
+    verdict = decide(given)
+    commits = isinstance(verdict, Run) and verdict.commits_in == "/w" and verdict.sandboxed
+    assert commits == (expected == "commits")
+
+
+@pytest.mark.parametrize("approval", POLICIES)
+def test_a_yes_to_committing_is_none_to_what_throws_work_away_or_leaves_the_sandbox(approval):
+    loss = Preview(summary="it throws away 3 files", count=3)
+    throwing = msgspec.structs.replace(
+        facts("git reset --hard", approval),
+        repository="/w",
+        loss=loss,
+        standing=Standing(may_commit=True),
+    )
+    leaving = msgspec.structs.replace(
+        facts(COMMIT, approval, wish=ESCALATE),
+        repository="/w",
+        records_only=True,
+        standing=Standing(may_commit=True),
+    )
+    for verdict in (decide(throwing), decide(leaving)):
+        assert not (isinstance(verdict, Run) and (verdict.commits_in or not verdict.sandboxed))
+
+
+def test_without_a_yes_beforehand_committing_is_asked_about_or_stays_closed():
+    given = {
+        approval: decide(
+            msgspec.structs.replace(facts(COMMIT, approval), repository="/w", records_only=True)
+        )
+        for approval in POLICIES
+    }
+    assert [word(one) for one in given.values()] == ["ask", "ask", "ask", "run"]
+    assert given["never"].commits_in == ""

@@ -105,7 +105,8 @@ def decide(facts: Facts) -> Verdict:
         case "forbidden":
             return Refuse(reason=_forbidden_text(facts, worst.rule))
         case "prompt":
-            return _ask(facts, _with_effects(worst, facts))
+            asking = _with_effects(worst, facts)
+            return _commit(facts) if _is_granted(asking, facts) else _ask(facts, asking)
         case "allow":
             return _ask_about_effects(facts) or _run(facts)
 
@@ -130,10 +131,25 @@ def _ask_about_effects(facts: Facts) -> Verdict | None:
         if facts.approval == "never":  # asks nothing, and then only the sandbox may bound it
             return Refuse(reason=_loss_text(facts)) if unbound and not facts.loss.kept else None
         return _ask(facts, _Judged(decision="prompt", cause="destructive"))
-    may_open = not unbound and not facts.standing.is_locked and facts.approval != "never"
-    if may_open and facts.records_only and facts.repository:
-        return _ask(facts, _Judged(decision="prompt", cause="commit"))
-    return None
+    may_open = not unbound and not facts.standing.is_locked
+    if not may_open or not facts.records_only or not facts.repository:
+        return None
+    if facts.standing.may_commit:
+        return _commit(facts)
+    if facts.approval == "never":
+        return None
+    return _ask(facts, _Judged(decision="prompt", cause="commit"))
+
+
+def _is_granted(asking: _Judged, facts: Facts) -> bool:
+    """Whether a person has said yes beforehand to all that would be asked: to recording work."""
+    bound = not isinstance(facts.sandbox, DangerFullAccess) and not facts.standing.is_locked
+    return asking.cause == "commit" and facts.standing.may_commit and bound
+
+
+def _commit(facts: Facts) -> Run:
+    """It records work, which was allowed when the run began; nobody need be there to be asked."""
+    return msgspec.structs.replace(_in_sandbox(facts), commits_in=facts.repository)
 
 
 def decide_patch(facts: PatchFacts) -> Verdict:

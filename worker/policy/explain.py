@@ -122,6 +122,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     hidden_paths: tuple[str, ...] = ()
     stack: Stack = "none"
     shell: str = "/bin/bash"
+    allow_commit: bool = False
 
 
 def as_argv(words: Sequence[str], shell: str) -> Words:
@@ -141,7 +142,7 @@ def explain(words: Sequence[str], situation: Situation) -> Explanation:
         argv,
         limits,
         match_rules=rule_matcher(loaded.rules),
-        standing=Standing(rules_broken=loaded.rules.broken),
+        standing=Standing(rules_broken=loaded.rules.broken, may_commit=situation.allow_commit),
     )
     destroyed = find_destructions(argv)
     verdict = decide(_with_effects(facts, destroyed, situation))
@@ -258,6 +259,8 @@ def _reason(verdict: Verdict, facts: Facts, limits: Limits) -> str:
             return "nothing forbids it, and this run has no sandbox"
         case Run() if not verdict.sandboxed:
             return "a rule allows each of its commands, so it runs outside of the sandbox"
+        case Run() if verdict.commits_in:
+            return f"it only records work in {verdict.commits_in}, which `allow_commit` allows"
         case Run() if all(one.is_safe for one in facts.commands):
             return "it is known to only read, and the sandbox bounds it"
         case Run():

@@ -26,6 +26,7 @@ class ExplainOrder(Value):
     hidden_paths: tuple[str, ...] = ()
     shell: str = "/bin/bash"
     warnings: tuple[str, ...] = ()
+    allow_commit: bool = False
 
 
 def main_of_explain(arguments: list[str]) -> int:
@@ -69,4 +70,5 @@ def _situation(order: ExplainOrder) -> Situation:
         hidden_paths=order.hidden_paths,
         stack="none" if unbound else probe_sandbox().stack,
         shell=order.shell,
+        allow_commit=order.allow_commit,
     )

@@ -51,6 +51,7 @@ class Standing(Value):
     held: ExtraPermissions = ExtraPermissions()  # granted before; joins every sandboxed command
     is_locked: bool = False  # its launcher is pinned: nothing ever leaves its one sandbox
     rules_broken: str = ""  # why the rules cannot be known; "" = they are
+    may_commit: bool = False  # a person said yes beforehand to recording work in a repository
 
 
 class Facts(Value):

@@ -118,6 +118,7 @@ class Site:
                 held=self.held.now,
                 is_locked=self.is_locked,
                 rules_broken=self.spec.rules.broken,
+                may_commit=self.spec.allow_commit,
             ),
         )
 
