@@ -58,6 +58,7 @@ from .blobs import keep_picture
 from .control import Control
 from .keeper import Keeper
 from .keeping.keeping import Keeping
+from .lock_words import LOCK_GAPS
 from .network.keeper import ProxyKeeper
 from .running import Running
 from .snapshot import ShellSnapshot
@@ -83,6 +84,7 @@ class Dispatch:
         self.proxy: ProxyKeeper | None = None
         self.keeping = Keeping(running, nursery)
         self.unreadable = 0
+        self._told_of_lock = False
         request = running.request
         withheld = set(request.keys).union(
             *({one.env_key or "", *one.env_http_headers.values()} for one in request.providers)
@@ -233,7 +235,14 @@ class Dispatch:
             self._control.strike(agent, "it said a hello that was not its own")
         else:
             agent.hello.set()
+            self._tell_of_lock(hello)
         self._run.office.handled(letter)
+
+    def _tell_of_lock(self, hello: Hello) -> None:
+        """Once a run: all its processes are on one machine."""
+        if hello.lock_gap and not self._told_of_lock:
+            self._told_of_lock = True
+            self._run.note(Warned(message=LOCK_GAPS[hello.lock_gap]))
 
     def _on_beat(self, agent: LiveAgent, beat: Heartbeat) -> None:
         agent.busy, agent.live_commands = beat.busy, beat.live_commands

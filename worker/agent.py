@@ -52,6 +52,8 @@ def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) 
 def lock_process(spec: AgentSpec) -> None:
     """Confine this very process, for good: it may read, but write nowhere and reach no network.
 
+    Where the kernel has no Landlock it stays as it is, and says so (`sandbox/locking.py`).
+
     Its launcher was forked before and starts commands in their own sandbox (`exec/pin.py`: in no
     other, whatever this process may ask). Call it while there is one thread: Landlock binds the
     thread that asks, and those made later. Raises OSError.

@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 from .exec.sessions import EnvironmentSource
 from .reporter import Reporter
 from .sampler import Dial
+from .sandbox.locking import lock_gap
 from .session import Session
 from .submission import serve
 from .tools.approval import Asker
@@ -86,7 +87,12 @@ async def live(
         hands: Its tools and commands; owned by the caller, its commands are ended here.
         chances: Ids, noise, the wall clock, the process's number.
     """
-    hello = Hello(secret=spec.secret, pid=chances.pid(), protocol_version=PROTOCOL_VERSION)
+    hello = Hello(
+        secret=spec.secret,
+        pid=chances.pid(),
+        protocol_version=PROTOCOL_VERSION,
+        lock_gap=lock_gap() if spec.role.locked else "",
+    )
     await post.post(encode_event(hello))  # before the rest: the supervisor works on it meanwhile
     reporter = Reporter(post)
     session = Session(spec, reporter, dial, chances)

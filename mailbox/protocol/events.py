@@ -19,6 +19,9 @@ from .sampling import ModelInfo, SampleErrorKind
 # --- life of the process ---------------------------------------------------------------------
 
 
+LockGap = Literal["", "truncation", "all"]
+
+
 class Hello(Tagged):
     """The first envelope of a life. A wrong secret, pid or epoch, or a second Hello, is refused."""
 
@@ -26,6 +29,7 @@ class Hello(Tagged):
     pid: int
     protocol_version: int
     kind: Literal["agent", "gateway", "proxy"] = "agent"
+    lock_gap: LockGap = ""  # of an agent whose role locks its process: what the kernel lacks for it
 
 
 class Heartbeat(Tagged):

@@ -19,6 +19,7 @@ class SandboxMissing(SwarmError):
 
 class _Report(msgspec.Struct):
     guarantees: list[str] = []
+    locks_roles: bool = False
 
 
 def check_walls(required: Sequence[str]) -> None:
@@ -30,12 +31,18 @@ def check_walls(required: Sequence[str]) -> None:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_LIMIT_S
         )
-        kept = msgspec.json.decode(done.stdout, type=_Report).guarantees
+        report = msgspec.json.decode(done.stdout, type=_Report)
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SandboxMissing(f"the sandbox cannot be tried: {error}") from error
-    missing = [one for one in required if one not in kept]
+    missing = [one for one in required if one not in report.guarantees]
     if missing:
         raise SandboxMissing(
             f"--require-sandbox {','.join(required)}: this machine cannot guarantee "
             f"{' and '.join(missing)}; `swarm doctor` says why and how to mend it"
+        )
+    if "fs" in required and not report.locks_roles:
+        raise SandboxMissing(
+            f"--require-sandbox {','.join(required)}: this kernel has no Landlock (ABI 3), with "
+            "which agents of read-only roles and the reviewer lock their own processes; "
+            "`swarm doctor` says how to mend it"
         )

@@ -15,7 +15,8 @@ from swarm.supervisor.cli import walls
 from swarm.supervisor.cli.main import run_cli
 from swarm.supervisor.cli.walls import SandboxMissing, check_walls
 
-WEAK = '{"stack":"landlock","guarantees":["fs"],"findings":[]}'
+WEAK = '{"stack":"landlock","guarantees":["fs"],"findings":[],"locks_roles":true}'
+OPEN = '{"stack":"bwrap","guarantees":["fs","net"],"findings":[]}'
 BARE = '{"stack":"none","guarantees":[],"findings":[]}'
 
 
@@ -76,6 +77,14 @@ def test_what_the_machine_cannot_keep_is_named(machine, report, code, required, 
     assert f"--require-sandbox {','.join(required)}:" in text
     assert missing in text
     assert "`swarm doctor`" in text
+
+
+def test_read_only_roles_that_could_not_lock_their_processes_are_no_required_wall(machine):
+    machine(*reports(OPEN))
+    with pytest.raises(SandboxMissing, match="has no Landlock") as caught:
+        check_walls(("fs", "net"))
+    assert caught.value.exit_code == 6
+    check_walls(("net",))
 
 
 @pytest.mark.parametrize(

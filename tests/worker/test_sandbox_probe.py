@@ -6,6 +6,7 @@ import pytest
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import DangerFullAccess, NetworkPolicy, ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.denial import is_sandbox_denial
+from swarm.worker.sandbox.locking import lock_gap
 from swarm.worker.sandbox.plan import SandboxUnavailable, plan_sandbox
 from swarm.worker.sandbox.probe import Finding, SandboxFacts, find_program, require_sandbox
 from swarm.worker.sandbox.report import make_report
@@ -50,6 +51,15 @@ def facts(*, bwrap="/usr/bin/bwrap", abi=7, seccomp=True):
 def test_the_strongest_stack_is_chosen_and_its_guarantees_are_told(given, stack, guarantees):
     assert given.stack == stack
     assert given.guarantees == guarantees
+
+
+@pytest.mark.parametrize(("abi", "gap"), [(0, "all"), (1, "truncation"), (2, "truncation"), (3, ""), (7, "")])
+def test_what_a_locked_roles_process_lacks_follows_from_the_kernel(abi, gap):
+    assert lock_gap(abi) == gap
+    report = make_report(facts(abi=abi))
+    assert report.locks_roles is (gap == "")
+    (told,) = [one for one in report.findings if one["name"] == "locked roles"]
+    assert told["works"] is (gap == "")
 
 
 def test_a_requirement_that_does_not_hold_says_what_lacks_and_how_to_mend_it():

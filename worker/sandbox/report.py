@@ -1,7 +1,8 @@
 """What this machine's sandbox can do, as JSON for `swarm doctor`.
 
 Usage: python -P -m swarm.worker.sandbox.report. Prints one object:
-{"stack", "guarantees", "findings": [{"name", "works", "detail", "fix"}…]}; exit 0 if any works.
+{"stack", "guarantees", "findings": [{"name", "works", "detail", "fix"}…], "locks_roles"}; exit 0 if
+any works.
 """
 
 import sys
@@ -9,6 +10,7 @@ import sys
 import msgspec
 
 from ..exec.cgroup import find_parent
+from .locking import lock_gap
 from .probe import Finding, SandboxFacts, probe_sandbox
 
 
@@ -18,6 +20,7 @@ class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
     stack: str
     guarantees: list[str]
     findings: list[dict[str, str | bool]]
+    locks_roles: bool  # processes of read-only roles can confine themselves
 
 
 def make_report(facts: SandboxFacts) -> SandboxReport:
@@ -27,8 +30,26 @@ def make_report(facts: SandboxFacts) -> SandboxReport:
         guarantees=sorted(facts.guarantees),
         findings=[
             {"name": one.name, "works": one.works, "detail": one.detail, "fix": one.fix}
-            for one in (*facts.findings, sockets_finding(facts), limits_finding())
+            for one in (
+                *facts.findings, locks_finding(facts), sockets_finding(facts), limits_finding()
+            )
         ],
+        locks_roles=not lock_gap(facts.landlock_abi),
+    )
+
+
+def locks_finding(facts: SandboxFacts) -> Finding:
+    """Whether agents of read-only roles (explorer, the reviewer) lock their own processes here."""
+    gap = lock_gap(facts.landlock_abi)
+    if not gap:
+        return Finding(name="locked roles", works=True, detail="their processes lock themselves")
+    return Finding(
+        name="locked roles",
+        works=False,
+        detail="their processes lock themselves only in part: files could be truncated"
+        if gap == "truncation"
+        else "their processes cannot lock themselves; their commands are sandboxed all the same",
+        fix="use a kernel with Landlock, see `landlock` above",
     )
 
 
