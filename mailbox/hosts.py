@@ -1,10 +1,11 @@
 """Hosts and the patterns that name them: normal form, matching, and what two lists both allow.
 
 Guards: a pattern or host that cannot be read is an error, never a pattern that matches nothing. Of
-two patterns one contains the other or they have nothing in common; `intersect_patterns` relies on
-it. Pure.
+the hosts of two patterns one contains the other or they have nothing in common, and so with their
+ports; `intersect_patterns` relies on it. A pattern without a port allows the two of the web; what
+denies or asks holds for every port, whatever it names. Pure.
 
-Source: Codex's domain patterns, safety sheet 11.
+Source: Codex's domain patterns, safety sheet 11; ports are ours (there, they are dropped).
 """
 
 import re
@@ -15,7 +16,9 @@ from ipaddress import ip_address
 from .errors import UsageError
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")
-_PORT = re.compile(r"(?P<host>[^:\[\]]*|\[[^\[\]]*\]):[0-9]{1,5}\Z")
+_PORT = re.compile(r"(?P<host>[^:\[\]]*|\[[^\[\]]*\]):(?P<port>[0-9]{1,5}|\*)\Z")
+WEB_PORTS = (80, 443)  # of a pattern that names none
+_MOST_PORT = 65535
 _MOST_HOST_CHARACTERS = 253
 ANY = "*"
 UNSUPPORTED_WILDCARD = (
@@ -46,26 +49,51 @@ def normal_host(text: str) -> str:
 
 
 def normal_pattern(text: str, *, denies: bool = False) -> str:
-    """A pattern in normal form: `host`, `*.domain`, `**.domain`, or `*` (only to allow).
+    """A pattern in normal form: `host`, `*.domain`, `**.domain`, or `*` (only to allow), each
+    perhaps with `:port` or `:*` (every port) behind it; an IPv6 address then stands in brackets.
+    Of what denies the port is dropped.
 
     Raises BadHost with the pattern and what is wrong with it.
     """
-    pattern = text.strip()
+    pattern, port = text.strip(), ""
+    if found := _PORT.match(pattern):
+        pattern, port = found["host"], found["port"]
+        if port != ANY and not 0 < int(port) <= _MOST_PORT:
+            raise BadHost(f"not a port, 1 to {_MOST_PORT} or *: {text[:_MOST_HOST_CHARACTERS]!r}")
+    port = "" if denies else port
     if pattern == ANY:
         if denies:
             raise BadHost(UNSUPPORTED_WILDCARD)
-        return ANY
+        return join_port(ANY, port)
     marker = next((mark for mark in ("**.", "*.") if pattern.startswith(mark)), "")
-    rest = pattern.removeprefix(marker)
-    if found := _PORT.match(rest):
-        rest = found["host"]
     try:
-        host = normal_host(rest)
+        host = normal_host(pattern.removeprefix(marker))
     except BadHost as error:
         raise BadHost(f"not a domain pattern: {text[:_MOST_HOST_CHARACTERS]!r}") from error
     if marker and is_address(host):
         raise BadHost(f"an address has no subdomains: {text!r}")
-    return marker + host
+    return join_port(marker + host, port)
+
+
+def with_port(host: str, port: int) -> str:
+    """How a host in normal form is named together with a port, but for those of the web."""
+    return host if port in WEB_PORTS else join_port(host, str(port))
+
+
+def split_port(pattern: str) -> tuple[str, str]:
+    """A pattern in normal form → (hosts, port): "" where none is named, `*` for every one."""
+    if (found := _PORT.match(pattern)) is None:
+        return pattern, ""
+    host = found["host"]
+    return host.removeprefix("[").removesuffix("]"), found["port"]
+
+
+def join_port(host: str, port: str) -> str:
+    """Hosts in normal form with a port: a number, `*`, or "" for none. Undoes `split_port`."""
+    if not port:
+        return host
+    number = port if port == ANY else str(int(port))
+    return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
 
 
 def is_address(host: str) -> bool:
@@ -78,7 +106,7 @@ def is_address(host: str) -> bool:
 
 
 def is_match(host: str, pattern: str) -> bool:
-    """True if the pattern names this host. Both in normal form."""
+    """True if the pattern, without a port, names this host. Both in normal form."""
     if pattern == ANY:
         return True
     if pattern.startswith("**."):
@@ -89,12 +117,21 @@ def is_match(host: str, pattern: str) -> bool:
 
 
 def is_listed(host: str, patterns: Iterable[str]) -> bool:
-    """True if any of the patterns names this host."""
-    return any(is_match(host, pattern) for pattern in patterns)
+    """True if any of the patterns names this host, whatever the port: for lists that deny or ask."""
+    return any(is_match(host, split_port(pattern)[0]) for pattern in patterns)
+
+
+def is_allowed(host: str, port: int, patterns: Iterable[str]) -> bool:
+    """True if any of the patterns allows this port of this host: without a port, those of the web."""
+    for hosts, ports in map(split_port, patterns):
+        fits = port in WEB_PORTS if not ports else ports in (ANY, str(port))
+        if fits and is_match(host, hosts):
+            return True
+    return False
 
 
 def is_within(inner: str, outer: str) -> bool:
-    """True if every host of one pattern is a host of the other."""
+    """True if every host of one pattern is a host of the other. Both without ports."""
     if outer == ANY or inner == outer:
         return True
     if inner == ANY:
@@ -110,8 +147,28 @@ def is_within(inner: str, outer: str) -> bool:
 
 
 def intersect_patterns(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
-    """Patterns that name exactly the hosts which both lists name."""
-    first, second = tuple(one), tuple(other)
-    kept = [pattern for pattern in first if any(is_within(pattern, wide) for wide in second)]
-    kept += [pattern for pattern in second if any(is_within(pattern, wide) for wide in first)]
+    """Patterns that allow exactly the hosts and ports which both lists allow."""
+    first, second = (tuple(map(split_port, patterns)) for patterns in (one, other))
+    kept = [found for a in first for b in second if (found := _narrower(a, b)) is not None]
+    kept += [found for b in second for a in first if (found := _narrower(b, a)) is not None]
     return tuple(dict.fromkeys(kept))
+
+
+def _narrower(inner: tuple[str, str], outer: tuple[str, str]) -> str | None:
+    """`inner` with the ports of both, if its hosts lie within the other's; None if nothing is."""
+    if not is_within(inner[0], outer[0]):
+        return None
+    port = _common_port(inner[1], outer[1])
+    return None if port is None else join_port(inner[0], port)
+
+
+def _common_port(one: str, other: str) -> str | None:
+    """The ports that both words allow, as a word; None: there are none."""
+    if one == other or other == ANY:
+        return one
+    if one == ANY:
+        return other
+    named = one or other  # two different numbers, or a number beside the ports of the web
+    if one and other:
+        return None
+    return named if int(named) in WEB_PORTS else None

@@ -19,6 +19,7 @@ BlockReason = Literal[
     "not_allowed",  # the only one that a yes can lift
     "not_allowed_local",
     "method_not_allowed",
+    "body_not_allowed",  # in limited mode, with a method that only reads
     "mitm_required",
     "proxy_disabled",
     "other",

@@ -31,7 +31,7 @@ class HostExecutable(Value):
 class NetworkRule(Value):
     """For the proxy alone; no command is judged by it."""
 
-    host: str  # normal form: lower case, no port
+    host: str  # normal form: lower case; a port is named only where it is not any
     protocol: Literal["http", "https", "socks5_tcp", "socks5_udp"]
     decision: Literal["allow", "prompt", "deny"]
     justification: str | None = None

@@ -9,6 +9,7 @@ import shlex
 from typing import Literal, TypeGuard
 
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.hosts import split_port
 from swarm.mailbox.protocol.rules import (
     HostExecutable,
     NetworkRule,
@@ -71,9 +72,12 @@ def read_network_rule(
             f"socks5_udp (got {_cut(wanted)})"
         )
     decided = "forbidden" if decision == "deny" else _decision(decision)
+    name = normal_host(_text(host, "network_rule host"))
+    if decided != "allow":
+        name, _ = split_port(name)  # a denial or a question holds for every port
     why = _justification(justification)
     return NetworkRule(
-        host=normal_host(_text(host, "network_rule host")),
+        host=name,
         protocol=_PROTOCOLS[wanted],
         decision="deny" if decided == "forbidden" else decided,
         justification=why,

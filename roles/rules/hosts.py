@@ -1,4 +1,5 @@
-"""The normal form of a host in a rule. Pure; raises RuleRefused for what names no single host.
+"""The normal form of a host in a rule, perhaps with a port. Pure; raises RuleRefused for what names
+no single host.
 
 Rule: it is the form in which the proxy asks about a host, or the rule would never match.
 """
@@ -13,15 +14,16 @@ class RuleRefused(ValueError):
 
 
 def normal_host(raw: str) -> str:
-    """Lower case, without port, brackets and trailing dots.
+    """Lower case, without trailing dots; a port stays, and an address has brackets only before one.
 
-    Raises RuleRefused for a scheme, a path, a wildcard, blanks, or nothing.
-    Source: safety sheet 9.2.
+    Raises RuleRefused for a scheme, a path, a wildcard, blanks, a port that cannot be, or nothing.
+    Source: safety sheet 9.2, where ports are dropped.
     """
     host = raw.strip()
     if any(part in host for part in ("://", "/", "?", "#")):
         raise RuleRefused(f"{_NO_HOST} (without scheme or path)")
-    host = _without_port(host, raw).rstrip(".").strip().lower()
+    host, port = _split_port(host, raw)
+    host = host.rstrip(".").strip().lower()
     if not host:
         raise RuleRefused("invalid rule: network_rule host cannot be empty")
     if "*" in host:
@@ -31,12 +33,12 @@ def normal_host(raw: str) -> str:
     if any(sign.isspace() for sign in host):
         raise RuleRefused("invalid rule: network_rule host cannot contain whitespace")
     try:
-        return hosts.normal_host(host)
+        return hosts.normal_pattern(hosts.join_port(hosts.normal_host(host), port))
     except hosts.BadHost as error:
         raise RuleRefused(f"{_NO_HOST} (got {host[:100]!r})") from error
 
 
-def _without_port(host: str, raw: str) -> str:
+def _split_port(host: str, raw: str) -> tuple[str, str]:
     if host.startswith("["):
         inside, closed, rest = host[1:].partition("]")
         if not closed:
@@ -47,9 +49,11 @@ def _without_port(host: str, raw: str) -> str:
             raise RuleRefused(
                 f"invalid rule: network_rule host contains an unsupported suffix: {raw}"
             )
-        return inside
+        return inside, rest[1:]
     name = host.partition(":")[0]
-    return name if name and host.count(":") == 1 and _is_port(host[len(name) :]) else host
+    if name and host.count(":") == 1 and _is_port(host[len(name) :]):
+        return name, host[len(name) + 1 :]
+    return host, ""
 
 
 def _is_port(text: str) -> bool:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import trio
 
 from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.hosts import with_port
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.approvals import ApprovalRequest, Grant, NetworkAction
 from swarm.mailbox.protocol.limits import Limits
@@ -91,7 +92,8 @@ def save_rule(folder: Path, request: ApprovalRequest) -> str:
     action = request.action
     try:
         if isinstance(action, NetworkAction):
-            path = append_network_rule(folder, action.host, action.protocol, "allow")
+            host = with_port(action.host, action.port)
+            path = append_network_rule(folder, host, action.protocol, "allow")
         else:
             path = append_prefix_rule(folder, request.proposed_prefix)
     except OSError as error:

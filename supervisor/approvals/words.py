@@ -4,6 +4,7 @@ Rule: each kind of no says what it is, so that a model does not take a silence f
 each says what may be done next.
 """
 
+from swarm.mailbox.hosts import with_port
 from swarm.mailbox.protocol.approvals import (
     AnyAction,
     ApprovalRequest,
@@ -27,8 +28,8 @@ def subject_of(action: AnyAction) -> str:
             return "exec command"
         case PatchAction():
             return "patch"
-        case NetworkAction(host=host):
-            return f'network access to "{host}"'
+        case NetworkAction(host=host, port=port):
+            return f'network access to "{with_port(host, port)}"'
         case PermissionsAction():
             return "permissions"
         case QuestionsAction():

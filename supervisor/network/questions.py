@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.hosts import with_port
 from swarm.mailbox.protocol.approvals import ApprovalRequest, NetworkAction
 from swarm.mailbox.protocol.proxy import NetworkAnswered, NetworkAsked, Target
 from swarm.mailbox.protocol.requests import Decided
@@ -23,7 +24,7 @@ def approval_of(asked: NetworkAsked) -> ApprovalRequest:
     return ApprovalRequest(
         action=action,
         cause="network",
-        reason=f"{target.host} is not in the allowed_domains",
+        reason=f"{with_port(target.host, target.port)} is not in the allowed_domains",
         keys=(network_key(target),),
     )
 

@@ -14,6 +14,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parent))
 from escape_world import opened_launcher
 
+from swarm.mailbox.hosts import join_port, split_port
 from swarm.mailbox.pair import open_pair_office
 from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite, opens_tunnels
 from swarm.mailbox.protocol.proxy import (
@@ -160,5 +161,10 @@ async def open_world(upstream=None, *, opens=False):
 
 
 def local(*allow, **more):
-    """A policy under which loopback can be reached by the resolver's names."""
-    return NetworkPolicy(allow=allow, allow_local_binding=True, **more)
+    """A policy under which loopback can be reached by the resolver's names, at the ports of tests."""
+    return NetworkPolicy(allow=any_port(*allow), allow_local_binding=True, **more)
+
+
+def any_port(*patterns):
+    """The patterns with every port, where they name none."""
+    return tuple(one if split_port(one)[1] else join_port(one, "*") for one in patterns)

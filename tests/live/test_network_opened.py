@@ -190,7 +190,7 @@ async def test_in_a_run_it_is_set_up_told_to_programs_and_its_key_is_out_of_sigh
         turns = [{"calls": [{"name": "exec_command", "arguments": {"cmd": cmd}}]}, {"text": "done"}]
         rig.environment["SSL_CERT_FILE"] = PEM
         words = [word for one in SETTINGS for word in ("-c", f"network.{one}")]
-        words += ["--allow-domain", "127.0.0.1"]
+        words += ["--allow-domain", "127.0.0.1:*"]
         started = await rig.run(rig.script(*turns), *words, sandbox="workspace-write")
         ended = await started.wait_end()
     assert ended.code == 0, ended.err

@@ -40,7 +40,7 @@ async def test_a_domain_named_on_the_command_line_is_reached_and_others_are_not(
         turns = [{"calls": [fetches(port)]}, {"calls": [fetches(80)]}, {"text": "{last_output}"}]
         turns[1]["calls"][0]["arguments"]["cmd"] = "curl -sS http://elsewhere.test/"
         ended = await (
-            await run(rig, *turns, words=("--allow-domain", "127.0.0.1", "-a", "never"))
+            await run(rig, *turns, words=("--allow-domain", "127.0.0.1:*", "-a", "never"))
         ).wait_end()
         alive = rig.alive()
     assert ended.code == 0, ended.err
@@ -96,7 +96,8 @@ async def test_a_no_reaches_the_model_with_its_reason(rig):
         await (await rig.start("deny", asked.approval_id)).wait_end()
         assert (await started.wait_end()).code == 0
         assert server.heard == []
-    assert 'Network access to "127.0.0.1" was blocked' in rig.outputs()[0]
+    port = server.server_address[1]
+    assert f'Network access to "127.0.0.1:{port}" was blocked' in rig.outputs()[0]
 
 
 async def test_a_question_is_withdrawn_when_its_command_ends(rig):
@@ -121,7 +122,7 @@ async def test_a_killed_proxy_is_replaced_and_later_commands_reach_the_network(r
             {"calls": [fetches(port)]},
             {"text": "done"},
         ]
-        started = await run(rig, *turns, words=("--allow-domain", "127.0.0.1"))
+        started = await run(rig, *turns, words=("--allow-domain", "127.0.0.1:*"))
         await rig.wait((rig.work / "began").exists)
 
         def proxies():
@@ -144,7 +145,7 @@ async def test_a_killed_proxy_is_replaced_and_later_commands_reach_the_network(r
 async def test_the_proxy_ends_with_its_supervisor(rig):
     with trio.fail_after(LIMIT_S):
         turns = [{"calls": [fetches(9, before="sleep 60;")]}]
-        started = await run(rig, *turns, words=("--allow-domain", "127.0.0.1"))
+        started = await run(rig, *turns, words=("--allow-domain", "127.0.0.1:*"))
         await rig.wait_call()
         await rig.wait(lambda: [name for name in rig.alive().values() if "network proxy" in name])
         os.kill(started.pid, signal.SIGKILL)
@@ -167,7 +168,7 @@ async def test_a_child_of_a_reading_role_has_no_way_to_the_network(rig):
             {"agent": "/root/a", "calls": [fetches(port)]},
             {"agent": "/root/a", "text": "none"},
         ]
-        ended = await (await run(rig, *turns, words=("--allow-domain", "127.0.0.1"))).wait_end()
+        ended = await (await run(rig, *turns, words=("--allow-domain", "127.0.0.1:*"))).wait_end()
         assert server.heard == []
     assert ended.code == 0, ended.err
     assert [one.limits.network for one in rig.lives("/root/a")] == [None]
@@ -180,14 +181,14 @@ async def test_a_locked_role_that_names_hosts_reaches_these_and_no_more(rig):
     (rig.home / "agents/reader.toml").write_text(
         'name = "reader"\ndescription = "reads"\ndeveloper_instructions = "Read."\n'
         'sandbox_mode = "read-only"\n'
-        '[network]\nenabled = true\ndomains = { "127.0.0.1" = "allow", "b.test" = "allow" }\n'
+        '[network]\nenabled = true\ndomains = { "127.0.0.1:*" = "allow", "b.test" = "allow" }\n'
     )
     with trio.fail_after(LIMIT_S), serving() as server:
         port = server.server_address[1]
         other = fetches(port)
         other["arguments"]["cmd"] = "curl -sS http://b.test/; test -t 0 && curl -sS http://c.test/"
         other["arguments"]["tty"] = True
-        words = ("--role", "reader", "--allow-domain", "127.0.0.1", "--allow-domain", "c.test")
+        words = ("--role", "reader", "--allow-domain", "127.0.0.1:*", "--allow-domain", "c.test")
         ended = await (
             await run(
                 rig, {"calls": [fetches(port)]}, {"calls": [other]}, {"text": "done"},
@@ -198,4 +199,4 @@ async def test_a_locked_role_that_names_hosts_reaches_these_and_no_more(rig):
     reached, refused = rig.outputs()
     assert f"GET / host=127.0.0.1:{port}" in reached
     assert refused.count("was blocked") == 2
-    assert rig.lives()[0].limits.network.allow == ("127.0.0.1",)
+    assert rig.lives()[0].limits.network.allow == ("127.0.0.1:*",)

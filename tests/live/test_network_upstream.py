@@ -142,14 +142,14 @@ async def test_a_name_that_only_it_knows_is_reached_if_it_is_allowed_and_not_oth
     with upstream() as (heard, variables), serving() as server:
         url = f"http://far.test:{server.server_address[1]}/"
         async with open_world(variables) as world:
-            policy = NetworkPolicy(allow=("far.test",), upstream=True)
+            policy = NetworkPolicy(allow=("far.test:*",), upstream=True)
             code, said, _ = await world.run(f"curl -sS {url}", policy)
             assert (code, said) == (0, f"GET / host=far.test:{server.server_address[1]}")
             del heard[:]
             for refused, name in (
                 (NetworkPolicy(upstream=True), "far.test"),
-                (NetworkPolicy(allow=("far.test",), deny=("far.test",), upstream=True), "far.test"),
-                (NetworkPolicy(allow=("far.test",)), "far.test"),  # not followed: nobody knows it
+                (NetworkPolicy(allow=("far.test:*",), deny=("far.test",), upstream=True), "far.test"),
+                (NetworkPolicy(allow=("far.test:*",)), "far.test"),  # not followed: nobody knows it
             ):
                 _, _, blocked = await world.run(f"curl -sS {url}", refused)
                 assert [host for host, _ in blocked] == [name]
@@ -229,7 +229,7 @@ async def test_in_a_run_it_is_followed_and_neither_agent_nor_record_holds_the_pa
         rig.environment |= variables
         words = ("-c", "network.enabled=true", "-c", "network.allow_upstream_proxy=true")
         started = await rig.run(
-            script, *words, "--allow-domain", "index.test",
+            script, *words, "--allow-domain", "index.test:*",
             sandbox="workspace-write",
         )  # fmt: skip
         ended = await started.wait_end()

@@ -7,16 +7,22 @@ from hypothesis import strategies as st
 from swarm.mailbox.hosts import (
     BadHost,
     intersect_patterns,
+    is_allowed,
     is_listed,
     is_match,
     is_within,
     normal_host,
     normal_pattern,
+    split_port,
+    with_port,
 )
 
 NAMES = st.lists(st.sampled_from(["a", "b", "com", "x-1"]), min_size=1, max_size=4).map(".".join)
 PATTERNS = st.one_of(
     NAMES, NAMES.map("*.{}".format), NAMES.map("**.{}".format), st.just("*"), st.just("10.0.0.1")
+)
+PORTED = st.builds(
+    "{}{}".format, PATTERNS, st.sampled_from(["", ":443", ":8443", ":80", ":*"])
 )
 
 
@@ -66,12 +72,15 @@ def test_a_pattern_names_what_it_says(pattern, yes, no):
     ("text", "normal"),
     [
         ("*.Example.com.", "*.example.com"),
-        ("example.com:443", "example.com"),
-        ("[::1]:80", "::1"),
+        ("example.com.:0443", "example.com:443"),
+        ("[::1]:80", "[::1]:80"),
+        ("[::1]", "::1"),
+        ("**.A.org:*", "**.a.org:*"),
+        ("*:8080", "*:8080"),
         (" * ", "*"),
     ],
 )
-def test_a_pattern_loses_case_port_brackets_and_dot(text, normal):
+def test_a_pattern_loses_case_and_dot_and_keeps_its_port(text, normal):
     assert normal_pattern(text) == normal
 
 
@@ -79,6 +88,53 @@ def test_a_pattern_loses_case_port_brackets_and_dot(text, normal):
 def test_a_pattern_that_cannot_be_read_is_an_error(text):
     with pytest.raises(BadHost, match=r"pattern|subdomains"):
         normal_pattern(text)
+
+
+@pytest.mark.parametrize("text", ["a.org:0", "a.org:65536", "a.org:", "a.org:x", "[::1]:0", ":80"])
+def test_a_port_that_cannot_be_is_an_error(text):
+    with pytest.raises(BadHost, match=r"not a port|pattern"):
+        normal_pattern(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "allows"),
+    [
+        ("a.org", {80, 443}),
+        ("a.org:8443", {8443}),
+        ("a.org:443", {443}),
+        ("a.org:*", {80, 443, 22, 8443}),
+        ("**.org:22", {22}),
+        ("*", {80, 443}),
+        ("*:22", {22}),
+    ],
+)
+def test_a_pattern_without_a_port_allows_those_of_the_web_alone(pattern, allows):
+    ports = {80, 443, 22, 8443}
+    assert {port for port in ports if is_allowed("a.org", port, [pattern])} == allows
+    if pattern.startswith("*:") or pattern == "*":
+        return
+    assert is_listed("a.org", [pattern])  # to deny, it names the host whatever the port
+    assert ":" not in normal_pattern(pattern, denies=True)
+    assert not any(is_allowed("b.com", port, [pattern]) for port in ports)
+
+
+def test_a_host_is_named_with_its_port_where_that_is_not_the_webs():
+    assert with_port("a.org", 443) == "a.org"
+    assert with_port("a.org", 8443) == "a.org:8443"
+    assert with_port("::1", 8443) == "[::1]:8443"
+    assert split_port("[::1]:8443") == ("::1", "8443")
+    assert split_port("::1") == ("::1", "")
+
+
+@given(
+    one=st.lists(PORTED, max_size=4),
+    other=st.lists(PORTED, max_size=4),
+    host=NAMES,
+    port=st.sampled_from([80, 443, 8443, 22]),
+)
+def test_an_intersection_allows_exactly_the_ports_that_both_allow(one, other, host, port):
+    both = is_allowed(host, port, one) and is_allowed(host, port, other)
+    assert is_allowed(host, port, intersect_patterns(one, other)) == both
 
 
 def test_nobody_can_deny_everything_by_a_pattern():

@@ -25,18 +25,18 @@ def test_a_prefix_is_written_as_a_person_would_write_it(tmp_path):
 
 
 def test_a_host_is_written_with_its_reason(tmp_path):
-    append_network_rule(tmp_path, "API.example.com:443", "https", "allow")
+    append_network_rule(tmp_path, "API.example.com:8443", "https", "allow")
     path = append_network_rule(tmp_path, "bad.example", "http", "deny")
     assert path.read_text() == (
-        'network_rule(host="api.example.com", protocol="https", decision="allow", '
-        'justification="Allow https_connect access to api.example.com")\n'
+        'network_rule(host="api.example.com:8443", protocol="https", decision="allow", '
+        'justification="Allow https_connect access to api.example.com:8443")\n'
         'network_rule(host="bad.example", protocol="http", decision="deny", '
         'justification="Deny http access to bad.example")\n'
     )
     rules = evaluate(path.read_text(), 0, Collected()).rules()
     assert rules.network[0] == NetworkRule(
-        host="api.example.com", protocol="https", decision="allow",
-        justification="Allow https_connect access to api.example.com",
+        host="api.example.com:8443", protocol="https", decision="allow",
+        justification="Allow https_connect access to api.example.com:8443",
     )  # fmt: skip
 
 

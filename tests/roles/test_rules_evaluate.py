@@ -156,17 +156,17 @@ def test_the_first_broken_file_is_named_and_nothing_of_the_others_is_kept():
     ("raw", "expected"),
     [
         (" Example.COM. ", "example.com"),
-        ("example.com:443", "example.com"),
-        ("[::1]:80", "::1"),
+        ("example.com:443", "example.com:443"),
+        ("[::1]:80", "[::1]:80"),
         ("::1", "::1"),
         ("0:0::1", "::1"),
         ("a_b.c-d.example", "a_b.c-d.example"),
-        ("10.0.0.1:8080", "10.0.0.1"),
+        ("10.0.0.1:8080", "10.0.0.1:8080"),
     ],
 )
 def test_a_host_has_one_normal_form(raw, expected):
     assert normal_host(raw) == expected
-    assert normal_host(expected) == hosts.normal_host(expected) == expected
+    assert normal_host(expected) == hosts.normal_pattern(expected) == expected
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,47 @@ def test_the_order_of_reasons(policy, host, how, reason):
 
 
 @pytest.mark.parametrize(
+    ("allow", "port", "reason"),
+    [
+        (("good.com",), 443, None),
+        (("good.com",), 80, None),
+        (("good.com",), 22, "not_allowed"),
+        (("good.com:22",), 22, None),
+        (("good.com:22",), 443, "not_allowed"),
+        (("**.com:*",), 5432, None),
+        (("*",), 25, "not_allowed"),
+        (("*:25",), 25, None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["request", "tunnel", "socks"])
+def test_an_allowed_host_allows_no_port_that_nobody_named(allow, port, reason, kind):
+    target = Target(host="good.com", port=port, protocol=PROTOCOLS[kind])
+    judged = judge_wish(Wish(target=target, kind=kind, method="GET"), NetworkPolicy(allow=allow))
+    assert (judged.reason if isinstance(judged, Blocked) else None) == reason
+
+
+def test_a_denial_holds_for_every_port_and_this_machine_for_none_that_is_not_named():
+    def judge(host, port, **policy):
+        target = Target(host=host, port=port, protocol="https")
+        judged = judge_wish(Wish(target=target, kind="tunnel"), NetworkPolicy(**policy))
+        return judged.reason if isinstance(judged, Blocked) else None
+
+    assert judge("a.com", 8443, allow=("*:*",), deny=("a.com",)) == "denied"
+    assert judge("a.com", 8443, allow=("*:*",), ask=("a.com",)) == "not_allowed"
+    assert judge("127.0.0.1", 5432, allow=("127.0.0.1:3000",)) == "not_allowed_local"
+    assert judge("127.0.0.1", 3000, allow=("127.0.0.1:3000",)) is None
+    assert judge("127.0.0.1", 3000, allow=("*:*",)) == "not_allowed_local"
+
+
+def test_limited_mode_passes_no_body_whatever_the_method_is():
+    target = Target(host="good.com", port=80, protocol="http")
+    for method in ("GET", "HEAD", "OPTIONS"):
+        asked = Wish(target=target, kind="request", method=method, has_body=True)
+        assert judge_wish(asked, LIMITED) == Blocked(reason="body_not_allowed")
+        assert isinstance(judge_wish(asked, OPEN), Allowed)
+
+
+@pytest.mark.parametrize(
     ("policy", "host", "found", "kept"),
     [
         (OPEN, "good.com", ("8.8.8.8", "1.1.1.1"), ("8.8.8.8", "1.1.1.1")),
@@ -142,6 +183,7 @@ def test_every_reason_has_its_response_and_its_words():
         "not_allowed_local": "blocked-by-allowlist",
         "denied": "blocked-by-denylist",
         "method_not_allowed": "blocked-by-method-policy",
+        "body_not_allowed": "blocked-by-method-policy",
         "mitm_required": "blocked-by-mitm-required",
         "proxy_disabled": "blocked-by-policy",
         "other": "blocked-by-policy",

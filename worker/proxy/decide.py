@@ -10,7 +10,7 @@ Source: safety sheet 11.
 from collections.abc import Sequence
 from typing import Literal
 
-from swarm.mailbox.hosts import ANY, is_address, is_listed
+from swarm.mailbox.hosts import ANY, is_address, is_allowed, is_listed, split_port
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import NetworkPolicy
 from swarm.mailbox.protocol.proxy import BlockReason, NetworkProtocol, Target
@@ -47,11 +47,12 @@ class Wish(Value):
     target: Target
     kind: Kind
     method: str = ""  # of a request
+    has_body: bool = False
 
 
 def judge_wish(wish: Wish, policy: NetworkPolicy) -> Judgement:
-    """May it go to this host, as far as its name tells?"""
-    host = wish.target.host
+    """May it go to this port of this host, as far as its name tells?"""
+    host, port = wish.target.host, wish.target.port
     if is_listed(host, policy.deny):
         return Blocked(reason="denied")
     if (fault := _judge_mode(wish, policy)) is not None:
@@ -59,10 +60,10 @@ def judge_wish(wish: Wish, policy: NetworkPolicy) -> Judgement:
     is_local = is_loopback_name(host) or (is_address(host) and not is_public(host))
     if is_local and not policy.allow_local_binding:
         # `*` means the world outside; this machine has to be meant.
-        named = [pattern for pattern in policy.allow if pattern != ANY]
-        if not is_listed(host, named):
+        named = [pattern for pattern in policy.allow if split_port(pattern)[0] != ANY]
+        if not is_allowed(host, port, named):
             return Blocked(reason="not_allowed_local")
-    if is_listed(host, policy.ask) or not is_listed(host, policy.allow):
+    if is_listed(host, policy.ask) or not is_allowed(host, port, policy.allow):
         return Blocked(reason="not_allowed")
     return Allowed(explicit=is_local)
 
@@ -74,7 +75,9 @@ def _judge_mode(wish: Wish, policy: NetworkPolicy) -> BlockReason | None:
         return None
     match wish.kind:
         case "request":
-            return None if wish.method in _READING else "method_not_allowed"
+            if wish.method not in _READING:
+                return "method_not_allowed"
+            return "body_not_allowed" if wish.has_body else None
         case "tunnel":
             return None if policy.mitm else "mitm_required"  # then every request in it comes here
         case "socks":

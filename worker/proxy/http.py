@@ -45,6 +45,9 @@ class Policy(NamedTuple):
 
 
 _KEEP_ALIVE_S = 60.0
+_METHOD_FIELDS = frozenset(
+    {b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-method"}
+)
 
 
 class HttpConversation:
@@ -71,6 +74,7 @@ class HttpConversation:
 
     async def _next_request(self) -> h11.Request | None:
         """None at the end of its requests, or after one that cannot be read was answered."""
+        fed = len(self._conn.trailing_data[0])  # of what came with the request before
         while True:
             try:
                 event = self._conn.next_event()
@@ -80,8 +84,16 @@ class HttpConversation:
             match event:
                 case h11.Request():
                     return event
+                case h11.NEED_DATA if fed >= HEAD_BYTES:
+                    await self._say(431, f"its head is over {HEAD_BYTES >> 10} KiB")
+                    return None
                 case h11.NEED_DATA:
-                    self._conn.receive_data(await self._client.receive())
+                    # No more than a head may have: h11 alone bounds only what is still incomplete.
+                    data = await self._client.receive()
+                    self._client.give_back(data[HEAD_BYTES - fed :])
+                    data = data[: HEAD_BYTES - fed]
+                    fed += len(data)
+                    self._conn.receive_data(data)
                 case _:
                     return None
 
@@ -148,7 +160,8 @@ class HttpConversation:
                 protocol=PROTOCOLS["request" if self._inside is None else "tunnel"],
             ),
             kind="request",
-            method=method,
+            method=_meant_method(request, method),
+            has_body=_has_body(request),
         )
         way = await self._client.while_it_waits(partial(self._policy.reach, wish))
         async with way.stream:
@@ -187,6 +200,21 @@ class HttpConversation:
         data = self._conn.send(event)
         if data:
             await self._client.send(data)
+
+
+def _has_body(request: h11.Request) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ") != b"")
+        for name, value in request.headers
+    )
+
+
+def _meant_method(request: h11.Request, method: str) -> str:
+    """What a server may take it for: some obey a field that names another method."""
+    for name, value in request.headers:
+        if name in _METHOD_FIELDS:
+            return value.decode("ascii", "replace")[:40].upper()
+    return method
 
 
 def _check_framing(request: h11.Request) -> None:

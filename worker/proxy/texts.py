@@ -5,19 +5,22 @@ Source: safety sheet 11; the same words.
 
 from collections.abc import Iterable
 
+from swarm.mailbox.hosts import with_port
 from swarm.mailbox.protocol.proxy import BlockReason, RouteBlocked
 
 _MOST_TEXTS = 20
 
 
 def blocked_text(host: str, reason: BlockReason) -> str:
-    """What the model reads of a refusal, beside its command's output."""
+    """What the model reads of a refusal, beside its command's output. `host`: perhaps with port."""
     return f'Network access to "{host}" was blocked: {_DETAILS.get(reason, _ELSE)}.'
 
 
 def blocked_texts(blocked: Iterable[RouteBlocked]) -> tuple[str, ...]:
     """A sentence for each host and reason, at most 20."""
-    found = dict.fromkeys(blocked_text(one.target.host, one.reason) for one in blocked)
+    found = dict.fromkeys(
+        blocked_text(with_port(one.target.host, one.target.port), one.reason) for one in blocked
+    )
     return tuple(found)[:_MOST_TEXTS]
 
 
@@ -27,6 +30,7 @@ _DETAILS: dict[BlockReason, str] = {
     "not_allowed": "domain is not on the allowlist for the current sandbox mode",
     "not_allowed_local": "local/private network addresses are blocked by the sandbox policy",
     "method_not_allowed": "request method is blocked by the current network mode",
+    "body_not_allowed": "in the current network mode a request may send no body",
     "proxy_disabled": "network proxy is disabled",
 }
 # reason → header `x-proxy-error`, body
@@ -38,6 +42,7 @@ BLOCKED_RESPONSES: dict[BlockReason, tuple[str, str]] = {
     ),
     "denied": ("blocked-by-denylist", "Domain denied by the sandbox policy."),
     "method_not_allowed": ("blocked-by-method-policy", "Method not allowed in limited mode."),
+    "body_not_allowed": ("blocked-by-method-policy", "Request body not allowed in limited mode."),
     "mitm_required": ("blocked-by-mitm-required", "MITM required for limited HTTPS."),
     "proxy_disabled": ("blocked-by-policy", "network proxy is disabled"),
     "other": ("blocked-by-policy", "Request blocked by network policy."),
