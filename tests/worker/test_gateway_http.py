@@ -216,11 +216,15 @@ async def test_an_overload_inside_the_stream_is_retried_after_the_delay_it_names
     assert len(model_server.requests) == 2
 
 
-async def test_garbage_lines_are_skipped(model_server):
+@pytest.mark.parametrize(
+    "damage", [b"data: {not json}\n\n", b"data: \xff\xfe\n\n", b"nonsense\n\n"]
+)
+async def test_a_damaged_line_cuts_the_stream_and_nothing_after_it_is_used(model_server, damage):
     good = model_server.responses(model_server.message("ok"))
-    model_server.add(b"data: {not json}\n\ndata: \xff\xfe\n\n: hi\n\nnonsense\n\n", good)
-    events = await ask(model_server)
-    assert isinstance(events[-1], Finished)
+    model_server.add(model_server.sse({"type": "response.created"}), b": hi\n\n", damage, good)
+    failure = await failure_of(model_server)
+    assert (failure.kind, failure.retryable) == ("stream_disconnected", True)
+    assert "cannot be read" in failure.message and "not json" not in failure.message
 
 
 async def test_a_page_instead_of_a_stream_says_what_to_check(model_server):
@@ -228,13 +232,6 @@ async def test_a_page_instead_of_a_stream_says_what_to_check(model_server):
     failure = await failure_of(model_server)
     assert failure.kind == "bad_response"
     assert "Welcome to nginx" in failure.message and "base_url" in failure.message
-
-
-async def test_invalid_utf8_costs_its_characters_only(model_server):
-    delta = b'data: {"type":"response.output_text.delta","delta":"a\xffb"}\n\n'
-    model_server.add(delta, model_server.responses(model_server.message("ok")))
-    events = await ask(model_server)
-    assert TextPiece(item_id="", text="a\ufffdb") in events
 
 
 @pytest.mark.parametrize("ending", [(), ("close",)], ids=["clean end", "cut"])

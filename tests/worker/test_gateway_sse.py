@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.worker.gateway.sse import EventTooLarge, SseSplitter
+from swarm.worker.gateway.sse import DAMAGED, EventTooLarge, SseSplitter
 
 
 def split(*chunks, limit_bytes=1 << 20):
@@ -29,12 +29,14 @@ def split(*chunks, limit_bytes=1 << 20):
         (b": comment\n\n\n\ndata: a\n\n", [b"a"]),
         (b"data\n\n", [b""]),
         (b"data: unfinished", [b"unfinished"]),
-        (b"database: a\n\n", []),
+        (b"id\nevent\nretry\ndata: a\n\n", [b"a"]),
+        (b"database: a\n\n", [DAMAGED]),
+        (b"data: a\ndta: b\n\n", [DAMAGED, b"a"]),
         (b"data: \xe2\x80\xa8 stays\n\n", [b"\xe2\x80\xa8 stays"]),
         (b"", []),
     ],
 )
-def test_streams_are_split_as_the_standard_says(stream, events):
+def test_streams_are_split_as_the_standard_says_and_damage_is_told(stream, events):
     assert split(stream) == events
 
 

@@ -100,7 +100,6 @@ def test_a_call_is_told_when_its_block_stops_and_not_at_the_end():
         (tool_block(0), "{}"),
         (tool_block(0, ""), "{}"),
         ([start(0, "tool_use", id="toolu_1", name="f", input={"b": 2}), stop(0)], '{"b":2}'),
-        (tool_block(0, '{"a":1}')[:-1], '{"a":1}'),  # its stop never came
     ],
 )
 def test_a_calls_input_is_read_from_all_its_forms(events, arguments):
@@ -248,31 +247,61 @@ def test_an_end_after_the_stop_reason_is_complete():
     assert isinstance(read(*text_block(0, "x"), end()[0])[-1], Finished)
 
 
-def test_what_cannot_be_read_is_skipped_and_counted():
-    said = failure(b'{"type":"content_blo', b"\xff\xfe", b"null", *text_block(0, "x"))
-    assert said.kind == "stream_disconnected"
-    assert "3 lines" in said.message
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'{"type":"content_blo',
+        b"\xff\xfe",
+        b"null",
+        b"[]",
+        b'{"index":0}',
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xffb"}}',
+        grow(0, "text_delta", text=7),
+        grow(0, "text_delta"),
+        grow(0, "input_json_delta", partial_json="{}"),
+        grow(0, "delta_of_tomorrow", text="NOT"),
+        grow(1, "text_delta", text="of no block"),
+        stop(1),
+        start(0, "text", text=""),
+        start(2, "text", text=""),
+        start(1, "tool_use", id="t", name=""),
+        {"type": "content_block_start", "index": 1},
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "x"}},
+        {"type": "message_start", "message": {"id": "msg_2"}},
+        {"type": "message_stop"},
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_read_or_does_not_fit_cuts_the_stream(damaged):
+    said = failure(start(0, "text", text=""), grow(0, "text_delta", text="do "), damaged)
+    assert (said.kind, said.retryable) == ("stream_disconnected", True)
 
 
-def test_bytes_that_are_no_utf8_cost_their_characters_and_not_the_event():
-    odd = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xffb"}}'
-    events = read(start(0, "text", text=""), odd, stop(0), *end())
-    assert items_of(events)[0].content[0].text == "a�b"
+def test_a_block_that_did_not_stop_is_not_used():
+    for events in (tool_block(0, '{"a":1}')[:-1], text_block(0, "x")[:-1]):
+        assert failure(*events, *end()).kind == "stream_disconnected"
 
 
-def test_pings_server_tools_and_deltas_from_nowhere_are_passed_over():
+def test_nothing_may_follow_the_stop_reason_and_an_end_without_one_is_none():
+    assert failure(*text_block(0, "x"), end()[0], *text_block(1, "y")).kind == "stream_disconnected"
+    assert failure(*text_block(0, "x"), end()[1]).kind == "stream_disconnected"
+
+
+def test_pings_server_tools_and_counts_that_cannot_be_read_are_passed_over():
     events = read(
         {"type": "ping"},
-        {"type": "of_tomorrow", "index": 3},
+        {"type": "of_tomorrow", "index": "three", "delta": 4},
+        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1.5}}},
         start(0, "server_tool_use", id="s", name="web_search", input={}),
         grow(0, "input_json_delta", partial_json="{}"),
         stop(0),
-        grow(5, "citations_delta"),
-        grow(6, "text_delta", text="begun without a word"),
-        stop(9),
+        start(1, "text", text=""),
+        grow(1, "citations_delta", citation={}),
+        grow(1, "text_delta", text="so"),
+        stop(1),
         *end(),
     )
-    assert [item.content[0].text for item in items_of(events)] == ["begun without a word"]
+    assert [item.content[0].text for item in items_of(events)] == ["so"]
 
 
 events = st.sampled_from(

@@ -2,6 +2,7 @@
 
 Items come in the order in which they began: reasoning, text, calls. A response is complete when a
 `finish_reason` came and the stream ended; an end without one is a lost connection, not an answer.
+A chunk that cannot be read, or that does not fit those before it, cuts the stream (wire.py).
 """
 
 import msgspec
@@ -25,35 +26,37 @@ from .backend import (
     SampleError,
     TextPiece,
 )
-from .failures import ErrorBody, classify_stream_error, cut_off
-from .payloads import decode_payload
+from .chat_calls import CallSlot, PendingCalls
+from .failures import ErrorBody, classify_stream_error
+from .payloads import Read, Unreadable, is_object, read_event
+from .pieces import Text
 from .toolcalls import read_tool_calls
+from .wire import WireStream
+
+_CUT = frozenset({"length", "content_filter"})  # the model was stopped; what was said is kept
+_BROKEN_OFF = frozenset(  # the server was: as if no reason had come
+    {"error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled"}
+)
 
 
 class _Part(msgspec.Struct):
+    type: str = ""
     text: str | None = None
     content: str | None = None
-
-
-class _Called(msgspec.Struct):
-    name: str | None = None
-    arguments: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Slot(msgspec.Struct):
-    index: int | None = None
-    id: str | None = None
-    function: _Called | None = None
+    thinking: "tuple[_Part, ...] | None" = None
 
 
 class _Delta(msgspec.Struct):
     content: str | tuple[_Part, ...] | None = None
+    refusal: str | None = None
     reasoning: str | _Part | None = None
     reasoning_content: str | None = None  # the same, as vLLM, DeepSeek and llama.cpp call it
-    tool_calls: tuple[_Slot, ...] | None = None
+    tool_calls: tuple[CallSlot, ...] | None = None
+    function_call: msgspec.Raw = msgspec.Raw(b"null")  # of before there were tools
 
 
 class _Choice(msgspec.Struct):
+    index: int | None = None
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: str | None = None
@@ -81,24 +84,15 @@ class _Error(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     id: str | None = None
     choices: tuple[_Choice, ...] | None = None
-    usage: _Usage | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")  # no part of the answer: read for itself
     error: _Error | str | None = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
-_decode_text = msgspec.json.Decoder(str).decode
+_decode_usage = msgspec.json.Decoder(_Usage | None).decode
 
 
-class _PendingCall:
-    """A call whose arguments still arrive."""
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-
-
-class ChatStream:
+class ChatStream(WireStream):
     """One response.
 
     Args:
@@ -109,60 +103,45 @@ class ChatStream:
     def __init__(
         self, *, provider: str, new_id: NewId, offered: frozenset[str], tolerant: bool
     ) -> None:
-        self._provider, self._new_id = provider, new_id
+        super().__init__(provider=provider, new_id=new_id)
         self._offered, self._tolerant = offered, tolerant
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
+        self._text, self._reasoning = Text(self._size), Text(self._size)
         self._text_id = self._reasoning_id = ""
-        self._calls: list[_PendingCall] = []
-        self._by_id: dict[str, _PendingCall] = {}
-        self._by_index: dict[int, _PendingCall] = {}
+        self._calls = PendingCalls(self._size)
+        self._is_begun = False  # by deltas, so that no whole message may follow
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._response_id = ""
-        self.unreadable = 0
-        self.finished = False
 
-    def feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        """The events that one payload brings. Raises SampleError for an error in the stream."""
+    def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
         if payload.strip() in {b"[DONE]", b"DONE", b""}:
             return self.finish() if self._finish_reason is not None and payload.strip() else []
-        chunk = decode_payload(_decode, payload)
-        if chunk is None:
-            self.unreadable += 1
-            return []
+        read = read_event(_decode, payload)
+        chunk = read.event
         if chunk.error is not None:
             raise SampleError(self._told(chunk.error))
-        if chunk.usage is not None:
-            self._usage = _sum(chunk.usage)
-        self._response_id = self._response_id or chunk.id or ""
+        self._usage = _read_usage(chunk.usage) or self._usage
+        self._response_id = self._response_id or read.word(chunk.id or "")
         events: list[AnyResponseEvent] = []
-        for choice in (chunk.choices or ())[:1]:
-            delta = choice.delta or choice.message
-            if delta is not None:
-                self._take(delta, events)
-            self._finish_reason = choice.finish_reason or self._finish_reason
+        for choice in chunk.choices or ():
+            if choice.index:
+                raise Unreadable("it holds another answer than the one that was asked for")
+            self._take_choice(choice, read, events)
         return events
 
-    def finish(self) -> list[AnyResponseEvent]:
-        """The stream has ended: the whole items. Raises SampleError if it ended too early."""
-        if self.finished:
-            return []
-        if self._finish_reason is None:
-            raise SampleError(
-                cut_off(
-                    "final",
-                    provider=self._provider,
-                    why="no `finish_reason` came",
-                    unreadable=self.unreadable,
-                )
-            )
-        self.finished = True
-        truncated = self._finish_reason == "length"
+    def _finish(self) -> list[AnyResponseEvent]:
+        reason = self._finish_reason
+        if reason is None:
+            raise self._cut_off("no `finish_reason` came")
+        if reason in _BROKEN_OFF:
+            raise self._cut_off(f"the server gave {reason!r} as the reason")
+        truncated = reason in _CUT
         items = self._items(truncated=truncated)
         if truncated and not items:
-            text = f"{self._provider} stopped at its output limit before anything was said"
+            what = "stopped at its output limit" if reason == "length" else "held the answer back"
+            text = f"{self._provider} {what} before anything was said"
             raise SampleError(Failure(kind="incomplete", message=text))
+        self.finished = True
         finished = Finished(
             response_id=self._response_id,
             usage=self._usage,
@@ -171,62 +150,52 @@ class ChatStream:
         )
         return [*items, finished]
 
-    def _take(self, delta: _Delta, events: list[AnyResponseEvent]) -> None:
-        thought = delta.reasoning_content or _one_text(delta.reasoning)
+    def _take_choice(
+        self, choice: _Choice, read: Read[_Chunk], events: list[AnyResponseEvent]
+    ) -> None:
+        delta = choice.delta
+        if delta is None and choice.message is not None:
+            if self._is_begun:
+                raise Unreadable("a whole message follows pieces of one")
+            delta = choice.message
+        if delta is not None:
+            is_after_end = self._finish_reason is not None
+            count = self._size.chars, len(self._calls)
+            self._take(delta, read, events)
+            if is_after_end and count != (self._size.chars, len(self._calls)):
+                raise Unreadable("a piece of the answer follows its `finish_reason`")
+            self._is_begun = True
+        self._finish_reason = read.word(choice.finish_reason or "") or self._finish_reason
+
+    def _take(self, delta: _Delta, read: Read[_Chunk], events: list[AnyResponseEvent]) -> None:
+        if bytes(delta.function_call) != b"null":
+            raise Unreadable("it holds a call of a kind that was not offered")
+        said, thought = _parts(delta.content)
+        thought = (delta.reasoning_content or _one_text(delta.reasoning)) + thought
         if thought:
             if not self._reasoning:
                 self._reasoning_id = f"rs_{self._new_id()}"
                 events.append(ItemStarted(item_id=self._reasoning_id, kind="reasoning"))
-            self._reasoning.append(thought)
-            events.append(ReasoningPiece(item_id=self._reasoning_id, text=thought))
-        content = delta.content
-        text = content if isinstance(content, str) else "".join(map(_one_text, content or ()))
-        if text:
+            if text := self._reasoning.add(read.text(thought)):
+                events.append(ReasoningPiece(item_id=self._reasoning_id, text=text))
+        if said := said + (delta.refusal or ""):
             if not self._text:
                 self._text_id = f"msg_{self._new_id()}"
                 events.append(ItemStarted(item_id=self._text_id, kind="message"))
-            self._text.append(text)
-            events.append(TextPiece(item_id=self._text_id, text=text))
-        for slot in delta.tool_calls or ():
-            self._take_call(slot, events)
-
-    def _take_call(self, slot: _Slot, events: list[AnyResponseEvent]) -> None:
-        call = self._slot(slot)
-        if slot.id:
-            call.id = call.id or slot.id
-            self._by_id[slot.id] = call
-        if slot.index is not None:
-            self._by_index.setdefault(slot.index, call)
-        function = slot.function
-        if function is None:
-            return
-        if function.name and not call.name:
-            call.name = function.name
-            events.append(ItemStarted(item_id=call.id, kind="function_call"))
-        call.arguments.append(_argument_piece(function.arguments))
-
-    def _slot(self, slot: _Slot) -> _PendingCall:
-        if slot.id and slot.id in self._by_id:
-            return self._by_id[slot.id]
-        by_index = None if slot.index is None else self._by_index.get(slot.index)
-        if by_index is not None and not (slot.id and by_index.id and slot.id != by_index.id):
-            return by_index
-        if slot.index is None and not slot.id and self._calls:
-            return self._calls[-1]
-        if by_index is not None and slot.index is not None:
-            del self._by_index[slot.index]  # a server that gives every call the same index
-        self._calls.append(call := _PendingCall())
-        return call
+            if text := self._text.add(read.text(said)):
+                events.append(TextPiece(item_id=self._text_id, text=text))
+        taken = [self._calls.take(slot, read) for slot in delta.tool_calls or ()]
+        named = (call_id for call_id in taken if call_id is not None)
+        events += [ItemStarted(item_id=call_id, kind="function_call") for call_id in named]
 
     def _items(self, *, truncated: bool) -> list[AnyResponseEvent]:
         items: list[AnyResponseEvent] = []
-        if self._reasoning:
-            thought = "".join(self._reasoning)
+        if thought := self._reasoning.whole():
             items.append(ItemDone(item=Reasoning(content=(thought,), id=self._reasoning_id)))
         calls = self._structured_calls(truncated=truncated)
-        text = "".join(self._text)
+        text = self._text.whole()
         if self._tolerant and not calls and text:
-            reading = read_tool_calls(text, self._offered)
+            reading = read_tool_calls(text, self._offered, is_whole=not truncated)
             text = reading.text
             calls = [
                 FunctionCall(call_id=f"call_{self._new_id()}", name=name, arguments=arguments)
@@ -241,14 +210,11 @@ class ChatStream:
 
     def _structured_calls(self, *, truncated: bool) -> list[FunctionCall]:
         calls: list[FunctionCall] = []
-        for number, pending in enumerate(self._calls):
-            arguments = "".join(pending.arguments)
-            if not pending.name or (truncated and not _is_json(arguments)):
+        for number, (call_id, name, arguments) in enumerate(self._calls.whole()):
+            if truncated and not is_object(arguments):
                 continue  # a call that was cut off in the middle is no call
-            call_id = pending.id or f"call_{self._new_id()}_{number}"
-            calls.append(
-                FunctionCall(call_id=call_id, name=pending.name, arguments=arguments or "{}")
-            )
+            own_id = call_id or f"call_{self._new_id()}_{number}"
+            calls.append(FunctionCall(call_id=own_id, name=name, arguments=arguments or "{}"))
         return calls
 
     def _told(self, error: _Error | str) -> Failure:
@@ -260,29 +226,34 @@ class ChatStream:
         return classify_stream_error(body, provider=self._provider)
 
 
+def _parts(content: str | tuple[_Part, ...] | None) -> tuple[str, str]:
+    """What a content says, and what it thinks. Raises Unreadable."""
+    if content is None or isinstance(content, str):
+        return content or "", ""
+    said, thought = "", ""
+    for part in content:
+        if part.thinking is not None:
+            thought += "".join(map(_one_text, part.thinking))
+        elif part.text is not None or part.content is not None:
+            said += _one_text(part)
+        elif part.type not in {"", "text"}:
+            raise Unreadable("it holds a kind of content that is no text")
+    return said, thought
+
+
 def _one_text(part: "str | _Part | None") -> str:
     if isinstance(part, _Part):
         return part.text or part.content or ""
     return part or ""
 
 
-def _argument_piece(raw: msgspec.Raw) -> str:
-    """A piece of JSON text; some servers send the object itself, or null."""
-    data = bytes(raw)
-    if data == b"null":
-        return ""
+def _read_usage(raw: msgspec.Raw) -> TokenUsage | None:
+    """The counts; None where there are none, or none that can be read."""
     try:
-        return _decode_text(data) if data.startswith(b'"') else data.decode("utf-8", "replace")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return data.decode("utf-8", "replace")
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
-        return False
-    return True
+        usage = _decode_usage(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if usage is None else _sum(usage)
 
 
 def _sum(usage: _Usage) -> TokenUsage:

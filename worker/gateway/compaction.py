@@ -37,7 +37,7 @@ async def read_compaction(reply: Reply, request: RenderedRequest, begun: float) 
     body = await reply.read_bounded(_MOST_BYTES)
     try:
         answer = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         text = f"the compaction of {request.model.provider} cannot be read: {error}"
         raise SampleError(Failure(kind="bad_response", message=text)) from error
     for item in answer.output:

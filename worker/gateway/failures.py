@@ -74,10 +74,10 @@ def read_error_body(body: bytes) -> ErrorBody:
     """The error in a body, as far as it can be read; its text itself if it is not JSON."""
     try:
         outer = _decode_outer(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:  # Google's compatible endpoint wraps its errors in a list
             outers = _decode_outers(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             outers = ()
         if not outers:
             return ErrorBody(message=_plain(body))
@@ -187,16 +187,23 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
     return Failure(kind="other", message=text, retryable=True, scope="final")
 
 
-def cut_off(kind_scope: Scope, *, provider: str, why: str, unreadable: int = 0) -> Failure:
-    """The connection ended before the response did. `unreadable`: lines that no one understood."""
-    if unreadable:
-        why = f"{why}; {unreadable} lines could not be read"
+def cut_off(kind_scope: Scope, *, provider: str, why: str) -> Failure:
+    """The connection ended before the response did."""
     return Failure(
         kind="stream_disconnected",
         message=f"{provider}: the stream ended before the response was complete ({why})",
         retryable=True,
         scope=kind_scope,
     )
+
+
+def unreadable(*, provider: str, why: str) -> Failure:
+    """Something in the middle of a response could not be read: as if the stream had ended there."""
+    text = (
+        f"{provider}: an event of the stream cannot be read ({why}), so the stream was cut there; "
+        "what was not complete is not used"
+    )
+    return Failure(kind="stream_disconnected", message=text, retryable=True)
 
 
 def refuses_thinking(failure: Failure) -> bool:

@@ -2,12 +2,12 @@
 
 A block is an item, told when it stops, so that a call can start while the stream goes on. Only a
 call whose input is not whole waits for the end: where the model was cut off, it is no call. The
-response is complete with `message_stop`, or at an end of the stream after its stop reason.
+response is complete with `message_stop`, or at an end of the stream after its stop reason, when
+every block has stopped. An event that cannot be read, or that does not fit those before it, cuts
+the stream (wire.py); those of a type that is not known here are passed over, as the wire allows.
 """
 
-import msgspec
-
-from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText, TokenUsage
+from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText
 
 from .backend import (
     AnyResponseEvent,
@@ -20,9 +20,22 @@ from .backend import (
     SampleError,
     TextPiece,
 )
-from .failures import ErrorBody, classify_stream_error, cut_off
-from .payloads import decode_payload
+from .failures import ErrorBody, classify_stream_error
+from .messages_events import (
+    DELTAS,
+    Error,
+    Event,
+    Start,
+    StopDetails,
+    Usage,
+    add_usage,
+    read_message_event,
+    sum_usage,
+)
+from .payloads import Read, Unreadable, is_object
+from .pieces import Size, Text
 from .thinking import RedactedThinking, Thinking, keep_block
+from .wire import WireStream
 
 _KINDS = {
     "text": "message",
@@ -30,142 +43,56 @@ _KINDS = {
     "redacted_thinking": "reasoning",
     "tool_use": "function_call",
 }
-_KIND_OF_DELTA = {
-    "text_delta": "text",
-    "thinking_delta": "thinking",
-    "signature_delta": "thinking",
-}
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-
-
-class _Start(msgspec.Struct):
-    id: str | None = None
-    usage: _Usage | None = None
-
-
-class _Block(msgspec.Struct):
-    type: str = ""
-    id: str | None = None
-    name: str | None = None
-    input: msgspec.Raw = msgspec.Raw(b"null")
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    data: str | None = None
-
-
-class _StopDetails(msgspec.Struct):
-    category: str | None = None
-    explanation: str | None = None
-
-
-class _Delta(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    partial_json: str | None = None
-    stop_reason: str | None = None
-    stop_details: _StopDetails | None = None
-
-
-class _Error(msgspec.Struct):
-    type: str | None = None
-    message: str | None = None
-
-
-class _Event(msgspec.Struct):
-    """Every event is read as this; what an event does not have stays at its default."""
-
-    type: str = ""
-    index: int = 0
-    message: _Start | None = None
-    content_block: _Block | None = None
-    delta: _Delta | None = None
-    usage: _Usage | None = None
-    error: _Error | None = None
-    request_id: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Event).decode
-_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Open:
     """A block that still arrives."""
 
-    def __init__(self, kind: str, item_id: str, name: str = "") -> None:
-        self.kind, self.item_id, self.name = kind, item_id, name
-        self.pieces: list[str] = []  # text, thinking, input JSON, or redacted data
-        self.signature = ""
+    def __init__(self, kind: str, item_id: str, size: Size) -> None:
+        self.kind, self.item_id, self.name = kind, item_id, ""
+        self.body = Text(size)  # text, thinking, input JSON, or redacted data
+        self.signature = Text(size)
         self.given = ""  # input that came whole with the start of the block
 
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
 
-
-class MessagesStream:
-    """One response. Feed payloads until `finished`; then stop reading."""
+class MessagesStream(WireStream):
+    """One response."""
 
     def __init__(self, *, provider: str, slug: str, new_id: NewId) -> None:
-        self._provider, self._slug, self._new_id = provider, slug, new_id
+        super().__init__(provider=provider, new_id=new_id)
+        self._slug = slug
         self._response_id = ""
-        self._usage = _Usage()
-        self._open: dict[int, _Open] = {}  # by the wire's index
+        self._usage = Usage()
+        self._begun = 0  # blocks; the wire numbers them without a gap
+        self._open: dict[int, _Open | None] = {}  # by that number; None: of no kind that we keep
         self._held: list[_Open] = []  # calls whose input is not whole
         self._stop_reason: str | None = None
-        self._stop_details = _StopDetails()
+        self._stop_details = StopDetails()
         self._items_done = 0
-        self.unreadable = 0
-        self.finished = False
 
-    def feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        """The events that one payload brings. Raises SampleError for what ends the response."""
-        if self.finished or payload.strip() in {b"", b"[DONE]"}:
+    def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
+        if payload.strip() in {b"", b"[DONE]"}:
             return []
-        event = decode_payload(_decode, payload)
-        if event is None:
-            self.unreadable += 1
-            return []
-        return self._take(event)
+        read = read_message_event(payload)
+        return [] if read is None else self._take(read)
 
-    def finish(self) -> list[AnyResponseEvent]:
-        """The stream has ended. Raises SampleError unless the response was complete."""
-        if self.finished:
-            return []
-        if self._stop_reason is not None:
-            return self._end()
-        raise SampleError(
-            cut_off(
-                "final",
-                provider=self._provider,
-                why="no `message_stop` came",
-                unreadable=self.unreadable,
-            )
-        )
+    def _finish(self) -> list[AnyResponseEvent]:
+        if self._stop_reason is None:
+            raise self._cut_off("no `message_stop` came")
+        return self._end()
 
-    def _take(self, event: _Event) -> list[AnyResponseEvent]:
+    def _take(self, read: Read[Event]) -> list[AnyResponseEvent]:
+        event = read.event
         match event.type:
-            case "message_start" if event.message is not None:
-                self._response_id = event.message.id or ""
-                self._note_usage(event.message.usage)
+            case "message_start":
+                if self._begun or self._response_id or self._stop_reason:
+                    raise Unreadable("a message begins within another one")
+                start = event.message or Start()
+                self._response_id = read.word(start.id or "")
+                add_usage(self._usage, start.usage)
                 return []
-            case "content_block_start" if event.content_block is not None:
-                return self._begin(event.index, event.content_block)
-            case "content_block_delta" if event.delta is not None:
-                return self._grow(event.index, event.delta)
-            case "content_block_stop":
-                block = self._open.pop(event.index, None)
-                return [] if block is None else self._close(block)
             case "message_delta":
-                self._note_usage(event.usage)
+                add_usage(self._usage, event.usage)
                 if event.delta is not None:
                     self._stop_reason = event.delta.stop_reason or self._stop_reason
                     self._stop_details = event.delta.stop_details or self._stop_details
@@ -174,65 +101,87 @@ class MessagesStream:
                 return self._end()
             case "error":
                 raise SampleError(self._told(event))
-            case _:  # pings, and what does not exist yet
-                return []
+            case _ if self._stop_reason is not None:
+                raise Unreadable("a piece of the answer follows its stop reason")
+            case _ if event.index is None:
+                raise Unreadable("a piece of the answer does not say of which block it is")
+            case "content_block_start":
+                return self._begin(event.index, read)
+            case _ if event.index not in self._open:
+                raise Unreadable("a block goes on that has not begun, or has stopped")
+            case "content_block_delta":
+                return self._grow(self._open[event.index], read)
+            case _:
+                block = self._open.pop(event.index)
+                return [] if block is None else self._close(block)
 
-    def _begin(self, index: int, start: _Block) -> list[AnyResponseEvent]:
+    def _begin(self, index: int, read: Read[Event]) -> list[AnyResponseEvent]:
+        if index != self._begun:
+            raise Unreadable(f"block {index:,} came where block {self._begun:,} had to come")
+        if (start := read.event.content_block) is None:
+            raise Unreadable("a block begins without saying as what")
+        self._begun += 1
         if (kind := _KINDS.get(start.type)) is None:
-            return []  # tools of the server: none is ever offered
+            self._open[index] = None  # tools of the server: none is ever offered
+            return []
         if kind == "function_call":
-            block = _Open(start.type, start.id or f"call_{self._new_id()}", start.name or "")
+            own_id = read.word(start.id or "") or f"call_{self._new_id()}"
+            block = _Open(start.type, own_id, self._size)
+            block.name = read.word(start.name or "")
+            if not block.name:
+                raise Unreadable("a call has no name")
             given = bytes(start.input)
             if given not in {b"null", b"{}"}:
-                block.given = given.decode("utf-8", "replace")
+                block.given = read.word(given.decode())
         else:
             prefix = "msg" if kind == "message" else "rs"
-            block = _Open(start.type, f"{prefix}_{self._new_id()}")
+            block = _Open(start.type, f"{prefix}_{self._new_id()}", self._size)
         self._open[index] = block
-        events: list[AnyResponseEvent] = [ItemStarted(item_id=block.item_id, kind=kind)]
-        first = _Delta(text=start.text, thinking=start.thinking, signature=start.signature)
-        block.pieces += [start.data] if start.data else []
-        return events + self._add(block, first)
+        began = ItemStarted(item_id=block.item_id, kind=kind)
+        block.signature.add(read.text(start.signature or ""))
+        block.body.add(read.text(start.data or ""))
+        first = start.text if start.type == "text" else start.thinking
+        return [began, *self._say(block, read.text(first or ""))]
 
-    def _grow(self, index: int, delta: _Delta) -> list[AnyResponseEvent]:
-        block = self._open.get(index)
-        events: list[AnyResponseEvent] = []
-        if block is None:  # a server that begins without saying so
-            if (kind := _KIND_OF_DELTA.get(delta.type)) is None:
-                return []
-            events = self._begin(index, _Block(type=kind))
-            block = self._open[index]
-        return events + self._add(block, delta)
+    def _grow(self, block: _Open | None, read: Read[Event]) -> list[AnyResponseEvent]:
+        if block is None:
+            return []
+        delta = read.event.delta
+        if delta is None or delta.type not in (fields := DELTAS[block.kind]):
+            raise Unreadable(f"a block of kind {block.kind} cannot go on so")
+        if (name := fields[delta.type]) is None:
+            return []
+        piece: str | None = getattr(delta, name)
+        if piece is None:
+            raise Unreadable(f"a piece of a block has no `{name}`")
+        if name == "signature":
+            block.signature.add(read.text(piece))
+            return []
+        return self._say(block, read.text(piece))
 
-    def _add(self, block: _Open, delta: _Delta) -> list[AnyResponseEvent]:
-        block.signature += delta.signature or ""
-        if delta.partial_json and block.kind == "tool_use":
-            block.pieces.append(delta.partial_json)
-        if delta.text and block.kind == "text":
-            block.pieces.append(delta.text)
-            return [TextPiece(item_id=block.item_id, text=delta.text)]
-        if delta.thinking and block.kind == "thinking":
-            block.pieces.append(delta.thinking)
-            return [ReasoningPiece(item_id=block.item_id, text=delta.thinking)]
-        return []
+    def _say(self, block: _Open, piece: str) -> list[AnyResponseEvent]:
+        text = block.body.add(piece)
+        if not text or block.kind == "tool_use":
+            return []
+        if block.kind == "text":
+            return [TextPiece(item_id=block.item_id, text=text)]
+        return [ReasoningPiece(item_id=block.item_id, text=text)]
 
     def _close(self, block: _Open) -> list[AnyResponseEvent]:
         """The item of a block that stopped, unless it holds nothing, or must wait."""
-        text = block.text
+        text, signature = block.body.whole(), block.signature.whole()
         item: AnyItem | None
         match block.kind:
             case "text":
                 part = (OutputText(text=text),)
                 item = Message(role="assistant", content=part, id=block.item_id) if text else None
             case "thinking":
-                kept = Thinking(thinking=text, signature=block.signature)
-                has_any = bool(text or block.signature)
+                kept = Thinking(thinking=text, signature=signature)
+                has_any = bool(text or signature)
                 item = keep_block(kept, slug=self._slug, item_id=block.item_id) if has_any else None
             case "redacted_thinking":
                 hidden = RedactedThinking(data=text)
                 item = keep_block(hidden, slug=self._slug, item_id=block.item_id)
-            case _ if not block.name:
-                item = None
             case _ if not is_object(text or block.given or "{}"):
                 self._held.append(block)
                 return []
@@ -245,11 +194,11 @@ class MessagesStream:
         return [ItemDone(item=item)]
 
     def _end(self) -> list[AnyResponseEvent]:
-        if self.finished:
-            return []
+        if self._open:
+            raise self._cut_off("a block of it did not stop")
+        if self._stop_reason is None:
+            raise self._cut_off("no stop reason came")
         events: list[AnyResponseEvent] = []
-        for index in sorted(self._open):
-            events += self._close(self._open.pop(index))
         reason = self._stop_reason
         truncated = reason in {"max_tokens", "model_context_window_exceeded"}
         if not truncated:
@@ -261,7 +210,7 @@ class MessagesStream:
         events.append(
             Finished(
                 response_id=self._response_id,
-                usage=_sum(self._usage),
+                usage=sum_usage(self._usage),
                 end_turn=True if truncated else False if reason == "pause_turn" else None,
                 truncated=truncated,
             )
@@ -288,14 +237,8 @@ class MessagesStream:
             case _:
                 return None
 
-    def _note_usage(self, usage: _Usage | None) -> None:
-        """Counts are totals so far; an event that leaves one out does not change it."""
-        for name in _Usage.__struct_fields__:
-            if usage is not None and (value := getattr(usage, name)) is not None:
-                setattr(self._usage, name, value)
-
-    def _told(self, event: _Event) -> Failure:
-        error = event.error or _Error()
+    def _told(self, event: Event) -> Failure:
+        error = event.error or Error()
         message = error.message or ""
         if event.request_id:
             message = f"{message} (request id: {event.request_id[:100]})"
@@ -304,29 +247,6 @@ class MessagesStream:
         )
 
 
-def is_object(text: str) -> bool:
-    """True if the text is one JSON object."""
-    try:
-        _decode_object(text.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
-
-
 def _call(block: _Open) -> FunctionCall:
-    arguments = block.text or block.given or "{}"
+    arguments = block.body.whole() or block.given or "{}"
     return FunctionCall(call_id=block.item_id, name=block.name, arguments=arguments)
-
-
-def _sum(usage: _Usage) -> TokenUsage:
-    """All input counts as input here; on the wire the cached tokens stand apart from it."""
-    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-    made = usage.output_tokens or 0
-    whole = (usage.input_tokens or 0) + read + written
-    return TokenUsage(
-        input_tokens=whole,
-        cached_input_tokens=read,
-        cache_write_input_tokens=written,
-        output_tokens=made,
-        total_tokens=whole + made,
-    )

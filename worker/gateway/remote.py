@@ -7,7 +7,6 @@ that could hold a key (headers, query) gets into a text.
 from collections.abc import Mapping
 from contextlib import aclosing
 from time import time
-from typing import Protocol
 
 import msgspec
 import trio
@@ -36,6 +35,7 @@ from .rate_limits import read_limits
 from .responses import ResponsesStream
 from .retry import MAX_PREVENTIVE_S, asked_delay_s, spent_allowance_s
 from .sse import EventTooLarge, SseSplitter
+from .wire import WireStream
 
 _DRAIN_S = 0.25
 _PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
@@ -47,14 +47,6 @@ _HEADERS = {
     "content-type": "application/json",
     "user-agent": USER_AGENT,
 }
-
-
-class _Stream(Protocol):
-    finished: bool
-    unreadable: int
-
-    def feed(self, payload: bytes) -> list[AnyResponseEvent]: ...
-    def finish(self) -> list[AnyResponseEvent]: ...
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -180,7 +172,7 @@ class HttpSource:
                 raise SampleError(self._no_stream(reply, preview)) from error
             raise
 
-    def _open_stream(self, request: RenderedRequest) -> _Stream:
+    def _open_stream(self, request: RenderedRequest) -> WireStream:
         name = self._origin.provider
         if self._provider.wire_api == "responses":
             return ResponsesStream(provider=name, new_id=self._new_id)

@@ -1,7 +1,8 @@
 """The event stream of the Responses wire → response events. Pure: payloads in, events out.
 
-`response.output_item.done` is authoritative; deltas are for people. Unknown events are ignored,
-lines that cannot be read are skipped and counted. What ends the response early is a SampleError.
+`response.output_item.done` is authoritative; deltas are for people. Events of other types are
+passed over, as the wire allows; one of these that cannot be read cuts the stream (wire.py), and so
+does an end before all items that had begun were told.
 """
 
 import msgspec
@@ -29,8 +30,10 @@ from .backend import (
     SampleError,
     TextPiece,
 )
-from .failures import ErrorBody, classify_stream_error, cut_off
-from .payloads import decode_payload
+from .failures import ErrorBody, classify_stream_error
+from .payloads import Read, Unreadable, explain, read_event
+from .pieces import Text
+from .wire import WireStream
 
 
 class _Part(msgspec.Struct):
@@ -43,6 +46,7 @@ class _Item(msgspec.Struct):
     type: str = ""
     id: str | None = None
     role: str | None = None
+    status: str | None = None
     phase: str | None = None
     content: tuple[_Part, ...] | None = None
     summary: tuple[_Part, ...] | None = None
@@ -78,7 +82,7 @@ class _Incomplete(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     id: str | None = None
-    usage: _Usage | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")  # no part of the answer: read for itself
     end_turn: bool | None = None
     error: _Error | None = None
     incomplete_details: _Incomplete | None = None
@@ -99,68 +103,87 @@ class _Event(msgspec.Struct):
     message: str | None = None
 
 
+class _AnyEvent(msgspec.Struct):
+    type: str
+
+
 _decode = msgspec.json.Decoder(_Event).decode
+_decode_type = msgspec.json.Decoder(_AnyEvent).decode
 _decode_items = msgspec.json.Decoder(tuple[_Item, ...] | None).decode
+_decode_usage = msgspec.json.Decoder(_Usage | None).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _PHASES: dict[str, Phase] = {"commentary": "commentary", "final_answer": "final_answer"}
+_REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+_USED = _REASONING | {
+    *("response.output_text.delta", "response.reasoning_summary_part.added", "error"),
+    *("response.output_item.added", "response.output_item.done", "response.completed"),
+    *("response.done", "response.failed", "response.incomplete"),
+}
+_SAID = frozenset({"message", "function_call", "custom_tool_call"})  # what an answer is made of
+_CALLS = frozenset({"function_call", "custom_tool_call"})
 
 
-class ResponsesStream:
-    """One response. Feed payloads until `finished`; then stop reading."""
+class ResponsesStream(WireStream):
+    """One response."""
 
     def __init__(self, *, provider: str, new_id: NewId) -> None:
-        self._provider, self._new_id = provider, new_id
+        super().__init__(provider=provider, new_id=new_id)
         self._active = ""  # the item that deltas without an id belong to
+        self._shown: dict[str, Text] = {}  # by item: what its deltas said
+        self._begun = self._told_whole = 0  # items of _SAID
         self._items_done = 0
-        self.unreadable = 0
-        self.finished = False
 
-    def feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        """The events that one payload brings. Raises SampleError for what ends the response."""
-        if payload == b"[DONE]":
+    def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
+        if payload.strip() in {b"", b"[DONE]"}:
             return []
-        event = decode_payload(_decode, payload)
-        if event is None:
-            self.unreadable += 1
-            return []
-        return self._take(event)
+        kind = read_event(_decode_type, payload).event.type
+        return self._take(read_event(_decode, payload)) if kind in _USED else []
 
-    def finish(self) -> list[AnyResponseEvent]:
-        """The stream has ended. Raises SampleError unless the response was complete."""
-        if self.finished:
-            return []
-        raise SampleError(
-            cut_off(
-                "final",
-                provider=self._provider,
-                why="no `response.completed` came",
-                unreadable=self.unreadable,
-            )
-        )
+    def _finish(self) -> list[AnyResponseEvent]:
+        raise self._cut_off("no `response.completed` came")
 
-    def _take(self, event: _Event) -> list[AnyResponseEvent]:
+    def _take(self, read: Read[_Event]) -> list[AnyResponseEvent]:
+        event = read.event
         match event.type:
-            case "response.output_text.delta" if event.delta:
-                return [TextPiece(item_id=event.item_id or self._active, text=event.delta)]
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" if (
-                event.delta
-            ):
-                return [ReasoningPiece(item_id=event.item_id or self._active, text=event.delta)]
-            case "response.reasoning_summary_part.added" if event.summary_index:
-                return [ReasoningPiece(item_id=event.item_id or self._active, text="\n\n")]
-            case "response.output_item.added" if event.item is not None:
-                self._active = event.item.id or self._new_id()
-                return [ItemStarted(item_id=self._active, kind=event.item.type)]
-            case "response.output_item.done" if event.item is not None:
+            case "response.output_text.delta":
+                item_id, text = self._show(read)
+                return [TextPiece(item_id=item_id, text=text)] if text else []
+            case kind if kind in _REASONING:
+                item_id, text = self._show(read)
+                return [ReasoningPiece(item_id=item_id, text=text)] if text else []
+            case "response.reasoning_summary_part.added":
+                item_id = read.word(event.item_id or self._active)
+                return [ReasoningPiece(item_id=item_id, text="\n\n")] if event.summary_index else []
+            case "response.output_item.added":
+                if event.item is None:
+                    raise Unreadable("an item begins without saying as what")
+                self._begun += event.item.type in _SAID
+                self._active = read.word(event.item.id or "") or self._new_id()
+                return [ItemStarted(item_id=self._active, kind=read.word(event.item.type))]
+            case "response.output_item.done":
+                if event.item is None or read.has_halves:
+                    raise Unreadable("an item was told without being whole")
                 return self._done(event.item)
             case "response.completed" | "response.done":
+                if read.has_halves:
+                    raise Unreadable("half a character stands alone")
                 return self._completed(event.response or _Response())
-            case "response.failed" | "response.incomplete" | "error":
-                raise SampleError(self._told(event))
             case _:
-                return []
+                raise SampleError(self._told(event))
+
+    def _show(self, read: Read[_Event]) -> tuple[str, str]:
+        """Of which item a delta is, and what it adds. Raises Unreadable and TooLong."""
+        event = read.event
+        if event.delta is None:
+            raise Unreadable("a piece of an item holds no text")
+        item_id = read.word(event.item_id or self._active)
+        text = self._shown.setdefault(item_id, Text(self._size))
+        return item_id, text.add(read.text(event.delta))
 
     def _done(self, item: _Item) -> list[AnyResponseEvent]:
+        self._told_whole += item.type in _SAID
+        if item.type in _CALLS and item.status == "incomplete":
+            return []  # the model was stopped in the middle of it
         whole = self._whole(item)
         if whole is None:
             return []
@@ -170,14 +193,12 @@ class ResponsesStream:
     def _completed(self, response: _Response) -> list[AnyResponseEvent]:
         events: list[AnyResponseEvent] = []
         if not self._items_done:  # some servers tell their items only here
-            try:
-                items = _decode_items(response.output) or ()
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                items = ()
-            for item in items:
+            for item in _read_items(response.output):
                 events += self._done(item)
+        if self._begun > self._told_whole:
+            raise Unreadable("an item of the response never came whole")
         self.finished = True
-        usage = None if response.usage is None else _sum(response.usage)
+        usage = read_usage(bytes(response.usage))
         events.append(
             Finished(response_id=response.id or "", usage=usage, end_turn=response.end_turn)
         )
@@ -213,18 +234,20 @@ class ResponsesStream:
                     encrypted_content=item.encrypted_content,
                     id=item.id,
                 )
-            case "function_call" if item.name:
+            case "function_call":
                 return FunctionCall(
                     call_id=item.call_id or f"call_{self._new_id()}",
-                    name=item.name,
+                    name=_name(item),
                     arguments=_arguments(item.arguments),
                     id=item.id,
                 )
-            case "custom_tool_call" if item.name:
+            case "custom_tool_call":
+                if item.input is None:
+                    raise Unreadable("a call has no input")
                 return CustomToolCall(
                     call_id=item.call_id or f"call_{self._new_id()}",
-                    name=item.name,
-                    input=item.input or "",
+                    name=_name(item),
+                    input=item.input,
                     id=item.id,
                 )
             case "compaction" | "compaction_summary" if item.encrypted_content:
@@ -237,21 +260,37 @@ def _texts(parts: tuple[_Part, ...] | None) -> tuple[str, ...]:
     return tuple(part.text for part in parts or () if part.text)
 
 
+def _name(item: _Item) -> str:
+    if not item.name:
+        raise Unreadable("a call has no name")
+    return item.name
+
+
 def _arguments(raw: msgspec.Raw) -> str:
-    """A JSON string as the wire has it; some servers send the object itself."""
-    text = bytes(raw)
+    """A JSON string as the wire has it; some servers send the object itself. Raises Unreadable."""
+    data = bytes(raw)
+    if data.startswith(b'"'):
+        return _decode_text(data)
+    if not data.startswith(b"{"):
+        raise Unreadable("arguments are neither text nor an object")
+    return data.decode()
+
+
+def _read_items(raw: msgspec.Raw) -> tuple[_Item, ...]:
+    """The items that the end of a response tells once more. Raises Unreadable."""
     try:
-        return _decode_text(text) if text.startswith(b'"') else text.decode("utf-8", "replace")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return text.decode("utf-8", "replace")
+        return _decode_items(raw) or ()
+    except msgspec.DecodeError as error:
+        raise Unreadable(explain(error)) from None
 
 
 def read_usage(raw: bytes) -> TokenUsage | None:
     """A `usage` object of this wire; None for anything else."""
     try:
-        return _sum(msgspec.json.decode(raw, type=_Usage))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        usage = _decode_usage(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    return None if usage is None else _sum(usage)
 
 
 def _sum(usage: _Usage) -> TokenUsage:

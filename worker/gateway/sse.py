@@ -1,13 +1,18 @@
 """Server-sent events: bytes in, the data of whole events out. No JSON, no meaning.
 
-Line ends may be CR, LF or CRLF, split anywhere; comments and other fields are dropped; the data
-lines of one event are joined by a newline. An event over the limit is an error, not memory.
+Line ends may be CR, LF or CRLF, split anywhere; comments and the other fields of the standard are
+dropped; the data lines of one event are joined by a newline. A line that is none of these may be a
+damaged piece of an event, so it is told as one that nobody can read. An event over the limit is an
+error, not memory.
 """
 
 from swarm.mailbox.errors import SwarmError
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
+DAMAGED = b"\xff"  # told for a line that is no line of an event stream; never readable
 _BOM = b"\xef\xbb\xbf"
+_PASSED_OVER = (b":", b"event:", b"id:", b"retry:")
+_BARE = frozenset({b"event", b"id", b"retry"})
 
 
 class EventTooLarge(SwarmError):
@@ -86,6 +91,8 @@ class SseSplitter:
         elif line == b"data":
             self._data.append(b"")
             self._grow(1)
+        elif not line.startswith(_PASSED_OVER) and line not in _BARE:
+            events.append(DAMAGED)
 
     def _grow(self, size_bytes: int) -> None:
         self._size += size_bytes

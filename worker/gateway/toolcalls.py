@@ -27,6 +27,13 @@ _FUNCTION = re.compile(
 _PARAMETER = re.compile(
     r"<parameter=(?P<name>[\w.-]{1,64})>\n?(?P<value>.*?)\n?</parameter>", re.DOTALL
 )
+_TAGS = (
+    ("<tool_call>", "</tool_call>"),
+    ("<toolcall>", "</toolcall>"),
+    ("<function_call>", "</function_call>"),
+    ("<functioncall>", "</functioncall>"),
+    ("<function=", "</function>"),
+)
 _OBJECT_START = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 _NAMES = ("name", "tool", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
@@ -50,16 +57,20 @@ class Reading(NamedTuple):
     calls: tuple[ReadCall, ...]
 
 
-def read_tool_calls(text: str, offered: frozenset[str]) -> Reading:
+def read_tool_calls(text: str, offered: frozenset[str], *, is_whole: bool = True) -> Reading:
     """Find the calls in an answer. Never raises; without a clear call the text comes back as it is.
 
     Args:
         offered: Names of the tools that the request offered.
+        is_whole: The model came to an end of its own, so that a tag that it left open is closed
+            there.
     """
     if not offered or len(text) > MAX_TEXT_CHARS or not ("{" in text or "<function=" in text):
         return Reading(text, ())
     calls: list[ReadCall] = []
     rest = text
+    if not is_whole and any(text.rfind(begin) > text.rfind(end) for begin, end in _TAGS):
+        return Reading(text, ())
     for pattern in (_TAG, _FENCE):
         rest = pattern.sub(lambda found: _take(found["body"], found[0], offered, calls), rest)
     rest = _FUNCTION.sub(lambda found: _take_function(found, offered, calls), rest)
@@ -87,6 +98,8 @@ def _take_function(found: re.Match[str], offered: frozenset[str], calls: list[Re
     if name not in offered:
         return found[0]
     pairs = {pair["name"]: _value(pair["value"]) for pair in _PARAMETER.finditer(body)}
+    if pairs and _PARAMETER.sub("", body).strip():
+        return found[0]  # a parameter without its end, or words between them
     if not pairs and body:
         arguments = _object(body)
         if arguments is None:

@@ -1,0 +1,117 @@
+"""The events of the Messages wire, as they are sent: shapes, and what of them is used here."""
+
+import msgspec
+
+from swarm.mailbox.protocol.items import TokenUsage
+
+from .payloads import Read, read_event
+
+# What may come of a block, and which field holds it; None: what need not be kept.
+DELTAS: dict[str, dict[str, str | None]] = {
+    "text": {"text_delta": "text", "citations_delta": None},
+    "thinking": {"thinking_delta": "thinking", "signature_delta": "signature"},
+    "redacted_thinking": {},
+    "tool_use": {"input_json_delta": "partial_json"},
+}
+_USED = frozenset(
+    {
+        *("message_start", "content_block_start", "content_block_delta", "content_block_stop"),
+        *("message_delta", "message_stop", "error"),
+    }
+)
+
+
+class Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class Start(msgspec.Struct):
+    id: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Block(msgspec.Struct):
+    type: str = ""
+    id: str | None = None
+    name: str | None = None
+    input: msgspec.Raw = msgspec.Raw(b"null")
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+
+
+class StopDetails(msgspec.Struct):
+    category: str | None = None
+    explanation: str | None = None
+
+
+class Delta(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+    stop_details: StopDetails | None = None
+
+
+class Error(msgspec.Struct):
+    type: str | None = None
+    message: str | None = None
+
+
+class Event(msgspec.Struct):
+    """Every event is read as this; what an event does not have stays at its default."""
+
+    type: str = ""
+    index: int | None = None
+    message: Start | None = None
+    content_block: Block | None = None
+    delta: Delta | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")  # no part of the answer: read for itself
+    error: Error | None = None
+    request_id: str | None = None
+
+
+class _AnyEvent(msgspec.Struct):
+    type: str
+
+
+_decode = msgspec.json.Decoder(Event).decode
+_decode_type = msgspec.json.Decoder(_AnyEvent).decode
+_decode_usage = msgspec.json.Decoder(Usage | None).decode
+
+
+def read_message_event(payload: bytes) -> "Read[Event] | None":
+    """The event; None for one of a type that is not used. Raises Unreadable."""
+    kind = read_event(_decode_type, payload).event.type
+    return read_event(_decode, payload) if kind in _USED else None
+
+
+def add_usage(known: Usage, raw: msgspec.Raw) -> None:
+    """Counts are totals so far; an event that leaves one out does not change it."""
+    try:
+        usage = _decode_usage(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    for name in Usage.__struct_fields__:
+        if usage is not None and (value := getattr(usage, name)) is not None:
+            setattr(known, name, value)
+
+
+def sum_usage(usage: Usage) -> TokenUsage:
+    """All input counts as input here; on the wire the cached tokens stand apart from it."""
+    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    made = usage.output_tokens or 0
+    whole = (usage.input_tokens or 0) + read + written
+    return TokenUsage(
+        input_tokens=whole,
+        cached_input_tokens=read,
+        cache_write_input_tokens=written,
+        output_tokens=made,
+        total_tokens=whole + made,
+    )
