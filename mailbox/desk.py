@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import trio
 
-from .codec import OversizedFrame, UnknownVersion, decode_envelope, encode_envelope
+from .codec import FRAME_BYTES, OversizedFrame, UnknownVersion, decode_envelope, encode_envelope
 from .conversation import MOST_RESENDS, Conversation, Reaction
 from .errors import MalformedMessage, PeerGone
 from .post import Letter, PostStatistics
@@ -21,6 +21,7 @@ from .sequencer import Envelope, Verdict
 SILENCE_S = 1.0  # unacknowledged mail older than this is asked about, and then by ASKING
 LATER_S = 0.1  # so long an acknowledgement that nobody waits for may wait for an envelope
 ASKING = frozenset({1, 2, 3, 4, 6, 8, 12})  # after so many ticks, and every 8 from 16 on
+MOST_PASSING_BYTES = FRAME_BYTES - 1024  # a passing letter is one frame: larger ones are dropped
 MOST_PASSING_KEPT = 4096  # passing letters that wait for a slow reader; more are dropped
 
 OTHER_SIDE = b""  # what a child calls the one it talks to
@@ -144,8 +145,12 @@ class Desk:
 
     def pass_on(self, peer: bytes, body: bytes) -> None:
         talk = self._talks.get(peer)
-        if talk is not None and not talk.lost:
-            self._send(peer, talk, talk.conversation.passing(body))
+        if talk is None or talk.lost:
+            return
+        if len(body) > MOST_PASSING_BYTES:
+            self.refuse("oversized")
+            return
+        self._send(peer, talk, talk.conversation.passing(body))
 
     async def wait_handled(self, peer: bytes, seq: int) -> None:
         talk = self._talk(peer)

@@ -14,6 +14,7 @@ import msgspec
 import trio
 
 from swarm.mailbox.control import ControlCall, ControlServer
+from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.lineage import descendants_of
 from swarm.mailbox.protocol.control import (
@@ -90,7 +91,11 @@ class Doorman:
             reply = Refused(message=f"that request cannot be read: {error}", exit_code=2)
         else:
             reply = await self._obey(wish, call.peer_pid)
-        self._server.reply(call, encode_control(reply))
+        try:
+            self._server.reply(call, encode_control(reply))
+        except MessageTooLarge as error:
+            refused = Refused(message=f"the answer is too large to be told: {error}")
+            self._server.reply(call, encode_control(refused))
 
     async def _obey(self, wish: AnyControl, peer_pid: int | None) -> AnyControlReply:
         if isinstance(wish, GetSnapshot):

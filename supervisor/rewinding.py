@@ -7,7 +7,7 @@ where there is none. Files are not touched; `swarm undo` is for them.
 import msgspec
 import trio
 
-from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.errors import MessageTooLarge, PeerGone
 from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, RollBack
 from swarm.mailbox.protocol.items import encode_item
 from swarm.mailbox.protocol.ops import TakeBack
@@ -46,6 +46,9 @@ async def roll_back(running: Running, member: Member, wish: RollBack) -> AnyCont
             await running.send(life, TakeBack(turns=found.turns, items=items))
         except PeerGone:
             return Refused(message=f"{member.path} is just ending; try again")
+        except MessageTooLarge as error:
+            why = f"what would stay of {member.path}'s history is too large to be sent: {error}"
+            return Refused(message=f"{why}; take back more turns, or compact it first")
     return Done(message=words_of(member.path, found))
 
 

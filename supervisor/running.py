@@ -4,15 +4,18 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import trio
+from msgspec.structs import replace
 
 from swarm.mailbox.chances import REAL, Chances
+from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.ids import RunId
 from swarm.mailbox.post import PostOffice
 from swarm.mailbox.proof import make_proof
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Hello
-from swarm.mailbox.protocol.ops import AnyOp, encode_op
+from swarm.mailbox.protocol.ops import Answer, AnyOp, encode_op
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
+from swarm.mailbox.protocol.requests import RequestRefused
 
 from .agents import AgentPlan, LiveAgent
 from .approvals.grants import Grants
@@ -63,8 +66,17 @@ class Running(NamedTuple):
         return written[0]
 
     async def send(self, agent: LiveAgent, op: AnyOp) -> None:
-        """Post an op to the agent's present life. Raises PeerGone if that ended."""
-        await self.office.post(agent.identity, encode_op(op))
+        """Post an op to the agent's present life; an answer too large for it becomes a refusal.
+
+        Raises PeerGone if that ended, and MessageTooLarge.
+        """
+        try:
+            await self.office.post(agent.identity, encode_op(op))
+        except MessageTooLarge as error:
+            if not isinstance(op, Answer):
+                raise
+            why = RequestRefused(message=f"the answer is too large to be sent: {error}")
+            await self.office.post(agent.identity, encode_op(replace(op, reply=why)))
 
     def send_nowait(self, agent: LiveAgent, op: AnyOp) -> bool:
         """As `send`, if nothing has to be waited for; False: it was not posted."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import trio
 
+from swarm.mailbox.errors import MessageTooLarge
+from swarm.mailbox.parts import MESSAGE_BYTES
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.events import (
     AnyEvent,
@@ -19,7 +21,7 @@ from swarm.mailbox.protocol.events import (
     TextArrived,
     encode_event,
 )
-from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, InLine
+from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, InLine, RequestRefused
 
 COALESCE_S = 0.02
 COALESCE_CHARS = 2_048
@@ -87,6 +89,8 @@ class Reporter:
     ) -> AnyReply:
         """Put a request to the supervisor and wait for its reply; the caller sets the deadline.
 
+        One that is too large for any mailbox is refused here.
+
         Args:
             request: What is asked.
             heed: Is told of the request's place while it waits in line.
@@ -95,7 +99,11 @@ class Reporter:
         number = self._request_count
         question = self._requests[number] = _Question(heed)
         try:
-            self.say(Asked(request_id=number, request=request))
+            body = encode_event(Asked(request_id=number, request=request))
+            if len(body) > MESSAGE_BYTES:
+                error = MessageTooLarge(size_bytes=len(body), limit_bytes=MESSAGE_BYTES)
+                return RequestRefused(message=f"the request was not sent: {error}")
+            self._put(body, None)
             while question.reply is None:
                 await question.answered.wait()
             return question.reply

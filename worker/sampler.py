@@ -11,7 +11,7 @@ from typing import assert_never
 import msgspec
 import trio
 
-from swarm.mailbox.errors import MailboxError, SwarmError
+from swarm.mailbox.errors import MailboxError, MessageTooLarge, SwarmError
 from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.sampling import (
@@ -247,6 +247,9 @@ class Sampler:
             self._history.forget_sent()
         try:
             await mailbox.post(encode_sample_op(request))
+        except MessageTooLarge as error:  # a shorter history may fit
+            self._history.forget_sent()
+            raise _trouble("context_window_exceeded", str(error)) from error
         except MailboxError as error:
             self._history.forget_sent()
             raise _trouble("bad_request", f"the request could not be sent: {error}") from error

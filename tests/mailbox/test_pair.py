@@ -178,6 +178,18 @@ async def test_a_large_body_is_one_letter_and_a_larger_one_is_refused():
             await mailbox.post(body + b"!")
 
 
+async def test_passing_mail_that_fits_no_frame_is_dropped_and_counted_and_harms_nobody():
+    async with open_pair_office() as office:
+        office.admit(SCOUT, epoch=1)
+        mailbox = office.connect(SCOUT, epoch=1)
+        for size in (1 << 20, 17 << 20):
+            office.pass_on(SCOUT, b"x" * size)
+            mailbox.pass_on(b"x" * size)
+        office.pass_on(SCOUT, b"small")
+        assert (await mailbox.receive()).body == b"small"
+        assert office.statistics().oversized == mailbox.statistics().oversized == 2
+
+
 async def test_a_dismissed_peer_gives_its_mail_back_and_wakes_who_waits(autojump_clock):
     async with open_pair_office() as office:
         office.admit(SCOUT, epoch=4)

@@ -4,7 +4,7 @@ import trio
 
 from swarm.mailbox.pair import open_pair_office
 from swarm.mailbox.protocol.events import OutputArrived, TextArrived, Warned, decode_event
-from swarm.mailbox.protocol.requests import BlobStored, StoreBlob
+from swarm.mailbox.protocol.requests import BlobStored, RequestRefused, StoreBlob
 from swarm.worker.reporter import COALESCE_CHARS, Reporter
 
 
@@ -82,4 +82,19 @@ async def test_a_reply_reaches_who_asked_and_a_stray_one_nobody(autojump_clock):
                 reporter.answered(event.request_id, BlobStored(path=event.request.sha256))
                 reporter.answered(event.request_id, BlobStored(path="/again"))
         assert {name: reply.path for name, reply in replies.items()} == {"one": "one", "two": "two"}
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_request_that_no_mailbox_takes_is_refused_to_who_asked_and_the_voice_stays(
+    autojump_clock,
+):
+    async with open_pair_office() as office, trio.open_nursery() as nursery:
+        office.admit(b"a", epoch=1)
+        reporter = Reporter(office.connect(b"a", epoch=1))
+        nursery.start_soon(reporter.pump)
+        reply = await reporter.ask(StoreBlob(sha256="0" * 64, data=b"x" * (17 << 20)))
+        assert isinstance(reply, RequestRefused) and "16777216" in reply.message
+        reporter.arrived(TextArrived, "t", "x", "y" * (3 << 20))
+        reporter.say(Warned(message="still here"))
+        assert decode_event((await office.receive()).body) == Warned(message="still here")
         nursery.cancel_scope.cancel()

@@ -165,7 +165,8 @@ def _advice(status: int, headers: Mapping[str, str]) -> str:
 
 def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
     """An error that came inside a stream: `response.failed`, or an `error` object in chat."""
-    text = f"{provider}: {error.message or error.code or 'the response failed'}"
+    said = (error.message or error.code or "the response failed")[:MAX_QUOTED_CHARS]
+    text = f"{provider}: {said}"
     kinds = {error.code, error.type}
     if "context_length_exceeded" in kinds or _CONTEXT.search(error.message):
         return Failure(kind="context_window_exceeded", message=text)
@@ -174,8 +175,8 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
     if kinds & _UNAUTHORIZED:
         return Failure(kind="unauthorized", message=text)
     if kinds & _BAD_REQUEST:
-        message = error.message or "Invalid request."
-        return Failure(kind="bad_request", message=f"{provider}: {message}")
+        said = error.message[:MAX_QUOTED_CHARS] or "Invalid request."
+        return Failure(kind="bad_request", message=f"{provider}: {said}")
     if kinds & _OVERLOADED or "rate_limit_exceeded" in kinds or error.code in {"429", "503"}:
         return Failure(
             kind="overloaded",

@@ -1,9 +1,11 @@
 """The gateway's side of every agent: who is let in, what it asks, and the answer on its way back.
 
-Three rules: a peer that does not prove itself first is dismissed; a new life of an agent ends all
-that its earlier one asked for; and a delta costs one encode and one send, nothing more.
+Four rules: a peer that does not prove itself first is dismissed; a new life of an agent ends all
+that its earlier one asked for; a delta costs one encode and one send, nothing more; and whatever
+happens to one request ends that request alone.
 """
 
+import logging
 import re
 from collections import OrderedDict
 from contextlib import aclosing
@@ -24,31 +26,22 @@ from swarm.mailbox.protocol.sampling import (
     ConversationRefused,
     NeedHistory,
     OpenConversation,
-    ReasoningDelta,
-    SampleCompleted,
     SampleFailed,
-    SampleItemDone,
-    SampleItemStarted,
     SampleRequest,
     SampleWaiting,
-    TextDelta,
     decode_sample_op,
 )
 from swarm.mailbox.protocol.spec import GatewaySpec
 from swarm.mailbox.redact import Redactor
 
-from .answer import Answer, Session, Window
+from .answer import Answer, Session, Window, own_fault
 from .backend import (
     AnyResponseEvent,
     Failure,
     Finished,
     Held,
-    ItemDone,
-    ItemStarted,
-    ReasoningPiece,
     RenderedRequest,
     SampleError,
-    TextPiece,
 )
 from .conversations import Caller, Conversation
 from .going_on import Thread
@@ -57,6 +50,7 @@ from .house import House, UnknownModel
 from .ledger import price_usd
 from .retry import backoff_s
 
+_log = logging.getLogger("swarm.gateway")
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
 _REFUSED_KEPT = 1024
 _UNPROVED_KEPT = 256  # peers heard but not yet proved; more push out the oldest
@@ -153,12 +147,16 @@ class Reception:
             self._forget(window, before, dismiss=before.peer != peer)
         try:
             model = self._house.model_for(op.model, op.agent_path)
+            self._house.note_model(op.agent_path, model)
+            store = self._house.new_store(model, self._blobs_dir)
         except UnknownModel as error:
             await window.post(peer, ConversationRefused(message=str(error)))
             return
+        except Exception as error:
+            text = _note_own_fault(error).message
+            await window.post(peer, ConversationRefused(message=text))
+            return
         self._unproved.pop(peer, None)
-        self._house.note_model(op.agent_path, model)
-        store = self._house.new_store(model, self._blobs_dir)
         caller = Caller(op.agent_id, op.agent_path, model)
         self._sessions[peer] = Session(peer, epoch, Conversation(caller, store))
         self._peer_of[op.agent_id] = peer
@@ -210,6 +208,18 @@ class Reception:
 
     def _begin(self, window: Window, session: Session, op: SampleRequest) -> None:
         """Bring the conversation up to date and start the answer; no waiting in between."""
+        try:
+            self._start(window, session, op)
+        except Exception as error:  # one request's trouble is that request's
+            session.running.pop(op.request_id, None)
+            session.conversation.clear()
+            failure = _note_own_fault(error)
+            reply = SampleFailed(
+                request_id=op.request_id, kind=failure.kind, message=failure.message
+            )
+            window.nursery.start_soon(window.post, session.peer, reply)
+
+    def _start(self, window: Window, session: Session, op: SampleRequest) -> None:
         session.used_at = trio.current_time()
         reply: AnySampleEvent
         try:
@@ -232,7 +242,7 @@ class Reception:
         ordinal = self._ordinals[path] = self._ordinals.get(path, 0) + 1
         rendered = session.conversation.render(op, ordinal=ordinal)
         scope = session.running[op.request_id] = trio.CancelScope()
-        answer = Answer(window, session, op)
+        answer = Answer(window, session, op, self._redactor.clean_error)
         answer.reservation = self.grants.open(caller.agent_id, caller.model, op)
         window.nursery.start_soon(self._answer, answer, rendered, scope)
 
@@ -246,9 +256,17 @@ class Reception:
                 except SampleError as error:
                     if answer.reservation is not None:
                         answer.reservation.failed = True
-                    await answer.post(self._failed(answer, error.failure))
+                    await answer.fail(error.failure)
+                except PeerGone:
+                    raise
+                except Exception as error:  # one request's trouble is that request's
+                    if answer.reservation is not None:
+                        answer.reservation.failed = True
+                    await answer.fail(_note_own_fault(error))
         except PeerGone:
             self._forget(answer.window, answer.session, dismiss=False)
+        except Exception as error:  # of a request that was cancelled: nobody waits for a word
+            _note_own_fault(error)
         finally:
             answer.session.running.pop(answer.request_id, None)
             if answer.reservation is not None:
@@ -308,43 +326,11 @@ class Reception:
     async def _forward(
         self, answer: Answer, request: RenderedRequest, event: AnyResponseEvent
     ) -> None:
-        number = answer.request_id
         if answer.reservation is not None:
             answer.reservation.heard(event)
-        match event:
-            case TextPiece(item_id=item_id, text=text):
-                answer.pass_on(TextDelta(request_id=number, item_id=item_id, delta=text))
-            case ReasoningPiece(item_id=item_id, text=text):
-                answer.pass_on(ReasoningDelta(request_id=number, item_id=item_id, delta=text))
-            case ItemStarted(item_id=item_id, kind=kind):
-                answer.pass_on(SampleItemStarted(request_id=number, item_id=item_id, kind=kind))
-            case ItemDone(item=item):
-                await answer.post(SampleItemDone(request_id=number, item=item))
-                answer.items_done += 1
-            case Held():
-                answer.pass_on(
-                    SampleWaiting(
-                        request_id=number,
-                        reason=self._redactor.clean_error(event.reason),
-                        delay_s=event.delay_s,
-                        attempt=event.attempt,
-                        max_attempts=event.max_attempts,
-                    )
-                )
-            case Finished():
-                self._account(answer, request, event)  # first: the next request counts on it
-                await answer.post(
-                    SampleCompleted(
-                        request_id=number,
-                        response_id=event.response_id,
-                        usage=event.usage,
-                        end_turn=event.end_turn,
-                        first_byte_s=event.first_byte_s,
-                        truncated=event.truncated,
-                    )
-                )
-            case _:
-                assert_never(event)
+        if isinstance(event, Finished):
+            self._account(answer, request, event)  # first: the next request counts on it
+        await answer.tell(event)
 
     def _account(self, answer: Answer, request: RenderedRequest, event: Finished) -> None:
         """Tell the supervisor what was drawn."""
@@ -360,13 +346,8 @@ class Reception:
         )
         self.grants.bill(answer.reservation, drew)
 
-    def _failed(self, answer: Answer, failure: Failure) -> SampleFailed:
-        return SampleFailed(
-            request_id=answer.request_id,
-            kind=failure.kind,
-            message=self._redactor.clean_error(failure.message),
-            retryable=failure.retryable,
-            retry_after_s=failure.retry_after_s,
-            http_status=failure.http_status,
-            items_done=answer.items_done,
-        )
+
+def _note_own_fault(error: Exception) -> Failure:
+    failure = own_fault(error)
+    _log.error("%s", failure.message)
+    return failure
