@@ -47,6 +47,7 @@ from swarm.mailbox.protocol.sampling import (
     NeedHistory,
     OpenConversation,
     ReasoningDelta,
+    SampleAlive,
     SampleCompleted,
     SampleFailed,
     SampleItemDone,
@@ -72,7 +73,7 @@ Reply = Sequence[Step]
 MakeTools = Callable[[Team], Sequence[Tool]]
 Kind = TypeVar("Kind", bound=AnyEvent)
 MODEL = ModelInfo(slug="rehearsal", provider="rehearsal", wire="scripted", freeform_tools=True)
-PASSING = (SampleItemStarted, TextDelta, ReasoningDelta, SampleWaiting)
+PASSING = (SampleItemStarted, TextDelta, ReasoningDelta, SampleWaiting, SampleAlive)
 TERMINAL = (TurnCompleted, TurnFailed, TurnAborted)
 
 

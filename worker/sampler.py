@@ -23,6 +23,7 @@ from swarm.mailbox.protocol.sampling import (
     NeedHistory,
     OpenConversation,
     ReasoningDelta,
+    SampleAlive,
     SampleCompleted,
     SampleErrorKind,
     SampleFailed,
@@ -41,6 +42,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 from .context.history import History, Unsent
 
 SILENCE_MARGIN_S = 30.0  # over the provider's idle timeout: the gateway cuts first
+ALIVE_LIMIT_S = 7200.0  # of a gateway that says it is at the request, and nothing else of it
 OPEN_LIMIT_S = 1800.0  # for the gateway to know us and our model; it may have to fetch the model
 _CANCEL_LIMIT_S = 0.05
 
@@ -192,11 +194,14 @@ class Sampler:
         self, mailbox: Mailbox, question: Question, number: int, hear: Hear
     ) -> SampleCompleted | None:
         silence_s = self._silence_s()
+        give_up_at = trio.current_time() + ALIVE_LIMIT_S
         while True:
             if self._attempt is not None:
-                self._attempt.deadline = trio.current_time() + silence_s
+                self._attempt.deadline = min(trio.current_time() + silence_s, give_up_at)
             silence_s = self._silence_s()
             event = await self._next_event(mailbox)
+            if not isinstance(event, SampleAlive):
+                give_up_at = trio.current_time() + ALIVE_LIMIT_S
             match event:
                 case ConversationOpened(model=model):
                     self._model = model
@@ -217,6 +222,8 @@ class Sampler:
                         self.call_announced.set()
                     if hear(event):
                         return None
+                case SampleAlive():
+                    continue  # that it was heard is all
                 case SampleWaiting(delay_s=delay_s):
                     silence_s += delay_s
                     hear(event)

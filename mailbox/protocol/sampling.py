@@ -157,6 +157,14 @@ class SampleWaiting(Tagged):
     max_attempts: int = 0
 
 
+class SampleAlive(Tagged):
+    """Passing. The gateway is at the request: it waits for a place, between two attempts, or for
+    the provider, whose silence it judges itself.
+    """
+
+    request_id: int
+
+
 class SampleCompleted(Tagged):
     request_id: int
     response_id: str = ""
@@ -207,6 +215,7 @@ AnySampleEvent = (
     | ReasoningDelta
     | SampleItemDone
     | SampleWaiting
+    | SampleAlive
     | SampleCompleted
     | SampleFailed
 )

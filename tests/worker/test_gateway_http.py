@@ -1,5 +1,7 @@
 """The HTTP way against a real server on loopback: both wires, every bad input, and patience."""
 
+import gzip
+import zlib
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -250,6 +252,48 @@ async def test_a_stalled_stream_is_cut_after_the_idle_timeout(model_server):
     assert (failure.kind, failure.retryable) == ("idle_timeout", True)
     with trio.fail_after(20):
         await model_server.hung_up.wait()
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+async def test_a_stream_of_keep_alives_is_cut_at_its_bound_and_the_server_is_named(
+    model_server, wire
+):
+    ping = {"type": "response.in_progress"} if wire == "responses" else {"choices": []}
+    alive = (b": still here\n\n", 0.02, model_server.sse(ping), 0.02)
+    model_server.add(*alive * 200)
+    failure = await failure_of(model_server, wire=wire, stream_idle_timeout_ms=50)
+    assert (failure.kind, failure.retryable) == ("idle_timeout", False)
+    assert "Test sent only keep-alives for 0.005 min" in failure.message
+    with trio.fail_after(2):
+        await model_server.hung_up.wait()
+
+
+@pytest.mark.parametrize("packing", ["gzip", "deflate"])
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+async def test_a_packed_stream_is_read_as_any_other(model_server, wire, packing):
+    body = model_server.responses(model_server.message("ok"))
+    if wire == "chat":
+        body = model_server.chat({"content": "ok"})
+    packed = (gzip if packing == "gzip" else zlib).compress(body)
+    model_server.add(*[packed[at : at + 9] for at in range(0, len(packed), 9)])
+    model_server.replies[-1] = model_server.replies[-1]._replace(
+        headers=(("content-type", "text/event-stream"), ("content-encoding", packing))
+    )
+    events = await ask(model_server, wire=wire)
+    assert "ok" in [event.text for event in events if isinstance(event, TextPiece)]
+
+
+@pytest.mark.parametrize(
+    ("packing", "body"),
+    [("br", b"\x1b\x00\x80"), ("gzip", b"\x1f\x8b\xff raw"), ("", b"\x1f\x8b\xff")],
+)
+async def test_a_body_that_cannot_be_unpacked_is_refused_without_its_bytes(
+    model_server, packing, body
+):
+    model_server.add(body, content_encoding=packing)
+    failure = await failure_of(model_server, request_max_retries=0)
+    assert failure.kind == "bad_response"
+    assert failure.message.isprintable() and "raw" not in failure.message
 
 
 async def test_an_event_of_twenty_megabytes_is_an_error_and_not_memory(model_server):

@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.sampling import (
     NeedHistory,
     OpenConversation,
     ReasoningDelta,
+    SampleAlive,
     SampleCompleted,
     SampleFailed,
     SampleItemDone,
@@ -85,7 +86,7 @@ class Agent:
         self.identity = f"a/{agent_id}/{epoch}".encode()
         office.admit(self.identity, epoch=epoch)
         self.mailbox = office.connect(self.identity, epoch=epoch)
-        self.agent_id, self.numbers = agent_id, 0
+        self.agent_id, self.numbers, self.beats = agent_id, 0, 0
 
     async def send(self, op):
         await self.mailbox.post(encode_sample_op(op))
@@ -115,9 +116,13 @@ class Agent:
         return digest
 
     async def hear(self):
-        letter = await self.mailbox.receive()
-        self.mailbox.handled(letter)
-        return decode_sample_event(letter.body)
+        while True:
+            letter = await self.mailbox.receive()
+            self.mailbox.handled(letter)
+            event = decode_sample_event(letter.body)
+            if not isinstance(event, SampleAlive):
+                return event
+            self.beats += 1
 
     async def hear_answer(self):
         events = []
@@ -491,6 +496,20 @@ async def test_a_reason_of_any_length_is_told_short(autojump_clock):
         await agent.ask("hi")
         held, failed = await agent.hear_answer()
         assert len(held.reason) < 5_000 and len(failed.message) < 5_000
+
+
+async def test_a_request_under_way_gives_signs_of_life_until_it_ends(autojump_clock):
+    async with open_floor() as floor:
+        floor.told.answers = [[3_600.0, Finished()]]
+        agent = Agent(floor.office)
+        await agent.open()
+        await agent.hear()
+        await agent.ask("hi")
+        assert await agent.hear() == SampleCompleted(request_id=1)
+        assert agent.beats == pytest.approx(3_600 / 5, abs=2)
+        with trio.move_on_after(60):
+            await agent.hear()
+        assert agent.beats == pytest.approx(3_600 / 5, abs=2)
 
 
 async def test_a_late_word_of_an_ended_life_does_not_end_its_next_one(autojump_clock):

@@ -207,6 +207,16 @@ def unreadable(*, provider: str, why: str) -> Failure:
     return Failure(kind="stream_disconnected", message=text, retryable=True)
 
 
+def kept_alive(limit_s: float, *, provider: str) -> Failure:
+    """Nothing but signs of life came for so long that nothing more is to be expected."""
+    text = (
+        f"{provider} sent only keep-alives for {limit_s / 60:.3g} min, and nothing of an answer: "
+        "the stream was cut. Ask again later, lower the effort, or raise "
+        "`stream_idle_timeout_ms`, of which this is six times"
+    )
+    return Failure(kind="idle_timeout", message=text)
+
+
 def refuses_thinking(failure: Failure) -> bool:
     """True if the server does not take back thinking that the conversation holds."""
     return failure.http_status == 400 and _OLD_THINKING.search(failure.message) is not None

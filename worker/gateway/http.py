@@ -5,7 +5,7 @@ Every read stands under the idle timeout, since a stalled stream is the worst ha
 foreign error becomes one of ours here and nowhere else. Redirects are reported, never followed.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -17,9 +17,11 @@ import trio
 from swarm.mailbox.errors import SwarmError
 
 from .http_route import address_of, certificates, find_proxy
+from .unpacking import Unpackable, Unpacker
 
 CONNECT_TIMEOUT_S = 15.0
 WRITE_TIMEOUT_S = 60.0
+KEPT_ALIVE_TIMES = 6  # idle timeouts for which a server may send something and say nothing
 MAX_ERROR_BODY_BYTES = 64 * 1024
 _KEEPALIVE_S = 5.0  # servers close idle connections too; a short time seldom meets that
 _MOST_IDLE = 64
@@ -34,11 +36,13 @@ _BROKEN = (
     httpcore.ConnectionNotAvailable,
 )
 
-Phase = Literal["connect", "send", "stream", "idle"]
+Phase = Literal["connect", "send", "stream", "idle", "packed"]
 
 
 class TransportFailed(SwarmError):
-    """The wire broke. `phase` says when: nothing was sent, no answer began, or in its middle."""
+    """The wire broke. `phase` says when: nothing was sent, no answer began, or in its middle;
+    "packed": the answer came in a form that cannot be read.
+    """
 
     def __init__(self, message: str, *, phase: Phase) -> None:
         super().__init__(message)
@@ -65,9 +69,29 @@ class Reply:
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
         self._response, self._chunks = response, aiter(response.aiter_stream())
         self._idle_s = idle_s
+        self._unpacker: Unpacker | None = None
+        self._unpacked: Iterator[bytes] = iter(())
 
     async def read_some(self) -> bytes:
-        """The next piece; b"" at the end. Raises TransportFailed ("idle" or "stream")."""
+        """The next piece, unpacked; b"" at the end.
+
+        Raises TransportFailed ("idle", "stream" or "packed").
+        """
+        try:
+            if self._unpacker is None:
+                self._unpacker = Unpacker(self.headers.get("content-encoding", ""))
+            while True:
+                if piece := next(self._unpacked, b""):
+                    await trio.lowlevel.checkpoint()  # one read may unpack to many pieces
+                    return piece
+                if not (packed := await self._read_packed()):
+                    self._unpacker.finish()
+                    return b""
+                self._unpacked = self._unpacker.feed(packed)
+        except Unpackable as error:
+            raise TransportFailed(str(error), phase="packed") from error
+
+    async def _read_packed(self) -> bytes:
         try:
             with trio.fail_after(self._idle_s):
                 return await anext(self._chunks, b"")
@@ -78,15 +102,13 @@ class Reply:
             raise TransportFailed(_say(error), phase="stream") from error
 
     async def read_bounded(self, limit_bytes: int = MAX_ERROR_BODY_BYTES) -> bytes:
-        """The beginning of the body, as far as it can be read."""
+        """The beginning of the body, as far as it can be read; its status is known anyway."""
         pieces: list[bytes] = []
         size_bytes = 0
-        try:
+        with trio.move_on_after(KEPT_ALIVE_TIMES * self._idle_s), suppress(TransportFailed):
             while size_bytes < limit_bytes and (piece := await self.read_some()):
                 pieces.append(piece)
                 size_bytes += len(piece)
-        except TransportFailed:
-            pass  # what arrived says enough: the status is known
         return b"".join(pieces)[:limit_bytes]
 
     async def drain(self, limit_s: float) -> None:

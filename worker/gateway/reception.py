@@ -26,10 +26,12 @@ from swarm.mailbox.protocol.sampling import (
     ConversationRefused,
     NeedHistory,
     OpenConversation,
+    SampleAlive,
     SampleFailed,
     SampleRequest,
     SampleWaiting,
     decode_sample_op,
+    encode_sample_event,
 )
 from swarm.mailbox.protocol.spec import GatewaySpec
 from swarm.mailbox.redact import Redactor
@@ -54,6 +56,7 @@ _log = logging.getLogger("swarm.gateway")
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
 _REFUSED_KEPT = 1024
 _UNPROVED_KEPT = 256  # peers heard but not yet proved; more push out the oldest
+BEAT_S = 5.0  # far below what an agent takes for silence, also where its provider may be silent 1 s
 IDLE_S = 600.0  # a conversation that rests so long is dropped; `NeedHistory` brings it back
 
 
@@ -96,6 +99,7 @@ class Reception:
         async with trio.open_nursery() as nursery:
             window = self._window = Window(office, nursery)
             nursery.start_soon(self._drop_idle)
+            nursery.start_soon(self._beat, window)
             nursery.start_soon(self.grants.run)
             while True:
                 letter = await office.receive()
@@ -203,6 +207,17 @@ class Reception:
             for session in self._sessions.values():
                 if not session.running and session.used_at < before:
                     session.conversation.clear()
+
+    async def _beat(self, window: Window) -> None:
+        """Say of each request that it is under way: what it waits for here, or between attempts, is
+        no silence of the gateway.
+        """
+        while True:
+            await trio.sleep(BEAT_S)
+            for session in self._sessions.values():
+                for number in session.running:
+                    beat = encode_sample_event(SampleAlive(request_id=number))
+                    window.office.pass_on(session.peer, beat)
 
     # --- what it asks ----------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ from .backend import (
 )
 from .chat import ChatStream
 from .compaction import read_compaction
-from .failures import Origin, classify_status, cut_off, refuses_thinking
-from .http import HttpClient, Post, Reply, TransportFailed
+from .failures import Origin, classify_status, cut_off, kept_alive, refuses_thinking
+from .http import KEPT_ALIVE_TIMES, HttpClient, Post, Reply, TransportFailed
 from .key_book import KeyBook
 from .key_command import KeyUnavailable
 from .providers import key_words
@@ -149,6 +149,7 @@ class HttpSource:
         splitter, stream = SseSplitter(), self._open_stream(request)
         first_byte_s: float | None = None
         preview = b""
+        limit_s, said, said_at = KEPT_ALIVE_TIMES * self._address.idle_s, 0, trio.current_time()
         try:
             while chunk := await reply.read_some():
                 if first_byte_s is None:
@@ -159,6 +160,10 @@ class HttpSource:
                 if stream.finished:
                     await reply.drain(_DRAIN_S)
                     return
+                if stream.said > said:
+                    said, said_at = stream.said, trio.current_time()
+                elif trio.current_time() - said_at > limit_s:
+                    raise SampleError(kept_alive(limit_s, provider=self._origin.provider))
             for payload in splitter.finish():
                 for event in stream.feed(payload):
                     yield _timed(event, first_byte_s)
@@ -213,15 +218,25 @@ class HttpSource:
                 return Failure(kind="idle_timeout", message=text, retryable=True)
             case "stream":
                 return cut_off("final", provider=name, why=str(error))
+            case "packed":
+                text = f"{name} at {self._address.shown}: {error}; check its proxies and gateways"
+                return Failure(kind="bad_response", message=text)
 
     def _no_stream(self, reply: Reply, preview: bytes) -> Failure:
         kind = reply.headers.get("content-type", "no content type")[:80]
-        shown = " ".join(preview.decode("utf-8", "replace").split())
         text = (
             f"{self._origin.provider} sent no event stream from {self._address.shown} ({kind}): "
-            f"{shown!r}; check `base_url` and `wire_api`"
+            f"{_show(preview)}; check `base_url` and `wire_api`"
         )
         return Failure(kind="bad_response", message=text, retryable=True, http_status=200)
+
+
+def _show(preview: bytes) -> str:
+    """The beginning of a body that is none; never bytes that are no text."""
+    text = preview.decode("utf-8", "ignore")
+    if not text.isprintable() and not "".join(text.split()).isprintable():
+        return "its bytes are no text"
+    return repr(" ".join(text.split())) if text or not preview else "its bytes are no text"
 
 
 def _timed(event: AnyResponseEvent, first_byte_s: float | None) -> AnyResponseEvent:

@@ -119,6 +119,7 @@ _USED = _REASONING | {
     *("response.output_item.added", "response.output_item.done", "response.completed"),
     *("response.done", "response.failed", "response.incomplete"),
 }
+_ALIVE = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
 _SAID = frozenset({"message", "function_call", "custom_tool_call"})  # what an answer is made of
 _CALLS = frozenset({"function_call", "custom_tool_call"})
 
@@ -132,11 +133,17 @@ class ResponsesStream(WireStream):
         self._shown: dict[str, Text] = {}  # by item: what its deltas said
         self._begun = self._told_whole = 0  # items of _SAID
         self._items_done = 0
+        self._heard = 0  # events that say something, also those that are passed over here
+
+    @property
+    def said(self) -> int:
+        return self._heard
 
     def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
         if payload.strip() in {b"", b"[DONE]"}:
             return []
         kind = read_event(_decode_type, payload).event.type
+        self._heard += kind not in _ALIVE
         return self._take(read_event(_decode, payload)) if kind in _USED else []
 
     def _finish(self) -> list[AnyResponseEvent]:

@@ -43,6 +43,11 @@ class WireStream(ABC):
         except Unreadable as error:
             raise SampleError(unreadable(provider=self._provider, why=str(error))) from error
 
+    @property
+    def said(self) -> int:
+        """Grows with the answer; what only keeps a stream alive adds nothing."""
+        return self._size.chars
+
     @abstractmethod
     def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
         """Raises Unreadable, TooLong and SampleError."""
