@@ -42,6 +42,7 @@ RunStatus = Literal[
 _PROVIDER_FAULTS = {
     "unauthorized", "connection_failed", "overloaded", "usage_limit_exceeded", "missing_key",
     "no_provider", "idle_timeout", "stream_disconnected", "bad_response",
+    "bad_request", "other",
 }  # fmt: skip
 
 

@@ -189,6 +189,7 @@ SampleErrorKind = Literal[
     "refused_budget",
     "missing_key",
     "no_provider",
+    "internal",  # the gateway's own fault, of this one request
     "repeating",  # of a turn alone: the model did the same again and again
     "other",
 ]

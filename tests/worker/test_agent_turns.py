@@ -28,6 +28,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import (
     ModelInfo,
+    SampleAlive,
     SampleCompleted,
     SampleItemStarted,
     TextDelta,
@@ -246,3 +247,21 @@ async def test_a_response_that_is_cut_off_has_ended_before_its_calls_have(autoju
     events = play.stage.events
     assert (first.last, first.total) == (TokenUsage(), TokenUsage())
     assert events.index(first) < events.index(play.stage.heard(CallEnded)[0])
+
+
+async def test_a_gateway_that_says_it_is_at_the_request_is_waited_for(autojump_clock):
+    waits = (300.0, SampleAlive(request_id=0)) * 12  # an hour, of a provider with 300 s of silence
+    async with open_rehearsal(PROP_SPEC, [(*waits, *FINAL)]) as play:
+        await play.stage.say("go")
+        ending = await play.stage.wait_turns()
+    assert isinstance(ending, TurnCompleted)
+    assert len(play.gateway.requests) == 1
+
+
+async def test_a_gateway_that_says_nothing_else_for_hours_is_given_up(autojump_clock):
+    waits = (300.0, SampleAlive(request_id=0)) * 30
+    async with open_rehearsal(PROP_SPEC, [waits, FINAL]) as play:
+        await play.stage.say("go")
+        ending = await play.stage.wait_turns()
+    assert isinstance(ending, TurnCompleted)
+    assert len(play.gateway.requests) == 2

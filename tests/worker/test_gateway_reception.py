@@ -427,7 +427,7 @@ async def test_whatever_is_thrown_ends_its_own_request_and_no_other(
             monkeypatch.setattr(*where[stage], throw)
         await unlucky.ask("hi")
         failed = (await unlucky.hear_answer())[-1]
-        assert (failed.request_id, failed.kind, failed.retryable) == (1, "other", False)
+        assert (failed.request_id, failed.kind, failed.retryable) == (1, "internal", False)
         assert "bug" in failed.message
         monkeypatch.undo()
         assert await healthy.hear() == SampleCompleted(request_id=1)

@@ -177,4 +177,4 @@ def own_fault(error: Exception) -> Failure:
         f"the gateway could not go on with this request ({type(error).__name__}{place}); that is a "
         "bug of swarm, the other agents go on. Run it again, and report it if it comes back"
     )
-    return Failure(kind="other", message=text)
+    return Failure(kind="internal", message=text)
