@@ -9,7 +9,9 @@ import struct
 from pathlib import Path
 from typing import Literal, get_args
 
-Provider = Literal["sound", "429", "500", "half", "cut", "nothing", "garbage"]
+Provider = Literal[
+    "sound", "429", "500", "half", "cut", "nothing", "garbage", "damaged", "oversized", "packed"
+]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 _PAGE_BYTES = 4096
 

@@ -6,6 +6,7 @@ long as somebody holds the other end of its stdin.
 """
 
 import asyncio
+import gzip
 import json
 import random
 import re
@@ -22,6 +23,8 @@ from plot import Call, Heard, Line, Play, make_play, next_line
 _PART = re.compile(r"\[\[part (/[a-z/]+)\]\]")
 _JUDGED = re.compile(r"(allow|deny) (root-[a-z0-9-]+)")
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_PACKED_HEAD = _HEAD[:-2] + b"content-encoding: gzip\r\n\r\n"
+_MUCH = "so it is. " * (200 << 10)  # 2 MiB: no frame holds it
 _SILENCE_S = 1.0  # of a server that says nothing, before it hangs up
 _REVIEW = "APPROVAL REQUEST"
 _LETTER = "Message Type:"  # letters are shown as an assistant's words
@@ -158,6 +161,18 @@ class Server:
             case "cut":
                 writer.write(_HEAD + _chunked(pieces[:-1]))
                 return False
+            case "damaged":  # an item lacks a byte, and what follows it is sound
+                at = self._lots.randrange(1, len(pieces) - 1)
+                pieces[at] = pieces[at][:-3] + b"\n\n"
+                writer.write(_HEAD + _chunked(pieces) + b"0\r\n\r\n")
+                return True
+            case "oversized":
+                pieces.insert(1, _event("response.output_text.delta", delta="\ud83d"))
+                pieces.insert(2, _event("response.output_text.delta", delta="\ude00" + _MUCH))
+                writer.write(_HEAD + _chunked(pieces) + b"0\r\n\r\n")
+            case "packed":
+                whole = [gzip.compress(b"".join(pieces))]
+                writer.write(_PACKED_HEAD + _chunked(whole) + b"0\r\n\r\n")
             case "sound":
                 writer.write(_HEAD + _chunked(pieces) + b"0\r\n\r\n")
         await writer.drain()

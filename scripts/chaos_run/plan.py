@@ -17,7 +17,8 @@ Kind = Literal[
 Victim = Literal[
     "", "root", "agent", "launcher", "fork-server", "gateway", "guardian", "command", "supervisor"
 ]
-FAULTY_PROVIDERS = ("429", "500", "half", "cut", "nothing", "garbage")
+FAULTY_PROVIDERS = ("429", "500", "half", "cut", "nothing", "garbage", "damaged",
+                    "oversized", "packed")  # fmt: skip
 _WEIGHTS: dict[Kind, int] = {
     "kill": 10, "segv": 3, "stop": 8, "wire": 8, "provider": 8, "clock": 3, "disk_slow": 3,
     "disk_full": 1, "suspend": 1, "lose": 2,

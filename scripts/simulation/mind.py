@@ -156,7 +156,7 @@ class MindSource:
     async def attempt(self, request: RenderedRequest) -> AttemptEvents:
         dice = self._dice
         pause_s, fails = dice.uniform(0.001, 2.0), dice.random() < self._share
-        kind, tokens = dice.choice(("429", "500", "cut", "idle")), dice.randint(10, 400)
+        kind, tokens = dice.choice(("429", "500", "cut", "idle", "huge")), dice.randint(10, 400)
         await trio.sleep(pause_s)
         if fails and kind in {"429", "500"}:
             origin = Origin("simulated")
@@ -171,7 +171,8 @@ class MindSource:
                 kind="function_call" if isinstance(item, FunctionCall) else "message",
             )
             if isinstance(item, Message):
-                yield TextPiece(item_id=name, text=text_of(item.content))
+                much = "so it is. " * (150 << 10) if fails and kind == "huge" else ""
+                yield TextPiece(item_id=name, text=much + text_of(item.content))
             yield ItemDone(item=item)
             if fails:
                 raise SampleError(
