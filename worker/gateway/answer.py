@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import assert_never
+from typing import assert_never, cast
 
 import trio
 
@@ -169,8 +169,7 @@ def _pieces_of(text: str) -> Iterator[str]:
 
 def own_fault(error: Exception) -> Failure:
     """A failure of the gateway itself, of this one request. Names the place, never the contents."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
+    error = _first_of(error)
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     text = (
@@ -178,3 +177,10 @@ def own_fault(error: Exception) -> Failure:
         "bug of swarm, the other agents go on. Run it again, and report it if it comes back"
     )
     return Failure(kind="internal", message=text)
+
+
+def _first_of(error: Exception) -> Exception:
+    """The error itself, out of nested groups."""
+    if isinstance(error, ExceptionGroup):
+        return _first_of(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return error

@@ -17,8 +17,8 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError
 
-Event = TypeVar("Event")
-Decode = Callable[[bytes], Event]
+Event_co = TypeVar("Event_co", covariant=True)
+Decode = Callable[[bytes], Event_co]
 
 _ESCAPE = re.compile(
     rb"\\(?:u(?P<pair>[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -35,13 +35,18 @@ class Unreadable(SwarmError):
     """What was sent cannot be read, or does not fit what came before it."""
 
 
-class Read(Generic[Event]):
+class Read(Generic[Event_co]):
     """An event, and whether halves of characters stand in it."""
 
-    __slots__ = ("event", "has_halves")
+    __slots__ = ("_event", "has_halves")
 
-    def __init__(self, event: Event, *, has_halves: bool = False) -> None:
-        self.event, self.has_halves = event, has_halves
+    def __init__(self, event: Event_co, *, has_halves: bool = False) -> None:
+        self._event, self.has_halves = event, has_halves
+
+    @property
+    def event(self) -> Event_co:
+        """What was sent."""
+        return self._event
 
     def text(self, sent: str) -> str:
         """A piece of a text, which may begin and end with half a character."""
@@ -54,7 +59,7 @@ class Read(Generic[Event]):
         return sent
 
 
-def read_event(decode: Decode[Event], payload: bytes) -> Read[Event]:
+def read_event(decode: Decode[Event_co], payload: bytes) -> Read[Event_co]:
     """The event of a payload. Raises Unreadable."""
     try:
         if not payload.isascii():

@@ -6,6 +6,7 @@ body never unpacks into a large one in memory, nor into an endless one.
 
 import zlib
 from collections.abc import Iterator
+from typing import Protocol
 
 from swarm.mailbox.errors import SwarmError
 
@@ -14,6 +15,18 @@ FREE_BYTES = 64 * 1024 * 1024  # so much may come of anything
 MOST_RATIO = 100  # beyond that; event streams pack 10 to 50 times, and a bomb 1,000 times
 _READ = frozenset({"gzip", "x-gzip", "deflate"})
 _ANY_HEAD, _NO_HEAD = 47, -15  # zlib's words for: gzip or zlib by its head; raw deflate
+
+
+class _Stream(Protocol):
+    """zlib's object, whose type has no public name."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 class Unpackable(SwarmError):
@@ -32,7 +45,7 @@ class Unpacker:
             raise Unpackable(
                 f"the answer is packed as {shown!r}, which was not asked for and is not read here"
             )
-        self._stream: zlib._Decompress | None = None
+        self._stream: _Stream | None = None
         self._head = b""
         self._came = self._made = 0
 
@@ -66,7 +79,7 @@ class Unpacker:
             has_more = len(piece) == PIECE_BYTES and not self._stream.eof
             data = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
 
-    def _begin(self, head: bytes) -> "zlib._Decompress":
+    def _begin(self, head: bytes) -> _Stream:
         """What is called deflate has a head by its standard, and none from some servers."""
         has_head = head[0] & 0x0F == 8 and int.from_bytes(head[:2], "big") % 31 == 0
         return zlib.decompressobj(_ANY_HEAD if has_head or self._name != "deflate" else _NO_HEAD)

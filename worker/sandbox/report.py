@@ -31,7 +31,10 @@ def make_report(facts: SandboxFacts) -> SandboxReport:
         findings=[
             {"name": one.name, "works": one.works, "detail": one.detail, "fix": one.fix}
             for one in (
-                *facts.findings, locks_finding(facts), sockets_finding(facts), limits_finding()
+                *facts.findings,
+                locks_finding(facts),
+                sockets_finding(facts),
+                limits_finding(),
             )
         ],
         locks_roles=not lock_gap(facts.landlock_abi),
