@@ -124,6 +124,7 @@ class RunRequest(Value):
     resumes: bool = False
     allow_commit: bool = False  # a grant for the whole tree, given beforehand
     approval_timeout_s: float | None = None  # of a person's answer; None: the run's deadline
+    widened: tuple[str, ...] = ()  # what its trusted task file widened, as `key value`
     next_prompt: str | None = None  # a resumed run's next words to its root
     next_settings: ChangeSettings | None = None  # how a resumed run's root works from now on
     notify: tuple[str, ...] = ()  # started after each turn of the root

@@ -207,6 +207,7 @@ def _begin(running: Running, past: RunPast) -> About:
             cwd=request.cwd,
             version=VERSION,
             resumed=past.started is not None,
+            widened=request.widened,
         )
     )
     for bad in past.bad_lines[:_MOST_BAD_TOLD]:

@@ -76,12 +76,16 @@ class FrontMatter(Value, forbid_unknown_fields=True):
 
 
 class Task(Value):
-    """`name`: the file's path as given, "-" or "prompt"; `folder`: where its own paths start."""
+    """`name`: the file's path as given, "-" or "prompt"; `folder`: where its own paths start, None
+    for what is no file but the person's own words.
+    """
 
     name: str
     body: str
     front: FrontMatter = FrontMatter()
     folder: str | None = None
+    text: str = ""  # all of it, as it was read
+    lines: dict[str, int] = {}  # of the front matter's keys, dotted
 
 
 def read_task(wanted: str | None, *, prompt: str | None, read_stdin: Callable[[], bytes]) -> Task:
@@ -153,15 +157,15 @@ def parse_task(text: str, *, name: str, task: str) -> Task:
     end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in {"---", "..."}), None)
     if end is None:
         raise UsageError(f"{name}, line 1: the front matter is not closed by a line `---`")
-    front = parse_front("".join(lines[1:end]), name=name)
+    front, places = parse_front("".join(lines[1:end]), name=name)
     body = "".join(lines[end + 1 :]).strip()
     if not body:
         raise UsageError(f"{name}, line {end + 1}: no task below the front matter")
-    return Task(name=task, body=body, front=front)
+    return Task(name=task, body=body, front=front, text=text, lines=places)
 
 
-def parse_front(text: str, *, name: str) -> FrontMatter:
-    """The YAML between the marks, which starts in line 2 of its file."""
+def parse_front(text: str, *, name: str) -> tuple[FrontMatter, dict[str, int]]:
+    """The YAML between the marks, which starts in line 2 of its file; and the lines of its keys."""
     import yaml  # 15 ms, and most prompts have no front matter
 
     if len(text.encode()) > _MAX_FRONT_BYTES:
@@ -169,7 +173,7 @@ def parse_front(text: str, *, name: str) -> FrontMatter:
     try:
         node = yaml.compose(text, yaml.SafeLoader)
         if node is None:
-            return FrontMatter()
+            return FrontMatter(), {}
         places: dict[str, int] = {}
         _note_places(node, "", places, name, set())
         value: object = yaml.safe_load(text)
@@ -185,7 +189,7 @@ def parse_front(text: str, *, name: str) -> FrontMatter:
     except msgspec.ValidationError as error:
         raise UsageError(_explain(error, places, name)) from error
     _check_numbers(front, places, name)
-    return front
+    return front, places
 
 
 def _note_places(

@@ -83,6 +83,7 @@ class RunView(Value):
     approvals: tuple[PendingApproval, ...] = ()  # what waits for an answer, oldest first
     review_usage: TokenUsage = TokenUsage()  # what the reviewer used; not in `usage`
     review_usd: float | None = None
+    widened: tuple[str, ...] = ()  # by the task file, beyond the person's own words
     unlisted: int = 0  # agents that ended long ago: in the totals, no longer in `agents`
 
 

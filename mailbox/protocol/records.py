@@ -49,6 +49,7 @@ class RunStarted(Tagged):
     version: str
     resumed: bool = False
     forked_from: str = ""  # the run that it branched off from
+    widened: tuple[str, ...] = ()  # beyond the person's flags and configuration, by its task file
 
 
 class ProviderChosen(Tagged):

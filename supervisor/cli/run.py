@@ -11,6 +11,7 @@ import msgspec
 
 from swarm.mailbox.keys import take_keys
 
+from ..console.bounds import widened_words
 from ..console.style import is_terminal
 from ..places import find_places
 from ..taskfile import MAX_TASK_BYTES, read_task
@@ -22,7 +23,8 @@ from .request_building import Prepared, build_request
 from .reviewing import find_answering
 from .settings import load_settings
 from .starting import start_run
-from .trusting import ask_trust
+from .task_trust import check_task
+from .trusting import ask_task_trust, ask_trust
 
 
 @click.command("run", cls=DoorCommand)
@@ -60,6 +62,8 @@ def run(color: str, /, **said: Any) -> int:
     prepared = prepare(options, environment)
     for warning in prepared.warnings:
         click.echo(f"swarm: warning: {warning}", err=True)
+    if show.as_json and (widened := widened_words(prepared.request.widened)):
+        click.echo(f"swarm: warning:{widened}", err=True)
     return start_run(prepared.request, show, find_places(environment))
 
 
@@ -74,6 +78,9 @@ def prepare(options: RunOptions, environment: dict[str, str]) -> Prepared:
     answering = find_answering(environment, on_terminal=_on_terminal())
     ask = ask_trust if answering == "terminal" else None
     settings = load_settings(options, task, environment, ask=ask)
+    widened = check_task(
+        settings, answering=answering, ask=ask_task_trust if answering == "terminal" else None
+    )
     keys = take_keys(environment, settings.key_variables)
     key = find_places(environment).authority_key
     hidden = (*denied_paths(settings.loaded.requirements), str(key))
@@ -82,7 +89,9 @@ def prepare(options: RunOptions, environment: dict[str, str]) -> Prepared:
         answering=answering,
     )  # fmt: skip
     move_openai(settings.config.openai_base_url)
-    request = msgspec.structs.replace(prepared.request, keys={**keys, **prepared.literal_keys})
+    request = msgspec.structs.replace(
+        prepared.request, keys={**keys, **prepared.literal_keys}, widened=widened
+    )
     return msgspec.structs.replace(prepared, request=request, literal_keys={})
 
 

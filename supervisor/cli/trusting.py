@@ -17,11 +17,15 @@ from swarm.roles.config.merge import merge_layers
 from swarm.roles.config.project import ProjectFolder, markers_of, read_projects
 from swarm.roles.config.trust import forget, read_trust, remember
 
+from ..console.safe_text import clean_line
 from ..console.style import is_ci, is_terminal
 from ..places import find_places
+from ..taskfile import Task, read_task
 from .doors import DoorCommand
 from .printing import print_columns
 from .settings import find_cwd
+from .task_limits import Widening
+from .task_trust import describe_task, task_content, task_files
 from .trust_words import count_words, describe
 
 
@@ -41,8 +45,20 @@ def ask_trust(folders: Sequence[ProjectFolder]) -> bool | None:
     return click.confirm("Trust exactly this?", default=False, err=True)
 
 
+def ask_task_trust(task: Task, found: Sequence[Widening]) -> bool | None:
+    """Show a task file and what it widens, and ask. For terminals only."""
+    click.echo("swarm: this task file asks for more than your flags and configuration:\n", err=True)
+    for one in found:
+        words = clean_line(f"{one.key}: {one.wanted} (yours: {one.own})")
+        click.echo(f"  ! {words}", err=True)
+    for line in describe_task(task):
+        click.echo(line, err=True)
+    click.echo("\nA change of the file is asked about again.", err=True)
+    return click.confirm("Trust exactly this file?", default=False, err=True)
+
+
 @click.command("trust", cls=DoorCommand)
-@click.argument("folder", required=False, metavar="[DIR]")
+@click.argument("folder", required=False, metavar="[DIR|TASK]")
 @click.option("--revoke", is_flag=True, help="Take back what was said about DIR and all below it.")
 @click.option("-y", "--yes", is_flag=True, help="Trust without a question; for scripts.")
 @click.option("--list", "as_list", is_flag=True, help="All folders that were decided about.")
@@ -50,11 +66,13 @@ def trust(folder: str | None, *, revoke: bool, yes: bool, as_list: bool) -> None
     """Let a project's own configuration, rules and roles count, as they are now.
 
     DIR is a folder of the project (default: this one). All of `.swarm` from the project's root
-    down to DIR is shown; a later change of it is asked about again.
+    down to DIR is shown, and the task files in DIR that could widen a run; TASK is one task file.
+    A later change of any of it is asked about again.
 
     \b
     Examples:
       swarm trust
+      swarm trust task.md
       swarm trust ~/work/parser --revoke
     """
     if sum((revoke, yes, as_list)) > 1:
@@ -64,6 +82,8 @@ def trust(folder: str | None, *, revoke: bool, yes: bool, as_list: bool) -> None
         _list(places.config)
     elif revoke:
         _revoke(places.config, Path(folder or ".").absolute())
+    elif folder is not None and Path(folder).is_file():
+        _trust_tasks(places.config, [read_task(folder, prompt=None, read_stdin=bytes)], yes=yes)
     else:
         _trust(places.config, places.system, find_cwd(folder), yes=yes)
 
@@ -71,8 +91,13 @@ def trust(folder: str | None, *, revoke: bool, yes: bool, as_list: bool) -> None
 def _trust(config_folder: Path, system: Sequence[Path], cwd: Path, *, yes: bool) -> None:
     below = merge_layers(read_layers(config_folder=config_folder, system_folders=system)).values
     folders = read_projects(cwd, markers_of(below), config_folder=config_folder)
-    if not folders:
+    tasks = task_files(cwd)
+    if not folders and not tasks:
         click.echo(f"{cwd}: there is nothing to trust: no .swarm with configuration", err=True)
+        return
+    if tasks:
+        _trust_tasks(config_folder, tasks, yes=yes)
+    if not folders:
         return
     if problems := [one.problem for one in folders if one.problem]:
         raise UsageError(f"this cannot be trusted: {problems[0]}")
@@ -88,6 +113,21 @@ def _trust(config_folder: Path, system: Sequence[Path], cwd: Path, *, yes: bool)
     else:
         remember(config_folder, new, trusted=False)
         click.echo("not trusted: runs here go without it")
+
+
+def _trust_tasks(config_folder: Path, tasks: Sequence[Task], *, yes: bool) -> None:
+    book = read_trust(config_folder)
+    new = [one for one in tasks if book.standing(task_content(one)) != "trusted"]
+    for task in new:
+        for line in describe_task(task):
+            click.echo(line)
+    count = f"{len(new or tasks)} task file{'' if len(new or tasks) == 1 else 's'}"
+    if not new:
+        click.echo(f"trusted already: {count}")
+        return
+    agreed = yes or _confirmed()
+    remember(config_folder, [task_content(one) for one in new], trusted=agreed)
+    click.echo(f"trusted: {count}" if agreed else "not trusted: they widen nothing")
 
 
 def _confirmed() -> bool:

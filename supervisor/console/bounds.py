@@ -25,6 +25,11 @@ def describe_bound(body: BudgetSet | Reserved | Lapsed) -> str:
             return f"{body.reservation} counts as {_cost(body.tokens, body.usd or None)}{why}"
 
 
+def widened_words(widened: tuple[str, ...]) -> str:
+    """What stands in a run's first line where its task file asked for more than its person gave."""
+    return f" [the task file, which you trusted, widens: {', '.join(widened)}]" if widened else ""
+
+
 def describe_budget(budget: Budget) -> str:
     """`50k tokens, $2.00, 40 requests`: the bounds that hold."""
     parts = [] if budget.tokens is None else [f"{render_count(budget.tokens)} tokens"]

@@ -63,7 +63,7 @@ from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 from .amounts import render_age, render_count, render_span, render_time, render_usd
 from .answer import redacted_words
 from .asking_words import describe_approval
-from .bounds import describe_bound, describe_window
+from .bounds import describe_bound, describe_window, widened_words
 from .describe import (
     describe_call,
     describe_end,
@@ -279,7 +279,8 @@ def _turn_words(body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted) ->
 def _run_words(body: RunStarted | ProviderChosen | RunCompleted | GatewayEnded | Drew) -> str:
     match body:
         case RunStarted():
-            return f"{body.run_id} {'resumed ' if body.resumed else ''}{body.cwd}: {body.title}"
+            widened = widened_words(body.widened)
+            return f"{body.run_id} {'resumed ' if body.resumed else ''}{body.cwd}{widened}: {body.title}"
         case ProviderChosen():
             return f"{body.provider} {body.model}: {body.why}"
         case RunCompleted():

@@ -44,6 +44,7 @@ from swarm.mailbox.protocol.records import (
 from .amounts import render_count, render_span, render_time
 from .answer import print_answer, summarize
 from .asking_words import answered_words, asked_words
+from .bounds import widened_words
 from .describe import (
     describe_call,
     describe_end,
@@ -120,7 +121,8 @@ def _run_words(record: Record, state: PlainState) -> list[str]:
             state.began, state.run = record.ts, short_id(body.run_id)
             verb = "resumed" if body.resumed else "started"
             name = f"swarm {body.version} run {short_id(body.run_id)} {verb}"
-            return [clean_line(f"{name} at {render_time(record.ts)} in {body.cwd}: {body.title}")]
+            place = f"{body.cwd}{widened_words(body.widened)}"
+            return [clean_line(f"{name} at {render_time(record.ts)} in {place}: {body.title}")]
         case ProviderChosen() as body:
             why = f" ({body.why})" if body.why else ""
             return [clean_line(f"provider {body.provider}, model {body.model}{why}")]

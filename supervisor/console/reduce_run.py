@@ -33,6 +33,7 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
                 title=clean_line(body.title, limit=120),
                 task=clean_line(body.task),
                 cwd=clean_line(body.cwd),
+                widened=body.widened,
                 started=at,
                 status="running",
                 budget=Budget(),  # said anew by `BudgetSet`

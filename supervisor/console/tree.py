@@ -18,7 +18,7 @@ from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.control import RunView
 
 from .amounts import render_count, render_span, render_usd
-from .bounds import budget_parts, limit_parts
+from .bounds import budget_parts, limit_parts, widened_words
 from .columns import Line, crop, plan_columns, render_row
 from .fan import FanProgress, measure_fan
 from .fold import Row, Sort, fold_list, fold_tree
@@ -141,7 +141,11 @@ def mark_line(line: Line, width: int) -> Line:
 
 def _header(view: RunView, width: int, glyphs: Glyphs) -> list[Line]:
     name = f"swarm {short_id(view.run_id)}" if view.run_id else "swarm"
-    first = [(name, HEAD), (f"  {clean_line(view.title)}" if view.title else "", PLAIN)]
+    first = [
+        (name, HEAD),
+        (f" {clean_line(widened_words(view.widened)).strip()}" if view.widened else "", BAD),
+        (f"  {clean_line(view.title)}" if view.title else "", PLAIN),
+    ]
     words = [clean_line(word) for word in (view.provider, view.model, view.why)]
     second = glyphs.dot.join(word for word in words if word) or "choosing a provider"
     return [_fit(first, width, glyphs), _fit([(second, DIM)], width, glyphs)]

@@ -86,3 +86,28 @@ async def _on_terminal(rig, key: bytes, *words: str) -> bytes:
         assert await process.wait() == 0
     os.close(parent)
     return bytes(seen)
+
+
+async def test_a_cloned_task_file_cannot_take_the_sandbox_away_and_a_trusted_one_says_so(rig):
+    outside = rig.folder / "made-outside"
+    touch = {"name": "exec_command", "arguments": {"cmd": f"touch {outside}"}}
+    provider = rig.script({"calls": [touch]}, {"text": "done"})
+    (rig.work / "task.md").write_text(
+        "---\nsandbox: danger-full-access\napproval: never\n---\nDo it.\n"
+    )
+    words = ("run", "task.md", "--provider", provider, "--plain")
+    with trio.fail_after(60):
+        refused = await (await rig.start(*words)).wait_end()
+        assert not rig.has_run
+        trusted = await (await rig.start("trust", "task.md", "--yes")).wait_end()
+        assert not outside.exists()
+        ended = await (await rig.start(*words)).wait_end()
+    assert refused.code == 2
+    assert "task.md, line 2, key sandbox: danger-full-access is more than your own" in refused.err
+    assert "task.md, line 3, key approval: never is more than your own" in refused.err
+    assert "give -s danger-full-access yourself" in refused.err
+    assert trusted.code == 0
+    assert ended.code == 0, ended.err
+    assert outside.exists()
+    first = (ended.out + ended.err).splitlines()[0]
+    assert "widens: sandbox danger-full-access, approval never" in first

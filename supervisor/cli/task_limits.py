@@ -1,0 +1,208 @@
+"""What a task file asks for beyond the person's own flags and configuration. Pure.
+
+Guards: front matter narrows freely and widens nothing by itself, for a task file may come with a
+folder that somebody else wrote. Each key is compared by its effect: the configuration as it is
+with the file against what it is without. What cannot be compared counts as wider.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from swarm.mailbox.hosts import intersect_patterns
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import NetworkPolicy
+from swarm.roles.config.load import Loaded
+from swarm.roles.config.schema import AgentsTable, Config
+from swarm.roles.config.spans import parse_span
+from swarm.roles.narrow import narrow_approval
+from swarm.roles.network import network_policy
+from swarm.roles.permissions import chosen_profile
+
+from ..taskfile import FrontMatter, Task
+
+_SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+_REVIEWERS = {"user": "person", "nobody": "nobody", None: "as usual"}
+
+
+class Widening(Value):
+    """One key that asks for more."""
+
+    key: str  # of the front matter, dotted
+    wanted: str
+    own: str  # what flags and configuration give
+    flag: str  # by which the person would say the same
+
+
+class Compared(NamedTuple):
+    """The configuration with the task file, and without it."""
+
+    task: Task
+    mine: Loaded
+    own: Loaded
+    cwd: str
+    on_terminal: bool  # a person answers, unless somebody else is named
+
+
+def find_widenings(both: Compared) -> tuple[Widening, ...]:
+    """Every key that widens, in the order of the documentation. Raises UsageError."""
+    if both.task.folder is None:
+        return ()  # given by hand: the person's own words
+    readers = (_provider, _sandbox, _approval, _reviewer, _agents, _commits, _network, _bounds)
+    found = [one for read in readers for one in read(both)]
+    return (*found, *_files(both), *_lines(both))
+
+
+def _provider(both: Compared) -> Iterator[Widening]:
+    wanted, own = both.mine.config.model_provider, both.own.config.model_provider
+    if wanted is None or wanted == own or wanted == "local" or wanted.startswith("scripted:"):
+        return  # those two send words to nobody
+    flag = f"--provider {wanted}"
+    yield Widening(key="provider", wanted=wanted, own=own or "none named", flag=flag)
+
+
+def _sandbox(both: Compared) -> Iterator[Widening]:
+    wanted, own = both.mine.config.sandbox_mode, both.own.config.sandbox_mode
+    profile = chosen_profile(both.own.layers)
+    replaces = profile is not None and chosen_profile(both.mine.layers) is None
+    if replaces or _SANDBOXES.index(wanted) > _SANDBOXES.index(own):
+        given = f"the permission profile {profile}" if replaces else own
+        yield Widening(key="sandbox", wanted=wanted, own=given, flag=f"-s {wanted}")
+
+
+def _approval(both: Compared) -> Iterator[Widening]:
+    mine, own = both.mine.config, both.own.config
+    if mine.approval_policy == own.approval_policy:
+        return
+    looser = narrow_approval(own.approval, mine.approval) != mine.approval
+    more_questions = own.granular is not None and mine.approval == "on-request"
+    # Nothing bounds it there, and it would not even ask before work is thrown away.
+    unbound = mine.approval == "never" and mine.sandbox_mode == "danger-full-access"
+    if looser or more_questions or unbound:
+        given = "granular" if own.granular is not None else own.approval
+        yield Widening(
+            key="approval", wanted=mine.approval, own=given, flag=f"-a {mine.approval}"
+        )
+
+
+def _reviewer(both: Compared) -> Iterator[Widening]:
+    wanted, own = both.mine.config.approvals_reviewer, both.own.config.approvals_reviewer
+    if wanted == own or wanted in ("user", "nobody", None):
+        return  # a person's own yes, or none at all
+    if own is not None or both.on_terminal:
+        given = _REVIEWERS.get(own, "guardian") if own else "person"
+        yield Widening(key="reviewer", wanted="guardian", own=given, flag="--reviewer guardian")
+
+
+def _agents(both: Compared) -> Iterator[Widening]:
+    """Only bounds that the person has set: what nobody bounded, a task may size for itself."""
+    mine, own = (_bounds_of(loaded.config) for loaded in (both.mine, both.own))
+    for key, wanted in mine.items():
+        given = own.get(key)
+        if given is not None and wanted > given:
+            flag = f"--{key.replace('_', '-')} {wanted}"
+            yield Widening(key=key, wanted=str(wanted), own=str(given), flag=flag)
+
+
+def _bounds_of(config: Config) -> dict[str, int]:
+    """Those that are set."""
+    table = msgspec.convert(config.agents, AgentsTable)
+    said = {
+        "max_agents": None if table.max_threads is None else table.max_threads + 1,
+        "max_depth": table.max_depth,
+        "max_spawns": table.max_total,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _commits(both: Compared) -> Iterator[Widening]:
+    if both.mine.config.allow_commit and not both.own.config.allow_commit:
+        yield Widening(key="allow_commit", wanted="true", own="false", flag="--allow-commit")
+
+
+def _network(both: Compared) -> Iterator[Widening]:
+    front = both.task.front.network
+    mine, own = network_policy(both.mine.config), network_policy(both.own.config)
+    if front is None or mine is None or mine == own:
+        return
+    allowed = ", ".join(front.allow) or "a way to ask for hosts"
+    flag = " ".join(f"--allow-domain '{one}'" for one in front.allow) or "-c network.enabled=true"
+    if not _reaches_all(both.own.config) and (own is None or _reaches_more(mine, own)):
+        given = "none" if own is None else "fewer hosts"
+        yield Widening(key="network", wanted=allowed, own=given, flag=flag)
+
+
+def _reaches_all(config: Config) -> bool:
+    """Without any list: then a list is narrower, whatever it names."""
+    direct = config.sandbox_mode == "workspace-write" and (
+        config.sandbox_workspace_write.network_access
+    )
+    return not config.network.enabled and (direct or config.sandbox_mode == "danger-full-access")
+
+
+def _reaches_more(mine: NetworkPolicy, own: NetworkPolicy) -> bool:
+    common = intersect_patterns(mine.allow, own.allow)
+    return not set(mine.allow) <= set(common) or not set(own.deny) <= set(mine.deny)
+
+
+def _bounds(both: Compared) -> Iterator[Widening]:
+    mine, own = both.mine.config, both.own.config
+    for name in ("tokens", "usd", "requests"):
+        wanted, given = getattr(mine.budget, name), getattr(own.budget, name)
+        if given is not None and (wanted is None or wanted > given):
+            flag = f"--budget-{name} {wanted}"
+            yield Widening(key=f"budget.{name}", wanted=str(wanted), own=str(given), flag=flag)
+    if own.deadline is not None and mine.deadline is not None:
+        if parse_span(mine.deadline) > parse_span(own.deadline):
+            wanted, given = str(mine.deadline), str(own.deadline)
+            flag = f"--deadline {wanted}"
+            yield Widening(key="deadline", wanted=wanted, own=given, flag=flag)
+
+
+def _files(both: Compared) -> Iterator[Widening]:
+    """Files whose text goes to a model: those beside the task file are of the same making."""
+    front, home = both.task.front, both.task.folder or both.cwd
+    fan = front.fan_out
+    schemas = {"output_schema": front.output_schema}
+    if fan is not None:
+        schemas["fan_out.output_schema"] = fan.output_schema
+        if fan.each.csv is not None and _leaves(both.cwd, fan.each.csv):
+            yield Widening(
+                key="fan_out.each.csv", wanted=fan.each.csv, own="files below the working folder",
+                flag="-C with a folder that holds it",
+            )  # fmt: skip
+    for key, name in schemas.items():
+        if isinstance(name, str) and _leaves(home, name):
+            own, flag = "files below the task file's folder", f"--output-schema {name}"
+            yield Widening(key=key, wanted=name, own=own, flag=flag)
+
+
+def _leaves(folder: str, name: str) -> bool:
+    """Whether a name leads out of a folder, also by a link."""
+    return not Path(os.path.realpath(Path(folder, name))).is_relative_to(os.path.realpath(folder))
+
+
+def _lines(both: Compared) -> Iterator[Widening]:
+    """A command that runs before anybody is asked: not where every command needs a yes."""
+    fan = both.task.front.fan_out
+    if fan is not None and fan.each.lines is not None and both.own.config.approval == "untrusted":
+        yield Widening(
+            key="fan_out.each.lines", wanted=fan.each.lines, own="no command unasked",
+            flag="-a on-request",
+        )  # fmt: skip
+
+
+def may_widen(front: FrontMatter) -> bool:
+    """Whether it sets any key that widens somewhere; for showing what a folder brings along."""
+    said = (
+        front.provider, front.sandbox, front.approval, front.reviewer, front.allow_commit,
+        front.network, front.max_agents, front.max_depth, front.max_spawns, front.budget,
+        front.deadline,
+    )  # fmt: skip
+    files = (front.output_schema, front.fan_out)
+    return any(one is not None for one in (*said, *files))
+
+
