@@ -197,13 +197,7 @@ def write_spec(
         ca_bundle=str(running.places.authority / "bundle.pem")
         if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)
         else "",
-        hidden_paths=(
-            str(running.places.sockets.parent),  # other runs have theirs beside this one's
-            str(running.places.folder.parent),
-            str(running.places.authority / "ca.key"),
-            *(provider.key_file for provider in request.providers if provider.key_file),
-            *request.deny_read,
-        ),
+        hidden_paths=hidden_paths(running),
         history=tuple(msgspec.Raw(encode_item(item)) for item in history),
         output_schema=memory.output_schema if memory is not None else None,
         total_usage=memory.usage if memory is not None else TokenUsage(),
@@ -224,6 +218,18 @@ def write_spec(
         summary=plan.summary,
         verbosity=plan.verbosity,
         paused=agent.paused,
+    )
+
+
+def hidden_paths(running: Running) -> tuple[str, ...]:
+    """What no command of this run may see, and nothing is read of on an agent's behalf."""
+    request, places = running.request, running.places
+    return (
+        str(places.sockets.parent),  # other runs have theirs beside this one's
+        str(places.folder.parent),
+        str(places.authority / "ca.key"),
+        *(provider.key_file for provider in request.providers if provider.key_file),
+        *request.deny_read,
     )
 
 

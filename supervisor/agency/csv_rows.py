@@ -5,6 +5,7 @@ cell says is put into a prompt and nowhere else.
 """
 
 import csv
+import io
 import os
 import re
 from array import array
@@ -14,27 +15,16 @@ from typing import IO
 
 import msgspec
 
-from swarm.mailbox.path_rules import may_write
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import (
-    DangerFullAccess,
-    ProfilePolicy,
-    ReadOnly,
-    SandboxPolicy,
-)
 
 from .inherit import NotPossible
+from .job_files import TableFile
 
-MOST_BYTES = 64 << 20
 MOST_ROWS = 100_000
 RESULT_COLUMNS = (
     "job_id", "item_id", "row_index", "source_id", "status", "attempt_count", "last_error",
     "result_json", "reported_at", "completed_at",
 )  # fmt: skip
-_OUTSIDE = (
-    "the results cannot be written to {folder}: it is outside of what you may write; name another "
-    "place in output_csv_path"
-)
 _MARK = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
@@ -55,15 +45,14 @@ class Table(Value):
     rows: int
 
 
-def check_table(path: Path, *, id_column: str | None) -> Table:
+def check_table(file: TableFile, *, id_column: str | None) -> Table:
     """Read it all once. Raises NotPossible naming the line."""
+    path = file.path
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise NotPossible(f"csv input {path} is over {MOST_BYTES >> 20} MiB")
-        headers = read_headers(path)
+        headers = read_headers(file)
         if id_column is not None and id_column not in headers:
             raise NotPossible(f"id_column {id_column} was not found in csv headers")
-        rows = sum(1 for _ in read_rows(path, headers, id_column=id_column))
+        rows = sum(1 for _ in read_rows(file, headers, id_column=id_column))
     except OSError as error:
         raise NotPossible(f"failed to read csv input {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -75,10 +64,10 @@ def check_table(path: Path, *, id_column: str | None) -> Table:
     return Table(path=str(path), headers=headers, rows=rows)
 
 
-def read_headers(path: Path) -> tuple[str, ...]:
+def read_headers(file: TableFile) -> tuple[str, ...]:
     """The first line's names. Raises NotPossible if they are none, or not each once."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        headers = tuple(next(csv.reader(file, strict=True), ()))
+    with file.open() as text:
+        headers = tuple(next(csv.reader(text, strict=True), ()))
     if not any(name.strip() for name in headers):
         raise NotPossible("csv input must include a header row")
     seen: set[str] = set()
@@ -89,13 +78,13 @@ def read_headers(path: Path) -> tuple[str, ...]:
     return headers
 
 
-def read_rows(path: Path, headers: tuple[str, ...], *, id_column: str | None) -> Iterator[Row]:
+def read_rows(file: TableFile, headers: tuple[str, ...], *, id_column: str | None) -> Iterator[Row]:
     """The rows in order; wholly blank ones are left out. Raises NotPossible, as `check_table`."""
     column = None if id_column is None else headers.index(id_column)
     names: dict[str, int] = {}
     index = 0
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
+    with file.open() as text:
+        reader = csv.reader(text, strict=True)
         next(reader, None)
         for number, cells in enumerate(reader, start=2):
             if not any(cell.strip() for cell in cells):
@@ -167,27 +156,6 @@ def output_for(table: Path, wanted: str | None, *, job_id: str) -> Path:
     return table.with_name(f"{table.stem}.agent-job-{job_id[:8]}.csv")
 
 
-def check_writable(output: Path, sandbox: SandboxPolicy, *, roots: tuple[str, ...]) -> Path:
-    """The real place of `output`, if its agent may write there. Raises NotPossible.
-
-    The supervisor writes it, so the agent's limits are asked here, whatever the agent has checked.
-    """
-    try:
-        place = output.parent.resolve(strict=True) / output.name
-    except OSError as error:
-        raise NotPossible(f"cannot write {output}: {error.strerror}") from error
-    if isinstance(sandbox, DangerFullAccess):
-        return place
-    if isinstance(sandbox, ProfilePolicy):
-        if not may_write(sandbox, str(place)):
-            raise NotPossible(_OUTSIDE.format(folder=place.parent))
-        return place
-    allowed = [] if isinstance(sandbox, ReadOnly) else [*roots, *sandbox.writable_roots]
-    if not any(place.is_relative_to(Path(root).resolve()) for root in allowed):
-        raise NotPossible(_OUTSIDE.format(folder=place.parent))
-    return place
-
-
 class Spool:
     """Finished rows on disk, in order of their ends; memory holds 8 bytes a row."""
 
@@ -212,18 +180,16 @@ class Spool:
         return msgspec.json.decode(self._file.readline(), type=list[str])
 
 
-def write_results(output: Path, table: Table, spool: Spool, *, id_column: str | None) -> None:
-    """The table with its result columns, in order of the rows, in one step. Raises OSError."""
-    fresh = output.with_name(f".{output.name}.{os.getpid()}")
-    source = Path(table.path)
-    try:
-        with fresh.open("x", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*table.headers, *RESULT_COLUMNS])
-            for row in read_rows(source, table.headers, id_column=id_column):
-                cells = spool.cells_of(row.index) if row.index < table.rows else None
-                if cells is not None:
-                    writer.writerow([*row.cells, *cells])
-        fresh.replace(output)
-    finally:
-        fresh.unlink(missing_ok=True)
+def write_results(
+    target: IO[bytes], file: TableFile, table: Table, spool: Spool, *, id_column: str | None
+) -> None:
+    """The table with its result columns, in order of the rows. Raises OSError, NotPossible."""
+    text = io.TextIOWrapper(target, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    writer.writerow([*table.headers, *RESULT_COLUMNS])
+    for row in read_rows(file, table.headers, id_column=id_column):
+        cells = spool.cells_of(row.index) if row.index < table.rows else None
+        if cells is not None:
+            writer.writerow([*row.cells, *cells])
+    text.flush()
+    text.detach()  # closed by who opened it

@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.requests import ReportJobResult, ResultAccepted, Spa
 
 from .csv_rows import Row, Spool, Table, item_prompt, read_rows
 from .inherit import NotPossible
+from .job_files import TableFile
 
 JOB_WORKER = re.compile(r"job_[0-9a-f]{8}_[0-9]+(_[0-9]+)?\Z")  # their names
 JobStatus = Literal["completed", "failed", "cancelled"]
@@ -67,6 +68,7 @@ class Job:
         self.failures: deque[dict[str, str | None]] = deque(maxlen=_MOST_FAILURES_TOLD)
         self.shown_at = float("-inf")
         self.asker = ""  # the path of the agent that wanted it
+        self.file: TableFile | None = None
         self._fate: Fate | None = None  # nobody has said it yet
 
     @property
@@ -86,8 +88,9 @@ class Job:
 
     def rows_to_do(self) -> Iterator[Row]:
         """Those without an end, in order."""
-        path, headers = Path(self.table.path), self.table.headers
-        for row in read_rows(path, headers, id_column=self.wish.id_column):
+        assert self.file is not None  # a job that is begun has one
+        headers = self.table.headers
+        for row in read_rows(self.file, headers, id_column=self.wish.id_column):
             if row.index >= self.table.rows or not self.spool.has(row.index):
                 yield row
 

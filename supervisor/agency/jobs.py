@@ -6,10 +6,13 @@ Source: Codex `spawn_agents_on_csv`; that a job outlives its call is ours.
 """
 
 import csv
+import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import trio
@@ -26,6 +29,7 @@ from swarm.mailbox.protocol.requests import (
 )
 
 from ..agents import LiveAgent
+from ..birth import hidden_paths
 from ..control import Control
 from ..journal.reading import read_records
 from ..running import Running
@@ -36,12 +40,12 @@ from .csv_rows import (
     Spool,
     Table,
     check_table,
-    check_writable,
     output_for,
     write_results,
 )
 from .inherit import NotPossible, plan_child, role_for
 from .job import Fate, Item, Job, JobStatus, open_job, report_result
+from .job_files import Reach, ResultsPlace, TableFile
 from .job_past import CutOff, rows_done
 from .member import Member
 from .team import Team
@@ -66,6 +70,8 @@ class Jobs:
     ) -> None:
         self._run, self._control, self._team = running, control, team
         self._births, self._nursery = births, nursery
+        request = running.request  # its folders, before any command could put links in their place
+        self._roots = {one: os.path.realpath(one) for one in (request.cwd, *request.add_dirs)}
         self._jobs: dict[str, Job] = {}
         self.on_cut_off: Callable[[CutOff], None] = lambda job: None  # its fate is `now`
 
@@ -80,23 +86,26 @@ class Jobs:
         if wish.max_runtime_seconds is not None and wish.max_runtime_seconds < 1:
             raise NotPossible("max_runtime_seconds must be at least 1")
         source = Path(asker.plan.cwd) / wish.csv_path
-        table = await _checked(source, wish)
-        job_id = self._run.chances.new_id()
-        output = Path(asker.plan.cwd) / output_for(source, wish.output_csv_path, job_id=job_id)
-        began = JobBegan(
-            job_id=job_id, wish=wish, headers=table.headers, rows=table.rows, output=str(output)
-        )
-        return JobEnded(summary=await self._do(asker, began, table))
+        with closing(TableFile(source, self._reach(asker).may_read)) as file:
+            table = await _checked(file, wish)
+            job_id = self._run.chances.new_id()
+            output = Path(asker.plan.cwd) / output_for(source, wish.output_csv_path, job_id=job_id)
+            began = JobBegan(
+                job_id=job_id, wish=wish, headers=table.headers, rows=table.rows, output=str(output)
+            )
+            return JobEnded(summary=await self._do(asker, began, table, file))
 
     async def go_on(self, asker: Member, cut_off: CutOff) -> bytes:
         """The rest of a job; its summary. Raises NotPossible: its table is another one now."""
         began = cut_off.began
         try:
-            table = await _checked(Path(asker.plan.cwd) / began.wish.csv_path, began.wish)
-            if (table.headers, table.rows) != (began.headers, began.rows):
-                raise NotPossible(f"the table {table.path} was changed")
-            again = msgspec.structs.replace(began, attempt=began.attempt + 1)
-            return await self._do(asker, again, table)
+            source = Path(asker.plan.cwd) / began.wish.csv_path
+            with closing(TableFile(source, self._reach(asker).may_read)) as file:
+                table = await _checked(file, began.wish)
+                if (table.headers, table.rows) != (began.headers, began.rows):
+                    raise NotPossible(f"the table {table.path} was changed")
+                again = msgspec.structs.replace(began, attempt=began.attempt + 1)
+                return await self._do(asker, again, table, file)
         except NotPossible:
             self.close(asker.path, began.job_id, "failed")
             raise
@@ -116,21 +125,37 @@ class Jobs:
 
     # --- one job -------------------------------------------------------------------------------
 
-    async def _do(self, asker: Member, began: JobBegan, table: Table) -> bytes:
-        roots = (asker.plan.cwd, *asker.plan.add_dirs)
-        place = check_writable(Path(began.output), asker.plan.limits.sandbox, roots=roots)
-        with tempfile.TemporaryFile(dir=self._run.places.tmp) as file:
+    def _reach(self, asker: Member) -> Reach:
+        """What the asker's own commands may read and write."""
+        plan = asker.plan
+        folders = (plan.cwd, *plan.add_dirs)
+        return Reach(
+            sandbox=plan.limits.sandbox,
+            roots=tuple(self._roots.get(one) or os.path.realpath(one) for one in folders),
+            hidden=tuple(map(os.path.realpath, hidden_paths(self._run))),
+            granted=self._run.grants.permissions_of(plan.path),
+        )
+
+    async def _do(self, asker: Member, began: JobBegan, table: Table, file: TableFile) -> bytes:
+        with closing(ResultsPlace(Path(began.output), self._reach(asker))) as place:
+            return await self._do_rows(asker, began, table, (file, place))
+
+    async def _do_rows(
+        self, asker: Member, began: JobBegan, table: Table, files: tuple[TableFile, ResultsPlace]
+    ) -> bytes:
+        place = files[1]
+        with tempfile.TemporaryFile(dir=self._run.places.tmp) as spooled:
             job = open_job(
                 table,
                 began.wish,
-                Spool(file, table.rows),
+                Spool(spooled, table.rows),
                 job_id=began.job_id,
                 attempt=began.attempt,
                 chances=self._run.chances,
             )
             if began.attempt > 1:
                 await trio.to_thread.run_sync(self._remember, job)
-            job.asker = asker.path
+            job.asker, job.file = asker.path, files[0]
             self._run.note(began, agent=asker.path)
             self._jobs[job.job_id] = job
             is_over = False
@@ -145,7 +170,7 @@ class Jobs:
                     self.close(asker.path, job.job_id, job.status if is_over else "cancelled")
                 elif job.fate == "now":
                     self.on_cut_off(CutOff(began, asker.path))
-            return job.summary(place)
+            return job.summary(place.path)
 
     def _remember(self, job: Job) -> None:
         job.remember(rows_done(read_records(self._run.places, file=job.job_id)))
@@ -165,14 +190,17 @@ class Jobs:
         except* (NotPossible, OSError, UnicodeDecodeError, csv.Error) as group:
             job.fault = f"the table changed while it was read: {group.exceptions[0]}"
 
-    async def _export(self, job: Job, place: Path) -> str | None:
+    async def _export(self, job: Job, place: ResultsPlace) -> str | None:
         """Write the results; returns why not."""
+
+        def write(target: IO[bytes]) -> None:
+            assert job.file is not None  # it was read to the end just now
+            write_results(target, job.file, job.table, job.spool, id_column=job.wish.id_column)
+
         try:
-            await trio.to_thread.run_sync(
-                partial(write_results, place, job.table, job.spool, id_column=job.wish.id_column)
-            )
-        except (OSError, NotPossible) as error:
-            return f"failed to write {place}: {error}"
+            await trio.to_thread.run_sync(place.write, write)
+        except (OSError, NotPossible, UnicodeDecodeError, csv.Error) as error:
+            return f"failed to write {place.path}: {error}"
         return None
 
     async def _work(self, asker: Member, job: Job, rows: Iterator[Row]) -> None:
@@ -248,5 +276,5 @@ class Jobs:
         self._run.showing.passing(Passed(agent=asker.path, event=Waiting(reason=reason)))
 
 
-async def _checked(source: Path, wish: SpawnOnCsv) -> Table:
-    return await trio.to_thread.run_sync(partial(check_table, source, id_column=wish.id_column))
+async def _checked(file: TableFile, wish: SpawnOnCsv) -> Table:
+    return await trio.to_thread.run_sync(partial(check_table, file, id_column=wish.id_column))

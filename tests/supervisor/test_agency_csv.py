@@ -15,7 +15,6 @@ from swarm.supervisor.agency.csv_rows import (
     Spool,
     Table,
     check_table,
-    check_writable,
     fill_template,
     item_prompt,
     output_for,
@@ -24,12 +23,17 @@ from swarm.supervisor.agency.csv_rows import (
     write_results,
 )
 from swarm.supervisor.agency.inherit import NotPossible
+from swarm.supervisor.agency.job_files import Reach, ResultsPlace, TableFile
 
 
 def table(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "in.csv"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def opened(path: Path) -> TableFile:
+    return TableFile(path, lambda real: True)
 
 
 @pytest.mark.parametrize(
@@ -44,18 +48,18 @@ def table(tmp_path: Path, text: str) -> Path:
 )
 def test_a_table_that_is_not_sound_is_refused_by_its_line(tmp_path, text, words):
     with pytest.raises(NotPossible, match=words):
-        check_table(table(tmp_path, text), id_column=None)
+        check_table(opened(table(tmp_path, text)), id_column=None)
 
 
 def test_a_missing_table_and_a_missing_column_are_refused(tmp_path):
     with pytest.raises(NotPossible, match="failed to read csv input"):
-        check_table(tmp_path / "none.csv", id_column=None)
+        opened(tmp_path / "none.csv")
     with pytest.raises(NotPossible, match="id_column x was not found"):
-        check_table(table(tmp_path, "a\n1\n"), id_column="x")
+        check_table(opened(table(tmp_path, "a\n1\n")), id_column="x")
 
 
 def test_items_are_named_by_column_or_number_and_each_name_is_used_once(tmp_path):
-    path = table(tmp_path, "\ufeffid,v\nx,1\n ,2\nx,3\nx-2,4\n\nx,5\n")
+    path = opened(table(tmp_path, "\ufeffid,v\nx,1\n ,2\nx,3\nx-2,4\n\nx,5\n"))
     headers = read_headers(path)
     rows = list(read_rows(path, headers, id_column="id"))
     assert headers == ("id", "v")
@@ -82,7 +86,7 @@ def test_any_ids_become_unique(names):
     with NamedTemporaryFile("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["id", "v"], *([name, "v"] for name in names)])
         file.flush()
-        rows = list(read_rows(Path(file.name), ("id", "v"), id_column="id"))
+        rows = list(read_rows(opened(Path(file.name)), ("id", "v"), id_column="id"))
     assert len({row.item_id for row in rows}) == len(rows) == len(names)
 
 
@@ -106,24 +110,30 @@ def test_results_are_written_only_where_the_agent_itself_may_write(tmp_path):
     other.mkdir()
     (work / "link").symlink_to(other)
     roots = (str(work),)
-    assert check_writable(work / "o.csv", WorkspaceWrite(), roots=roots) == work / "o.csv"
-    for place in (other / "o.csv", work / "link" / "o.csv", work / ".." / "other" / "o.csv"):
+
+    def place(output, sandbox, *, roots=roots):
+        return ResultsPlace(output, Reach(sandbox=sandbox, roots=roots)).path
+
+    assert place(work / "o.csv", WorkspaceWrite()) == work / "o.csv"
+    for wanted in (other / "o.csv", work / "link" / "o.csv", work / ".." / "other" / "o.csv"):
         with pytest.raises(NotPossible, match="outside of what you may"):
-            check_writable(place, WorkspaceWrite(), roots=roots)
+            place(wanted, WorkspaceWrite())
     with pytest.raises(NotPossible, match="outside of what you may"):
-        check_writable(work / "o.csv", ReadOnly(), roots=roots)
-    allowed = WorkspaceWrite(writable_roots=(str(other),))
-    assert check_writable(other / "o.csv", allowed, roots=roots)
-    assert check_writable(other / "o.csv", DangerFullAccess(), roots=())
+        place(work / "o.csv", ReadOnly())
+    assert place(other / "o.csv", WorkspaceWrite(writable_roots=(str(other),)))
+    assert place(other / "o.csv", DangerFullAccess(), roots=())
 
 
 def test_results_are_joined_in_order_of_the_rows_and_unbegun_rows_are_left_out(tmp_path):
-    path = table(tmp_path, "v\na\nb\nc\n")
-    sound = Table(path=str(path), headers=("v",), rows=3)
+    path = opened(table(tmp_path, "v\na\nb\nc\n"))
+    sound = Table(path=str(path.path), headers=("v",), rows=3)
     spool = Spool(io.BytesIO(), 3)
     for index in (2, 0):
         spool.add(index, ["job", f"row-{index + 1}", str(index), *[""] * 7])
-    write_results(tmp_path / "out.csv", sound, spool, id_column=None)
+    reach = Reach(sandbox=WorkspaceWrite(), roots=(str(tmp_path),))
+    ResultsPlace(tmp_path / "out.csv", reach).write(
+        lambda target: write_results(target, path, sound, spool, id_column=None)
+    )
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["v"], row["item_id"]) for row in rows] == [("a", "row-1"), ("c", "row-3")]

@@ -6,6 +6,7 @@ from swarm.mailbox.protocol.records import JobBegan, JobClosed, JobRowEnded, Rec
 from swarm.mailbox.protocol.requests import SpawnOnCsv
 from swarm.supervisor.agency.csv_rows import Spool, Table
 from swarm.supervisor.agency.job import JOB_WORKER, Job
+from swarm.supervisor.agency.job_files import TableFile
 from swarm.supervisor.agency.job_past import CutOff, fold_jobs, rows_done
 
 WISH = SpawnOnCsv(csv_path="t.csv", instruction="x")
@@ -42,6 +43,7 @@ def test_rows_that_are_done_are_counted_once_and_not_run_again(tmp_path):
     job = Job(
         Table(path=str(table), headers=("v",), rows=3), WISH, Spool(io.BytesIO(), 3), attempt=2
     )
+    job.file = TableFile(table, lambda real: True)
     job.remember(rows_done(records(ended(2), ended(0, "failed"), ended(0), ended(9), ended(-1))))
     assert (job.completed, job.failed) == (1, 1)
     assert [row.index for row in job.rows_to_do()] == [1]

@@ -9,10 +9,10 @@ import os
 import stat
 from functools import cache
 
+from swarm.mailbox.beneath import LOOK, open_canonical
 from swarm.mailbox.protocol.base import Value
 
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every architecture
-_OPENAT2, _NO_SYMLINKS = 437, 4  # older than Landlock
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
@@ -124,26 +124,11 @@ def apply_landlock(rules: LandlockRules) -> None:
     os.close(ruleset)
 
 
-class _OpenHow(ctypes.Structure):
-    _fields_ = (
-        ("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64),
-    )  # fmt: skip
-
-
-def _open_unlinked(path: str) -> int:
-    """A canonical path, of which no step may have become a link: a command that runs meanwhile
-    could otherwise carry the grant elsewhere.
-    """
-    flags = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
-    how = _OpenHow(flags, 0, _NO_SYMLINKS)
-    words = os.fsencode(path)
-    fd = _libc.syscall(_OPENAT2, -100, words, ctypes.byref(how), ctypes.sizeof(how))
-    return _checked(fd, f"open {path}")
-
-
 def _add(ruleset: int, grant: Grant, handled: int) -> None:
     try:
-        fd = _open_unlinked(grant.path)
+        # No step of a canonical path may have become a link: a command that runs meanwhile could
+        # otherwise carry the grant elsewhere.
+        fd = open_canonical(grant.path, LOOK)
     except OSError:
         return
     try:

@@ -1,0 +1,254 @@
+"""The door for files: what an unconfined process opens by a name that somebody else can change.
+
+Guards: between deciding on a path and using it a command can put a link, a FIFO or a device in its
+place. So links are resolved first, the decision is about the path that they lead to, and exactly
+that one is opened, through no link (openat2). What is read is a regular file, never waited for, and
+bounded. What is written is made in a folder that is held open, and put in place by a rename.
+
+Blocks; every failure is an OSError. A kernel without openat2 (before 5.6), or a filter that
+refuses it: one step of the path after the other, to the same effect.
+"""
+
+import ctypes
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from .path_rules import PROTECTED_NAMES
+
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # no FIFO is waited for
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+HOLD = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # a link is opened itself
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NUMBER = 437  # of openat2, the same on every architecture
+_NO_MAGIC, _NO_LINKS = 0x02, 0x04  # RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
+_BENEATH = 0x08
+_CHUNK_BYTES = 1 << 20
+_MOST_NAME_CHARS = 200  # of a name that goes on into a temporary one: 255 bytes are the kernel's
+
+May = Callable[[str], bool]  # asked with a canonical path
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_HOW_BYTES = ctypes.sizeof(_OpenHow)
+
+
+def open_canonical(path: str, flags: int, mode: int = 0) -> int:
+    """A descriptor of an absolute path, no step of which may be a link. Raises OSError: ELOOP."""
+    return _open(_AT_CWD, path, flags, mode, _NO_LINKS | _NO_MAGIC)
+
+
+def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
+    """The same of a path relative to an open folder, which it cannot leave."""
+    return _open(folder, path, flags, mode, _NO_LINKS | _NO_MAGIC | _BENEATH)
+
+
+def open_decided(path: str | Path, may: May, flags: int = READ) -> int:
+    """Resolve links, ask about the path that they lead to, and open that one alone.
+
+    Raises PermissionError where `may` says no, OSError (ELOOP) where a link came meanwhile.
+    """
+    real = resolved(path)
+    if not may(real):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return open_canonical(real, flags)
+
+
+def resolved(path: str | Path) -> str:
+    """Where links lead; OSError also for what can be no path."""
+    try:
+        return os.path.realpath(path)
+    except ValueError as error:  # a zero byte
+        raise OSError(errno.EINVAL, "it is no path") from error
+
+
+def open_named(path: str | Path) -> int:
+    """A regular file that a person named: links are theirs, and are followed. Raises OSError."""
+    try:
+        return checked_regular(os.open(path, READ))
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "it is no path") from error
+
+
+def checked_regular(fd: int) -> int:
+    """The descriptor itself; what is no regular file is closed. Raises OSError."""
+    kind = os.fstat(fd).st_mode
+    if stat.S_ISREG(kind):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise OSError(errno.EINVAL, "it is no regular file")
+
+
+def read_whole(fd: int, *, most_bytes: int) -> bytes:
+    """All of a regular file, and close it. Raises OSError: EFBIG where there is more, also where
+    it grows while it is read.
+    """
+    data = read_start(fd, most_bytes=most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is over {_sized(most_bytes)}")
+    return data
+
+
+def read_start(fd: int, *, most_bytes: int) -> bytes:
+    """The first bytes of a regular file, and close it. Raises OSError."""
+    with os.fdopen(checked_regular(fd), "rb", buffering=0) as file:
+        parts: list[bytes] = []
+        left = most_bytes
+        while left > 0 and (part := file.read(min(left, _CHUNK_BYTES))):
+            parts.append(part)
+            left -= len(part)
+    return b"".join(parts)
+
+
+def read_named(path: str | Path, *, most_bytes: int) -> bytes:
+    """All of a file that a person named. Raises OSError."""
+    return read_whole(open_named(path), most_bytes=most_bytes)
+
+
+def look(path: str) -> tuple[os.stat_result, str]:
+    """What lies at a canonical path, and a link's target. Raises OSError, as if nothing were
+    there, where a link stands on the way.
+    """
+    try:
+        fd = open_canonical(path, LOOK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+        raise
+    try:
+        facts = os.fstat(fd)
+        is_link = stat.S_ISLNK(facts.st_mode)
+        return facts, os.readlink("", dir_fd=fd) if is_link else ""
+    finally:
+        os.close(fd)
+
+
+def is_there(path: str) -> bool:
+    """True if anything lies at a canonical path; what is behind a link is not there."""
+    try:
+        look(path)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def entries_in(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """The entries of a folder by its canonical path. Their `path` is their name. Raises OSError."""
+    fd = open_canonical(path, FOLDER)
+    try:
+        with os.scandir(fd) as entries:
+            yield entries
+    finally:
+        os.close(fd)
+
+
+class HeldFolder:
+    """A folder that is held open from the moment when somebody decided on it. Close it."""
+
+    def __init__(self, path: str) -> None:
+        """`path` is canonical. Raises OSError."""
+        self._fd = open_canonical(path, HOLD)
+
+    @property
+    def path(self) -> str:
+        """Where it is now: a command may have moved it."""
+        return os.readlink(f"/proc/self/fd/{self._fd}")  # noqa: PTH115  bytes stay bytes
+
+    def replace(self, name: str, write: Callable[[IO[bytes]], None], *, mode: int = 0o666) -> None:
+        """A file in it, as a whole or not at all. Raises OSError: also for a protected name."""
+        check_name(name)
+        fresh = f".{name[:_MOST_NAME_CHARS]}.{secrets.token_hex(4)}"
+        fd = os.open(fresh, _MAKE, mode, dir_fd=self._fd)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                write(file)
+            os.rename(fresh, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(fresh, dir_fd=self._fd)
+            raise
+
+    def close(self) -> None:
+        """It can be called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def check_name(name: str) -> None:
+    """Raises OSError for what is no single name of a file, or one that is protected."""
+    if name in {"", ".", ".."} or "/" in name or "\0" in name:
+        raise OSError(errno.EINVAL, "it is no name of a file")
+    if name in PROTECTED_NAMES:
+        raise PermissionError(errno.EACCES, f"{name} is protected")
+
+
+def _sized(size: int) -> str:
+    return f"{size >> 20} MiB" if size >> 20 else f"{size >> 10} KiB" if size >> 10 else f"{size} B"
+
+
+# --- the system call ---------------------------------------------------------------------------
+
+_AT_CWD = -100
+
+
+def _open(folder: int, path: str, flags: int, mode: int, resolve: int) -> int:
+    words = os.fsencode(path)
+    if b"\0" in words:
+        raise OSError(errno.EINVAL, "it is no path")
+    if not _has_openat2():
+        return _open_stepwise(folder, path, flags, mode)
+    how = _OpenHow(flags, mode, resolve)
+    while True:
+        fd = int(_syscall(_NUMBER, folder, words, ctypes.byref(how), _HOW_BYTES))
+        if fd >= 0:
+            return fd
+        number = ctypes.get_errno()
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number), path)
+
+
+@cache
+def _has_openat2() -> bool:
+    how = _OpenHow(HOLD, 0, 0)
+    fd = int(_syscall(_NUMBER, _AT_CWD, b"/", ctypes.byref(how), _HOW_BYTES))
+    if fd >= 0:
+        os.close(fd)
+    return fd >= 0
+
+
+def _open_stepwise(folder: int, path: str, flags: int, mode: int) -> int:
+    """Without openat2. A last step that is a link is refused, too, but where it is to be opened
+    itself.
+    """
+    is_absolute = path.startswith("/")
+    steps = [step for step in path.split("/") if step not in {"", "."}]
+    if ".." in steps or (is_absolute and folder != _AT_CWD):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    here = os.open("/" if is_absolute else ".", HOLD, dir_fd=None if is_absolute else folder)
+    try:
+        for step in steps[:-1]:
+            below = os.open(step, HOLD | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = below
+        last = steps[-1] if steps else "."
+        return os.open(last, flags | os.O_NOFOLLOW, mode, dir_fd=here)
+    finally:
+        os.close(here)
