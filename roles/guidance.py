@@ -1,13 +1,26 @@
 """The AGENTS.md chain: what a project and a person want every agent to know.
 
-Rule: never above the project's root, never over the budget, and a cut is said aloud.
+Rule: never from outside of the project, whatever a link leads to, and nothing that the agents'
+profile denies; never over the budget. What is cut or left out is said aloud.
 Source: Codex `project_doc.rs`; differs in that a cut is a warning and not silent.
 """
 
-from collections.abc import Sequence
+import errno
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from swarm.mailbox.beneath import (
+    READ,
+    checked_regular,
+    open_canonical,
+    open_named,
+    read_start,
+    resolved,
+)
+from swarm.mailbox.path_rules import is_denied_aloud, is_within, may_read
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy
 
 BUDGET_BYTES = 32 * 1024
 _NAMES = ("AGENTS.override.md", "AGENTS.md")
@@ -22,6 +35,9 @@ class Guidance(Value):
     sources: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     left_bytes: int = 0  # of the budget, for folders below
+    refused: tuple[
+        str, ...
+    ] = ()  # of the warnings, those of files that lead elsewhere or are denied
 
 
 class GuidanceRules(Value):
@@ -30,6 +46,12 @@ class GuidanceRules(Value):
     limit_bytes: int = BUDGET_BYTES
     fallback_names: tuple[str, ...] = ()
     root_markers: tuple[str, ...] = (".git",)
+    keeps_cwd: bool = False  # it is canonical, and a link that comes in its place is not followed
+    sandbox: SandboxPolicy | None = None  # what a profile denies to agents is not told to them
+
+
+class _LeftOut(Exception):
+    """Why a file that is there is not told."""
 
 
 def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Guidance:
@@ -44,12 +66,19 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
     parts: list[str] = []
     sources = list(own)
     warnings: list[str] = []
+    refused: list[str] = []
     left = rules.limit_bytes
-    for path in _project_files(cwd, rules):
+    for root, folder in _project_folders(cwd, rules):
         try:
-            data = _read_start(path, max(left, 0) + 1)
+            found = _open_in(folder, root, rules)
+            if found is None:
+                continue
+            path, data = found[0], read_start(found[1], most_bytes=max(left, 0) + 1)
+        except _LeftOut as why:
+            refused.append(str(why))
+            continue
         except OSError as error:
-            warnings.append(f"{path} cannot be read: {error.strerror}")
+            warnings.append(f"{folder}: its AGENTS.md cannot be read: {error.strerror}")
             continue
         if not data.strip():
             continue
@@ -64,7 +93,11 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
     project = "\n\n".join(parts)
     text = _BETWEEN.join(part for part in (personal, project) if part)
     return Guidance(
-        text=text, sources=tuple(sources), warnings=tuple(warnings), left_bytes=max(0, left)
+        text=text,
+        sources=tuple(sources),
+        warnings=(*refused, *warnings),
+        left_bytes=max(0, left),
+        refused=tuple(refused),
     )
 
 
@@ -76,15 +109,17 @@ def read_further(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
         root: What a link may not lead out of.
         rules: Their `limit_bytes` is what is left of the budget.
     """
-    path = _file_in(folder, rules)
-    if path is None or rules.limit_bytes <= 0:
+    if rules.limit_bytes <= 0:
         return Guidance()
     try:
-        if not path.resolve().is_relative_to(root):
-            return Guidance(warnings=(f"{path} is left out: it leads out of {root}",))
-        data = _read_start(path, rules.limit_bytes + 1)
-    except (OSError, RuntimeError) as error:
-        return Guidance(warnings=(f"{path} cannot be read: {error}",))
+        found = _open_in(folder, root, rules)
+        if found is None:
+            return Guidance()
+        path, data = found[0], read_start(found[1], most_bytes=rules.limit_bytes + 1)
+    except _LeftOut as why:
+        return Guidance(warnings=(str(why),))
+    except OSError as error:
+        return Guidance(warnings=(f"{folder}: its AGENTS.md cannot be read: {error.strerror}",))
     if not data.strip():
         return Guidance()
     text = data[: rules.limit_bytes].decode("utf-8", "replace")
@@ -96,15 +131,62 @@ def read_further(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
     return Guidance(text=text, sources=(str(path),), warnings=warnings, left_bytes=left)
 
 
-def _read_start(path: Path, most_bytes: int) -> bytes:
-    """The file's first bytes: a file of any size costs no more than its budget."""
-    with path.open("rb") as file:
-        return file.read(most_bytes)
+def _open_in(folder: Path, root: Path, rules: GuidanceRules) -> tuple[Path, int] | None:
+    """The folder's first file that is one, opened; a FIFO or device is none.
+
+    Raises _LeftOut for one whose words are not for this project's agents, and OSError.
+    """
+    for name in (*_NAMES, *(name for name in rules.fallback_names if "/" not in name)):
+        path = folder / name
+        try:
+            fd = _open(path, root, rules)
+            return path, checked_regular(fd)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                raise
+    return None
 
 
-def _file_in(folder: Path, rules: GuidanceRules) -> Path | None:
-    names = (*_NAMES, *(name for name in rules.fallback_names if "/" not in name))
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+_NO_FILE = (errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
+
+
+def _open(path: Path, root: Path, rules: GuidanceRules) -> int:
+    """Where no link is, the name itself is the decision; else where the link leads is decided on,
+    and opened through no other one.
+    """
+    real = str(path)
+    try:
+        fd = open_canonical(real, READ)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        real = resolved(path)
+        if real == str(path):
+            raise  # a circle
+        _check(path, real, root, rules)
+        return open_canonical(real, READ)
+    try:
+        _check(path, real, root, rules)
+    except _LeftOut:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _check(path: Path, real: str, root: Path, rules: GuidanceRules) -> None:
+    if not is_within(real, str(root)):
+        raise _LeftOut(
+            f"{path} is left out: it leads out of {root}; copy it there, or put what all your "
+            "projects share into your own AGENTS.md"
+        )
+    policy = rules.sandbox
+    if not isinstance(policy, ProfilePolicy):
+        return
+    is_closed = is_denied_aloud(policy, real)
+    if is_closed or (real != str(path) and not may_read(policy, real)):
+        raise _LeftOut(f"{path} is left out: the permission profile denies agents what it says")
 
 
 def _over(limit_bytes: int) -> str:
@@ -115,8 +197,8 @@ def _read_personal(folder: Path) -> tuple[str, tuple[str, ...]]:
     for name in _NAMES:
         path = folder / name
         try:
-            with path.open("rb") as file:
-                text = file.read(_PERSONAL_BYTES).decode("utf-8", "replace").strip()
+            data = read_start(open_named(path), most_bytes=_PERSONAL_BYTES)
+            text = data.decode("utf-8", "replace").strip()
         except OSError:
             continue
         if text:
@@ -124,14 +206,14 @@ def _read_personal(folder: Path) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
-def _project_files(cwd: Path, rules: GuidanceRules) -> list[Path]:
+def _project_folders(cwd: Path, rules: GuidanceRules) -> Iterator[tuple[Path, Path]]:
+    """The project's root, and each folder from there down."""
     if rules.limit_bytes <= 0:
-        return []
-    real = cwd.resolve()
+        return
+    real = cwd if rules.keeps_cwd else Path(resolved(cwd))
     root = find_project_root(real, rules.root_markers)
-    folders = [folder for folder in (real, *real.parents) if folder.is_relative_to(root)]
-    found = (_file_in(folder, rules) for folder in reversed(folders))
-    return [path for path in found if path is not None]
+    for folder in reversed([one for one in (real, *real.parents) if one.is_relative_to(root)]):
+        yield root, folder
 
 
 def find_project_root(cwd: Path, markers: Sequence[str]) -> Path:

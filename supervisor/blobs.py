@@ -8,6 +8,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from swarm.mailbox.beneath import READ, open_canonical, open_named, read_whole
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.requests import BlobStored, RequestRefused, StoreBlob
 from swarm.mailbox.redact import Redactor
@@ -35,32 +36,32 @@ def check_image(path: Path) -> str:
 
     Raises UsageError for a file that is missing, too large or no image.
     """
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path} is over {_MOST_BYTES // 1024 // 1024} MiB; make it smaller")
-        with path.open("rb") as file:
-            mime = image_mime(file.read(16))
-    except OSError as error:
-        raise UsageError(f"cannot read the image {path}: {error.strerror}") from error
-    if mime is None:
-        raise UsageError(f"{path} is not a PNG, JPEG, GIF or WebP image")
-    return mime
+    return _read_image(path, is_canonical=False)[1]
 
 
 def store_image(blobs: Path, image: str) -> tuple[str, str]:
-    """Copy `image` into `blobs`; return its `blob:` reference and its name.
+    """Copy `image`, a canonical path, into `blobs`; return its `blob:` reference and its name.
 
-    Raises UsageError for a file that is missing, too large or no image.
+    What was read is what is judged: a link that a command put on the way is not followed. Raises
+    UsageError for a file that is missing, too large or no image.
     """
     path = Path(image)
-    mime = check_image(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read the image {image}: {error.strerror}") from error
+    data, mime = _read_image(path, is_canonical=True)
     digest = hashlib.sha256(data).hexdigest()
     _write_once(blobs / digest, data)
     return f"blob:{digest};{mime}", path.name
+
+
+def _read_image(path: Path, *, is_canonical: bool) -> tuple[bytes, str]:
+    try:
+        fd = open_canonical(str(path), READ) if is_canonical else open_named(path)
+        data = read_whole(fd, most_bytes=_MOST_BYTES)
+    except OSError as error:
+        raise UsageError(f"cannot read the image {path}: {error.strerror}") from error
+    mime = image_mime(data[:16])
+    if mime is None:
+        raise UsageError(f"{path} is not a PNG, JPEG, GIF or WebP image")
+    return data, mime
 
 
 def keep_picture(blobs: Path, wish: StoreBlob, redactor: Redactor) -> BlobStored | RequestRefused:

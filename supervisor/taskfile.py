@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from swarm.mailbox.beneath import open_named, read_start
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval
@@ -26,6 +27,7 @@ MAX_TASK_BYTES = 1 << 20
 _MAX_FRONT_BYTES = 64 << 10
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 _FIELD = re.compile(r"unknown field `([^`]*)`")
+_HANDED_ON = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -113,15 +115,23 @@ def read_task(wanted: str | None, *, prompt: str | None, read_stdin: Callable[[]
         return parse_task(decode_task(read_stdin(), name="stdin"), name="stdin", task="-")
     path = Path(wanted)
     try:
-        if path.is_file() and path.stat().st_size > MAX_TASK_BYTES:
-            raise UsageError(f"{path}: over 1 MiB; a task is a text that a model reads")
-        data = path.read_bytes()
+        data = _read(path)
     except FileNotFoundError as error:
         raise UsageError(f"{path}: there is no such task file{_neighbour(path)}") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     task = parse_task(decode_task(data, name=wanted), name=wanted, task=wanted)
     return msgspec.structs.replace(task, folder=str(path.absolute().parent))
+
+
+def _read(path: Path) -> bytes:
+    """One byte over the bound is enough to refuse it. What a shell hands on as a descriptor
+    (`<(…)`) may be a pipe; anything else is a regular file.
+    """
+    if str(path).startswith(_HANDED_ON):
+        with path.open("rb") as file:
+            return file.read(MAX_TASK_BYTES + 1)
+    return read_start(open_named(path), most_bytes=MAX_TASK_BYTES + 1)
 
 
 def _neighbour(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from swarm.mailbox.beneath import read_named
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import read_only_profile
 from swarm.mailbox.protocol.base import Value
@@ -19,10 +20,12 @@ from swarm.mailbox.protocol.limits import (
     Budget,
     DangerFullAccess,
     ProfilePolicy,
+    SandboxPolicy,
     opens_tunnels,
 )
 from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
 from swarm.roles.config.features import resolve_features
+from swarm.roles.config.reading import FILE_BYTES
 from swarm.roles.config.resources import resource_limits
 from swarm.roles.config.schema import AgentsTable, Config
 from swarm.roles.config.spans import parse_span
@@ -42,7 +45,7 @@ from swarm.roles.schema import Role
 from swarm.roles.sockets import run_sockets
 
 from ..blobs import check_image
-from ..fanout.excerpts import read_excerpt, render_excerpts
+from ..fanout.excerpts import read_excerpt, render_excerpts, shown_below
 from ..fanout.globbing import find_paths
 from ..fanout.items import find_items, item_texts
 from ..request import FanOut, ReviewSettings, RunRequest
@@ -114,13 +117,13 @@ def build_request(
         )
     if (why := steering_warning(settings.config_folder, sandbox, settings.cwd)) is not None:
         warnings.append(why)
-    guidance = _guidance(config, cwd, settings, warnings)
+    guidance = _guidance(cwd, settings, sandbox, warnings)
     held = settings.loaded.requirements
     rules = rules_of(settings.loaded.layers, held)
     warnings += rules.warnings
     request = RunRequest(
         task=settings.task.name,
-        prompt=_prompt_with_context(settings, cwd, warnings),
+        prompt=_prompt_with_context(settings, cwd, sandbox, warnings),
         images=tuple(_image(name) for name in options.image),
         cwd=settings.cwd,
         add_dirs=add_dirs,
@@ -211,7 +214,8 @@ def _brief(role: Role, settings: Settings) -> RoleBrief:
 
 def _read_text(path: Path, held: bytes | None) -> str:
     try:
-        text = (path.read_bytes() if held is None else held).decode().strip()
+        data = read_named(path, most_bytes=FILE_BYTES) if held is None else held
+        text = data.decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"failed to read model instructions file {path}: {error}") from error
     if not text:
@@ -254,13 +258,19 @@ def _with_fan_out(
             output_schema=_fan_schema(table, settings),
             retries=table.retries,
             texts=item_texts(
-                found.items, cwd=cwd, patterns=table.context, limit_bytes=table.context_bytes
+                found.items,
+                cwd=cwd,
+                patterns=table.context,
+                limit_bytes=table.context_bytes,
+                may=shown_below(cwd, request.fan_sandbox or request.sandbox),
             ),
         ),
     )
 
 
-def _prompt_with_context(settings: Settings, cwd: Path, warnings: list[str]) -> str:
+def _prompt_with_context(
+    settings: Settings, cwd: Path, sandbox: SandboxPolicy, warnings: list[str]
+) -> str:
     """The task's body and the files that its `context` names."""
     patterns = settings.task.front.context
     if not patterns:
@@ -269,7 +279,8 @@ def _prompt_with_context(settings: Settings, cwd: Path, warnings: list[str]) -> 
     if not names:
         warnings.append(f"context: no file below {cwd} fits {', '.join(patterns)}")
         return settings.task.body
-    read = [one for name in names if (one := read_excerpt(cwd / name, name)) is not None]
+    may = shown_below(cwd, sandbox)
+    read = [one for name in names if (one := read_excerpt(cwd / name, name, may)) is not None]
     total = sum(len(one.text.encode()) for one in read)
     if total > CONTEXT_BYTES:
         warnings.append(
@@ -281,10 +292,9 @@ def _prompt_with_context(settings: Settings, cwd: Path, warnings: list[str]) -> 
     return f"{settings.task.body}\n\n{render_excerpts(read, limit_bytes=CONTEXT_BYTES)}"
 
 
-def _guidance(config: Config, cwd: Path, settings: Settings, warnings: list[str]) -> str:
-    guidance = load_guidance(
-        cwd, config_folder=Path(settings.config_folder), rules=guidance_rules(config)
-    )
+def _guidance(cwd: Path, settings: Settings, sandbox: SandboxPolicy, warnings: list[str]) -> str:
+    rules = msgspec.structs.replace(guidance_rules(settings.config), sandbox=sandbox)
+    guidance = load_guidance(cwd, config_folder=Path(settings.config_folder), rules=rules)
     warnings += guidance.warnings
     return guidance.text
 
@@ -355,7 +365,7 @@ def _file(name: str, option: str) -> str:
 
 def _image(name: str) -> str:
     """Looked at now: a run that has begun is the wrong place to learn that it is none."""
-    path = _file(name, "--image")
+    path = os.path.realpath(_file(name, "--image"))  # no link leads the run elsewhere later
     check_image(Path(path))
     return path
 

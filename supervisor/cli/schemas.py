@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from swarm.mailbox.beneath import read_named
 from swarm.mailbox.errors import UsageError
 
 _MAX_SCHEMA_BYTES = 1 << 20
@@ -13,9 +14,8 @@ _MAX_SCHEMA_BYTES = 1 << 20
 def read_schema(path: Path, key: str) -> dict[str, Any]:
     """A JSON schema from a file. Raises UsageError naming it."""
     try:
-        if path.stat().st_size > _MAX_SCHEMA_BYTES:
-            raise UsageError(f"{key}: {path} is over 1 MiB")
-        schema = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        data = read_named(path, most_bytes=_MAX_SCHEMA_BYTES)
+        schema = msgspec.json.decode(data, type=dict[str, Any])
     except OSError as error:
         raise UsageError(f"{key}: {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -7,7 +7,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from swarm.mailbox.beneath import May, open_decided, read_start, resolved
+from swarm.mailbox.path_rules import is_within, may_read
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy
 
 _READ_BYTES = 4 << 20  # more of one file is never looked at
 _TICKS = re.compile(r"`{3,}")
@@ -20,11 +23,24 @@ class Excerpt(Value):
     text: str
 
 
-def read_excerpt(path: Path, label: str) -> Excerpt | None:
-    """The file as text; None if it is binary, empty or cannot be read. Bad UTF-8 is replaced."""
+def shown_below(folder: Path, sandbox: SandboxPolicy) -> May:
+    """Which canonical paths a prompt may show: below the folder, and not denied by a profile."""
+    root = resolved(folder)
+
+    def may(path: str) -> bool:
+        is_open = not isinstance(sandbox, ProfilePolicy) or may_read(sandbox, path)
+        return is_within(path, root) and is_open
+
+    return may
+
+
+def read_excerpt(path: Path, label: str, may: May) -> Excerpt | None:
+    """The file as text; None if it is binary, empty or cannot be read. Bad UTF-8 is replaced.
+
+    `may` is asked about where links lead; one that comes later is not followed.
+    """
     try:
-        with path.open("rb") as file:
-            data = file.read(_READ_BYTES)
+        data = read_start(open_decided(path, may), most_bytes=_READ_BYTES)
     except OSError:
         return None
     if b"\0" in data[:8192] or not data.strip():

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from swarm.mailbox.beneath import May, read_named, resolved
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
@@ -100,9 +101,7 @@ def read_csv(path: Path) -> FoundItems:
     Raises UsageError naming file and line.
     """
     try:
-        if path.stat().st_size > _MAX_CSV_BYTES:
-            raise UsageError(f"{path}: over {_MAX_CSV_BYTES >> 20} MiB")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_named(path, most_bytes=_MAX_CSV_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -131,7 +130,7 @@ def _csv_rows(path: Path, reader: "csv.DictReader[str]") -> FoundItems:
 
 
 def item_texts(
-    items: tuple[str, ...], *, cwd: Path, patterns: tuple[str, ...], limit_bytes: int
+    items: tuple[str, ...], *, cwd: Path, patterns: tuple[str, ...], limit_bytes: int, may: May
 ) -> tuple[str, ...]:
     """For each item the text of its own files, for models that cannot open files themselves.
 
@@ -141,16 +140,16 @@ def item_texts(
         patterns: Relative to an item that is a folder; for a file, `.` is the file itself and
             the others are relative to its folder. None: no texts at all.
         limit_bytes: Of file contents, for one item.
+        may: Whether a prompt may show what lies at a canonical path.
     """
     if not patterns:
         return ()
-    return tuple(_item_text(cwd, item, patterns, limit_bytes) for item in items)
+    return tuple(_item_text(cwd / item, patterns, limit_bytes, may) for item in items)
 
 
-def _item_text(cwd: Path, item: str, patterns: tuple[str, ...], limit_bytes: int) -> str:
-    home = cwd / item
+def _item_text(home: Path, patterns: tuple[str, ...], limit_bytes: int, may: May) -> str:
     names: tuple[str, ...] = ()
-    if not home.resolve().is_relative_to(cwd.resolve()):
+    if not may(resolved(home)):
         return ""
     if home.is_file():
         names = (home.name,) if "." in patterns else ()
@@ -159,7 +158,7 @@ def _item_text(cwd: Path, item: str, patterns: tuple[str, ...], limit_bytes: int
         return ""
     globs = [pattern for pattern in patterns if pattern != "."]
     names += tuple(n for n in find_paths(home, globs, kind="files") if n not in names)
-    read = (read_excerpt(home / name, name) for name in names)
+    read = (read_excerpt(home / name, name, may) for name in names)
     return render_excerpts([one for one in read if one is not None], limit_bytes=limit_bytes)
 
 

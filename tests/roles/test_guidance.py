@@ -1,7 +1,12 @@
 """AGENTS.md: from the project's root down to the working directory, within a budget."""
 
+import os
+
 import pytest
 
+from swarm.mailbox.path_rules import make_rules
+from swarm.mailbox.protocol.limits import ProfilePolicy
+from swarm.roles import guidance as guidance_module
 from swarm.roles.guidance import GuidanceRules, find_project_root, load_guidance
 
 
@@ -87,3 +92,58 @@ def test_links_in_a_circle_are_no_file(tree):
 def test_what_is_left_of_the_budget_is_for_folders_below(tree):
     (tree / "AGENTS.md").write_text("x" * 100)
     assert load(tree, limit_bytes=150).left_bytes == 50
+
+
+def test_a_link_that_stays_inside_the_project_is_followed_relative_or_absolute(tree):
+    (tree / "CLAUDE.md").write_text("claude")
+    (tree / "AGENTS.md").symlink_to("CLAUDE.md")
+    (tree / "src" / "AGENTS.md").symlink_to(tree / "CLAUDE.md")
+    guidance = load(tree)
+    assert (guidance.text, guidance.warnings) == ("claude\n\nclaude", ())
+
+
+def test_a_link_out_of_the_project_is_left_out_and_that_is_said(tree):
+    (tree.parent / "secret.md").write_text("secret")
+    (tree / "AGENTS.md").symlink_to("../secret.md")
+    guidance = load(tree)
+    assert guidance.text == ""
+    assert guidance.refused == guidance.warnings
+    assert f"{tree / 'AGENTS.md'} is left out: it leads out of {tree}" in guidance.warnings[0]
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_the_profile_denies_is_not_told_by_its_name_or_by_a_link_to_it(tree, is_link):
+    (tree / "private").mkdir()
+    (tree / "private" / "x.md").write_text("secret")
+    if is_link:
+        (tree / "AGENTS.md").symlink_to("private/x.md")
+    else:
+        (tree / "AGENTS.md").write_text("secret")
+    closed = tree / ("private" if is_link else "AGENTS.md")
+    rules = make_rules([("/", "read"), (str(tree), "write"), (str(closed), "deny")])
+    guidance = load(tree, sandbox=ProfilePolicy(name="p", rules=rules))
+    assert guidance.text == ""
+    assert "the permission profile denies" in guidance.refused[0]
+
+
+def test_a_link_that_is_swapped_after_the_decision_is_not_followed(tree, monkeypatch):
+    (tree.parent / "secret.md").write_text("secret")
+    (tree / "CLAUDE.md").write_text("claude")
+    (tree / "AGENTS.md").symlink_to("CLAUDE.md")
+    decide = guidance_module._check
+
+    def swap(*given):
+        decide(*given)
+        (tree / "CLAUDE.md").unlink()
+        (tree / "CLAUDE.md").symlink_to("../secret.md")
+
+    monkeypatch.setattr(guidance_module, "_check", swap)
+    assert load(tree).text == ""
+
+
+def test_a_pipe_or_a_device_is_no_file_and_is_not_waited_for(tree):
+    os.mkfifo(tree / "AGENTS.override.md")
+    (tree / "AGENTS.md").write_text("plain")
+    os.mkfifo(tree / "src" / "AGENTS.md")
+    (tree / "src" / "deep" / "AGENTS.md").symlink_to("/dev/zero")
+    assert load(tree).text == "plain"

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.supervisor.fanout.excerpts import (
     Excerpt,
     cut_middle,
@@ -10,6 +11,7 @@ from swarm.supervisor.fanout.excerpts import (
     read_excerpt,
     render_excerpts,
     share_out,
+    shown_below,
 )
 
 
@@ -54,7 +56,8 @@ def test_binary_empty_and_missing_files_are_passed_over(tmp_path):
     (tmp_path / "b").write_bytes(b"\x00\x01")
     (tmp_path / "e").write_text(" \n")
     (tmp_path / "latin").write_bytes(b"caf\xe9")
-    assert read_excerpt(tmp_path / "b", "b") is None
-    assert read_excerpt(tmp_path / "e", "e") is None
-    assert read_excerpt(tmp_path / "gone", "g") is None
-    assert read_excerpt(tmp_path / "latin", "l") == Excerpt(label="l", text="caf\ufffd")
+    may = shown_below(tmp_path, WorkspaceWrite())
+    assert read_excerpt(tmp_path / "b", "b", may) is None
+    assert read_excerpt(tmp_path / "e", "e", may) is None
+    assert read_excerpt(tmp_path / "gone", "g", may) is None
+    assert read_excerpt(tmp_path / "latin", "l", may) == Excerpt(label="l", text="caf\ufffd")

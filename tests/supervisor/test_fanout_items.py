@@ -5,7 +5,9 @@ import os
 import pytest
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.supervisor.fanout import globbing, items
+from swarm.supervisor.fanout.excerpts import shown_below
 from swarm.supervisor.fanout.globbing import find_paths
 from swarm.supervisor.fanout.items import (
     Each,
@@ -157,11 +159,24 @@ def test_a_prompt_is_filled_once_and_leaves_other_braces():
 
 def test_an_items_own_text_follows_its_prompt(tree):
     texts = item_texts(
-        ("src/a", "top.py", "gone", "../outside"), cwd=tree, patterns=("*.py", "."), limit_bytes=99
+        ("src/a", "top.py", "gone", "../outside"),
+        cwd=tree,
+        patterns=("*.py", "."),
+        limit_bytes=99,
+        may=shown_below(tree, WorkspaceWrite()),
     )
     assert texts[0] == "File one.py:\n```\nsrc/a/one.py\n```"
     assert texts[1] == "File top.py:\n```\ntop.py\n```"
     assert texts[2:] == ("", "")
     fan = FanOut(items=("src/a",), prompt="What is {item}?", texts=texts[:1])
     assert item_prompt(fan, 0) == f"What is src/a?\n\n{texts[0]}"
-    assert item_texts(("src/a",), cwd=tree, patterns=(), limit_bytes=9) == ()
+    assert (
+        item_texts(
+            ("src/a",),
+            cwd=tree,
+            patterns=(),
+            limit_bytes=9,
+            may=shown_below(tree, WorkspaceWrite()),
+        )
+        == ()
+    )

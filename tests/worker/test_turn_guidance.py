@@ -153,3 +153,23 @@ async def test_what_was_picked_up_survives_a_compaction(tree, autojump_clock):
     assert "chain" in last[1]
     assert last[2] == guidance_text("of src", cwd=str(tree / "src"))
     assert last[3] == "go"
+
+
+def test_a_file_that_becomes_a_link_out_of_the_project_is_told_no_more_and_that_is_said_once(tree):
+    watch = GuidanceWatch(spec_for(tree), ())
+    (tree / "AGENTS.md").write_text("mine")
+    assert watch.read_chain() == "mine"
+    (tree.parent / "secret").write_text("secret")
+    (tree / "AGENTS.md").unlink()
+    (tree / "AGENTS.md").symlink_to("../secret")
+    assert (watch.read_chain(), watch.read_chain()) == ("", "")
+    assert [("leads out of" in one) for one in watch.warnings] == [True]
+
+
+def test_a_link_in_the_place_of_the_project_itself_changes_nothing_of_where_it_is(tree):
+    watch = GuidanceWatch(spec_for(tree), ())
+    (tree.parent / "elsewhere").mkdir()
+    (tree.parent / "elsewhere" / "AGENTS.md").write_text("secret")
+    tree.rename(tree.with_name("moved"))
+    tree.symlink_to("elsewhere")
+    assert watch.read_chain() == ""

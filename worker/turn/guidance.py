@@ -38,7 +38,9 @@ class GuidanceWatch:
         self._spec = spec
         self._seen = {folder for item in told if (folder := _folder_of(item))}
         self._left: int | None = None  # of the budget; None: not yet known
-        self._root: Path | None = None
+        # Once: a command may put a link in its place.
+        self._root = Path(os.path.realpath(spec.cwd))
+        self._refused: set[str] = set()  # of the chain, told already
         self.warnings: list[str] = []  # taken by who tells people
 
     @property
@@ -48,13 +50,16 @@ class GuidanceWatch:
 
     def read_chain(self) -> str:
         """The chain as it is now. Takes a few system calls."""
-        return self._load().text
+        read = self._load()
+        self.warnings += [one for one in read.refused if one not in self._refused]
+        self._refused.update(read.refused)
+        return read.text
 
     def further(self, details: Iterable[AnyCallDetail]) -> list[Further]:
         """The files of folders below that these calls work in, outer ones first, each once."""
         if not self.is_on:
             return []
-        root = self._root = self._root or Path(os.path.realpath(self._spec.cwd))
+        root = self._root
         found: list[Further] = []
         for folder in _folders(details, root):
             if str(folder) in self._seen:
@@ -77,7 +82,7 @@ class GuidanceWatch:
 
     def _load(self) -> Guidance:
         home = Path(self._spec.context.guidance_home)
-        return load_guidance(Path(self._spec.cwd), config_folder=home, rules=self._rules())
+        return load_guidance(self._root, config_folder=home, rules=self._rules())
 
     def _rules(self) -> GuidanceRules:
         told = self._spec.context
@@ -85,6 +90,8 @@ class GuidanceWatch:
             limit_bytes=told.guidance_bytes,
             fallback_names=told.guidance_names,
             root_markers=told.root_markers,
+            keeps_cwd=True,
+            sandbox=self._spec.limits.sandbox,
         )
 
 
