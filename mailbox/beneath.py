@@ -16,7 +16,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -210,25 +210,27 @@ _AT_CWD = -100
 
 
 def _open(folder: int, path: str, flags: int, mode: int, resolve: int) -> int:
-    words = os.fsencode(path)
-    if b"\0" in words:
+    if "\0" in path:
         raise OSError(errno.EINVAL, "it is no path")
     if not _has_openat2():
         return _open_stepwise(folder, path, flags, mode)
-    how = _OpenHow(flags, mode, resolve)
-    while True:
-        fd = int(_syscall(_NUMBER, folder, words, ctypes.byref(how), _HOW_BYTES))
-        if fd >= 0:
-            return fd
+    how = _how(flags, mode, resolve)
+    while (fd := _syscall(_NUMBER, folder, os.fsencode(path), how, _HOW_BYTES)) < 0:
         number = ctypes.get_errno()
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number), path)
+    return int(fd)
+
+
+@lru_cache(maxsize=64)
+def _how(flags: int, mode: int, resolve: int) -> "ctypes._CArgObject":
+    """The kernel only reads it, so all calls of a kind share one."""
+    return ctypes.byref(_OpenHow(flags, mode, resolve))
 
 
 @cache
 def _has_openat2() -> bool:
-    how = _OpenHow(HOLD, 0, 0)
-    fd = int(_syscall(_NUMBER, _AT_CWD, b"/", ctypes.byref(how), _HOW_BYTES))
+    fd = int(_syscall(_NUMBER, _AT_CWD, b"/", _how(HOLD, 0, 0), _HOW_BYTES))
     if fd >= 0:
         os.close(fd)
     return fd >= 0

@@ -11,10 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from swarm.mailbox.beneath import READ, open_canonical
+
 MOST_FILE_BYTES = 10 * 1024 * 1024
 MOST_BYTES = 512 * 1024 * 1024
 _PART_OF_FREE = 8
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Copied(NamedTuple):
@@ -38,7 +39,7 @@ class Pack:
     def copy(self, path: str) -> Copied | None:
         """None if it is no file that can be read, or too large."""
         try:
-            source = os.open(path, _FLAGS)
+            source = open_canonical(path, READ)
         except OSError:
             return None
         try:

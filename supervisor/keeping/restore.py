@@ -7,16 +7,19 @@ Blocks: call it in a thread.
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from swarm.mailbox.beneath import FOLDER, open_beneath, open_canonical
 from swarm.mailbox.protocol.base import Value
 
 from .composing import Edit, Step, compose, others_of
 from .store import UNKNOWN, Entry, Store, look_at, look_kind
 
 _CHUNK_BYTES = 1024 * 1024
+_FOLDER_MODE = 0o755
 
 
 class Plan(Value):
@@ -61,9 +64,31 @@ def plan_edits(edits: Iterable[Edit], *, agents: Collection[str], force: bool) -
             restore.append(edit.before)
         else:
             left.append(edit.path)
+    if force:
+        restore += _folders_in_the_way(restore)
     return Plan(
         restore=_in_order(restore), left=tuple(left), shared=tuple(shared), lost=tuple(lost)
     )
+
+
+def _folders_in_the_way(entries: Iterable[Entry]) -> list[Entry]:
+    """Where a link or a file stands in the place of a folder above what comes back: that folder.
+
+    It is one of the entries, so what stood there is kept like all that is replaced.
+    """
+    entries = tuple(entries)
+    spoken = {entry.path for entry in entries}
+    wanted = {
+        str(above)
+        for entry in entries
+        if entry.kind != "absent"
+        for above in Path(entry.path).parents
+    }
+    return [
+        Entry(path=path, kind="folder", mode=_FOLDER_MODE)
+        for path in sorted(wanted - spoken)
+        if look_kind(path) in ("link", "file")
+    ]
 
 
 def _is_as_left(now: Entry, after: Entry | None) -> bool:
@@ -102,8 +127,7 @@ def _put(entry: Entry, store: Store) -> None:
     try:
         match entry.kind:
             case "folder":
-                with suppress(FileExistsError):
-                    os.mkdir(where.name, entry.mode, dir_fd=folder)
+                _make_folder(folder, where.name, entry.mode)
             case "link":
                 _replace(folder, where.name, lambda name: _make_link(folder, name, entry))
             case "file":
@@ -128,17 +152,29 @@ def _remove(folder: int, name: str) -> None:
                 raise
 
 
+def _make_folder(folder: int, name: str, mode: int) -> None:
+    """A link or a file in its place goes; whoever planned this has a copy of it."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return
+        os.unlink(name, dir_fd=folder)
+    os.mkdir(name, mode, dir_fd=folder)
+
+
 def _open_folder(path: Path) -> int:
     """A folder by its canonical path, made where missing; a link on the way is refused."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    here = os.open("/", flags)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        try:
+            return open_canonical(str(path), FOLDER)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+    here = os.open("/", FOLDER)
     for step in path.parts[1:]:
         try:
-            try:
-                below = os.open(step, flags, dir_fd=here)
-            except FileNotFoundError:
-                os.mkdir(step, 0o755, dir_fd=here)
-                below = os.open(step, flags, dir_fd=here)
+            with suppress(FileExistsError):
+                os.mkdir(step, _FOLDER_MODE, dir_fd=here)
+            below = open_beneath(here, step, FOLDER)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise ValueError(f"{step} on the way is no folder any more") from error
@@ -156,6 +192,9 @@ def _replace(folder: int, name: str, make: Callable[[str], None]) -> None:
         os.unlink(fresh, dir_fd=folder)
     try:
         make(fresh)
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                _remove(folder, name)  # no file can be renamed over a folder
         os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(FileNotFoundError):

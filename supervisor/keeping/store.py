@@ -1,7 +1,8 @@
 """The run's store of file contents, by content address, and the lists of what was where.
 
 Rule guarded: what is in the store is whole and never changes; a copy that was cut short leaves
-nothing behind. Blocks: call it in a thread.
+nothing behind. What lies behind a link is not there: a command that puts one in a folder's place
+has nothing copied that it could not read. Blocks: call it in a thread.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from swarm.mailbox.beneath import READ, entries_in, look, open_canonical
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.requests import MOST_KEPT_BYTES, MOST_KEPT_FILES
 
@@ -142,7 +144,7 @@ class Store:
         return msgspec.structs.replace(seen, sha256=digest, size=size)
 
     def _copy(self, path: str, room_bytes: int) -> tuple[str, int]:
-        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        source = open_canonical(path, READ)
         try:
             if not stat.S_ISREG(os.fstat(source).st_mode):
                 raise OSError("it is no longer a file")
@@ -225,17 +227,19 @@ def look_kind(path: str) -> Kind | None:
 
 def _digest(path: str) -> str:
     try:
-        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        source = open_canonical(path, READ)
     except OSError:
         return "unreadable"
     with os.fdopen(source, "rb") as file:
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            return "unreadable"  # it was one a moment ago
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _facts(path: str) -> Entry | None:
     """Without its contents; None for what is no file, folder or link."""
     try:
-        found = os.lstat(path)
+        found, target = look(path)
         kind: Kind
         if stat.S_ISREG(found.st_mode):
             kind = "file"
@@ -245,7 +249,6 @@ def _facts(path: str) -> Entry | None:
             kind = "link"
         else:
             return None
-        target = os.readlink(path) if kind == "link" else ""  # noqa: PTH115  bytes stay bytes
         if not is_text(path) or not is_text(target):
             return None
     except FileNotFoundError:
@@ -268,17 +271,21 @@ def _walk(paths: Sequence[str]) -> Iterator[str]:
     waiting = [_canonical(path) for path in reversed(paths)]
     while waiting:
         path = waiting.pop()
-        if path in seen or not os.path.lexists(path):
+        if path in seen:
+            continue
+        try:
+            facts, _ = look(path)
+        except OSError:
             continue
         seen.add(path)
         yield path
-        if Path(path).is_dir() and not Path(path).is_symlink():
+        if stat.S_ISDIR(facts.st_mode):
             try:
-                with os.scandir(path) as entries:
-                    below = sorted(one.path for one in entries if one.name not in _SKIPPED)
+                with entries_in(path) as entries:
+                    names = sorted(one.name for one in entries if one.name not in _SKIPPED)
             except OSError:
                 continue
-            waiting.extend(reversed(below))
+            waiting.extend(f"{path.rstrip('/')}/{name}" for name in reversed(names))
 
 
 def _canonical(path: str) -> str:

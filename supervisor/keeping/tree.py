@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from swarm.mailbox.beneath import is_there, look
+
 from .pack import Pack
 from .store import UNKNOWN, Entry, Kind, Store, is_text
 from .walk import Walker, outermost
@@ -90,7 +92,7 @@ class Tree:
             if change is not None:
                 changes.append(change)
         unseen = [path for path in self._known if path not in found]
-        changes += [self._gone(path) for path in unseen if not os.path.lexists(path)]
+        changes += [self._gone(path) for path in unseen if not is_there(path)]
         self._based |= fresh_roots
         return tuple(sorted(changes, key=lambda change: change.after.path))
 
@@ -106,7 +108,7 @@ class Tree:
         began_ns = now_ns()
         for path in paths:
             try:
-                facts = os.lstat(path)
+                facts = look(path)[0]
             except OSError:
                 self._known.pop(path, None)
                 continue
@@ -169,7 +171,7 @@ class Tree:
         if stat.S_ISLNK(facts.st_mode):
             link = _known("link", facts, began_ns)
             try:
-                link.target = os.readlink(path)  # noqa: PTH115
+                link.target = look(path)[1]
             except OSError:
                 return None
             return link if is_text(link.target) else None

@@ -1,13 +1,16 @@
 """Which files are watched for changes: folders below some roots, in order of their depth.
 
 Rule guarded: a folder is looked at wholly or not at all, so that what appears in it is known to be
-new; links and other file systems of the kernel are not entered. Blocks: call it in a thread.
+new; links and other file systems of the kernel are not entered, nor is a folder that became a link
+meanwhile. Blocks: call it in a thread.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Collection, Iterable
 
+from swarm.mailbox.beneath import entries_in
 from swarm.mailbox.path_rules import is_within, looks_like_placeholder
 from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy, WorkspaceWrite
 
@@ -22,6 +25,8 @@ _SKIPPED = frozenset({
 })  # fmt: skip
 _MARKS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})  # a folder that holds one can be made again
 _NEVER = ("/proc", "/sys", "/dev", "/run")
+
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # gone, or something else by now
 
 Found = tuple[str, os.stat_result]
 _NOT_OURS: list[Found] = []  # of a folder that is not to be watched, or gone
@@ -90,11 +95,13 @@ class Walker:
         """None if there are too many, or it cannot be read."""
         found: list[Found] = []
         try:
-            with os.scandir(folder) as entries:
+            with entries_in(folder) as entries:
+                above = folder.rstrip("/")
                 for entry in entries:
+                    path = f"{above}/{entry.name}"
                     if entry.name in _MARKS:
                         return _NOT_OURS
-                    if entry.name in _SKIPPED or entry.path in self._closed:
+                    if entry.name in _SKIPPED or path in self._closed:
                         continue
                     if not is_text(entry.name):  # no record can name it
                         continue
@@ -106,10 +113,8 @@ class Walker:
                         continue  # it went meanwhile
                     if looks_like_placeholder(entry.name, facts.st_mtime_ns):
                         continue  # a sandbox's: nobody made it, and it goes by itself
-                    if entry.path not in _NEVER:
-                        found.append((entry.path, facts))
-        except FileNotFoundError:
-            return _NOT_OURS
-        except OSError:
-            return None
+                    if path not in _NEVER:
+                        found.append((path, facts))
+        except OSError as error:
+            return _NOT_OURS if error.errno in _NO_FOLDER else None
         return found
