@@ -11,11 +11,13 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import msgspec
 
+from swarm.mailbox.beneath import HeldFolder, check_name, resolved
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.redact import MIN_SECRET_CHARS, Redactor
 from swarm.mailbox.redact_structs import clean_json
@@ -56,17 +58,17 @@ def export_run(source: RunPlaces, target: Path, *, redactor: Redactor, force: bo
     read_about(source)
     if target.exists() and not force:
         raise UsageError(f"{target} exists; give another name, or --force")
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    done: list[Exported] = []
     try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            done = _write(source, file, redactor)
-        fresh.replace(target)
+        check_name(target.name)
+        folder = HeldFolder(resolved(target.absolute().parent))
+        with closing(folder):
+            folder.replace(
+                target.name, lambda file: done.append(_write(source, file, redactor)), mode=0o600
+            )
     except OSError as error:
         raise SwarmError(f"cannot write {target}: {error.strerror}") from error
-    finally:
-        fresh.unlink(missing_ok=True)
-    return done._replace(size_bytes=target.stat().st_size)
+    return done[0]._replace(size_bytes=target.stat().st_size)
 
 
 def _write(source: RunPlaces, file: IO[bytes], redactor: Redactor) -> Exported:

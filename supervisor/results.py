@@ -1,19 +1,33 @@
-"""The result: written to a file in one step."""
+"""The result: written to a file in one step, in a folder that is held open from the run's start."""
 
-import os
 from pathlib import Path
+from typing import IO
 
-from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.beneath import HeldFolder, check_name, resolved
+from swarm.mailbox.errors import SwarmError, UsageError
 
 
-def write_result(path: Path, text: str) -> None:
-    """Write the final answer so that a reader sees all of it or the file before.
+class ResultFile:
+    """Where `-o` puts the answer. A command that swaps the folder for a link leads it nowhere."""
 
-    Raises SwarmError naming the file.
-    """
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
-    except OSError as error:
-        raise SwarmError(f"cannot write the result to {path}: {error.strerror}") from error
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError: there is no such folder, or it is no name for a file."""
+        self._path = path.absolute()
+        try:
+            check_name(self._path.name)
+            self._folder = HeldFolder(resolved(self._path.parent))
+        except OSError as error:
+            raise UsageError(f"cannot write the result to {path}: {error.strerror}") from error
+
+    def write(self, text: str) -> None:
+        """All of it or nothing: a reader sees the file before until then. Raises SwarmError."""
+
+        def write(file: IO[bytes]) -> None:
+            file.write(text.encode("utf-8", "replace"))
+
+        try:
+            self._folder.replace(self._path.name, write)
+        except OSError as error:
+            raise SwarmError(
+                f"cannot write the result to {self._path}: {error.strerror}"
+            ) from error

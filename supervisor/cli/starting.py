@@ -27,6 +27,7 @@ from .options import ShowOptions
 from .walls import check_walls
 
 if TYPE_CHECKING:
+    from ..results import ResultFile
     from ..view import View
     from .turn_notice import TurnNotice
 
@@ -108,6 +109,7 @@ def run_here(
     ignition = take_early() or ignite(secrets=tuple(request.keys.values()))
     try:
         ignition.settle()
+        target = _result_file(show)
         import trio  # imported already, by ignite
 
         from ..supervisor import run_to_its_end
@@ -135,7 +137,7 @@ def run_here(
             raise
     finally:
         ignition.close()
-    _write_answer(show, completed)
+    _write_answer(target, completed)
     if notifier is not None:
         notifier.finish(completed)
     return EXIT_CODES[completed.status]
@@ -237,14 +239,21 @@ class _Announcing:
         self._view.finish(completed)
 
 
-def _write_answer(show: ShowOptions, completed: RunCompleted) -> None:
-    """`-o`: the whole answer, only after success; an empty one is said."""
-    if show.output_last_message is None or completed.status != "completed":
-        return
+def _result_file(show: ShowOptions) -> "ResultFile | None":
+    """`-o`, held before any command of the run could put a link in its folder's place."""
+    if show.output_last_message is None:
+        return None
     from pathlib import Path
 
-    from ..results import write_result
+    from ..results import ResultFile
 
+    return ResultFile(Path(show.output_last_message))
+
+
+def _write_answer(target: "ResultFile | None", completed: RunCompleted) -> None:
+    """`-o`: the whole answer, only after success; an empty one is said."""
+    if target is None or completed.status != "completed":
+        return
     if not completed.result:
         click.echo("swarm: warning: there is no final answer; the file is empty", err=True)
-    write_result(Path(show.output_last_message).absolute(), completed.result or "")
+    target.write(completed.result or "")

@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from swarm.mailbox.beneath import entries_in
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import is_within
 
@@ -20,6 +21,26 @@ _SKIPPED = frozenset({".git", "__pycache__", "node_modules"})
 Kind = Literal["dirs", "files", "any"]
 
 
+class _Entry(NamedTuple):
+    """One entry of a folder. `path` is canonical but for its last step."""
+
+    name: str
+    path: str
+    is_link: bool
+    is_folder: bool  # itself, not by a link
+    is_plain: bool  # likewise a file
+
+
+def _entry(folder: str, found: "os.DirEntry[str]") -> _Entry:
+    return _Entry(
+        found.name,
+        f"{folder.rstrip('/')}/{found.name}",
+        found.is_symlink(),
+        found.is_dir(follow_symlinks=False),
+        found.is_file(follow_symlinks=False),
+    )
+
+
 class _Walk:
     """One search: counts what it looked at, so that it cannot go on for ever."""
 
@@ -27,11 +48,11 @@ class _Walk:
         self.root = os.path.realpath(root)
         self.visited = 0
 
-    def entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
-        """The folder's entries; one that cannot be read is empty."""
+    def entries(self, folder: str) -> Iterator[_Entry]:
+        """The folder's entries; one that cannot be read, or became a link, is empty."""
         try:
-            with os.scandir(folder or ".") as found:
-                entries = list(found)
+            with entries_in(folder) as found:
+                entries = [_entry(folder, one) for one in found]
         except OSError:
             return
         self.visited += len(entries)
@@ -41,9 +62,6 @@ class _Walk:
                 "name a folder in it"
             )
         yield from entries
-
-    def is_inside(self, path: str) -> bool:
-        return is_within(os.path.realpath(path), self.root)
 
 
 def find_paths(root: Path, patterns: Iterable[str], *, kind: Kind) -> tuple[str, ...]:
@@ -87,14 +105,14 @@ def _expand(
     for entry in walk.entries(folder):
         path = f"{prefix}{entry.name}"
         if step == "**":
-            if _is_wanted(entry.name, "*") and entry.is_dir(follow_symlinks=False):
+            if _is_wanted(entry.name, "*") and entry.is_folder:
                 yield from _expand(walk, entry.path, f"{path}/", steps, kind)
         elif not _is_wanted(entry.name, step):
             continue
         elif not rest:
             if _is_item(walk, entry, kind):
                 yield path
-        elif entry.is_dir(follow_symlinks=False):
+        elif entry.is_folder:
             yield from _expand(walk, entry.path, f"{path}/", rest, kind)
 
 
@@ -106,11 +124,11 @@ def _is_wanted(name: str, step: str) -> bool:
     return fnmatchcase(name, step)
 
 
-def _is_item(walk: _Walk, entry: os.DirEntry[str], kind: Kind) -> bool:
-    try:
-        if entry.is_symlink() and not walk.is_inside(entry.path):
+def _is_item(walk: _Walk, entry: _Entry, kind: Kind) -> bool:
+    is_dir, is_file = entry.is_folder, entry.is_plain
+    if entry.is_link:
+        real = os.path.realpath(entry.path)
+        if not is_within(real, walk.root):
             return False
-        is_dir, is_file = entry.is_dir(), entry.is_file()
-    except OSError:
-        return False
+        is_dir, is_file = os.path.isdir(real), os.path.isfile(real)  # noqa: PTH112, PTH113
     return (is_dir and kind != "files") or (is_file and kind != "dirs")

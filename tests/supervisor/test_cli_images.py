@@ -1,5 +1,7 @@
 """Images of a person: what is none is told before anything starts."""
 
+import os
+
 import pytest
 
 from swarm.mailbox.errors import UsageError
@@ -31,3 +33,26 @@ def test_a_missing_or_a_huge_one_is_refused(tmp_path):
         file.truncate(21 << 20)
     with pytest.raises(UsageError, match="over 20 MiB"):
         check_image(tmp_path / "big")
+
+
+def test_an_image_that_became_a_link_since_it_was_named_is_not_sent(tmp_path):
+    named, other, blobs = tmp_path / "a.png", tmp_path / "b.png", tmp_path / "blobs"
+    blobs.mkdir()
+    for path in (named, other):
+        path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(8))
+    assert store_image(blobs, str(named))[1] == "a.png"
+    named.unlink()
+    named.symlink_to("b.png")
+    with pytest.raises(UsageError, match="cannot read the image"):
+        store_image(blobs, str(named))
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "fifo"])
+def test_an_image_that_is_no_file_is_refused_at_once(tmp_path, device):
+    path = tmp_path / "a.png"
+    if device == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(device)
+    with pytest.raises(UsageError, match="it is no regular file"):
+        check_image(path)

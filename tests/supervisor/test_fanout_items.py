@@ -5,7 +5,8 @@ import os
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.mailbox.path_rules import make_rules
+from swarm.mailbox.protocol.limits import ProfilePolicy, WorkspaceWrite
 from swarm.supervisor.fanout import globbing, items
 from swarm.supervisor.fanout.excerpts import shown_below
 from swarm.supervisor.fanout.globbing import find_paths
@@ -180,3 +181,32 @@ def test_an_items_own_text_follows_its_prompt(tree):
         )
         == ()
     )
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_a_table_that_is_no_file_is_refused_at_once(tmp_path, kind):
+    path = tmp_path / "in.csv"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="no regular file"):
+        read_csv(path)
+
+
+def test_texts_show_no_file_that_is_denied_or_that_a_link_leads_out_to(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    for name in ("plain", "x.env"):
+        (work / name).write_text(name)
+    (work / "link").symlink_to("../secret")
+    os.mkfifo(work / "pipe")
+    profile = ProfilePolicy(
+        name="p", rules=make_rules([(str(work), "read")]), deny_globs=(f"{work}/*.env",)
+    )
+    (text,) = item_texts(
+        (".",), cwd=work, patterns=("*",), limit_bytes=999, may=shown_below(work, profile)
+    )
+    assert "plain" in text
+    assert "secret" not in text and "x.env" not in text

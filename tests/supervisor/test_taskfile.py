@@ -1,5 +1,7 @@
 """Task files: every mistake is told with file, line and key; stdin is read only for `-`."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,3 +151,15 @@ def test_a_dash_reads_stdin(tmp_path):
 def test_exactly_one_task_is_wanted(wanted, prompt):
     with pytest.raises(UsageError):
         read_task(wanted, prompt=prompt, read_stdin=never)
+
+
+def test_a_pipe_is_a_task_only_where_the_shell_handed_it_on(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="no regular file"):
+        read_task(str(tmp_path / "pipe"), prompt=None, read_stdin=never)
+    reader, writer = os.pipe()
+    os.write(writer, b"do it")
+    os.close(writer)
+    task = read_task(f"/dev/fd/{reader}", prompt=None, read_stdin=never)
+    os.close(reader)
+    assert task.body == "do it"

@@ -12,17 +12,22 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from swarm.mailbox.beneath import HOLD, READ, May, open_beneath, open_canonical, open_decided
+
 from .verify import FileConflict, PatchFailed, describe_os_error, digest_of
 
 MayWrite = Callable[[Path], bool]  # asked with every symlink resolved
 MAX_FILE_BYTES = 32 * 1024 * 1024
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO must not wait for a writer
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a regular file of at most 32 MiB. Raises OSError."""
-    return _read_whole(os.open(path, _READ), str(path))
+def read_file(path: Path, may_read: May = lambda real: True) -> bytes:
+    """The bytes of a regular file of at most 32 MiB. Raises OSError.
+
+    `may_read` is asked about where links lead; one that comes later is not followed.
+    """
+    if "\0" in str(path):
+        raise ValueError("embedded null byte")
+    return _read_whole(open_decided(path, may_read), str(path))
 
 
 def replace_file(path: Path, content: bytes, *, before: str | None, may_write: MayWrite) -> None:
@@ -78,27 +83,30 @@ def _failing_as(failure: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_folder(path: Path, *, create: bool) -> Iterator[int]:
-    """Walk down from `/`, one component at a time, following no link."""
-    folder = os.open("/", _FOLDER)
+    """A folder by its canonical path, following no link; where it is missing, step by step."""
     try:
-        for part in path.parts[1:]:
-            inner = _open_inner(folder, part, create=create)
-            os.close(folder)
-            folder = inner
+        folder = open_canonical(str(path), HOLD)
+    except FileNotFoundError:
+        if not create:
+            raise
+        folder = _make_folders(path)
+    try:
         yield folder
     finally:
         os.close(folder)
 
 
-def _open_inner(folder: int, part: str, *, create: bool) -> int:
-    try:
-        return os.open(part, _FOLDER, dir_fd=folder)
-    except FileNotFoundError:
-        if not create:
-            raise
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(part, dir_fd=folder)
-    return os.open(part, _FOLDER, dir_fd=folder)
+def _make_folders(path: Path) -> int:
+    folder = os.open("/", HOLD)
+    for part in path.parts[1:]:
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder)
+            inner = open_beneath(folder, part, HOLD)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
 
 
 def _check_unchanged(
@@ -106,7 +114,7 @@ def _check_unchanged(
 ) -> os.stat_result | None:
     """Return what is there, which must be what was there when the patch was verified."""
     try:
-        handle = os.open(name, _READ | os.O_NOFOLLOW, dir_fd=folder)
+        handle = open_beneath(folder, name, READ)
     except FileNotFoundError:
         if before is None:
             return None

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from swarm.mailbox.beneath import read_named
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import (
     COVERED,
@@ -26,6 +27,8 @@ from swarm.mailbox.protocol.limits import (
 )
 
 Stack = Literal["bwrap", "landlock", "none"]
+
+_MOST_POINTER_BYTES = 8192  # a path has 4096 at most
 
 # Parts of /run without which programs or names are not found.
 _NEEDED_IN_RUN = ("current-system", "booted-system", "opengl-driver", "wrappers")
@@ -227,15 +230,15 @@ def guard_roots(roots: tuple[str, ...]) -> Guarded:
 def _git_folders(pointer: Path) -> list[str]:
     """What a `.git` file points to: the worktree's folder and the repository behind it."""
     try:
-        if not pointer.is_file() or pointer.stat().st_size > 8192:
-            return []
-        word, _, target = pointer.read_text("utf-8", "replace").strip().partition(":")
+        text = read_named(pointer, most_bytes=_MOST_POINTER_BYTES).decode("utf-8", "replace")
+        word, _, target = text.strip().partition(":")
         if word != "gitdir":
             return []
         folder = (pointer.parent / target.strip()).resolve()
         found = [folder]
         if (folder / "commondir").is_file():
-            found.append((folder / (folder / "commondir").read_text("utf-8").strip()).resolve())
+            common = read_named(folder / "commondir", most_bytes=_MOST_POINTER_BYTES)
+            found.append((folder / common.decode("utf-8", "replace").strip()).resolve())
     except (OSError, ValueError):
         return []
     return [str(path) for path in found if path.exists()]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.beneath import read_named
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import Value
 
@@ -109,9 +110,8 @@ def _git_folders(pointer: Path) -> list[Path]:
 
 def _read_pointer(file: Path, word: str) -> Path | None:
     try:
-        if not file.is_file() or file.stat().st_size > _MOST_POINTER_BYTES:
-            return None
-        text = file.read_text("utf-8", "replace").strip()
+        data = read_named(file, most_bytes=_MOST_POINTER_BYTES)
+        text = data.decode("utf-8", "replace").strip()
     except OSError:
         return None
     if not text.startswith(word):

@@ -145,9 +145,7 @@ class PatchDeed:
         )
 
     def _read(self, path: Path) -> bytes:
-        if not self._site.may_read(path):
-            raise PermissionError(13, "Permission denied")
-        return read_file(path)
+        return read_file(path, lambda real: self._site.may_read(Path(real)))
 
 
 def _targets(path: Path) -> tuple[str, ...]:

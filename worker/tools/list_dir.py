@@ -8,12 +8,12 @@ import heapq
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from swarm.mailbox.beneath import FOLDER, open_beneath, open_decided
 from swarm.mailbox.path_rules import PROTECTED_NAMES
 
 from ..sandbox.plan import is_placeholder
@@ -86,7 +86,9 @@ def _check(arguments: ListDirArguments) -> Path:
 
 
 class _Walk:
-    """Breadth first; what it could not read it marks and passes by."""
+    """Breadth first; what it could not read it marks and passes by. The folder is decided on once:
+    a link that comes in the place of one is not entered.
+    """
 
     def __init__(self, root: Path, depth: int, may_read: MayRead | None) -> None:
         self._root, self._depth, self._may_read = root, depth, may_read
@@ -94,38 +96,49 @@ class _Walk:
         self.stopped = False
 
     def entries(self) -> Iterator[_Entry]:
+        may = self._may_read
         try:
-            inside = os.scandir(self._root)
-        except (OSError, ValueError) as error:
+            fd = open_decided(self._root, lambda real: may is None or may(Path(real)), FOLDER)
+        except OSError as error:
             raise ToolFailed(f"failed to read directory: {error}") from error
+        try:
+            yield from self._walk(fd)
+        finally:
+            os.close(fd)
+
+    def _walk(self, root: int) -> Iterator[_Entry]:
         folders: deque[tuple[str, ...]] = deque()
-        yield from self._scan(inside, (), folders)
+        yield from self._scan(root, (), folders)
         while folders and not self.stopped:
             parts = folders.popleft()
             try:
-                inside = os.scandir(self._root.joinpath(*parts))
+                inside = open_beneath(root, "/".join(parts), FOLDER)
             except OSError as error:
                 yield _Entry(parts, f"/ (cannot be read: {error.strerror})")
                 continue
-            yield _Entry(parts, "/")
-            yield from self._scan(inside, parts, folders)
+            try:
+                yield _Entry(parts, "/")
+                yield from self._scan(inside, parts, folders)
+            finally:
+                os.close(inside)
         for parts in folders:  # seen, but not looked into
             yield _Entry(parts, "/")
 
     def _scan(
         self,
-        inside: AbstractContextManager[Iterator[os.DirEntry[str]]],
+        folder: int,
         above: tuple[str, ...],
         folders: deque[tuple[str, ...]],
     ) -> Iterator[_Entry]:
-        with inside as entries:
+        with os.scandir(folder) as entries:
+            here = self._root.joinpath(*above)
             for entry in entries:
                 if self.scanned >= MAX_SCANNED:
                     self.stopped = True
                     return
-                if self._may_read is not None and not self._may_read(Path(entry.path)):
+                if self._may_read is not None and not self._may_read(here / entry.name):
                     continue
-                if entry.name in PROTECTED_NAMES and is_placeholder(entry.path):
+                if entry.name in PROTECTED_NAMES and is_placeholder(str(here / entry.name)):
                     continue  # a command runs here, or is about to: nothing that the person made
                 self.scanned += 1
                 suffix = _suffix(entry)

@@ -3,16 +3,17 @@
 Size and kind are read from the header; Pillow (the extra `images`) is imported only to shrink.
 """
 
+import errno
 import importlib
 import io
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
 import msgspec
 
+from swarm.mailbox.beneath import open_decided, read_start
 from swarm.mailbox.protocol.base import Value
 
 from .errors import ToolFailed
@@ -50,7 +51,7 @@ def view_image(
 ) -> ViewedImage:
     """Read the picture; shrink it to fit 2048 × 2048 unless `detail` is `original`.
 
-    `may_read` is asked about what was really opened: a link may have changed since it was named.
+    `may_read` is asked about where links lead, and just that is opened: one may have changed since.
 
     Raises:
         ToolFailed: with a text for the model; nothing is changed on the disk in any case.
@@ -90,23 +91,17 @@ def _sendable(
 
 
 def _read_picture(path: Path, may_read: Callable[[Path], bool] | None) -> bytes:
+    may = may_read or (lambda real: True)
     try:
-        # opening a FIFO must not wait for a writer
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise ToolFailed(f"unable to locate image at `{path}`: {why}") from error
-    if may_read is not None and not may_read(Path(f"/proc/self/fd/{handle}")):
-        os.close(handle)
-        raise ToolFailed(f"unable to locate image at `{path}`: Permission denied")
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise ToolFailed(f"image path `{path}` is not a file")
-    with os.fdopen(handle, "rb") as file:
-        try:
-            data = file.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise ToolFailed(f"unable to read image at `{path}`: {error.strerror}") from error
+        handle = open_decided(path, lambda real: may(Path(real)))
+    except OSError as error:
+        raise ToolFailed(f"unable to locate image at `{path}`: {error.strerror}") from error
+    try:
+        data = read_start(handle, most_bytes=MAX_FILE_BYTES + 1)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.EINVAL):
+            raise ToolFailed(f"image path `{path}` is not a file") from error
+        raise ToolFailed(f"unable to read image at `{path}`: {error.strerror}") from error
     if len(data) > MAX_FILE_BYTES:
         raise ToolFailed(
             f"unable to read image at `{path}`: it is larger than {MAX_FILE_BYTES} bytes"
