@@ -1,0 +1,191 @@
+"""Connections of a confined command, made for it by its launcher (`notifier.py`) or refused.
+
+Which Unix socket a path leads to is looked up step by step in the caller's own mount namespace and
+held open while it is judged; the connection then goes to what is held, whatever the path leads to
+by then. So no name is trusted: not one that was bound by a relative path, renamed or linked since.
+
+Guards: address and descriptor are the launcher's own copies, and it never lets the kernel look
+again: either could be swapped for others. The thread that connects has no capabilities, as the
+command has none.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import stat
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from swarm.mailbox.protocol.base import Value
+
+from .landlock import drop_capabilities
+from .notifier import Answer, Done, Handler, Refused, Slowly, WaitingCall
+
+IsOwn = Callable[[int, int], bool]  # descriptors of a socket's file and of the caller's root
+
+_LONGEST_ADDRESS = 128
+_MOST_LINKS = 40
+_FAMILY_BYTES = 2
+_PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_PATH | os.O_CLOEXEC
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class ConnectRules(Value):
+    """What a command's connections are judged by."""
+
+    sockets: tuple[str, ...] = ()  # of other programs, that a rule opens
+    abstract: bool = False  # names without a path lead to the command's own programs only
+
+
+def connect_handlers(rules: ConnectRules, is_own: IsOwn) -> Mapping[str, Handler]:
+    """For `Notifier.add`. `is_own` tells whether the socket's place is the command's own."""
+
+    def handle(call: WaitingCall) -> Answer:
+        # Any connection may wait, and any path may lead to a file system that does.
+        return Slowly(lambda: _connect(call, rules, is_own))
+
+    return {"connect": handle}
+
+
+def _connect(call: WaitingCall, rules: ConnectRules, is_own: IsOwn) -> Answer:
+    """Raises OSError: it is refused."""
+    drop_capabilities()
+    address = _address(call)
+    with _take(call) as taken:
+        if taken.family != socket.AF_UNIX:
+            return _connected(taken, address)
+        place = find_socket(call, address, rules, is_own)
+        if place is None:
+            return _connected(taken, address)
+        try:
+            way = f"/proc/self/fd/{place}".encode()
+            return _connected(taken, address[:_FAMILY_BYTES] + way + b"\0")
+        finally:
+            os.close(place)
+
+
+def _take(call: WaitingCall) -> socket.socket:
+    """The caller's socket. Raises OSError."""
+    fd = call.take_descriptor(call.args[0] & 0x7FFFFFFF)
+    try:
+        return socket.socket(fileno=fd)
+    except BaseException:  # no socket
+        os.close(fd)
+        raise
+
+
+def _address(call: WaitingCall) -> bytes:
+    """The launcher's own copy. Raises OSError."""
+    at, size = call.args[1], call.args[2] & 0xFFFFFFFF
+    if size > _LONGEST_ADDRESS:
+        raise OSError(errno.EINVAL, "the address is too long")
+    if at + size >= 1 << 63:
+        raise OSError(errno.EFAULT, "bad address")
+    address = call.read_memory(at, size) if size else b""
+    if len(address) < size:
+        raise OSError(errno.EFAULT, "bad address")
+    return address
+
+
+def find_socket(
+    call: WaitingCall, address: bytes, rules: ConnectRules, is_own: IsOwn
+) -> int | None:
+    """The socket that a Unix address leads to, held open (O_PATH), the receiver's to close; None
+    for a name without a path that may be connected to as it is.
+
+    Raises OSError: it is refused.
+    """
+    path = address[_FAMILY_BYTES:]
+    if address[:_FAMILY_BYTES] != socket.AF_UNIX.to_bytes(_FAMILY_BYTES, "little") or not path:
+        raise OSError(errno.EINVAL, "no address of a Unix socket")
+    if path[0] == 0:
+        if rules.abstract:
+            return None
+        raise PermissionError(errno.EACCES, "a name without a path may be another program's")
+    root = os.open(f"/proc/{call.pid}/root", _FOLDER)
+    try:
+        place = open_in_view(call, path.partition(b"\0")[0], root)
+        try:
+            _judge(place, root, rules, is_own)
+        except BaseException:
+            os.close(place)
+            raise
+    finally:
+        os.close(root)
+    return place
+
+
+def _judge(place: int, root: int, rules: ConnectRules, is_own: IsOwn) -> None:
+    """Raises OSError: no connection may be made to what is held open there."""
+    found = os.fstat(place)
+    if not stat.S_ISSOCK(found.st_mode):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "no socket")
+    if is_own(place, root):
+        return
+    for path in rules.sockets:
+        with suppress(OSError):
+            if os.path.samestat(os.lstat(path), found):
+                return
+    raise PermissionError(errno.EACCES, "another program's socket")
+
+
+def open_in_view(call: WaitingCall, path: bytes, root: int) -> int:
+    """What `path` leads the caller to, held open (O_PATH), links followed; the receiver's to close.
+
+    Raises OSError. Links of `/proc/PID/fd` lead where their text says.
+    """
+    here = os.open(f"/proc/{call.pid}/cwd", _FOLDER) if path[:1] != b"/" else os.dup(root)
+    try:
+        if not call.is_valid():  # both may be another's
+            raise ProcessLookupError(errno.ESRCH, "the caller has gone")
+        steps, links = deque(path.split(b"/")), 0
+        while steps:
+            if (name := steps.popleft()) in (b"", b"."):
+                continue
+            found = os.open(name, _PLACE, dir_fd=here)
+            if not stat.S_ISLNK(os.fstat(found).st_mode):
+                os.close(here)
+                here = found
+                continue
+            try:
+                target, links = os.readlink(b"", dir_fd=found), links + 1
+            finally:
+                os.close(found)
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, "too many links")
+            steps.extendleft(reversed(target.split(b"/")))
+            if target.startswith(b"/"):
+                os.close(here)
+                here = os.dup(root)
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def is_on_writable_mount(place: int, root: int) -> bool:
+    """True for what lies in a writable mount of its own: bubblewrap gives a command's own trees
+    such, and shows the rest of the machine read-only. What hangs on the root itself is never the
+    command's own, also where a profile lets it write everywhere.
+    """
+    if os.fstatvfs(place).f_flag & os.ST_RDONLY:
+        return False
+    return _mount_id(place) != _mount_id(root)
+
+
+def _mount_id(fd: int) -> bytes:
+    with open(f"/proc/self/fdinfo/{fd}", "rb") as info:  # noqa: PTH123
+        for line in info:
+            if line.startswith(b"mnt_id:"):
+                return line.split()[1]
+    raise OSError(errno.ENOSYS, "no mount id")
+
+
+def _connected(taken: socket.socket, address: bytes) -> Answer:
+    """Waits as the caller would: whether a socket waits is its own property."""
+    if _libc.connect(taken.fileno(), address, len(address)) != 0:
+        return Refused(ctypes.get_errno())
+    return Done(0)
