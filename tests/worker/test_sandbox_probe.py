@@ -35,7 +35,9 @@ def test_a_denial_is_told_from_a_failure(code, output, sandboxed, denied):
 
 def facts(*, bwrap="/usr/bin/bwrap", abi=7, seccomp=True):
     lack = Finding(name="bwrap", works=bool(bwrap), detail="not installed", fix="install it")
-    return SandboxFacts(bwrap=bwrap, landlock_abi=abi, seccomp=seccomp, findings=(lack,))
+    return SandboxFacts(
+        bwrap=bwrap, landlock_abi=abi, seccomp=seccomp, notifies=True, findings=(lack,)
+    )
 
 
 @pytest.mark.parametrize(

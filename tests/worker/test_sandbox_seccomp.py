@@ -34,8 +34,8 @@ def run(program: bytes, *, machine: str, call: int, arguments: tuple[int, ...] =
             at += yes if taken else no
 
 
-def proxied(call, *arguments, machine=X86):
-    request = FilterRequest(network=False, proxied=True, machine=machine)
+def looped(call, *arguments, machine=X86, unix=True):
+    request = FilterRequest(network=False, loopback=True, unix=unix, machine=machine)
     return run(build_filter(request), machine=machine, call=call, arguments=arguments)
 
 
@@ -83,7 +83,13 @@ def test_a_granted_network_opens_sockets_and_nothing_else(machine):
     column = machine == ARM
     for family in (1, 2, 10, 16):
         call = NUMBERS["socket"][column]
-        assert verdict(call, family, machine=machine, network=True, connect=False) == ALLOW
+        assert verdict(call, family, 1, machine=machine, network=True, connect=False) == ALLOW
+    for name in ("socket", "socketpair"):
+        call = NUMBERS[name][column]
+        assert verdict(call, 1, 5 | 0o2000000, machine=machine, network=True) == ALLOW
+        for kind in (2, 3, 2 | 0o4000):  # what sends to any path without connecting
+            assert verdict(call, 1, kind, machine=machine, network=True) == EPERM
+        assert verdict(call, 2, 2, machine=machine, network=True) == ALLOW
     assert verdict(NUMBERS["ptrace"][column], machine=machine, network=True) == EPERM
     connect = NUMBERS["connect"][column]
     assert verdict(connect, machine=machine, network=True, connect=False) == ALLOW
@@ -112,8 +118,10 @@ def test_an_unknown_machine_is_an_error_and_not_an_empty_filter():
         build_filter(FilterRequest(network=False, machine="riscv64"))
 
 
-PROXIED = [
-    ("socket", (2, 1), ALLOW), ("socket", (10, 2), ALLOW), ("socket", (1, 1), EPERM),
+LOOPED = [
+    ("socket", (2, 1), ALLOW), ("socket", (10, 2), ALLOW), ("socket", (1, 1), ALLOW),
+    ("socket", (1, 5 | 0o2004000), ALLOW), ("socket", (1, 2), EPERM), ("socket", (1, 3), EPERM),
+    ("socket", (1, 2 | 0o4000), EPERM), ("socket", (BIG | 1, 2), EPERM),
     ("socket", (16, 3), EPERM), ("socket", (17, 3), EPERM), ("socket", (0, 0), EPERM),
     ("socketpair", (1, 1), ALLOW), ("socketpair", (1, 1 | 0o2004000), ALLOW),
     ("socketpair", (1, 5), ALLOW), ("socketpair", (1, 2), EPERM), ("socketpair", (1, 3), EPERM),
@@ -125,12 +133,23 @@ PROXIED = [
 
 
 @pytest.mark.parametrize("machine", [X86, ARM])
-@pytest.mark.parametrize(("name", "arguments", "expected"), PROXIED)
-def test_beside_the_proxy_there_are_internet_sockets_and_harmless_pairs(
+@pytest.mark.parametrize(("name", "arguments", "expected"), LOOPED)
+def test_in_a_network_of_its_own_there_are_internet_sockets_and_connected_unix_ones(
     machine, name, arguments, expected
 ):
     number = NUMBERS[name][machine == ARM]
-    assert proxied(number, *arguments, machine=machine) == expected
+    assert looped(number, *arguments, machine=machine) == expected
+
+
+@pytest.mark.parametrize("network", [True, False])
+@pytest.mark.parametrize("machine", [X86, ARM])
+def test_where_nobody_looks_at_connections_no_unix_socket_is_made_but_in_pairs(machine, network):
+    request = FilterRequest(network=network, loopback=not network, unix=False, machine=machine)
+    calls = [("socket", (1, 1), EPERM), ("socketpair", (1, 1), ALLOW), ("socket", (2, 1), ALLOW)]
+    for name, arguments, expected in calls:
+        call = NUMBERS[name][machine == ARM]
+        found = run(build_filter(request), machine=machine, call=call, arguments=arguments)
+        assert found == expected
 
 
 def shared(call, *arguments, machine=X86):

@@ -1,17 +1,19 @@
 """Between fork and exec: the forked child becomes the command, or reports why it could not.
 
-For commands with limits of their own and for `swarm sandbox`; all others are spawned (`spawn.py`).
+For commands with limits of their own; all others are spawned (`spawn.py`).
 
 Guards: single-threaded, short, never returns, never raises; no file is open in the command but its
 three standard ones (and bwrap's two), since all others close on exec.
 """
 
+import array
 import contextlib
 import fcntl
 import os
 import signal
+import socket
 import termios
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from swarm.mailbox.forked import DEFAULT, set_handler
 
@@ -24,10 +26,35 @@ _NEVER_INHERIT_IGNORED = (
     signal.SIGCHLD, signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2,
 )  # fmt: skip
 _OUT_OF_THE_WAY = 64
+LISTENER = b"listener"
+
+
+class ForkedChild(NamedTuple):
+    """A forked child that has not become its command yet."""
+
+    order: LaunchOrder
+    pid: int
+    report: socket.socket
+
+
+def hear_child(report: socket.socket) -> tuple[bytes, int | None]:
+    """What a child said, b"" at its end; and the listener of its waiting calls, if that came."""
+    fds = array.array("i")
+    try:
+        room = socket.CMSG_LEN(fds.itemsize)
+        said, extra, _, _ = report.recvmsg(64, room, socket.MSG_CMSG_CLOEXEC)
+    except OSError:
+        return b"", None
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: fds.itemsize])
+    return said, fds[0] if fds else None
 
 
 def become_command(order: LaunchOrder, fds: list[int], report_fd: int) -> NoReturn:
-    """Does not return. A failure is written to `report_fd` as b"ERRNO STEP"."""
+    """Does not return. A failure is written to `report_fd`, a socket, as b"ERRNO STEP"; the
+    listener of calls that wait for the launcher goes there as well, if there is one.
+    """
     step = "setup"
     try:
         _reset_signals()
@@ -42,7 +69,11 @@ def become_command(order: LaunchOrder, fds: list[int], report_fd: int) -> NoRetu
         os.chdir(order.cwd)
         step = "sandbox"
         if order.confinement is not None:
-            confine_self(order.confinement, terminal_fd=0 if order.take_terminal else None)
+            terminal_fd = 0 if order.take_terminal else None
+            listener = confine_self(order.confinement, terminal_fd=terminal_fd)
+            if listener is not None:
+                with socket.socket(fileno=os.dup(report_fd)) as report:
+                    socket.send_fds(report, [LISTENER], [listener])
         step = "exec"
         os.execvpe(order.argv[0], order.argv, order.environment)
     except OSError as error:

@@ -31,7 +31,7 @@ from swarm.mailbox.forked import (
 from swarm.mailbox.lineage import children_of, descendants_of, strike_descendants
 
 from ..sandbox.guard import remove_placeholder
-from .child import become_command
+from .child import ForkedChild, become_command, hear_child
 from .kin import MARK, kill_groups, mark_of, outside_group, tree_of
 from .orders import (
     AnyOrder,
@@ -49,7 +49,7 @@ from .orders import (
     send_reply,
 )
 from .pin import Pin, read_pin
-from .spawn import SpawnFailed, limit_process, spawn_command
+from .spawn import SpawnFailed, answer_calls, limit_process, spawn_command
 from .watchdog import Watchdog
 
 _SWEEP_AGAIN_MS = 2
@@ -65,7 +65,7 @@ class Keeper:
         self._tokens: dict[int, int] = {}  # pid of a command's first process → token
         self._pids: dict[int, int] = {}  # and back; gone once reaped
         self._wrapped: set[int] = set()
-        self._starting: dict[int, tuple[int, int]] = {}  # report fd → token, pid
+        self._starting: dict[int, ForkedChild] = {}  # by the report's descriptor
         self._dying: set[int] = set()  # tokens whose trees are being killed
         self._outbox: deque[AnyReply] = deque()
         self._placeholders: set[str] = set()
@@ -170,30 +170,34 @@ class Keeper:
 
     def _fork(self, order: LaunchOrder, fds: list[int]) -> None:
         """For limits of its own; a pipe that closes says it is its program."""
-        report, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        report, written = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        report.setblocking(False)
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(report)
-            os.close(written)
+            report.close()
+            written.close()
             self._reply(NotLaunched(token=order.token, errno=error.errno or 0, step="fork"))
             return
         if pid == 0:
-            become_command(order, fds, written)
-        os.close(written)
+            become_command(order, fds, written.fileno())
+        written.close()
         self._tokens[pid], self._pids[order.token] = order.token, pid
         self._watchdog.begin(order.token, order.resources)
-        self._starting[report] = (order.token, pid)
+        self._starting[report.fileno()] = ForkedChild(order, pid, report)
         self._poll.register(report, select.POLLIN)
 
     def _started(self, report: int) -> None:
         """The child became its command (end of file) or said why not; once per launch."""
-        token, pid = self._starting.pop(report)
+        start = self._starting[report]
+        said, listener = hear_child(start.report)
+        if listener is not None and start.order.confinement is not None:
+            answer_calls(listener, start.order.confinement)
+            return  # its end is still to come
+        del self._starting[report]
         self._poll.unregister(report)
-        said = b""
-        with contextlib.suppress(OSError):
-            said = os.read(report, 64)
-        os.close(report)
+        start.report.close()
+        token, pid = start.order.token, start.pid
         if not said:
             self._reply(Launched(token=token, pid=pid))
             return
@@ -207,8 +211,9 @@ class Keeper:
                 self._ended(*ended)
 
     def _ended(self, pid: int, status: int) -> None:
-        for report in [fd for fd, (_, child) in self._starting.items() if child == pid]:
-            self._started(report)  # a short life: its end came before its beginning was read
+        for report in [fd for fd, start in self._starting.items() if start.pid == pid]:
+            while report in self._starting:
+                self._started(report)  # a short life: its end came before its beginning was read
         token = self._tokens.get(pid)
         if token is None:
             return  # an adopted orphan, or one that never became a command

@@ -55,7 +55,7 @@ class Pin:
             return None
 
     def _wrapped(self, order: LaunchOrder, fds: list[int], plan: SandboxPlan) -> LaunchOrder | None:
-        """Planned anew for each command: a socket that listens since the last one is hidden too.
+        """Planned anew for each command: a socket that a rule opens may have come since.
 
         The agent may have wrapped it for another stack than ours: locked, it cannot try bwrap.
         """

@@ -8,22 +8,19 @@ import os
 
 import msgspec
 
-from swarm.mailbox.path_rules import COVERED, is_within, read_only_profile
+from swarm.mailbox.path_rules import is_within, read_only_profile
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import (
     DangerFullAccess,
     ProfilePolicy,
     ReadOnly,
     SandboxPolicy,
-    WorkspaceWrite,
 )
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..sandbox.plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from ..sandbox.probe import probe_sandbox
-from ..sandbox.sockets import allowed_sockets, listening_sockets
-
-_COVERED = (*COVERED, "/dev")
+from ..sandbox.sockets import allowed_sockets
 
 
 class FolderHidden(SandboxUnavailable):
@@ -47,13 +44,9 @@ def plan_command(
     # A path that has become a link since it was granted leads where nobody looked: left out.
     write, read = (_unmoved(paths) for paths in _paths_of(extra))
     stack = probe_sandbox().stack
-    hidden = spec.hidden_paths
     sockets: tuple[str, ...] = ()
     if stack == "bwrap":  # the other stack lets nothing connect
-        own, seen = _own_trees(policy, cwd)
         sockets = allowed_sockets(spec.limits.unix_sockets)
-        spare = (*own, *write, *sockets)
-        hidden += listening_sockets(spare=spare, covered=_COVERED, shown=(*read, *seen))
     if spec.ca_bundle:
         read = (*read, spec.ca_bundle)
     plan = plan_sandbox(
@@ -62,7 +55,7 @@ def plan_command(
         tmp_dir=spec.tmp_dir or None,
         extra_roots=write,
         extra_readable=read,
-        hidden_paths=hidden,
+        hidden_paths=spec.hidden_paths,
         sockets=sockets,
         stack=stack,
         proxied=spec.limits.network,
@@ -95,21 +88,6 @@ def _with_network(
     if isinstance(policy, DangerFullAccess):
         return policy
     return msgspec.structs.replace(policy, network_access=True)
-
-
-def _own_trees(policy: SandboxPolicy, cwd: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Whose sockets are the commands' own; and what shows through a covered tree otherwise."""
-    match policy:
-        case ProfilePolicy(rules=rules):
-            writes = [rule.path for rule in rules if rule.access == "write" and rule.path != "/"]
-            reads = [rule.path for rule in rules if rule.access == "read"]
-            return tuple(path for path in writes if path not in _COVERED), tuple(
-                path for path in reads if path not in _COVERED and path != "/"
-            )
-        case WorkspaceWrite(writable_roots=roots):
-            return (cwd, *roots), ()
-        case _:
-            return (cwd,), ()
 
 
 def _paths_of(extra: ExtraPermissions | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -3,7 +3,8 @@
 Guards: a confined command is spawned by a thread that has confined itself first: such confinement
 belongs to a thread and passes to what it starts. For Landlock alone the thread ends right after.
 bwrap dies with the thread that began it, so for bwrap there is one that stays, asleep but while it
-spawns; the launcher waits for it, so no two threads ever run at once.
+spawns; the launcher waits for it. What a command's calls wait for is answered by threads of the
+launcher that are not confined (`sandbox/notifier.py`).
 """
 
 import os
@@ -20,9 +21,12 @@ import msgspec
 from swarm.mailbox.forked import valid_signals
 
 from ..sandbox.bwrap import ROUTE_FD, SECCOMP_FD
+from ..sandbox.connect import connect_handlers, is_on_writable_mount
 from ..sandbox.grants import terminal_grant
 from ..sandbox.landlock import apply_landlock, drop_capabilities, forbid_new_privileges
 from ..sandbox.launch import Confinement
+from ..sandbox.notifier import Notifier
+from ..sandbox.notify_filter import CONNECT_CALLS, build_notify_filter, install_notify_filter
 from ..sandbox.seccomp import install_filter
 from .orders import CommandLimits, LaunchOrder
 
@@ -36,6 +40,9 @@ class SpawnFailed(Exception):
     def __init__(self, number: int, step: str) -> None:
         super().__init__(number, step)
         self.number, self.step = number, step
+
+
+_Confined = int | SpawnFailed | None  # a listener, or none
 
 
 def spawn_command(order: LaunchOrder, fds: Sequence[int]) -> int:
@@ -78,10 +85,11 @@ def _at_most(value: int, hard: int) -> int:
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
-def confine_self(confinement: Confinement, *, terminal_fd: int | None = None) -> None:
+def confine_self(confinement: Confinement, *, terminal_fd: int | None = None) -> int | None:
     """Confine the calling thread and all it will start, for good. Raises OSError.
 
-    The terminal of the command, if it has one, is granted on top.
+    The terminal of the command, if it has one, is granted on top. Returns the listener of the calls
+    that wait, for `answer_calls` of a thread that is not confined.
     """
     forbid_new_privileges()
     if confinement.drop_capabilities:
@@ -94,6 +102,26 @@ def confine_self(confinement: Confinement, *, terminal_fd: int | None = None) ->
         apply_landlock(rules)
     if confinement.seccomp:
         install_filter(confinement.seccomp)
+    if confinement.connect is None:
+        return None
+    return install_notify_filter(build_notify_filter(CONNECT_CALLS))
+
+
+def answer_calls(listener: int, confinement: Confinement) -> None:
+    """From now on, for as long as this process lives. The listener is closed when nobody is left
+    under its filter.
+    """
+    assert confinement.connect is not None
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # not for its threads
+    try:
+        _notifier().add(listener, connect_handlers(confinement.connect, is_on_writable_mount))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+@cache
+def _notifier() -> Notifier:
+    return Notifier()
 
 
 class _LastingThread:
@@ -103,11 +131,14 @@ class _LastingThread:
         self._confinement = confinement
         self._orders = SimpleQueue[tuple[LaunchOrder, Sequence[int]]]()
         self._outcomes = SimpleQueue[int | SpawnFailed]()
+        begun = SimpleQueue[_Confined]()
         held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # not for it
         try:
-            threading.Thread(target=self._serve, daemon=True).start()
+            threading.Thread(target=self._serve, args=(begun,), daemon=True).start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        if isinstance(listener := begun.get(), int):
+            answer_calls(listener, confinement)
 
     def spawn(self, order: LaunchOrder, fds: Sequence[int]) -> int:
         self._orders.put((order, fds))
@@ -116,13 +147,17 @@ class _LastingThread:
             raise outcome
         return outcome
 
-    def _serve(self) -> None:
-        failed = _confined(self._confinement)
+    def _serve(self, begun: SimpleQueue[_Confined]) -> None:
+        confined: _Confined = SpawnFailed(0, "sandbox")
+        try:
+            confined = _confined(self._confinement)
+        finally:
+            begun.put(confined)
         while True:
             order, fds = self._orders.get()
             outcome: int | SpawnFailed = SpawnFailed(0, "exec")
             try:
-                outcome = failed or _attempt(order, fds)
+                outcome = confined if isinstance(confined, SpawnFailed) else _attempt(order, fds)
             finally:  # whatever happens, the launcher is not left waiting
                 self._outcomes.put(outcome)
 
@@ -137,15 +172,22 @@ def _lasting_thread(confinement: Confinement) -> _LastingThread:
 
 def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confinement) -> int:
     outcome: list[int | SpawnFailed] = []
+    listeners: list[int] = []
 
     def confine_and_spawn() -> None:
-        terminal_fd = fds[0] if order.take_terminal else None
-        failed = _confined(confinement, terminal_fd=terminal_fd)
-        outcome.append(failed or _attempt(order, fds))
+        confined = _confined(confinement, terminal_fd=fds[0] if order.take_terminal else None)
+        if isinstance(confined, SpawnFailed):
+            outcome.append(confined)
+            return
+        if confined is not None:
+            listeners.append(confined)
+        outcome.append(_attempt(order, fds))
 
     thread = threading.Thread(target=confine_and_spawn)
     thread.start()
     thread.join()
+    for listener in listeners:
+        answer_calls(listener, confinement)
     match outcome:
         case [int() as pid]:
             return pid
@@ -155,13 +197,12 @@ def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confine
             raise SpawnFailed(0, "sandbox")
 
 
-def _confined(confinement: Confinement, *, terminal_fd: int | None = None) -> SpawnFailed | None:
-    """Why the calling thread could not be."""
+def _confined(confinement: Confinement, *, terminal_fd: int | None = None) -> _Confined:
+    """The listener of the calling thread's waiting calls, if any; or why it is not confined."""
     try:
-        confine_self(confinement, terminal_fd=terminal_fd)
+        return confine_self(confinement, terminal_fd=terminal_fd)
     except OSError as error:
         return SpawnFailed(error.errno or 0, "sandbox")
-    return None
 
 
 def _attempt(order: LaunchOrder, fds: Sequence[int]) -> int | SpawnFailed:
@@ -178,7 +219,7 @@ def _spawn(order: LaunchOrder, fds: Sequence[int]) -> int:
             order.argv,
             order.environment,
             file_actions=_file_actions(order, fds),
-            setsid=True,
+            setsid=not order.keep_session,
             setsigdef=_TO_DEFAULT,
             setsigmask=(),
         )

@@ -11,6 +11,7 @@ command has none.
 
 import ctypes
 import errno
+import fcntl
 import os
 import socket
 import stat
@@ -28,6 +29,8 @@ IsOwn = Callable[[int, int], bool]  # descriptors of a socket's file and of the 
 _LONGEST_ADDRESS = 128
 _MOST_LINKS = 40
 _FAMILY_BYTES = 2
+_UNIX = socket.AF_UNIX.to_bytes(_FAMILY_BYTES, "little")
+_SIOCGSKNS = 0x894C  # the network namespace of a socket
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +40,6 @@ class ConnectRules(Value):
     """What a command's connections are judged by."""
 
     sockets: tuple[str, ...] = ()  # of other programs, that a rule opens
-    abstract: bool = False  # names without a path lead to the command's own programs only
 
 
 def connect_handlers(rules: ConnectRules, is_own: IsOwn) -> Mapping[str, Handler]:
@@ -57,9 +59,11 @@ def _connect(call: WaitingCall, rules: ConnectRules, is_own: IsOwn) -> Answer:
     with _take(call) as taken:
         if taken.family != socket.AF_UNIX:
             return _connected(taken, address)
-        place = find_socket(call, address, rules, is_own)
-        if place is None:
+        if _is_nameless(address):
+            if _is_in_our_network(taken):
+                return Refused()  # such a name may be another program's
             return _connected(taken, address)
+        place = find_socket(call, address, rules, is_own)
         try:
             way = f"/proc/self/fd/{place}".encode()
             return _connected(taken, address[:_FAMILY_BYTES] + way + b"\0")
@@ -90,21 +94,30 @@ def _address(call: WaitingCall) -> bytes:
     return address
 
 
-def find_socket(
-    call: WaitingCall, address: bytes, rules: ConnectRules, is_own: IsOwn
-) -> int | None:
-    """The socket that a Unix address leads to, held open (O_PATH), the receiver's to close; None
-    for a name without a path that may be connected to as it is.
+def _is_nameless(address: bytes) -> bool:
+    """An abstract name, which is no path but holds within one network namespace."""
+    return address[: _FAMILY_BYTES + 1] == _UNIX + b"\0"
 
-    Raises OSError: it is refused.
+
+def _is_in_our_network(taken: socket.socket) -> bool:
+    """True where names of the machine's other programs are found."""
+    try:
+        theirs = fcntl.ioctl(taken, _SIOCGSKNS)
+    except PermissionError:  # only of a namespace that is the command's do we have the right to ask
+        return True
+    try:
+        return os.path.samestat(os.fstat(theirs), os.stat("/proc/self/ns/net"))  # noqa: PTH116
+    finally:
+        os.close(theirs)
+
+
+def find_socket(call: WaitingCall, address: bytes, rules: ConnectRules, is_own: IsOwn) -> int:
+    """The socket that a Unix address with a path leads to, held open (O_PATH), the receiver's to
+    close. Raises OSError: it is refused.
     """
     path = address[_FAMILY_BYTES:]
-    if address[:_FAMILY_BYTES] != socket.AF_UNIX.to_bytes(_FAMILY_BYTES, "little") or not path:
+    if address[:_FAMILY_BYTES] != _UNIX or not path:
         raise OSError(errno.EINVAL, "no address of a Unix socket")
-    if path[0] == 0:
-        if rules.abstract:
-            return None
-        raise PermissionError(errno.EACCES, "a name without a path may be another program's")
     root = os.open(f"/proc/{call.pid}/root", _FOLDER)
     try:
         place = open_in_view(call, path.partition(b"\0")[0], root)

@@ -89,14 +89,14 @@ def drop_capabilities() -> None:
     _checked(_libc.capset(header, none), "capset")
 
 
-def rules_beside_mounts(*, network: bool) -> LandlockRules | None:
-    """What holds for a process that still has to mount: no abstract socket, no signal and, without
-    the network, no TCP leads out. None where the kernel has no such rules.
+def rules_beside_mounts() -> LandlockRules | None:
+    """What holds for a process that still has to mount: no abstract socket and no signal leads out.
+    None where the kernel has no such rules.
 
-    A rule about files would forbid every mount, so there is none.
+    A rule about files would forbid every mount, so there is none; and none about TCP: commands
+    without the network have a loopback device of their own, where they may serve themselves.
     """
-    since = _SCOPES_SINCE if network else _TCP_SINCE
-    return LandlockRules(network=network, files=False) if landlock_abi() >= since else None
+    return LandlockRules(network=True, files=False) if landlock_abi() >= _SCOPES_SINCE else None
 
 
 def _handled_files(abi: int) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from swarm.mailbox.protocol.base import Value
 
 from .bwrap import bwrap_arguments
+from .connect import ConnectRules
 from .grants import landlock_rules
 from .guard import Guard
 from .landlock import LandlockRules, rules_beside_mounts
@@ -29,6 +30,7 @@ class Confinement(Value):
 
     landlock: LandlockRules | None = None
     seccomp: bytes = b""
+    connect: ConnectRules | None = None  # connections wait for the launcher, which makes them
     drop_capabilities: bool = True  # a root user's bwrap needs them, and drops them itself
 
 
@@ -63,8 +65,8 @@ def prepare_command(
         FilterRequest(
             network=plan.network,
             connect=plan.stack == "bwrap",
-            proxied=plan.proxied is not None,
-            unix=bool(plan.sockets),
+            loopback=plan.stack == "bwrap" and not plan.network,
+            unix=plan.stack != "bwrap" or probe_sandbox().notifies,
             shared=plan.stack != "bwrap",
         )
     )
@@ -123,15 +125,19 @@ def _wrapped(
     return (*words, "--", *stage_words(tty=tty, proxied=plan.proxied is not None), *argv), outer
 
 
-def _second_wall(plan: SandboxPlan) -> Confinement | None:
-    """Landlock put on bwrap itself, so that nothing has to run inside before the command: it holds
-    should a namespace or the filter not, and for the host's network, whose abstract sockets no
-    mount hides.
+def _second_wall(plan: SandboxPlan) -> Confinement:
+    """Put on bwrap itself, so that nothing has to run inside before the command: Landlock, for a
+    namespace that does not hold and for the host's network, whose abstract sockets no mount hides;
+    and the launcher's look at each connection, for read-only mounts stop none.
     """
-    way_out = plan.network or plan.proxied is not None  # the proxy is reached by TCP
-    if (rules := rules_beside_mounts(network=way_out)) is None:
-        return None
-    return Confinement(landlock=rules, drop_capabilities=False)
+    rules = rules_beside_mounts()
+    # Where nobody can look the filter lets no Unix socket be made.
+    connect = ConnectRules(sockets=plan.sockets)
+    return Confinement(
+        landlock=rules,
+        connect=connect if probe_sandbox().notifies else None,
+        drop_capabilities=False,
+    )
 
 
 @cache

@@ -9,14 +9,17 @@ import ctypes
 import errno
 import os
 import platform
+import threading
 from functools import cache
 
+from .landlock import forbid_new_privileges
 from .seccomp import ARCHITECTURES, UnsupportedMachine
 
 _LD, _JEQ, _JSET, _RET = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _NOTIFY, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 _NR, _ARCH, _ARGS = 0, 4, 16
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
+_PIDFD_GETFD = 438
 _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 
 CONNECT_CALLS = ("connect",)
@@ -92,6 +95,33 @@ def install_notify_filter(program: bytes) -> int:
         if ctypes.get_errno() != errno.EINVAL:
             break
     raise OSError(ctypes.get_errno(), f"seccomp listener: {os.strerror(ctypes.get_errno())}")
+
+
+@cache
+def can_notify() -> bool:
+    """True if commands that this process starts can wait for its answers. It needs Linux 5.6, and
+    that this process is not under such a filter itself.
+    """
+    outcome: list[bool] = []
+    try:
+        program = build_notify_filter(())
+    except UnsupportedMachine:
+        return False
+
+    def attempt() -> None:  # a thread that ends takes its filter along
+        try:
+            forbid_new_privileges()
+            os.close(install_notify_filter(program))
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.syscall(_PIDFD_GETFD, -1, 0, 0)
+            outcome.append(ctypes.get_errno() == errno.EBADF)
+        except OSError:
+            outcome.append(False)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    return outcome == [True]
 
 
 class _FilterProgram(ctypes.Structure):

@@ -5,6 +5,7 @@ Guards: a weaker stack is never chosen silently; every lack has a reason and a f
 """
 
 import os
+import stat
 import subprocess
 from collections.abc import Collection
 from functools import cache
@@ -13,6 +14,7 @@ from pathlib import Path
 from swarm.mailbox.protocol.base import Value
 
 from .landlock import landlock_abi
+from .notify_filter import can_notify
 from .plan import SandboxUnavailable, Stack
 from .seccomp import FilterRequest, UnsupportedMachine, build_filter
 
@@ -36,6 +38,7 @@ class SandboxFacts(Value):
     bwrap: str | None  # absolute path of a binary that works
     landlock_abi: int
     seccomp: bool
+    notifies: bool  # a command's connections can wait for its launcher's yes
     findings: tuple[Finding, ...]
 
     @property
@@ -79,8 +82,15 @@ def probe_sandbox() -> SandboxFacts:
         if abi >= _NEEDED_LANDLOCK
         else "use a kernel of 6.2 or later with `landlock` in its `lsm=` list",
     )
-    findings = (found, _try_user_namespaces(), landlock, seccomp)
-    return SandboxFacts(bwrap=bwrap, landlock_abi=abi, seccomp=seccomp.works, findings=findings)
+    notifying = _try_notifying(bwrap)
+    findings = (found, _try_user_namespaces(), landlock, seccomp, notifying)
+    return SandboxFacts(
+        bwrap=bwrap,
+        landlock_abi=abi,
+        seccomp=seccomp.works,
+        notifies=notifying.works,
+        findings=findings,
+    )
 
 
 def require_sandbox(wanted: Collection[str], facts: SandboxFacts) -> None:
@@ -152,6 +162,22 @@ def _try_seccomp() -> Finding:
     works = "errno" in filters
     fix = "" if works else "use a kernel with CONFIG_SECCOMP_FILTER"
     return Finding(name="seccomp", works=works, detail="filters" if works else "none", fix=fix)
+
+
+def _try_notifying(bwrap: str | None) -> Finding:
+    """Without it no Unix socket can be made in bubblewrap."""
+    name = "unix connections"
+    if bwrap and os.getuid() and os.stat(bwrap).st_mode & stat.S_ISUID:  # noqa: PTH116
+        return Finding(
+            name=name, works=False, detail=f"{bwrap} is setuid",
+            fix="allow unprivileged user namespaces and take the setuid bit away",
+        )  # fmt: skip
+    works = can_notify()
+    fix = "use a kernel of 5.6 or later; inside another sandbox it cannot be had"
+    return Finding(
+        name=name, works=works, detail="checked one by one" if works else "cannot be checked",
+        fix="" if works else fix,
+    )  # fmt: skip
 
 
 def _in_status() -> bool:

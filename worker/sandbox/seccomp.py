@@ -72,8 +72,8 @@ class FilterRequest(Value):
 
     network: bool
     connect: bool = True  # Unix sockets may be connected to
-    proxied: bool = False  # the network is a loopback device that leads to the proxy
-    unix: bool = False  # beside the proxy: Unix sockets too
+    loopback: bool = False  # beside `network` False: a namespace with a loopback device alone
+    unix: bool = True  # Unix sockets can be made: somebody looks at where they connect to
     shared: bool = False  # no namespaces: other processes and their IPC objects are in reach
     machine: str = ""  # "x86_64", "aarch64"; empty: this one
 
@@ -129,6 +129,19 @@ class _Program:
         self.answer(errno.EPERM)
         self.load(_NR)
 
+    def allow_kinds(self, name: str, family: int, values: tuple[int, ...]) -> None:
+        """For call `name`: sockets of this family only if their type is one of `values`."""
+        call = self.number(name)
+        assert call is not None
+        self.emit(_JEQ, call, no=len(values) + 5)
+        self.load(_argument(0))
+        self.emit(_JEQ, family, no=len(values) + 2)
+        self.load(_argument(1))
+        for left, value in zip(range(len(values), 0, -1), values, strict=True):
+            self.emit(_JEQ, value, yes=left)
+        self.answer(errno.EPERM)
+        self.load(_NR)
+
 
 @cache
 def build_filter(request: FilterRequest) -> bytes:
@@ -159,10 +172,13 @@ def build_filter(request: FilterRequest) -> bytes:
     )
     if request.shared:
         _keep_to_itself(program)
-    if request.proxied:
+    if request.loopback:
         _leave_loopback(program, unix=request.unix)
     elif not request.network:
         _close_network(program, connect=request.connect)
+    elif not request.shared:
+        program.allow_kinds("socket", _AF_UNIX, _CONNECTED if request.unix else ())
+        program.allow_kinds("socketpair", _AF_UNIX, _CONNECTED)
     program.emit(_RET, _ALLOW)
     return b"".join(program.code)
 
@@ -175,10 +191,11 @@ def _keep_to_itself(program: _Program) -> None:
 
 
 def _leave_loopback(program: _Program, *, unix: bool) -> None:
-    """Internet sockets, which reach only the namespace's loopback, and connected pairs of Unix
-    sockets, without which event loops do not start. A datagram pair could send to any path.
+    """Internet sockets, which reach only the namespace's loopback, and Unix sockets that carry
+    nothing before they are connected: a datagram, also of a pair, could be sent to any path.
     """
     program.allow_only("socket", 0, (_AF_INET, _AF_INET6, *((_AF_UNIX,) if unix else ())))
+    program.allow_kinds("socket", _AF_UNIX, _CONNECTED)
     program.allow_only("socketpair", 0, (_AF_UNIX,))
     program.allow_only("socketpair", 1, _CONNECTED)
 

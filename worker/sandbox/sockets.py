@@ -1,14 +1,12 @@
-"""Sockets of other programs that a command could connect to through the read-only root.
+"""Sockets of other programs that a rule opens for commands.
 
-Guards: a read-only mount does not stop connect(2), and a key agent or a container daemon behind a
-socket would do what the sandbox forbids. Those in /run and /tmp are covered anyway; these are the
-others. Only ones that exist and listen or take datagrams; at most 64, oldest first. What a rule
-opens is spared, and nothing else is.
+Guards: a key agent or a container daemon behind a socket would do what the sandbox forbids, so
+`connect.py` lets a command reach none but its own and these. Where a rule opens all of the machine,
+only ones that exist and listen or take datagrams; at most 64, oldest first.
 """
 
 import os
 import stat
-from collections.abc import Sequence
 from pathlib import Path
 
 from swarm.mailbox.path_rules import OWN_TREES, is_within
@@ -19,15 +17,9 @@ _DATAGRAM = "0002"
 _MOST = 64
 
 
-def listening_sockets(
-    *, spare: Sequence[str], covered: Sequence[str] = (), shown: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """Paths of listening Unix sockets of this machine that a command would otherwise reach.
-
-    Args:
-        spare: What lies below these is the command's own.
-        covered: Trees that are replaced: their sockets are not there anyway …
-        shown: … but below these, which show through.
+def _listening_sockets() -> tuple[str, ...]:
+    """Paths of the Unix sockets of this machine that somebody listens at. By their names: what was
+    renamed since, or has a line break in its path, is not among them.
     """
     try:
         lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()[1:]
@@ -39,14 +31,7 @@ def listening_sockets(
         fields = line.split(maxsplit=7)
         if len(fields) == 8 and fields[7].startswith("/") and _takes_mail(fields):
             found[fields[7]] = None
-
-    def is_reached(path: str) -> bool:
-        if any(is_within(path, tree) for tree in spare):
-            return False
-        seen = not any(is_within(path, tree) for tree in covered)
-        return seen or any(is_within(path, tree) for tree in shown)
-
-    outside = (path for path in found if is_reached(path))
+    outside = (path for path in found if not any(is_within(path, tree) for tree in OWN_TREES))
     return tuple(path for path in outside if _is_socket(path))[:_MOST]
 
 
@@ -56,7 +41,7 @@ def allowed_sockets(rules: UnixSockets) -> tuple[str, ...]:
     """
     found = dict.fromkeys(rules.allow)
     if rules.every:
-        found |= dict.fromkeys(listening_sockets(spare=OWN_TREES))
+        found |= dict.fromkeys(_listening_sockets())
     return tuple(
         path
         for path in found

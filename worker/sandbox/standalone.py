@@ -12,7 +12,6 @@ import sys
 import tempfile
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn
 
 import msgspec
 
@@ -27,9 +26,9 @@ from swarm.mailbox.protocol.limits import (
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.mailbox.proxies import without_proxies
 
-from ..exec.child import become_command
 from ..exec.environment import command_environment
 from ..exec.orders import CommandLimits, LaunchOrder
+from ..exec.spawn import SpawnFailed, limit_process, spawn_command
 from .launch import Prepared, prepare_command
 from .plan import SandboxUnavailable, Stack, plan_sandbox
 from .probe import probe_sandbox
@@ -158,38 +157,31 @@ def run_call(call: SandboxCall) -> int:
 
 
 def _run(prepared: Prepared, call: SandboxCall) -> int:
-    report, written = os.pipe2(os.O_CLOEXEC)
+    limit_process(CommandLimits())
     held = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)  # until there is somebody to have them
-    pid = os.fork()
-    if pid == 0:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        _become(prepared, call.cwd, written)
-    os.close(written)
+    extra = [] if prepared.filter_fd is None else [prepared.filter_fd]
+    try:
+        pid = spawn_command(_order(prepared, call.cwd), [0, 1, 2, *extra])
+    except SpawnFailed as failed:
+        _say(f"cannot start {call.argv[0]!r}: {os.strerror(failed.number)} ({failed.step})")
+        return OWN_FAILURE
     _hand_on_signals(pid)
     signal.pthread_sigmask(signal.SIG_SETMASK, held)
     _, status = os.waitpid(pid, 0)
-    with os.fdopen(report, "rb") as said:
-        failure = said.read().decode()
-    if failure:
-        number, _, step = failure.partition(" ")
-        _say(f"cannot start {call.argv[0]!r}: {os.strerror(int(number))} ({step})")
-        return OWN_FAILURE
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
-def _become(prepared: Prepared, cwd: str, report: int) -> NoReturn:
-    order = LaunchOrder(
+def _order(prepared: Prepared, cwd: str) -> LaunchOrder:
+    return LaunchOrder(
         token=0,
         argv=prepared.argv,
         cwd=cwd,
         environment=prepared.environment,
         keep_session=True,  # Ctrl-C of the person's terminal must reach it
-        limits=CommandLimits(),
+        wrapped=prepared.wrapped,
         confinement=prepared.confinement,
     )
-    extra = [] if prepared.filter_fd is None else [prepared.filter_fd]
-    become_command(order, [0, 1, 2, *extra], report)
 
 
 def _hand_on_signals(pid: int) -> None:
