@@ -5,6 +5,7 @@ Any failure before the commit frees the slot and kills the child; the caller's s
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import Rules
-from swarm.mailbox.protocol.spec import AgentSpec, ChildCard, ContextRules
+from swarm.mailbox.protocol.spec import AgentSpec, ChildCard, ContextRules, FolderMark
 from swarm.mailbox.proxies import without_proxies
 
 from .agents import Bound, LiveAgent
@@ -198,6 +199,10 @@ def write_spec(
         if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)
         else "",
         hidden_paths=hidden_paths(running),
+        hidden_folders=tuple(
+            _marked(folder)
+            for folder in (running.places.sockets.parent, running.places.folder.parent)
+        ),
         history=tuple(msgspec.Raw(encode_item(item)) for item in history),
         output_schema=memory.output_schema if memory is not None else None,
         total_usage=memory.usage if memory is not None else TokenUsage(),
@@ -231,6 +236,12 @@ def hidden_paths(running: Running) -> tuple[str, ...]:
         *(provider.key_file for provider in request.providers if provider.key_file),
         *request.deny_read,
     )
+
+
+def _marked(folder: Path) -> FolderMark:
+    """What is in it keeps its inode alive, wherever it may be moved to."""
+    found = folder.stat()
+    return FolderMark(path=str(folder), device=found.st_dev, inode=found.st_ino)
 
 
 def _environment(request: RunRequest) -> dict[str, str]:

@@ -38,6 +38,11 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         """Of the network proxy's certificates: no command ever sees it."""
         return self.state / _AUTHORITY / "ca.key"
 
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What no command ever sees: sockets and journals of all runs, and that key."""
+        return (str(self.runtime), str(self.runs), str(self.authority_key))
+
 
 def find_places(environment: dict[str, str]) -> Places:
     """The folders for this environment (CLI.md, "Files"). Reads no file."""

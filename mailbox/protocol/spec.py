@@ -60,6 +60,14 @@ class ContextRules(Value):
     guidance_home: str = ""  # where the person's own file lies
 
 
+class FolderMark(Value):
+    """A folder that its path must go on leading to."""
+
+    path: str
+    device: int
+    inode: int
+
+
 class AgentSpec(Tagged):
     """An agent's beginning: new, or resumed from the journal (`history` is then filled)."""
 
@@ -85,6 +93,7 @@ class AgentSpec(Tagged):
     depth: int = 0
     ca_bundle: str = ""  # certificates that commands trust, where the network proxy opens tunnels
     hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
+    hidden_folders: tuple[FolderMark, ...] = ()  # of those, the ones that must stay what they are
     history: tuple[msgspec.Raw, ...] = ()  # msgpack items
     output_schema: bytes | None = None  # of its last turn; see `Session.output_schema`
     total_usage: TokenUsage = TokenUsage()

@@ -76,9 +76,7 @@ def explain(
         "cwd": settings.cwd,
         "loaded": rules_of(settings.loaded.layers, held),
         "hidden_paths": [
-            str(places.runtime),
-            str(places.runs),
-            str(places.authority_key),
+            *places.hidden,
             *denied_paths(held),
         ],
         "shell": find_shell(environment),

@@ -82,8 +82,7 @@ def prepare(options: RunOptions, environment: dict[str, str]) -> Prepared:
         settings, answering=answering, ask=ask_task_trust if answering == "terminal" else None
     )
     keys = take_keys(environment, settings.key_variables)
-    key = find_places(environment).authority_key
-    hidden = (*denied_paths(settings.loaded.requirements), str(key))
+    hidden = denied_paths(settings.loaded.requirements)
     prepared = build_request(
         options, settings, environment=environment, run_lines=partial(run_lines, hidden=hidden),
         answering=answering,

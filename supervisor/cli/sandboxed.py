@@ -15,6 +15,8 @@ import msgspec
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.protocol.limits import ProfilePolicy
 
+from ..places import find_places
+
 LIMIT_S = 30.0
 _MAX_BYTES = 8 << 20
 _OWN_FAILURE = 125
@@ -36,8 +38,9 @@ def run_lines(
     shown: str = "",
     policy: ProfilePolicy | None = None,
 ) -> str:
-    """The output of a shell command in the read-only sandbox, where `hidden` paths are masked, and
-    under a run's permission profile (`policy`, one that writes nothing) no more is read.
+    """The output of a shell command in the read-only sandbox, where what is swarm's own and
+    `hidden` paths are masked, and under a run's permission profile (`policy`, one that writes
+    nothing) no more is read.
 
     Errors name it as `shown`.
 
@@ -45,7 +48,8 @@ def run_lines(
         UsageError: It failed, took longer than `limit_s`, or printed more than 8 MiB.
         NoSandbox: There is no sandbox here.
     """
-    masks = [word for path in hidden for word in ("--hide", path)]
+    closed = (*find_places(dict(os.environ)).hidden, *hidden)
+    masks = [word for path in closed for word in ("--hide", path)]
     bounds = ("-s", "read-only")
     if policy is not None:
         bounds = ("--policy", msgspec.json.encode(policy).decode())

@@ -56,9 +56,8 @@ def sandbox(
       swarm sandbox -s workspace-write -- make test
     """
     environment = dict(os.environ)
-    places = find_places(environment)
     closed = (
-        *(str(path) for path in (places.runtime, places.authority_key) if path.exists()),
+        *find_places(environment).hidden,
         *_required(environment, policy, network),
     )
     hidden = [word for path in closed for word in ("--hide", path)]

@@ -204,11 +204,14 @@ SOCKETS = [
 
 
 @pytest.mark.parametrize("kind", SOCKETS)
-async def test_without_network_there_is_no_socket_but_unix_ones(place, stack, kind):
+async def test_without_network_there_is_no_socket_but_unix_and_loopback_ones(place, stack, kind):
     script = f"from socket import *; socketpair(); socket({kind})"
     code, said = await run(place, stack, script, python=True)
+    if stack == "bwrap" and "AF_INET" in kind and "RAW" not in kind:
+        assert code == 0  # of a network namespace that has nothing but a loopback device
+        return
     assert code == 1
-    assert "Operation not permitted" in said
+    assert "Operation not permitted" in said or "Protocol not supported" in said
 
 
 async def test_a_granted_network_reaches_a_server_here(place, stack):

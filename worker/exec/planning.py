@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.limits import (
     ReadOnly,
     SandboxPolicy,
 )
-from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.protocol.spec import AgentSpec, FolderMark
 
 from ..sandbox.plan import SandboxPlan, SandboxUnavailable, plan_sandbox
 from ..sandbox.probe import probe_sandbox
@@ -38,6 +38,7 @@ def plan_command(
         if spec.sandbox_required:
             raise SandboxUnavailable(spec.sandbox_required)
         return SandboxPlan(reason="danger-full-access: no sandbox")
+    check_hidden(spec.hidden_folders)
     held = spec.limits.sandbox
     if isinstance(held, ProfilePolicy) and isinstance(policy, ReadOnly):
         policy = read_only_profile(held)  # our own looks see no more than its commands
@@ -61,6 +62,22 @@ def plan_command(
         proxied=spec.limits.network,
     )
     return msgspec.structs.replace(plan, ca_bundle=spec.ca_bundle) if plan.proxied else plan
+
+
+def check_hidden(folders: tuple[FolderMark, ...]) -> None:
+    """Raises SandboxUnavailable where a path does not lead to what must be hidden any more: that
+    would be masked in vain, and what it was called is open somewhere else.
+    """
+    for mark in folders:
+        try:
+            found = os.stat(mark.path)  # noqa: PTH116
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != (mark.device, mark.inode):
+            raise SandboxUnavailable(
+                f"{mark.path} was moved or replaced since this run began, so commands would see "
+                "what is hidden there; move it back, or end the run and resume it"
+            )
 
 
 def check_workdir(plan: SandboxPlan, workdir: str) -> None:

@@ -13,6 +13,7 @@ from swarm.mailbox.beneath import read_named
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.path_rules import (
     COVERED,
+    OWN_TREES,
     PLACEHOLDER_MTIME_NS,
     PROTECTED_NAMES,
     is_within,
@@ -46,7 +47,7 @@ class SandboxPlan(Value):
 
     stack: Stack = "none"
     writable: tuple[str, ...] = ()  # roots, shallow first
-    pinned: tuple[str, ...] = ()  # writable, but may not be renamed: something protected is below
+    pinned: tuple[str, ...] = ()  # writable, but may not be renamed: what is below is known by path
     protected: tuple[str, ...] = ()  # exist below a root and are read-only
     missing: tuple[str, ...] = ()  # do not exist below a root and must not come to exist
     unwanted: tuple[str, ...] = ()  # must not come to exist, and no folder may stand in for them
@@ -132,7 +133,9 @@ def plan_sandbox(
     return SandboxPlan(
         stack=stack,
         writable=roots,
-        pinned=guarded.pinned,
+        pinned=pinned_folders(
+            roots, closed=(*guarded.protected, *hidden, *covered), others=guarded.missing
+        ),
         protected=guarded.protected,
         missing=guarded.missing,
         links=guarded.links,
@@ -195,7 +198,6 @@ def is_placeholder(path: str) -> bool:
 class Guarded(Value):
     """What stays read-only below writable roots, sorted by how that is held."""
 
-    pinned: tuple[str, ...]
     protected: tuple[str, ...]
     missing: tuple[str, ...]
     links: tuple[str, ...]
@@ -220,7 +222,6 @@ def guard_roots(roots: tuple[str, ...]) -> Guarded:
     # Outside every root it is read-only anyway; named as a root itself it was granted.
     inside = {p for p in protected if p not in roots and any(is_within(p, r) for r in roots)}
     return Guarded(
-        pinned=_pinned(inside, roots),
         protected=tuple(sorted(inside, key=by_depth)),
         missing=tuple(path for path in missing if path not in roots),
         links=tuple(links),
@@ -244,15 +245,26 @@ def _git_folders(pointer: Path) -> list[str]:
     return [str(path) for path in found if path.exists()]
 
 
-def _pinned(protected: set[str], roots: tuple[str, ...]) -> tuple[str, ...]:
-    """Folders between a root and what it protects: renaming one would lift the protection."""
-    found = {
-        str(parent)
-        for path in protected
-        for parent in Path(path).parents
-        if str(parent) not in roots and any(is_within(str(parent), root) for root in roots)
-    }
-    return tuple(sorted((path for path in found - protected), key=by_depth))
+def pinned_folders(
+    roots: Sequence[str], *, closed: Sequence[str], others: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Writable folders on the way from a root to what is known by its path: what is closed there,
+    another root, `others`. Were one of them renamed, the next command, which is planned by paths,
+    would find the same things open.
+
+    Args:
+        closed: What commands cannot write as it is: nothing in it has to be pinned, which would
+            open it.
+    """
+    shut = (*closed, *OWN_TREES)
+
+    def is_open(folder: str) -> bool:
+        above = max((root for root in roots if is_within(folder, root)), key=len, default=folder)
+        inside = (one for one in shut if is_within(folder, one) and is_within(one, above))
+        return folder != above and not any(inside)
+
+    found = {str(parent) for path in (*closed, *roots, *others) for parent in Path(path).parents}
+    return tuple(sorted((folder for folder in found if is_open(folder)), key=by_depth))
 
 
 def needed_in_run(*, network: bool) -> tuple[str, ...]:

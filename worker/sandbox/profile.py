@@ -31,6 +31,7 @@ from .plan import (
     guard_roots,
     needed_in_run,
     open_sockets,
+    pinned_folders,
 )
 
 _MOST_MATCHES = 4096  # each is a mount, or a hole that grants are carved around
@@ -77,7 +78,9 @@ def plan_profile(
     return SandboxPlan(
         stack=stack,
         writable=roots,
-        pinned=_pinned(roots, (*closed, *shape.denied)),
+        pinned=pinned_folders(
+            roots, closed=(*closed, *shape.denied, *hidden, *covered), others=guarded.missing
+        ),
         protected=closed,
         missing=guarded.missing,
         links=guarded.links,
@@ -131,18 +134,6 @@ def _shape(
 
 def _sorted(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(paths), key=by_depth))
-
-
-def _pinned(roots: tuple[str, ...], kept: tuple[str, ...]) -> tuple[str, ...]:
-    """Folders that a command could rename, and with them what is closed or denied inside."""
-
-    def is_open(folder: str) -> bool:
-        above = max((root for root in roots if is_within(folder, root)), key=len, default=folder)
-        inside = (one for one in kept if is_within(folder, one) and is_within(one, above))
-        return folder != above and not any(inside)
-
-    found = {str(parent) for path in kept for parent in Path(path).parents}
-    return _sorted(folder for folder in found if is_open(folder))
 
 
 def _in_run(policy: ProfilePolicy, roots: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,103 @@
+"""What is hidden stays hidden whatever a command does to the folders on the way to it."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from escape_world import BASE, PYTHON, a_world, opened_launcher, said_by
+
+from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, WorkspaceWrite
+from swarm.mailbox.protocol.spec import FolderMark
+from swarm.worker.exec.planning import check_hidden
+from swarm.worker.exec.process import CommandRequest
+from swarm.worker.sandbox.plan import SandboxUnavailable, plan_sandbox
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
+]
+MOVES = """
+import os, shutil
+for old, new in (("home/.local", "home/aside"), ("home", "aside"), ("home/.local/state", "state"),
+                 ("home/.local/state/swarm", "home/.local/state/other")):
+    try:
+        os.rename(old, new)
+        print("moved", old)
+    except OSError:
+        pass
+    try:
+        os.rename("decoy", old)
+        print("replaced", old)
+    except OSError:
+        pass
+shutil.rmtree("home", ignore_errors=True)
+"""
+LOOK = "grep -rl hush . 2>/dev/null; ls home/.local/state/swarm/runs; touch home/new && echo wrote"
+
+
+@pytest.fixture
+def world():
+    with a_world("bwrap") as made:
+        (made.work / "home/.local/state/swarm/runs/one").mkdir(parents=True)
+        (made.work / "home/.local/state/swarm/runs/one/journal").write_text("hush")
+        (made.work / "decoy").mkdir()
+        yield made
+
+
+def request(world, policy, *words):
+    """Planned anew each time, as an agent does."""
+    plan = plan_sandbox(
+        policy, cwd=str(world.work), tmp_dir=str(world.home / "tmp"), stack="bwrap",
+        hidden_paths=(str(world.work / "home/.local/state/swarm/runs"),),
+    )  # fmt: skip
+    return CommandRequest(argv=words, cwd=str(world.work), environment=BASE, sandbox=plan)
+
+
+def policies(work):
+    rules = (PathRule(path="/", access="read"), PathRule(path=str(work), access="write"))
+    return (
+        WorkspaceWrite(),
+        WorkspaceWrite(writable_roots=(str(work / "home"), str(work / "home/.local/state"))),
+        ProfilePolicy(name="mine", rules=rules, workspace=(str(work),)),
+    )
+
+
+@pytest.mark.parametrize("index", [0, 1, 2], ids=["workspace", "nested roots", "profile"])
+async def test_no_folder_above_a_hidden_one_is_moved_or_replaced(world, index):
+    policy = policies(world.work)[index]
+    async with opened_launcher() as (launcher, _):
+        moves = await said_by(launcher, request(world, policy, PYTHON, "-I", "-S", "-c", MOVES))
+        assert moves.text == ""
+        look = await said_by(launcher, request(world, policy, "/bin/sh", "-c", LOOK))
+        assert look.text == "wrote\n"
+    assert (world.work / "home/.local/state/swarm/runs/one/journal").read_text() == "hush"
+
+
+async def test_the_way_to_a_root_in_a_root_stays_so_that_its_protection_does(world):
+    nested = world.work / "x/a"
+    (nested / ".git").mkdir(parents=True)
+    policy = WorkspaceWrite(writable_roots=(str(nested),))
+    script = "mv x y; mv x/a b; mkdir -p x/a/.git/hooks; touch x/a/file; ls -A x/a"
+    async with opened_launcher() as (launcher, _):
+        said = await said_by(launcher, request(world, policy, "/bin/sh", "-c", script))
+        assert ".git" in said.text.splitlines()
+        assert "file" in said.text.splitlines()
+    assert sorted(path.name for path in nested.iterdir()) == [".git", "file"]
+    assert not any((nested / ".git").iterdir())
+
+
+def test_a_folder_that_was_moved_away_or_replaced_is_no_longer_taken_for_hidden(tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    found = folder.stat()
+    marks = (FolderMark(path=str(folder), device=found.st_dev, inode=found.st_ino),)
+    check_hidden(marks)
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(SandboxUnavailable, match="move it back"):
+        check_hidden(marks)
+    folder.mkdir()
+    with pytest.raises(SandboxUnavailable, match="move it back"):
+        check_hidden(marks)
