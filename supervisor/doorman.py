@@ -1,13 +1,11 @@
 """Other terminals' door: look at the run, speak to an agent, interrupt or end it.
 
-A process that descends from this run has no rights here: nobody steers his own swarm by the back
-door (ARCHITECTURE 6.8).
+A process that descends from a run, this one or another, has no rights here, not even to look:
+nobody steers a swarm by the back door (`outsiders.py`).
 """
 
 import logging
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import assert_never
 
 import msgspec
@@ -16,7 +14,6 @@ import trio
 from swarm.mailbox.control import ControlCall, ControlServer
 from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.lineage import descendants_of
 from swarm.mailbox.protocol.control import (
     AnyControl,
     AnyControlReply,
@@ -50,6 +47,7 @@ from .approvals.answers import Answers
 from .compacting import compact_agent
 from .control import Control
 from .keeping.keeping import Keeping
+from .outsiders import refusal_for
 from .rewinding import roll_back
 from .running import Running
 
@@ -98,12 +96,12 @@ class Doorman:
             self._server.reply(call, encode_control(refused))
 
     async def _obey(self, wish: AnyControl, peer_pid: int | None) -> AnyControlReply:
-        if isinstance(wish, GetSnapshot):
-            return Snapshot(view=self._run.showing.current())
-        if not is_outsider(peer_pid):
-            _log.warning("a process of the run itself asked to steer it; refused")
-            return Refused(message="a process of this run may not steer it", exit_code=3)
+        if why := refusal_for(peer_pid):
+            _log.warning("process %s asked to steer this run and was refused: %s", peer_pid, why)
+            return Refused(message=why, exit_code=3)
         match wish:
+            case GetSnapshot():
+                return Snapshot(view=self._run.showing.current())
             case SendText():
                 return await self._send(wish)
             case InterruptAgent():
@@ -220,16 +218,6 @@ class Doorman:
         agents = self._control.agents
         known = ", ".join(sorted(agents)[:8]) or "none"
         return Refused(message=f"no live agent {path!r}; live now: {known}")
-
-
-def is_outsider(pid: int | None) -> bool:
-    """True for a living process that this run has not started.
-
-    Whoever asked and left before it was looked at may have been anybody: it has no rights.
-    """
-    if pid is None or pid in descendants_of(os.getpid()):
-        return False
-    return Path(f"/proc/{pid}").exists()
 
 
 def _counted(number: int) -> str:

@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.limits import (
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.mailbox.proxies import without_proxies
 
+from ..boot import set_title
 from ..exec.environment import command_environment
 from ..exec.orders import CommandLimits, LaunchOrder
 from ..exec.spawn import SpawnFailed, limit_process, spawn_command
@@ -146,6 +147,8 @@ def run_call(call: SandboxCall) -> int:
         environment = command_environment(base, ShellEnvironmentPolicy(), {})
         if shutil.which(call.argv[0], path=environment.get("PATH")) is None:
             raise UsageError(f"there is no program {call.argv[0]!r}")
+        # Who is asked to be trusted sees by that name what descends from here.
+        set_title(f"swarm: sandbox {' '.join(call.argv)}")
         prepared = prepare_command(plan, call.argv, environment, tty=False)
         try:
             return _run(prepared, call)
