@@ -44,9 +44,10 @@ def plan_command(
         policy = read_only_profile(held)  # our own looks see no more than its commands
     # A path that has become a link since it was granted leads where nobody looked: left out.
     write, read = (_unmoved(paths) for paths in _paths_of(extra))
-    stack = probe_sandbox().stack
+    facts = probe_sandbox()
+    stack = facts.stack
     sockets: tuple[str, ...] = ()
-    if stack == "bwrap":  # the other stack lets nothing connect
+    if stack == "bwrap" and facts.notifies:  # else nothing connects to any
         sockets = allowed_sockets(spec.limits.unix_sockets)
     if spec.ca_bundle:
         read = (*read, spec.ca_bundle)

@@ -1,6 +1,7 @@
 """Did the sandbox stop this command? A guess from its words and exit code; pure.
 
-Source: Codex's heuristic (safety sheet 8.6): same words, same exceptions.
+Source: Codex's heuristic (safety sheet 8.6): same words, same exceptions; and what a network says
+that has nothing but a loopback device, where Codex's refuses sockets.
 """
 
 import re
@@ -8,7 +9,7 @@ import signal
 
 _WORDS = re.compile(
     "operation not permitted|permission denied|read-only file system|seccomp|sandbox|landlock"
-    "|failed to write file",
+    "|failed to write file|network is unreachable",
     re.IGNORECASE,
 )
 _NOT_THE_SANDBOX = frozenset({2, 126, 127})  # usage, not executable, not found

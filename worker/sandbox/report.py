@@ -58,8 +58,14 @@ def locks_finding(facts: SandboxFacts) -> Finding:
 
 def sockets_finding(facts: SandboxFacts) -> Finding:
     """Whether a rule about one Unix socket can be kept here."""
-    if facts.stack == "bwrap":
+    if facts.stack == "bwrap" and facts.notifies:
         return Finding(name="unix sockets", works=True, detail="each by its rule")
+    if facts.stack == "bwrap":
+        return Finding(
+            name="unix sockets", works=False,
+            detail="commands can make none: nobody could check where they connect to",
+            fix="see `unix connections` above",
+        )  # fmt: skip
     return Finding(
         name="unix sockets",
         works=False,
