@@ -21,6 +21,7 @@ from swarm.worker.sandbox.standalone import read_arguments
         (2, "mkdir: Operation not permitted", True, True),
         (126, "bash: permission denied", True, True),
         (1, "failed to write file a", True, True),
+        (1, "connect: Network is unreachable", True, True),
         (1, "no such file", True, False),
         (159, "", True, True),
         (127, "", True, False),
