@@ -18,7 +18,7 @@ from swarm.worker.exec.sessions import open_exec_sessions
 
 
 @asynccontextmanager
-async def a_box(folder, *, stack="none", **environment):
+async def a_box(folder, *, stack="none", limit_s=20, **environment):
     """An agent's sessions over a launcher that is a fresh process."""
     for name in ("work", "tmp"):
         (folder / name).mkdir()
@@ -28,7 +28,7 @@ async def a_box(folder, *, stack="none", **environment):
         gateway_endpoint="", gateway_token=b"", blobs_dir="", tmp_dir=str(folder / "tmp"),
         environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
     )  # fmt: skip
-    with trio.fail_after(20):
+    with trio.fail_after(limit_s):
         async with (
             opened_launcher() as (launcher, pid),
             open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,

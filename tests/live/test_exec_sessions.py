@@ -218,18 +218,49 @@ async def test_a_program_that_cannot_run_is_an_answer(tmp_path, argv):
         assert (await box.run("echo still here")).output == "still here\n"
 
 
-async def test_the_sixty_fifth_session_ends_the_one_used_longest_ago(tmp_path):
+async def test_the_sixty_fifth_session_ends_the_one_used_longest_ago_and_the_model_is_told(
+    tmp_path,
+):
     async with a_box(tmp_path) as box:
-        started = [None] * 65
+        started = []
 
-        async def start(index):
-            started[index] = await box.run("sleep 60", yield_time_ms=250)
+        async def start():
+            started.append(await box.run("sleep 60", yield_time_ms=250))
 
         async with trio.open_nursery() as nursery:
-            for index in range(65):
-                nursery.start_soon(start, index)
+            for _ in range(65):
+                nursery.start_soon(start)
         assert box.sessions.live_count() == 64
-        assert any("you currently have" in one.warning for one in started if one)
+        assert any("you currently have" in one.warning for one in started)
+        [told] = [one for one in started if "closed to make room" in one.warning]
+        [gone] = [one for one in started if not box.sessions.is_open(one.session_id)]
+        assert f"session {gone.session_id} " in told.warning
+        assert all(one.exit_code is None for one in started)  # none died while its call waited
+        with pytest.raises(StdinFailed, match="closed to make room"):
+            await box.sessions.write(gone.session_id, "", 250)
+
+
+async def test_a_hundred_commands_at_once_are_each_done_exactly_once(tmp_path, stack):
+    done, begun = {}, set()
+    async with a_box(tmp_path, stack=stack, limit_s=60) as box:
+
+        async def run(index):
+            def hear(text):
+                begun.add(index)
+                if len(begun) == 64:  # as many as may run: now they may go on
+                    (tmp_path / "work/go").touch()
+
+            script = f"echo {index} >>lines; echo {index}; until [ -e go ]; do sleep .1; done"
+            done[index] = await box.run(script, hear, yield_time_ms=30_000)
+
+        async with trio.open_nursery() as nursery:
+            for index in range(100):
+                nursery.start_soon(run, index)
+    assert {index: (one.exit_code, one.output) for index, one in done.items()} == {
+        index: (0, f"{index}\n") for index in range(100)
+    }
+    assert sorted(map(int, (tmp_path / "work/lines").read_text().split())) == list(range(100))
+    assert sum("waited for one of them to end" in one.warning for one in done.values()) == 36
 
 
 async def test_commands_get_the_environment_that_was_asked_for_once_and_run_without_login(tmp_path):

@@ -4,6 +4,9 @@ Source: unified exec, safety sheet 3.2 to 3.4; the same numbers and the same tex
 """
 
 import shlex
+from collections.abc import Sequence
+
+import msgspec
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.approvals import ExtraPermissions
@@ -34,6 +37,16 @@ class StdinFailed(SwarmError):
     def __init__(self, cause: str) -> None:
         super().__init__(f"write_stdin failed: {cause}")
         self.cause = cause
+
+
+class LineFull(SwarmError):
+    """Too many calls wait for a slot; nothing was started."""
+
+    def __init__(self, *, running: int, waiting: int) -> None:
+        super().__init__(
+            f"{running} commands of this agent run and {waiting} more wait for one of them to end; "
+            "nothing was started: wait for some to end, then try again"
+        )
 
 
 STDIN_CLOSED = (
@@ -72,6 +85,10 @@ class ExecOutcome(Value):
     blocked: tuple[str, ...] = ()  # sentences about what the network proxy refused
     moved_aside: tuple[str, ...] = ()  # what it had put in a protected name's place
 
+    def with_warning(self, text: str) -> "ExecOutcome":
+        """The same, and one thing more that the model is told."""
+        return msgspec.structs.replace(self, warning=". ".join(filter(None, (self.warning, text))))
+
 
 def exec_yield_s(yield_time_ms: int) -> float:
     """How long `exec` waits."""
@@ -93,6 +110,27 @@ def open_sessions_warning(count: int) -> str:
         "The maximum number of unified exec processes you can keep open is "
         f"{WARN_AT_SESSIONS} and you currently have {count} processes open. Reuse older processes "
         "or close them to prevent automatic pruning of old processes"
+    )
+
+
+def waited_text(waited_s: float) -> str:
+    """Why a command began late; empty if it did not."""
+    if not waited_s:
+        return ""
+    return (
+        f"it began {waited_s:.1f} s late: {MAX_SESSIONS} commands of this agent were running, and "
+        "it waited for one of them to end"
+    )
+
+
+def closed_text(session_ids: Sequence[int]) -> str:
+    """Which sessions were ended for another command's sake; empty if none was."""
+    if not session_ids:
+        return ""
+    names = ", ".join(map(str, session_ids))
+    return (
+        f"closed to make room, with all that ran in them: session {names} (at most {MAX_SESSIONS} "
+        "may be open, and the one used longest ago goes first)"
     )
 
 

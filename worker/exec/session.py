@@ -35,13 +35,18 @@ class Session:
         self.finished = trio.Event()
         self.status: ExitStatus | None = None
         self.moved_aside: tuple[str, ...] = ()
-        self.last_used = 0
+        self.last_used = self.awaited = 0  # `awaited`: calls that wait for it now
         self._buffer = HeadTailBuffer()
         self._carried = b""  # the first bytes of a character whose rest is not here yet
         self._output_ended = trio.Event()
         self._listener: OnOutput | None = None
         self._pieces_left = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of it lives."""
+        return self.finished.is_set()
 
     @property
     def overrun(self) -> Overrun | None:

@@ -1,13 +1,14 @@
-"""All command sessions of one agent: start, write, prune, end.
+"""All command sessions of one agent: start, write, close, end.
 
 Guards: no session outlives the block that opened it; a command is answered at the end of its yield
-time or at its own end, whichever comes first, with no fixed pauses.
+time or at its own end, whichever comes first, with no fixed pauses; none is closed while a call
+waits for it (`slots`).
 """
 
 import random
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
@@ -26,27 +27,30 @@ from .launcher import Launcher
 from .outcome import (
     FIRST_SESSION_ID,
     LAST_SESSION_ID,
-    MAX_SESSIONS,
-    PROTECTED_RECENT,
     STDIN_CLOSED,
     TIMED_OUT_CODE,
     ExecFailed,
     ExecOutcome,
     ExecRequest,
+    LineFull,
     StdinFailed,
+    closed_text,
     exec_yield_s,
     open_sessions_warning,
     overrun_text,
+    waited_text,
     write_yield_s,
 )
 from .planning import check_workdir, plan_command
 from .process import CommandRequest, InputClosed, start_command
 from .route import RouteRequest
 from .session import OnOutput, Session
+from .slots import SessionSlots, choose_to_close
 from .standby import Standby
 
 EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
 _SYSTEM_RANDOM = random.SystemRandom()  # has no state, so a fork may share it
+_CLOSED_KEPT = 1024  # ids of sessions closed to make room, for the answer to who asks for one
 
 
 class ExecSessions:
@@ -57,6 +61,9 @@ class ExecSessions:
     ) -> None:
         self._launcher, self._spec, self._nursery, self._chance = launcher, spec, nursery, chance
         self._sessions: dict[int, Session] = {}
+        self._slots = SessionSlots(self._make_room)
+        self._closed: dict[int, None] = {}  # to make room; the latest last
+        self._closed_untold: list[int] = []
         self._uses = 0
         self._source: EnvironmentSource | None = None
         self._snapshot: Mapping[str, str] | None = None
@@ -76,24 +83,31 @@ class ExecSessions:
         If cancelled, the command is killed: nobody has learned its session id.
         """
         await self.warm()
-        started = trio.current_time()
-        session = await self._start(request)
-        self._have_next_ready(request, session)
-        wait_s = exec_yield_s(request.yield_time_ms)
-        if request.timeout_ms is not None:
-            wait_s = request.timeout_ms / 1000
         try:
-            with session.heard_by(on_output), trio.move_on_after(wait_s):
-                await session.finished.wait()
-        except trio.Cancelled:
-            self._sessions.pop(session.id, None)
-            self._nursery.start_soon(self._terminate, session)
-            raise
-        timed_out = request.timeout_ms is not None and not session.finished.is_set()
-        if timed_out:
-            await self._terminate(session)
-        self._have_next_ready(request, session)  # a long one has outlived the first that waited
-        return self._outcome(session, started, timed_out=timed_out)
+            waited_s = await self._slots.take()
+        except LineFull as error:
+            raise ExecFailed(request.argv, str(error)) from error
+        started = trio.current_time()  # waiting in line takes nothing of its time
+        session = await self._start(request)
+        with self._awaiting(session):
+            self._have_next_ready(request, session)
+            wait_s = exec_yield_s(request.yield_time_ms)
+            if request.timeout_ms is not None:
+                wait_s = request.timeout_ms / 1000
+            try:
+                with session.heard_by(on_output), trio.move_on_after(wait_s):
+                    await session.finished.wait()
+            except trio.Cancelled:
+                self._drop(session)
+                self._nursery.start_soon(self._end, session)
+                raise
+            timed_out = request.timeout_ms is not None and not session.finished.is_set()
+            if timed_out:
+                await self._terminate(session)
+            self._have_next_ready(request, session)  # a long one has outlived the first that waited
+            outcome = self._outcome(session, started, timed_out=timed_out)
+        late = waited_text(waited_s)
+        return outcome if not late else outcome.with_warning(late)
 
     async def write(
         self, session_id: int, chars: str, yield_time_ms: int, on_output: OnOutput | None = None
@@ -105,15 +119,16 @@ class ExecSessions:
         """
         session = self._sessions.get(session_id)
         if session is None:
-            raise StdinFailed(f"Unknown process id {session_id}")
+            why = f": {closed_text([session_id])}" if session_id in self._closed else ""
+            raise StdinFailed(f"Unknown process id {session_id}{why}")
         started = trio.current_time()
-        self._use(session)
         wait_s = write_yield_s(yield_time_ms, is_poll=not chars)
-        with session.heard_by(on_output), trio.move_on_after(wait_s):
-            if chars and not session.finished.is_set():
-                await self._write(session, chars)
-            await session.finished.wait()
-        return self._outcome(session, started)
+        with self._awaiting(session):
+            with session.heard_by(on_output), trio.move_on_after(wait_s):
+                if chars and not session.finished.is_set():
+                    await self._write(session, chars)
+                await session.finished.wait()
+            return self._outcome(session, started)
 
     async def warm(self) -> None:
         """Ask for the login shell's environment if that has not been done; `exec` does it too."""
@@ -160,13 +175,14 @@ class ExecSessions:
             if not asked.sandbox.is_sandboxed:
                 await self._standby.clear()
             command = self._standby.take(asked) or await start_command(self._launcher, asked)
-        except (SwarmError, OSError) as error:
-            raise ExecFailed(request.argv, str(error)) from error
+        except BaseException as error:
+            self._slots.give_back()
+            if isinstance(error, SwarmError | OSError):
+                raise ExecFailed(request.argv, str(error)) from error
+            raise
         session = Session(self._free_id(), command, asked)
         self._sessions[session.id] = session
-        self._use(session)
         self._nursery.start_soon(session.run)
-        self._prune()
         return session
 
     def _have_next_ready(self, request: ExecRequest, session: Session) -> None:
@@ -217,7 +233,8 @@ class ExecSessions:
         too_many = open_sessions_warning(len(self._sessions))
         code = TIMED_OUT_CODE if timed_out else session.exit_code
         if session.finished.is_set():
-            self._sessions.pop(session.id, None)
+            self._drop(session)
+        closed, self._closed_untold = closed_text(self._closed_untold), []
         return ExecOutcome(
             chunk_id=f"{self._chance.getrandbits(24):06x}",
             wall_time_s=trio.current_time() - started,
@@ -230,10 +247,22 @@ class ExecSessions:
             ),
             timed_out=timed_out,
             omitted_bytes=kept.omitted_bytes,
-            warning=". ".join(filter(None, (overrun_text(session.overrun), too_many))),
+            warning=". ".join(filter(None, (overrun_text(session.overrun), too_many, closed))),
             moved_aside=session.moved_aside,
             blocked=blocked_texts(session.command.blocked()),
         )
+
+    @contextmanager
+    def _awaiting(self, session: Session) -> Iterator[None]:
+        """A call waits for it: until it is answered its slot is nobody else's."""
+        session.awaited += 1
+        self._use(session)
+        try:
+            yield
+        finally:
+            self._use(session)
+            session.awaited -= 1
+            self._slots.look_again()
 
     def _use(self, session: Session) -> None:
         self._uses += 1
@@ -245,18 +274,28 @@ class ExecSessions:
             if number not in self._sessions:
                 return number
 
-    def _prune(self) -> None:
-        """Over the bound one goes: not of the 8 last used; an ended one if there is any."""
-        if len(self._sessions) <= MAX_SESSIONS:
-            return
-        by_use = sorted(self._sessions.values(), key=lambda session: session.last_used)
-        old = by_use[:-PROTECTED_RECENT]
-        victim = next((session for session in old if session.finished.is_set()), old[0])
-        del self._sessions[victim.id]
-        self._nursery.start_soon(self._terminate, victim)
+    def _make_room(self) -> bool:
+        """Close a session for the next command's sake; False if a call waits for each."""
+        session = choose_to_close(self._sessions.values())
+        if session is None:
+            return False
+        del self._sessions[session.id]
+        self._closed[session.id] = None
+        if len(self._closed) > _CLOSED_KEPT:
+            del self._closed[next(iter(self._closed))]
+        self._closed_untold.append(session.id)
+        self._nursery.start_soon(self._end, session)
+        return True
+
+    def _drop(self, session: Session) -> None:
+        if self._sessions.pop(session.id, None) is not None:
+            self._slots.give_back()
 
     async def _terminate(self, session: Session) -> None:
-        self._sessions.pop(session.id, None)
+        self._drop(session)
+        await self._end(session)
+
+    async def _end(self, session: Session) -> None:
         if not session.finished.is_set():
             try:
                 await session.command.kill_tree()
