@@ -19,7 +19,8 @@ from swarm.mailbox.post import Mailbox
 from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.mailbox.protocol.spec import AgentSpec
 
-from .exec.launcher import LauncherLink, open_launcher
+from .exec.command_state import LauncherGone
+from .exec.launcher import Launcher, LauncherLink, open_launcher
 from .exec.sessions import open_exec_sessions
 from .life import live
 from .lifeline import watch_lifeline
@@ -28,6 +29,11 @@ from .sandbox.landlock import LandlockRules, apply_landlock, forbid_new_privileg
 from .sandbox.plan import SandboxPlan
 from .sandbox.probe import probe_sandbox
 from .tools.belt import Toolbelt
+
+_LAUNCHER_GONE = (
+    "the process that starts this agent's commands (its launcher) has died or did not answer, and "
+    "its commands with it; the agent ends, too, and is started again"
+)
 
 
 def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) -> int:
@@ -42,8 +48,11 @@ def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) 
         if spec.role.locked:
             lock_process(spec)
         trio.run(_open_and_live, spec, launcher, lifeline_fd)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        if isinstance(error, BaseExceptionGroup) and error.split(LauncherGone)[1] is None:
+            sys.stderr.write(f"{_LAUNCHER_GONE}\n")  # known, and no fault of this program
+        else:
+            traceback.print_exc()
         sys.stderr.flush()
         return 1
     return 0
@@ -102,5 +111,14 @@ async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int |
             open_launcher(link) as launcher,
             open_exec_sessions(launcher, spec) as commands,
         ):
+            nursery.start_soon(_end_with, launcher)
             await live(spec, post, dial, Toolbelt(spec, commands))
         nursery.cancel_scope.cancel()
+
+
+async def _end_with(launcher: Launcher) -> None:
+    """Without its launcher an agent can run nothing, and it may not fork another one now: it has
+    threads. So this life ends as a crash, commands and all, and the usual rule gives it the next.
+    """
+    await launcher.wait_gone()
+    raise LauncherGone(_LAUNCHER_GONE)

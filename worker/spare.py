@@ -85,7 +85,7 @@ def wait_and_become(
     order = decode_fork_order(packet)
     assert isinstance(order, StartProcess)
     spec_fd, stderr_fd = fds
-    with suppress(OSError):  # without its launcher it runs no command, and says so
+    with suppress(OSError):  # its launcher is dead: its life ends as soon as it sees that
         early.tell_launcher(boot.launcher_title(order.title), stderr_fd, spec_fd)
     complain_to(stderr_fd)
     os.close(stderr_fd)

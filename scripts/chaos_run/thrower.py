@@ -109,10 +109,11 @@ class Thrower:
             pids = sorted(one for one in living if role_of(one) == strike.victim)
         is_deadly = strike.kind != "stop" or strike.lasts_s >= _DEADLY_STOP_S
         if is_deadly:
-            pids = [one for one in pids if self._deaths[one.title] < _MOST_DEATHS]
+            pids = [one for one in pids if self._deaths[_agent_of(one)] < _MOST_DEATHS]
         if pids:
             chosen = pids[strike.lot % len(pids)]
-            self._deaths[chosen.title] += is_deadly and role_of(chosen) in ("root", "agent")
+            ends_life = role_of(chosen) in ("root", "agent", "launcher")
+            self._deaths[_agent_of(chosen)] += is_deadly and ends_life
             self._note(f"{strike.kind} {_short(chosen.title)} ({chosen.pid})")
             self._send(chosen.pid, strike)
 
@@ -167,6 +168,11 @@ class Thrower:
 
     def _note(self, what: str) -> None:
         self.thrown.append(Thrown(round(trio.current_time() - self._began, 3), what))
+
+
+def _agent_of(living: Living) -> str:
+    """Whose life ends with it: with a launcher its agent's does."""
+    return living.title.replace("swarm: launcher of ", "swarm: ", 1)
 
 
 def _short(title: str) -> str:

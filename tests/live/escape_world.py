@@ -15,7 +15,8 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.limits import ResourceLimits, SandboxPolicy, WorkspaceWrite
-from swarm.worker.exec.launcher import ExitStatus, Launcher, LauncherLink, open_launcher
+from swarm.worker.exec.command_state import ExitStatus
+from swarm.worker.exec.launcher import Launcher, LauncherLink, open_launcher
 from swarm.worker.exec.process import CommandRequest, start_command
 from swarm.worker.sandbox.plan import Stack, plan_sandbox
 

@@ -16,12 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import leaderless
 
 from swarm.mailbox.lineage import descendants_of, is_zombie
-from swarm.worker.exec.launcher import (
-    CommandNotStarted,
-    LauncherGone,
-    LauncherLink,
-    open_launcher,
-)
+from swarm.worker.exec import launcher as launcher_module
+from swarm.worker.exec.command_state import CommandNotStarted, LauncherGone
+from swarm.worker.exec.launcher import LauncherLink, open_launcher
 from swarm.worker.exec.orders import CommandLimits
 from swarm.worker.exec.process import CommandRequest, start_command
 from swarm.worker.sandbox.plan import SandboxPlan
@@ -95,6 +92,74 @@ async def test_nothing_survives_the_launcher(launcher, cause):
             command.close()
             with pytest.raises(LauncherGone):
                 await start_command(opened, request("true"))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(launcher_module, "ASK_AFTER_S", 0.1)
+    monkeypatch.setattr(launcher_module, "SILENCE_S", 0.5)
+
+
+@pytest.mark.parametrize("verb", ["launch", "kill_tree", "check"])
+async def test_a_stopped_launcher_holds_up_no_verb_and_is_killed(launcher, impatient, verb):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            command = await start_command(opened, request("sleep", "60"))
+            os.kill(link.pid, signal.SIGSTOP)
+            with pytest.raises(LauncherGone):
+                match verb:
+                    case "launch":
+                        await start_command(opened, request("true"))
+                    case "kill_tree":
+                        await command.kill_tree()
+                    case _:
+                        await opened.check()
+            await opened.wait_gone()
+            assert all_end([link.pid])
+            with pytest.raises(LauncherGone):
+                await command.wait()
+            os.kill(command.pid, signal.SIGKILL)  # the agent's subreaper would
+            command.close()
+
+
+async def test_a_launcher_stopped_with_its_socket_full_is_given_up(launcher, impatient):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            (await start_command(opened, request("true"))).close()
+            os.kill(link.pid, signal.SIGSTOP)
+            asked = request("echo", "x" * 50_000)
+            async with trio.open_nursery() as nursery:
+
+                async def ask():
+                    with pytest.raises(LauncherGone):
+                        await start_command(opened, asked)
+
+                for _ in range(60):
+                    nursery.start_soon(ask)
+            assert all_end([link.pid])
+
+
+async def test_a_busy_launcher_answers_and_keeps_its_life(launcher, impatient):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            command = await start_command(opened, request("sleep", "60"))
+            for _ in range(3):
+                await opened.check()
+            await command.kill_tree()
+            assert (await command.wait()).signal == signal.SIGKILL
+            command.close()
+
+
+async def test_a_launcher_that_is_stopped_when_its_agent_ends_is_killed(launcher):
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            (await start_command(opened, request("true"))).close()
+            os.kill(link.pid, signal.SIGSTOP)
+        assert all_end([link.pid])
 
 
 async def test_a_command_whose_first_thread_has_ended_is_killed_like_any_other(launcher):

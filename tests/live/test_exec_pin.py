@@ -13,7 +13,8 @@ import trio
 
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief, encode_spec
-from swarm.worker.exec.launcher import CommandNotStarted, LauncherLink, open_launcher
+from swarm.worker.exec.command_state import CommandNotStarted
+from swarm.worker.exec.launcher import LauncherLink, open_launcher
 from swarm.worker.exec.orders import LaunchOrder
 from swarm.worker.exec.process import CommandRequest, start_command
 from swarm.worker.sandbox.plan import SandboxPlan, plan_sandbox

@@ -49,6 +49,13 @@ async def in_mid_call(rig) -> None:
     await rig.wait(lambda: len(sleepers(rig)) == 2)
 
 
+def launcher_of_root(rig) -> int:
+    (pid,) = [
+        pid for pid, name in rig.alive().items() if name.startswith("swarm: launcher of /root")
+    ]
+    return pid
+
+
 async def test_an_agent_killed_in_mid_call_lives_again_and_hears_of_it(rig):
     with trio.fail_after(LIMIT_S):
         run = await rig.run(rig.script(*stay_then("heard: {last_output}")))
@@ -92,6 +99,38 @@ async def test_an_agent_that_keeps_dying_is_given_up_and_the_run_says_so(rig):
     assert root.state == "crashed"
     assert "killed by SIGKILL" in root.message
     assert "4 times" in ended.err
+    assert rig.alive() == {}
+
+
+async def test_an_agent_whose_launcher_died_between_commands_lives_again_with_another(rig):
+    turns = (
+        {"calls": [command("echo one >> runs")]},
+        {"calls": [command("echo two >> runs")], "delay_s": 1.5},
+        {"text": "done"},
+    )
+    with trio.fail_after(LIMIT_S):
+        run = await rig.run(rig.script(*turns))
+        await rig.wait(lambda: rig.bodies(CallEnded))
+        os.kill(launcher_of_root(rig), signal.SIGKILL)
+        ended = await run.wait_end()
+    assert (ended.code, ended.out) == (0, "done\n"), ended.err
+    assert [life.epoch for life in rig.lives()] == [1, 2]
+    assert (rig.work / "runs").read_text() == "one\ntwo\n"
+    assert [end.status for end in rig.bodies(CallEnded)] == ["completed", "completed"]
+    assert rig.alive() == {}
+
+
+async def test_a_launcher_killed_in_mid_call_ends_the_command_and_the_model_hears_of_it(rig):
+    with trio.fail_after(LIMIT_S):
+        run = await rig.run(rig.script(*stay_then("heard: {last_output}")))
+        await in_mid_call(rig)
+        os.kill(launcher_of_root(rig), signal.SIGKILL)
+        ended = await run.wait_end()
+    assert ended.code == 0, ended.err
+    assert [life.epoch for life in rig.lives()] == [1, 2]
+    assert (rig.work / "runs").read_text() == "once\n"
+    assert "heard: interrupted: " in ended.out
+    assert sleepers(rig) == []
     assert rig.alive() == {}
 
 

@@ -43,6 +43,8 @@ from .orders import (
     LaunchOrder,
     NotLaunched,
     Overrun,
+    Ping,
+    Pong,
     SignalOrder,
     TreeGone,
     receive_order,
@@ -142,6 +144,8 @@ class Keeper:
                 self._signal(token, number)
             case KillOrder(token=token):
                 self._dying.add(token)
+            case Ping():
+                self._reply(Pong())
 
     def _launch(self, order: LaunchOrder, fds: list[int]) -> None:
         if self._pin is not None:

@@ -19,20 +19,28 @@ import msgspec
 import trio
 from setproctitle import getproctitle
 
-from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.forked import before_fork, fork_bare, settle_parent
-from swarm.mailbox.protocol.base import Value
 
 from ..boot import launcher_title
+from .command_state import (
+    TREE_LIMIT_S,
+    CommandNotStarted,
+    CommandState,
+    ExitStatus,
+    LauncherGone,
+    TreeStays,
+)
 from .keeper import become_launcher
 from .orders import (
     AnyOrder,
+    AnyReply,
     Ended,
     KillOrder,
     Launched,
     LaunchOrder,
     NotLaunched,
-    Overrun,
+    Ping,
+    Pong,
     SignalOrder,
     TreeGone,
     pack_order,
@@ -41,19 +49,10 @@ from .orders import (
 )
 
 _SOCKET_BUFFER_BYTES = 1 << 20
-
-
-class LauncherGone(SwarmError):
-    """The launcher has died, and every command with it; this agent can run no more of them."""
-
-
-class CommandNotStarted(SwarmError):
-    """The program never ran. `step` says what failed: exec, cwd, sandbox, limits, setup, fork."""
-
-    def __init__(self, *, program: str, number: int, step: str) -> None:
-        cause = os.strerror(number) if number else "unknown cause"
-        super().__init__(f"cannot start {program!r}: {cause} ({step})")
-        self.program, self.number, self.step = program, number, step
+ASK_AFTER_S = 5.0  # an order unanswered for so long: is anybody there?
+SILENCE_S = 10.0  # who does not answer that for so long counts as dead
+_START_LIMIT_S = 60.0  # for a program to become its command: a file system may hang
+_LEAVE_LIMIT_S = 2.5  # for a launcher whose agent hung up; then it is killed
 
 
 class LauncherLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,15 +60,6 @@ class LauncherLink(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     sock: socket.socket
-
-
-class ExitStatus(Value):
-    """How a command's first process ended; one of the two is set."""
-
-    exit_code: int | None = None
-    signal: int | None = None
-    leftovers: bool = False  # processes it left behind may still live: kill_tree
-    overrun: Overrun | None = None  # the launcher killed it for that
 
 
 class _Early:
@@ -148,28 +138,35 @@ def _fork(
     return LauncherLink(pid=pid, sock=ours)
 
 
-class _Command:
-    """What is known of one token."""
-
-    def __init__(self) -> None:
-        self.begun = trio.Event()
-        self.ended = trio.Event()
-        self.gone = trio.Event()
-        self.is_dying = False
-        self.is_forgotten = False
-        self.launch: Launched | NotLaunched | None = None
-        self.status: ExitStatus | None = None
-
-
 class Launcher:
-    """Gives orders and waits for what comes of them. One task (in `open_launcher`) receives."""
+    """Gives orders and waits for what comes of them. One task (in `open_launcher`) receives.
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._commands: dict[int, _Command] = {}
+    Each verb has a deadline. A launcher that does not answer (stopped, wedged) is killed and counts
+    as dead from that moment on.
+    """
+
+    def __init__(self, sock: socket.socket, pid: int | None = None) -> None:
+        self._sock, self._pid = sock, pid
+        self._commands: dict[int, CommandState] = {}
         self._tokens = count(1)
         self._sending = trio.Lock()
-        self._is_gone = False
+        self._pong = trio.Event()
+        self._gone = trio.Event()
+
+    async def wait_gone(self) -> None:
+        """Return when it has died, with every command."""
+        await self._gone.wait()
+
+    async def check(self) -> None:
+        """Return if it answers; else it is killed. Raises LauncherGone."""
+        heard = self._pong
+        with trio.move_on_after(SILENCE_S):
+            await self._send(Ping(), ())
+            await heard.wait()
+        if not heard.is_set():
+            self._give_up()
+        if self._gone.is_set():
+            raise LauncherGone("the launcher of this agent does not answer; it has been killed")
 
     def next_token(self) -> int:
         """A number for the next LaunchOrder; never used twice."""
@@ -189,11 +186,11 @@ class Launcher:
 
         Raises CommandNotStarted, LauncherGone. If cancelled, the command is killed.
         """
-        command = self._commands[order.token] = _Command()
+        command = self._commands[order.token] = CommandState()
         fds = [stdin_fd, stdout_fd, stderr_fd, *bwrap_fds]
         try:
             await self._send(order, fds)
-            await command.begun.wait()
+            await self._answered(command.begun, _START_LIMIT_S)
         except ValueError as error:
             del self._commands[order.token]
             raise CommandNotStarted(
@@ -205,6 +202,9 @@ class Launcher:
         match command.launch:
             case Launched() as launched:
                 return launched
+            case None if not self._gone.is_set():
+                self._send_nowait(KillOrder(token=order.token))
+                raise CommandNotStarted(program=order.argv[0], number=errno.ETIMEDOUT, step="start")
             case NotLaunched(errno=number, step=step):
                 del self._commands[order.token]
                 raise CommandNotStarted(program=order.argv[0], number=number, step=step)
@@ -224,13 +224,44 @@ class Launcher:
         self._send_nowait(SignalOrder(token=token, number=number))
 
     async def kill_tree(self, token: int) -> None:
-        """SIGKILL the whole tree; returns when nothing of it lives. Raises LauncherGone."""
+        """SIGKILL the whole tree; returns when nothing of it lives.
+
+        Raises LauncherGone, TreeStays.
+        """
         command = self._commands.get(token)
         if command is None or command.gone.is_set():
             return
         command.is_dying = True
         await self._send(KillOrder(token=token), ())
-        await command.gone.wait()
+        if not await self._answered(command.gone, TREE_LIMIT_S):
+            raise TreeStays
+
+    async def _answered(self, event: trio.Event, limit_s: float) -> bool:
+        """Wait for what the launcher says of an order, and now and then for whether it is there.
+
+        False if it is, and does not say it within `limit_s`. Raises LauncherGone.
+        """
+        deadline = trio.current_time() + limit_s
+        while not event.is_set() and trio.current_time() < deadline:
+            with trio.move_on_at(min(deadline, trio.current_time() + ASK_AFTER_S)):
+                await event.wait()
+            if not event.is_set():
+                await self.check()
+        return event.is_set()
+
+    def _give_up(self) -> None:
+        """It is of no use any more: end it. What it started comes to this agent, a subreaper."""
+        if self._pid is not None and not self._gone.is_set():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._pid, signal.SIGKILL)  # not reaped before `open_launcher` ends
+        self._note_gone()
+
+    def _note_gone(self) -> None:
+        self._gone.set()
+        self._pong.set()
+        for command in self._commands.values():
+            for event in (command.begun, command.ended, command.gone):
+                event.set()
 
     def forget(self, token: int) -> None:
         """Drop what is known of an ended command."""
@@ -242,16 +273,19 @@ class Launcher:
             del self._commands[token]
 
     async def _send(self, order: AnyOrder, fds: Sequence[int]) -> None:
-        if self._is_gone:
+        if self._gone.is_set():
             raise LauncherGone("the launcher has died")
         datagram, carried, spare = pack_order(order, fds)
         try:
-            async with self._sending:
-                while True:
-                    try:
-                        return send_packed(self._sock, datagram, carried)
-                    except BlockingIOError:
-                        await trio.lowlevel.wait_writable(self._sock)
+            with trio.move_on_after(SILENCE_S):
+                async with self._sending:
+                    while True:
+                        try:
+                            return send_packed(self._sock, datagram, carried)
+                        except BlockingIOError:
+                            await trio.lowlevel.wait_writable(self._sock)
+            self._give_up()  # it reads nothing: its socket is full
+            raise LauncherGone("the launcher of this agent does not answer; it has been killed")
         except OSError as error:
             raise LauncherGone("the launcher has died") from error
         finally:
@@ -276,12 +310,13 @@ class Launcher:
             if reply is None:
                 break
             self._note(reply)
-        self._is_gone = True
-        for command in self._commands.values():
-            for event in (command.begun, command.ended, command.gone):
-                event.set()
+        self._note_gone()
 
-    def _note(self, reply: Launched | NotLaunched | Ended | TreeGone) -> None:
+    def _note(self, reply: AnyReply) -> None:
+        if isinstance(reply, Pong):
+            self._pong.set()
+            self._pong = trio.Event()
+            return
         command = self._commands.get(reply.token)
         if command is None:
             return
@@ -307,7 +342,7 @@ class Launcher:
 async def open_launcher(link: LauncherLink) -> AsyncIterator[Launcher]:
     """The launcher for the block's time; at its end every command is killed and it exits."""
     link.sock.setblocking(False)
-    launcher = Launcher(link.sock)
+    launcher = Launcher(link.sock, link.pid)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(launcher.receive_replies)
@@ -315,17 +350,24 @@ async def open_launcher(link: LauncherLink) -> AsyncIterator[Launcher]:
             nursery.cancel_scope.cancel()
     finally:
         link.sock.close()
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
+        with trio.CancelScope(shield=True):
             await _reaped(link.pid)
 
 
 async def _reaped(pid: int) -> None:
+    """Wait for its end; one that has not left by itself (it may be stopped) is killed."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        await trio.lowlevel.wait_readable(handle)
+        with trio.move_on_after(_LEAVE_LIMIT_S) as leaving:
+            await trio.lowlevel.wait_readable(handle)
+        if leaving.cancelled_caught:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            with trio.move_on_after(_LEAVE_LIMIT_S):
+                await trio.lowlevel.wait_readable(handle)
         _reap(pid)
     finally:
         os.close(handle)

@@ -72,7 +72,11 @@ class KillOrder(Tagged):
     token: int
 
 
-AnyOrder = LaunchOrder | SignalOrder | KillOrder
+class Ping(Tagged):
+    """Are you there? Answered by Pong at once, whatever else goes on."""
+
+
+AnyOrder = LaunchOrder | SignalOrder | KillOrder | Ping
 
 
 class Launched(Tagged):
@@ -106,7 +110,11 @@ class TreeGone(Tagged):
     token: int
 
 
-AnyReply = Launched | NotLaunched | Ended | TreeGone
+class Pong(Tagged):
+    """The launcher runs, and has read all that was sent before the Ping."""
+
+
+AnyReply = Launched | NotLaunched | Ended | TreeGone | Pong
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_order = msgspec.msgpack.Decoder(AnyOrder).decode

@@ -17,7 +17,8 @@ from swarm.mailbox.protocol.proxy import RouteBlocked
 
 from ..sandbox.launch import Prepared, prepare_command
 from ..sandbox.plan import SandboxPlan
-from .launcher import CommandNotStarted, ExitStatus, Launcher, LauncherGone
+from .command_state import CommandNotStarted, ExitStatus, LauncherGone
+from .launcher import Launcher
 from .orders import CommandLimits, Launched, LaunchOrder
 from .pty import open_terminal, resize_terminal
 from .route import CommandRoute, RouteRequest

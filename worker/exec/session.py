@@ -14,7 +14,7 @@ import trio
 from swarm.mailbox.errors import SwarmError
 
 from .buffer import HeadTailBuffer, Kept
-from .launcher import ExitStatus
+from .command_state import ExitStatus
 from .orders import Overrun
 from .outcome import whole_characters
 from .process import CommandRequest, RunningCommand
@@ -77,7 +77,7 @@ class Session:
             is_whole_tree_dead = True
             self._drain()
         except SwarmError:
-            is_whole_tree_dead = True  # the launcher died, and all of it with it
+            is_whole_tree_dead = True  # or nobody can: the launcher died, or the kernel holds it
         finally:
             if not is_whole_tree_dead:
                 await self._kill()

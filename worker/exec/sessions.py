@@ -8,7 +8,7 @@ waits for it (`slots`).
 import random
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import trio
 
@@ -22,6 +22,7 @@ from swarm.roles.login_shell import find_shell
 from ..proxy.texts import blocked_texts
 from ..sandbox.denial import is_sandbox_denial
 from ..sandbox.plan import SandboxPlan
+from .command_state import LauncherGone
 from .environment import FORCED, command_environment
 from .launcher import Launcher
 from .outcome import (
@@ -95,8 +96,10 @@ class ExecSessions:
             if request.timeout_ms is not None:
                 wait_s = request.timeout_ms / 1000
             try:
-                with session.heard_by(on_output), trio.move_on_after(wait_s):
-                    await session.finished.wait()
+                with session.heard_by(on_output):
+                    with trio.move_on_after(wait_s):
+                        await session.finished.wait()
+                    await self._check_launcher(session)
             except trio.Cancelled:
                 self._drop(session)
                 self._nursery.start_soon(self._end, session)
@@ -124,10 +127,12 @@ class ExecSessions:
         started = trio.current_time()
         wait_s = write_yield_s(yield_time_ms, is_poll=not chars)
         with self._awaiting(session):
-            with session.heard_by(on_output), trio.move_on_after(wait_s):
-                if chars and not session.finished.is_set():
-                    await self._write(session, chars)
-                await session.finished.wait()
+            with session.heard_by(on_output):
+                with trio.move_on_after(wait_s):
+                    if chars and not session.finished.is_set():
+                        await self._write(session, chars)
+                    await session.finished.wait()
+                await self._check_launcher(session)
             return self._outcome(session, started)
 
     async def warm(self) -> None:
@@ -184,6 +189,12 @@ class ExecSessions:
         self._sessions[session.id] = session
         self._nursery.start_soon(session.run)
         return session
+
+    async def _check_launcher(self, session: Session) -> None:
+        """Of a command that still runs the end must be told: by one who is there to tell."""
+        if not session.finished.is_set():
+            with suppress(LauncherGone):
+                await self._launcher.check()
 
     def _have_next_ready(self, request: ExecRequest, session: Session) -> None:
         if request.timeout_ms is None:  # our own looks come alone
