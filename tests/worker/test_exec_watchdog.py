@@ -6,11 +6,15 @@ import sys
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.limits import ResourceLimits
 from swarm.worker.exec.cgroup import enter_cgroup, find_parent
 from swarm.worker.exec.orders import Overrun
 from swarm.worker.exec.outcome import overrun_text
+from swarm.worker.exec.pace import SELDOM_S, Machine, Pace, Room
+from swarm.worker.exec.usage import read_machine
 from swarm.worker.exec.watchdog import Watchdog
 
 MIB = 1 << 20
@@ -52,7 +56,7 @@ def test_nothing_is_looked_at_without_a_bound(clock):
     dog.begin(1, ResourceLimits())
     assert dog.wait_ms() is None
     clock.now += 1000
-    assert dog.look(lambda _: 1 / 0) == []
+    assert dog.look(lambda: 1 / 0) == []
     assert dog.end(1) is None
 
 
@@ -60,11 +64,11 @@ def test_time_is_up_to_the_moment_and_told_once(clock):
     dog = Watchdog(clock, may_come_first=False)
     dog.begin(7, ResourceLimits(command_s=60))
     clock.now += 59.9
-    assert dog.look(lambda _: ()) == []
+    assert dog.look(dict) == []
     assert 0 < dog.wait_ms() <= 101
     clock.now += 0.1
-    assert dog.look(lambda _: ()) == [7]
-    assert dog.look(lambda _: ()) == []
+    assert dog.look(dict) == [7]
+    assert dog.look(dict) == []
     assert dog.wait_ms() is None
     assert dog.end(7) == Overrun(limit="command_seconds", allowed=60, measured=60)
 
@@ -75,9 +79,9 @@ def test_processes_are_counted_a_command_and_together(clock):
     trees = {1: range(1_000_000, 1_000_011), 2: range(2_000_000, 2_000_009), 3: range(9)}
     for token in trees:
         dog.begin(token, limits)
-    assert dog.look(trees.__getitem__) == []  # not yet time to look
+    assert dog.look(lambda: trees) == []  # not yet time to look
     clock.now += 0.5
-    assert dog.look(trees.__getitem__) == [1, 2]
+    assert dog.look(lambda: trees) == [1, 2]
     assert dog.end(1) == Overrun(limit="command_processes", allowed=10, measured=11)
     assert dog.end(2) == Overrun(limit="agent_processes", allowed=15, measured=18)
     assert dog.end(3) is None
@@ -90,20 +94,87 @@ def test_memory_that_forks_share_is_counted_once(clock):
         dog = Watchdog(clock, may_come_first=False)
         dog.begin(1, ResourceLimits(command_memory_bytes=100 * MIB))
         clock.now += 1
-        assert dog.look(lambda _: tree) == []
+        assert dog.look(lambda: {1: tree}) == []
         dog.begin(2, ResourceLimits(command_memory_bytes=40 * MIB))
         clock.now += 1
-        assert dog.look(lambda token: tree if token == 2 else ()) == [2]
+        assert dog.look(lambda: {1: (), 2: tree}) == [2]
         over = dog.end(2)
         assert over.limit == "command_memory"
         assert 64 * MIB <= over.measured < 100 * MIB
+
+
+def walks(dog, clock, seconds, trees):
+    """How often all processes were looked at."""
+    count, until = 0, clock.now + seconds
+
+    def walk():
+        nonlocal count
+        count += 1
+        return trees
+
+    while (wait_ms := dog.wait_ms()) is not None and clock.now + wait_ms / 1000 <= until:
+        clock.now += wait_ms / 1000
+        dog.look(walk)
+    clock.now = until
+    return count
+
+
+def test_the_steady_are_looked_at_seldom_and_the_growing_at_once(clock):
+    machine = Machine(10_000 * MIB, 300)
+    dog = Watchdog(clock, read=lambda: machine, may_come_first=False)
+    trees = {token: [2**22 + token] for token in range(1, 101)}
+    for token in trees:
+        dog.begin(token, ResourceLimits(command_memory_bytes=1000 * MIB, agent_processes=1000))
+    walks(dog, clock, 10, trees)
+    assert walks(dog, clock, 100, trees) <= 21
+    machine = Machine(9_700 * MIB, 300)  # somebody took more than a quarter of what may be left
+    assert walks(dog, clock, 0.6, trees) == 1
+    walks(dog, clock, 10, trees)
+    machine = Machine(9_700 * MIB, 600)
+    assert walks(dog, clock, 0.6, trees) == 1
+    dog.begin(101, ResourceLimits(agent_processes=1000))
+    assert walks(dog, clock, 0.3, trees) == 1
+
+
+def test_without_figures_of_the_machine_it_looks_four_times_a_second(clock):
+    dog = Watchdog(clock, read=lambda: None, may_come_first=False)
+    dog.begin(1, ResourceLimits(agent_processes=1000))
+    assert walks(dog, clock, 100, {1: [2**22 + 1]}) >= 350
+
+
+def test_the_figures_of_this_machine_are_read():
+    machine = read_machine()
+    assert machine is not None
+    assert machine.available_bytes > MIB
+    assert machine.tasks > 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0, 8), st.integers(0, 2**40), st.integers(0, 10**6), st.integers(-9, 9999)
+        )
+    )
+)
+def test_whatever_happens_the_next_look_is_at_most_five_seconds_away(steps):
+    pace, now = Pace(), 0.0
+    pace.hurry(now, is_first=True)
+    looked = now
+    for more_s, available, tasks, room in steps:
+        now = max(now + more_s, pace.next_at)
+        machine = Machine(available, tasks)
+        if pace.is_due(now, machine):
+            pace.looked(now, Room(room, room), machine)
+            looked = now
+        assert now < pace.next_at <= max(now, looked) + SELDOM_S
+        assert now - looked < SELDOM_S
 
 
 def test_a_process_that_is_gone_weighs_nothing(clock):
     dog = Watchdog(clock, may_come_first=False)
     dog.begin(1, ResourceLimits(command_memory_bytes=1))
     clock.now += 1
-    assert dog.look(lambda _: [2**22 + 1]) == []
+    assert dog.look(lambda: {1: [2**22 + 1]}) == []
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from swarm.mailbox.lineage import children_of, descendants_of, strike_descendant
 
 from ..sandbox.guard import remove_placeholder
 from .child import ForkedChild, become_command, hear_child
-from .kin import MARK, kill_groups, mark_of, outside_group, tree_of
+from .kin import MARK, kill_groups, mark_of, outside_group, tree_of, trees_of
 from .orders import (
     AnyOrder,
     AnyReply,
@@ -105,7 +105,7 @@ class Keeper:
                     if signal.SIGTERM in _drained(awake):
                         return
                     self._reap()
-            self._dying.update(self._watchdog.look(self._tree))
+            self._dying.update(self._watchdog.look(self._trees))
             if self._dying:
                 self._sweep()
             self._flush()
@@ -243,6 +243,9 @@ class Keeper:
 
     def _tree(self, token: int) -> list[int]:
         return tree_of(token, self._tokens, {*self._pids, *self._dying})
+
+    def _trees(self) -> dict[int, list[int]]:
+        return trees_of(self._tokens, {*self._pids, *self._dying})
 
     def _signal(self, token: int, number: int) -> None:
         pid = self._pids.get(token)

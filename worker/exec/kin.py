@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from swarm.mailbox.lineage import living_below
+from swarm.mailbox.lineage import children_of, descendants_of, is_zombie, living_below
 
 MARK = "SWARM_COMMAND"  # in every command's environment: LAUNCHER-TOKEN
 
@@ -31,13 +31,29 @@ def tree_of(token: int, firsts: Mapping[int, int], alive: Collection[int]) -> li
     """
 
     def is_ours(child: int) -> bool:
-        owner = firsts.get(child)
-        if owner is None:
-            owner = firsts.get(_session(child)) or _marked_token(child)
-            owner = owner if owner in alive else None
-        return owner is None or owner == token
+        return _owner(child, firsts, alive) in (None, token)
 
     return living_below(os.getpid(), is_ours)
+
+
+def trees_of(firsts: Mapping[int, int], alive: Collection[int]) -> dict[int, list[int]]:
+    """As `tree_of` for every token in `alive`, in one walk. A snapshot: somebody may be missing."""
+    trees: dict[int, list[int]] = {token: [] for token in alive}
+    for child in children_of(os.getpid()):
+        found = [one for one in (child, *descendants_of(child)) if not is_zombie(one)]
+        owner = _owner(child, firsts, alive)
+        for token in trees if owner is None else (owner,):
+            trees.setdefault(token, []).extend(found)
+    return trees
+
+
+def _owner(child: int, firsts: Mapping[int, int], alive: Collection[int]) -> int | None:
+    """The token of the command that a child of this launcher belongs to; None: it hides that."""
+    owner = firsts.get(child)
+    if owner is None:
+        owner = firsts.get(_session(child)) or _marked_token(child)
+        owner = owner if owner in alive else None
+    return owner
 
 
 def outside_group(pids: Collection[int], group: int) -> list[int]:

@@ -1,14 +1,14 @@
-"""What running commands use, looked at four times a second, and which of them use too much.
+"""What running commands use, looked at as often as `pace` says, and which of them use too much.
 
-Guards: it looks only while a bounded command runs. Cheap figures first; only what seems to be over
-its bound is measured again with shared pages counted once, so that nobody is killed for memory
-that his forks share. The launcher does the killing.
+Guards: it looks only while a bounded command runs, at all commands in one walk. Cheap figures
+first; only what seems to be over its bound is measured again with shared pages counted once, so
+that nobody is killed for memory that his forks share. The launcher does the killing.
 """
 
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -17,9 +17,10 @@ from swarm.mailbox.protocol.limits import ResourceLimits
 
 from .cgroup import Cgroup, enter_cgroup
 from .orders import Overrun
+from .pace import Machine, Pace, Room
+from .usage import own_share, read_machine, resident
 
-_LOOK_S = 0.25
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+Trees = Callable[[], Mapping[int, Collection[int]]]
 
 
 class _Watched(msgspec.Struct):
@@ -32,11 +33,16 @@ class Watchdog:
     """Of one launcher. `begin` and `end` bracket each command; `look` when `wait_ms` says so."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, may_come_first: bool = True
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        read: Callable[[], Machine | None] = read_machine,
+        may_come_first: bool = True,
     ) -> None:
-        self._clock, self._may_come_first = clock, may_come_first
+        self._clock, self._read, self._may_come_first = clock, read, may_come_first
+        self._is_first = False
         self._watched: dict[int, _Watched] = {}
-        self._look_at = 0.0
+        self._pace = Pace()
         self._cgroup: Cgroup | None = None
         self._has_tried = False
 
@@ -45,10 +51,7 @@ class Watchdog:
         if limits == ResourceLimits():
             return
         now = self._clock()
-        if not self._watched:
-            if self._may_come_first:
-                _come_first(is_first=True)
-            self._look_at = now + _LOOK_S
+        self._pace.hurry(now, is_first=not self._watched)
         ends_at = None if limits.command_s is None else now + limits.command_s
         self._watched[token] = _Watched(limits, ends_at)
 
@@ -57,8 +60,8 @@ class Watchdog:
         watched = self._watched.pop(token, None)
         if watched is None:
             return None
-        if not self._watched and self._may_come_first:
-            _come_first(is_first=False)
+        if not self._watched:
+            self._come_first(is_first=False)
         return watched.overrun or (self._cgroup.new_kill() if was_killed and self._cgroup else None)
 
     def prepare(self, limits: ResourceLimits) -> None:
@@ -71,8 +74,8 @@ class Watchdog:
         """Before everything is killed: hundreds of launchers that come first would keep the
         processor from the dying. Not while a bomb has to be outrun.
         """
-        if self._may_come_first and all(one.overrun is None for one in self._watched.values()):
-            _come_first(is_first=False)
+        if all(one.overrun is None for one in self._watched.values()):
+            self._come_first(is_first=False)
 
     def close(self) -> None:
         """When every command is dead."""
@@ -84,25 +87,39 @@ class Watchdog:
         living = [one for one in self._watched.values() if one.overrun is None]
         if not living:
             return None
-        soonest = min([self._look_at, *(one.ends_at for one in living if one.ends_at is not None)])
+        soonest = min(
+            [self._pace.next_at, *(one.ends_at for one in living if one.ends_at is not None)]
+        )
         return max(0, int((soonest - self._clock()) * 1000) + 1)
 
-    def look(self, tree_of: Callable[[int], Iterable[int]]) -> list[int]:
-        """The commands to be killed now, each once. `tree_of` gives a command's processes."""
+    def look(self, trees_of: Trees) -> list[int]:
+        """The commands to be killed now, each once. `trees_of` gives each command's processes."""
         now, found = self._clock(), list[int]()
         for token, one in self._watched.items():
             if one.ends_at is not None and now >= one.ends_at and one.overrun is None:
                 bound = math.ceil(one.limits.command_s or 0)
                 one.overrun = Overrun(limit="command_seconds", allowed=bound, measured=bound)
                 found.append(token)
-        if now < self._look_at or not self._watched:
+        if now < self._pace.next_at or all(one.overrun for one in self._watched.values()):
             return found
-        self._look_at = now + _LOOK_S
+        machine = self._read()
+        if not self._pace.is_due(now, machine):
+            return found
+        if self._pace.has_grown:
+            self._come_first(is_first=True)  # to look at a bomb takes long, and it grows meanwhile
         trees = {
-            token: frozenset(tree_of(token))
-            for token, one in self._watched.items()
-            if one.overrun is None
+            token: frozenset(tree)
+            for token, tree in trees_of().items()
+            if token in self._watched and self._watched[token].overrun is None
         }
+        found += self._too_much(trees)
+        room, is_near = _room_left(trees, self._watched)
+        self._pace.looked(now, room, machine)
+        self._come_first(is_first=is_near or any(one.overrun for one in self._watched.values()))
+        return found
+
+    def _too_much(self, trees: Mapping[int, frozenset[int]]) -> list[int]:
+        found = list[int]()
         for token, tree in trees.items():
             limits = self._watched[token].limits
             if over := _over(
@@ -123,20 +140,23 @@ class Watchdog:
         if over is None:
             return []
         by_memory = over.limit == "agent_memory"
-        victim = max(trees, key=lambda one: _resident(trees[one]) if by_memory else len(trees[one]))
+        victim = max(trees, key=lambda one: resident(trees[one]) if by_memory else len(trees[one]))
         self._watched[victim].overrun = over
         return [victim]
 
+    def _come_first(self, *, is_first: bool) -> None:
+        """Before ordinary processes while a bound is near, or like them again: thousands of
+        sessions would leave us nothing.
 
-def _come_first(*, is_first: bool) -> None:
-    """Before ordinary processes, or like them again: thousands of sessions would leave us nothing.
-
-    Only a root user may; for any other the kernel itself bounds the number of his processes. What
-    this process starts is ordinary.
-    """
-    policy = (os.SCHED_RR if is_first else os.SCHED_OTHER) | os.SCHED_RESET_ON_FORK
-    with suppress(OSError):
-        os.sched_setscheduler(0, policy, os.sched_param(1 if is_first else 0))
+        Only a root user may; for any other the kernel itself bounds the number of his processes.
+        What this process starts is ordinary.
+        """
+        if is_first == self._is_first or not self._may_come_first:
+            return
+        self._is_first = is_first
+        policy = (os.SCHED_RR if is_first else os.SCHED_OTHER) | os.SCHED_RESET_ON_FORK
+        with suppress(OSError):
+            os.sched_setscheduler(0, policy, os.sched_param(1 if is_first else 0))
 
 
 def _over(
@@ -144,42 +164,31 @@ def _over(
 ) -> Overrun | None:
     if processes is not None and len(tree) > processes:
         return Overrun(limit=f"{whose}_processes", allowed=processes, measured=len(tree))
-    if memory is None or _resident(tree) <= memory:
+    if memory is None or resident(tree) <= memory:
         return None
-    measured = sum(_own_share(pid) for pid in tree)
+    measured = sum(own_share(pid) for pid in tree)
     if measured <= memory:
         return None
     return Overrun(limit=f"{whose}_memory", allowed=memory, measured=measured)
 
 
-def _resident(tree: Iterable[int]) -> int:
-    """Bytes, shared pages counted in every process."""
-    return sum(_resident_of(pid) for pid in tree)
-
-
-def _resident_of(pid: int) -> int:
-    words = _read(f"/proc/{pid}/statm").split()
-    return int(words[1]) * _PAGE_BYTES if len(words) > 1 else 0
-
-
-def _own_share(pid: int) -> int:
-    """Bytes, each shared page divided among its users, and what was swapped out."""
-    total = 0
-    lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()
-    for line in lines:
-        if line.startswith((b"Pss:", b"SwapPss:")):
-            total += int(line.split()[1]) * 1024
-    return total if lines else _resident_of(pid)  # not ours to read: the rougher figure
-
-
-def _read(path: str) -> bytes:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, 8192)
-    except OSError:  # it ended just now
-        return b""
-    finally:
-        os.close(fd)
+def _room_left(
+    trees: Mapping[int, frozenset[int]], watched: Mapping[int, _Watched]
+) -> tuple[Room, bool]:
+    """Of whoever is nearest to a bound; and whether half of a bound on processes is used up."""
+    everyone = frozenset[int]().union(*trees.values())
+    memory = processes = float("inf")
+    is_near = False
+    for tree, limits, whose in (
+        *((tree, watched[token].limits, "command") for token, tree in trees.items()),
+        *((everyone, watched[token].limits, "agent") for token in [*trees][:1]),
+    ):
+        of_command = whose == "command"
+        most = limits.command_processes if of_command else limits.agent_processes
+        if most is not None:
+            processes = min(processes, most - len(tree))
+            is_near = is_near or 2 * len(tree) > most
+        bound = limits.command_memory_bytes if of_command else limits.agent_memory_bytes
+        if bound is not None:
+            memory = min(memory, bound - resident(tree))
+    return Room(memory, processes), is_near
