@@ -25,6 +25,7 @@ from swarm.mailbox.protocol.records import (
 from .agents import AgentPlan, Bound, LiveAgent
 from .birth import AT_ANY_TIME, Line, bear, tell_what_changed
 from .catching_up import hand_over_letters, keep_schema
+from .end_of_run import EndOfRun
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent, interrupted_end
 from .running import Running
@@ -55,6 +56,8 @@ class Control:
         self.admit: Callable[[str, Budget], Awaitable[None]] = _unbounded
         self.is_written: Callable[[Mail], bool] = lambda mail: True
         self.all_paused = False  # a person paused the whole run
+        self.end_of_run = EndOfRun()
+        self.turns = 0  # that have begun
 
     def of_peer(self, identity: bytes) -> LiveAgent | None:
         """The agent whose present life has this socket identity."""
@@ -201,8 +204,9 @@ class Control:
         if agent.wanted_end == "killed" and state == "interrupted":
             state, message = "killed", "it was ended for good"  # its turn heard it as an interrupt
         outcome = AgentEnded(
-            agent_id=agent.plan.agent_id, state=state, message=message, usage=usage
-        )
+            agent_id=agent.plan.agent_id, state=state, message=message, usage=usage,
+            cut_off=self.end_of_run.cuts(agent, state),
+        )  # fmt: skip
         agent.outcome = outcome
         agent.done.set()
         if agent.plan.slotless:
@@ -212,6 +216,7 @@ class Control:
 
     def reopen(self, agent: LiveAgent) -> None:
         """A turn has started: an agent whose work was done is at work again."""
+        self.turns += 1
         if agent.done.is_set():
             agent.done, agent.outcome = trio.Event(), None
         self.watcher.turned(agent)
@@ -232,16 +237,14 @@ class Control:
             agent.child.kill_group()
         await agent.gone.wait()
 
-    def conclude_again(self, agent: LiveAgent, last_message: str | None) -> None:
-        """A resumed agent with nothing left to do: its last answer is its result."""
-        self.conclude(agent, "completed", last_message or "", TokenUsage())
+    def conclude_again(self, agent: LiveAgent, state: EndState, message: str) -> None:
+        """A resumed agent with nothing left to do: what it had come to stands."""
+        self.conclude(agent, state, message, TokenUsage())
 
     def path_of(self, agent_id: str) -> str:
         """The path of a live agent by its id; "" when it is gone."""
-        for agent in self.agents.values():
-            if agent.plan.agent_id == agent_id:
-                return agent.path
-        return ""
+        ours = (one.path for one in self.agents.values() if one.plan.agent_id == agent_id)
+        return next(ours, "")
 
     async def end_all(self) -> None:
         """End every agent, side by side."""

@@ -161,6 +161,7 @@ class Doorman:
 
     async def _interrupt(self, path: str, *, keep_commands: bool) -> AnyControlReply:
         if not path:
+            self._control.end_of_run.has_begun = True  # with nobody at work it does
             agents = list(self._control.agents.values())
             self._agency.interrupt_waiting()
         else:

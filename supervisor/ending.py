@@ -29,7 +29,7 @@ class Ending:
     def press_interrupt(self) -> None:
         """One Ctrl-C."""
         if not self.interrupted:
-            self.interrupted = True
+            self.interrupted = self._control.end_of_run.has_begun = True
             self.on_interrupt()
             agents = list(self._control.agents.values())
             self._nursery.start_soon(self._control.interrupt, agents, "Ctrl-C")
@@ -44,6 +44,7 @@ class Ending:
         """End the run in order; the first reason stays."""
         if self.status is None:
             self.status = status
+        self._control.end_of_run.has_begun = True
         self.stop.set()
 
     def stop_by_kill(self) -> None:

@@ -273,6 +273,7 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
             ear.keeping.watching.expect(running.request)
             await proxy.wait_trusted()
             completed = await held.work(running, control, agency, keeper, ending, past).run()
+            control.end_of_run.has_begun = True  # whoever is still at work goes on with a resume
             agency.close()
             proxy.let_go()
             await _close(running, control, keeper, ending)

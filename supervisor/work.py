@@ -4,25 +4,21 @@ A resumed run takes up what is not done: items without a completed answer, input
 a turn that was cut off, the next prompt.
 """
 
-from contextlib import suppress
-from typing import Literal
-
 import trio
 
-from swarm.mailbox.answers import schema_fault
-from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.protocol.events import TurnCompleted, TurnFailed, Warned
+from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.ops import ImageInput, Notice, TextInput, UserInput, UserInputPart
-from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted, SettingsChanged
+from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
+from swarm.mailbox.protocol.records import InputPosted, RunCompleted, SettingsChanged
 
 from .agency.agency import Agency
+from .agency.reopened import ask_to_go_on
 from .agents import AgentPlan
 from .blobs import store_image
-from .budget.words import raised_note
 from .control import Control
+from .end_states import HasEnded, decide_resume
 from .ending import Ending
 from .fanout.harness import Answered, Harness, joined_prompt
 from .journal.reading import BadLine, read_records
@@ -30,20 +26,15 @@ from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
 from .keeper import Keeper
 from .network.policy import with_rules
 from .review.mode import enter_review, leave_review
+from .run_status import as_interrupted, judge_run
 from .running import Running
 from .settings_change import changed_plan, settings_of, with_settings
 from .spawner.base import SpawnError
 
-RunStatus = Literal[
-    "completed", "failed", "refused", "budget", "deadline", "provider", "sandbox",
-    "interrupted", "terminated",
-]  # fmt: skip
-
-_PROVIDER_FAULTS = {
-    "unauthorized", "connection_failed", "overloaded", "usage_limit_exceeded", "missing_key",
-    "no_provider", "idle_timeout", "stream_disconnected", "bad_response",
-    "bad_request", "other",
-}  # fmt: skip
+NOTHING_LEFT = (
+    "nothing was left to do: the work of this run had ended before; `swarm resume RUN -p TEXT` "
+    "gives it more"
+)
 
 
 class Work:
@@ -66,7 +57,8 @@ class Work:
         known = life.spawned.agent_id if life else plan.root_id if plan else ""
         self._root_id = known or running.chances.new_id()
         ending.on_interrupt = self._stop_harness
-        self._began_unix_s = running.chances.unix_s()
+        if (seconds := running.request.deadline_s) is not None:
+            control.end_of_run.deadline_unix_s = running.chances.unix_s() + seconds
 
     async def run(self) -> RunCompleted:
         """Do the work; the totals of the result are filled in by the caller."""
@@ -109,7 +101,15 @@ class Work:
         except SpawnError as error:
             return RunCompleted(status="failed", message=str(error))
         outcome = await self._agency.wait_over()
-        return self._judge(outcome)
+        if self._run.request.resumes and not self._control.turns:
+            self._run.note(Warned(message=NOTHING_LEFT), agent=ROOT_PATH)
+        # Whatever a review answered is read as a review.
+        schema = None if self._run.request.review else self._run.request.output_schema
+        end = self._agency.team.members[ROOT_PATH].last_turn_end
+        completed = judge_run(outcome, end, schema=schema)
+        if self._control.end_of_run.has_begun and self._control.end_of_run.anyone_cut:
+            return as_interrupted(completed)
+        return completed
 
     async def _prompt(self) -> str:
         """The root's words: the task's body, with the items' answers when there is a fan-out.
@@ -128,7 +128,7 @@ class Work:
             root_id=self._root_id,
         )
         self._run.showing.state.note_state(ROOT_PATH, "queued", note="waits for the items")
-        cut_off = (one for one in self._past.agents.values() if one.ended is None)
+        cut_off = (one for one in self._past.agents.values() if one.is_unfinished)
         below = tuple(one.spawned.agent_id for one in cut_off if one.spawned.parent == ROOT_PATH)
         await self._harness.run(self._past.fan_ended, below)
         was_told = self._was_told()  # it has read the others
@@ -188,25 +188,27 @@ class Work:
         for member in tuple(self._agency.team.members.values()):  # their bounds are today's
             await self._control.admit(member.path, member.plan.limits.budget)
         memory = recall(self._run, plan)
+        verdict = self._take_up(plan, memory) if words is None else None
         past = self._past.agents.get(ROOT_PATH)
         paid_usd = past.usd if past is not None else None
         root = await self._control.spawn(plan, memory=memory, paid_usd=paid_usd)
         if words is not None:
             await self._control.say(root, self._said(TextInput(text=words)))
-        elif self._ended_by_bound() and memory.open_turn is None and not memory.inputs:
-            with suppress(PeerGone):
-                note = Notice(notice_id=self._run.chances.new_id(), text=raised_note())
-                await self._run.send(root, note)
-            await self._control.say(root, self._said())
-        elif memory.open_turn is None and not memory.inputs:
-            self._control.conclude_again(root, memory.last_message)
+        elif isinstance(verdict, HasEnded):
+            self._control.conclude_again(root, verdict.state, verdict.message)
 
-    def _ended_by_bound(self) -> bool:
-        """True if the root's work was cut off by a budget or a deadline: it is not done."""
-        life = self._past.agents.get(ROOT_PATH)
-        return life is not None and (
-            life.ended is not None and life.ended.state in {"budget", "deadline"}
-        )
+    def _take_up(self, plan: AgentPlan, memory: AgentMemory) -> HasEnded | None:
+        """Have the root go on whose turn was ended from outside; None: it has something to do."""
+        if memory.open_turn is not None or memory.inputs:
+            return None
+        verdict = decide_resume(self._past.agents.get(ROOT_PATH), memory)
+        if isinstance(verdict, HasEnded):
+            return verdict
+        who, schema = (plan.path, plan.agent_id), self._run.request.answer_schema
+        told, wish = ask_to_go_on(self._run, who, verdict.note, schema=schema)
+        memory.items += [told.item] if told is not None else []
+        memory.inputs[wish.input_id] = wish
+        return None
 
     async def _words(self, body: str) -> UserInput:
         request = self._run.request
@@ -229,8 +231,7 @@ class Work:
         network = request.fan_network if for_fan_out else request.network
         if network is not None:
             network = with_rules(network, request.rules)
-        seconds = request.deadline_s
-        deadline = None if seconds is None else self._began_unix_s + seconds
+        deadline = self._control.end_of_run.deadline_unix_s
         return Limits(
             sandbox=sandbox,
             approval=request.approval,
@@ -242,32 +243,6 @@ class Work:
             network=network,
             unix_sockets=request.fan_unix_sockets if for_fan_out else request.unix_sockets,
         )
-
-    def _judge(self, outcome: AgentEnded) -> RunCompleted:
-        """The run's status from the root's end state."""
-        end = self._agency.team.members[ROOT_PATH].last_turn_end
-        status: RunStatus
-        match outcome.state:
-            case "completed" | "truncated":
-                status = "completed"
-            case "interrupted":
-                status = "interrupted"
-            case "budget" | "deadline" | "refused":
-                status = outcome.state
-            case "failed" | "crashed" | "killed":
-                of_provider = isinstance(end, TurnFailed) and end.kind in _PROVIDER_FAULTS
-                status = "provider" if of_provider else "failed"
-        if status == "budget" and isinstance(end, TurnCompleted):
-            why = "the budget was used up; the answer is the best the root had by then"
-            return RunCompleted(status=status, result=outcome.message, message=why)
-        if status != "completed":
-            return RunCompleted(status=status, message=outcome.message)
-        schema = self._run.request.output_schema
-        if self._run.request.review is not None:
-            schema = None  # whatever it answered is read as a review
-        if schema is not None and (fault := schema_fault(outcome.message, schema)):
-            return RunCompleted(status="failed", result=outcome.message, message=fault)
-        return RunCompleted(status="completed", result=outcome.message)
 
 
 def recall(running: Running, plan: AgentPlan) -> AgentMemory:

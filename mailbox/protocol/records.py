@@ -140,6 +140,7 @@ class AgentEnded(Tagged):
     state: EndState
     message: str = ""  # the result, or why not
     usage: TokenUsage = TokenUsage()
+    cut_off: bool = False  # by the end of the run: a resume goes on with it, no parent is told
 
 
 class SettingsChanged(Tagged):

@@ -45,7 +45,7 @@ from .letters import Post
 from .line import LineWarden
 from .lives import ANSWERED_LATER, Lives
 from .member import RESTING, Member
-from .reopened import is_reopened
+from .reopened import is_reopened, reopen_cut_off
 from .reports import cut_off_reports, tell_parent
 from .restore import restore_team
 from .shelf import Shelf
@@ -111,13 +111,17 @@ class Agency:
         top.beginning = True  # by the one who restores: no letter starts it
         known = {one.spawned.agent_id for one in past.agents.values()} | self._taken.restore()
         for one in restore_team(past, self._births.roles, root):
-            ended = one.past.ended
+            is_unfinished = one.past.is_unfinished
             member = self.team.enlist(one.plan, state=one.state)
-            member.epoch, member.outcome = one.past.spawned.epoch, ended
+            member.epoch = one.past.spawned.epoch
+            member.outcome = None if is_unfinished else one.past.ended
             member.spending, member.closed = Spending(one.past.usd), one.state == "killed"
             self._run.registry.adopt_path(member.path, agent_id=one.plan.agent_id)
             self.gate.started += 1
-            if ended is None or (not member.closed and is_reopened(self._run.places, one.past)):
+            if is_unfinished:
+                reopen_cut_off(self._run, one.past)
+                self._wake(member)
+            elif not member.closed and is_reopened(self._run.places, one.past):
                 self._wake(member)
         for child in cut_off_reports(self._run.places, past):
             if (outcome := past.agents[child].ended) and (of := self.team.members.get(child)):
@@ -155,8 +159,10 @@ class Agency:
             self.post.post(parent, note)
 
     def interrupt_waiting(self) -> None:
-        """Ctrl-C reaches also the turns that wait without a process, and jobs without a turn."""
-        self._jobs.destine("cancelled")
+        """Ctrl-C reaches also the turns that wait without a process, and jobs without a turn: a
+        resume takes them up.
+        """
+        self._jobs.destine("later")
         self._taken.drop_all()
         for member in tuple(self.team.members.values()):
             self.interrupt_suspended(member)
@@ -305,11 +311,11 @@ class Agency:
 
     def concluded(self, agent: LiveAgent) -> None:
         member, outcome = self._of(agent), agent.outcome
-        by_bound = outcome is not None and outcome.state in _BOUNDS
+        later = outcome is not None and (outcome.cut_off or outcome.state in _BOUNDS)
         if (
             agent.turn is None and not agent.ending
         ):  # else what is open is the wish of its next turn
-            self._jobs.destine("later" if by_bound else "cancelled", asker=agent.path)
+            self._jobs.destine("later" if later else "cancelled", asker=agent.path)
             self._cancel_open(agent.path)  # as of an interrupted turn: its wishes are withdrawn
         if member is None or outcome is None:
             return

@@ -242,6 +242,8 @@ class Jobs:
         if not ended_in_time:
             return f"worker exceeded max runtime of {limit_s}s"
         outcome = life.outcome
+        if outcome is not None and outcome.cut_off:
+            await trio.sleep_forever()  # the run ends, and this job with it: a resume does the row
         if outcome is not None and outcome.state not in {"completed", "truncated"}:
             return f"{_NOT_REPORTED} ({outcome.state}: {outcome.message[:500]})"
         return _NOT_REPORTED

@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.requests import AnyRequest, Spawn, WaitFor
 from ..agents import LiveAgent
 from ..birth import Line
 from ..control import Control
+from ..end_states import state_at_cut
 from ..journal.reading import read_records
 from ..journal.replay import AgentMemory, fold_agent, interrupted_end
 from ..running import Running
@@ -110,7 +111,7 @@ class Lives:
             has_more = memory.open_turn or memory.inputs or is_asked or self._team.is_woken(member)
             await self._enliven(member, life, memory)
             if not has_more:  # its last life had ended its turn, and only the word of it was lost
-                self._control.conclude_again(life, memory.last_message)
+                self._control.conclude_again(life, *state_at_cut(None, memory))
         except LineDissolved:
             return  # what it has not read waits for a resume
         except SpawnError as error:

@@ -1,4 +1,4 @@
-"""Who had finished, and was at work or spoken to again before the cut: a resume wakes them.
+"""Who is at work again after a resume: who was spoken to after its end, or cut off by the run's.
 
 Rule guarded: the run's own records tell only of an end. What came after it, a further turn of the
 same process or words to one that had gone, stands in the agent's own file, behind that end.
@@ -6,10 +6,14 @@ same process or words to one that had gone, stands in the agent's own file, behi
 
 from swarm.mailbox.protocol.changes import TurnDiff
 from swarm.mailbox.protocol.events import TurnStarted
+from swarm.mailbox.protocol.items import text_message
+from swarm.mailbox.protocol.records import InputPosted, ItemRecorded
 
+from ..end_states import note_for
 from ..journal.reading import read_records, records_behind
 from ..journal.replay import AgentPast, fold_agent
 from ..places import RunPlaces
+from ..running import Running
 
 
 def is_reopened(places: RunPlaces, agent: AgentPast) -> bool:
@@ -28,3 +32,31 @@ def is_reopened(places: RunPlaces, agent: AgentPast) -> bool:
         return False  # what its last turn changed is told when its work has ended
     memory = fold_agent(read_records(places, file=file))
     return bool(memory.inputs) or any(mail.trigger_turn for mail in memory.mails.values())
+
+
+def reopen_cut_off(running: Running, agent: AgentPast) -> None:
+    """Write into the file of an agent that the run's end cut off what makes it go on, once."""
+    if agent.ended is not None and not is_reopened(running.places, agent):
+        who = agent.spawned.path, agent.spawned.agent_id
+        ask_to_go_on(running, who, note_for(agent.ended.state))
+
+
+def ask_to_go_on(
+    running: Running, who: tuple[str, str], note: str, *, schema: bytes | None = None
+) -> tuple[ItemRecorded | None, InputPosted]:
+    """Journal the note to the model, if there is one, and the wish to go on.
+
+    Args:
+        who: The agent's path and id.
+        note: What its model is told first.
+        schema: What its answer is to fit; None: what it was to fit before.
+    """
+    path, file = who
+    new_id, told = running.chances.new_id, None
+    if note:
+        item = text_message("developer", note)
+        told = ItemRecorded(turn_id="", item=item, item_id=new_id(), source="note")
+        running.note(told, agent=path, file=file)
+    wish = InputPosted(input_id=new_id(), parts=(), output_schema=schema)
+    running.note(wish, agent=path, file=file)
+    return told, wish

@@ -23,6 +23,8 @@ def tell_parent(running: Running, team: Team, post: Post, end: tuple[Member, Age
     """Journal the letter that says how a member's work ended, and have it carried."""
     report = report_of(*end, running.chances)
     parent = team.members.get(end[0].plan.parent or "")
+    if end[1].cut_off:
+        return  # it goes on with a resume
     if report is not None and not running.request.wake_parents:
         report = msgspec.structs.replace(report, trigger_turn=False)
     if report is not None and parent is not None and not parent.closed:
@@ -35,6 +37,7 @@ def cut_off_reports(places: RunPlaces, past: RunPast) -> list[str]:
         path
         for path, agent in past.agents.items()
         if agent.ended is not None
+        and not agent.is_unfinished
         and agent.ended_seq + _NEAR >= past.last_seq
         and not _was_told(places, past, agent)
     ]

@@ -29,7 +29,8 @@ class Restored(msgspec.Struct):
 
     @property
     def state(self) -> str:
-        return UNFINISHED if self.past.ended is None else self.past.ended.state
+        ended = self.past.ended
+        return UNFINISHED if ended is None or ended.cut_off else ended.state
 
 
 def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[Restored]:

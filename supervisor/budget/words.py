@@ -34,11 +34,6 @@ def late_note(left_s: float) -> str:
     return _TEXTS["late"].replace("{left}", words)
 
 
-def raised_note() -> str:
-    """For a model: its work goes on under a higher bound."""
-    return _TEXTS["raised"]
-
-
 def tight_warning(share: Share) -> str:
     """For people: the same, once a bound."""
     used, bound = figure(share.used, share), figure(share.bound, share)

@@ -48,6 +48,11 @@ class AgentPast(msgspec.Struct):
     settings: Settings | None = None  # what a person changed, in whichever life
     usd: float | None = None  # what it has paid, in all its lives
 
+    @property
+    def is_unfinished(self) -> bool:
+        """True if its work has no end but the one that the run's end made of it."""
+        return self.ended is None or self.ended.cut_off
+
 
 class RunPast(msgspec.Struct):
     """A run as its own records tell it."""
@@ -112,6 +117,8 @@ class AgentMemory(msgspec.Struct):
     inputs: dict[str, InputPosted] = {}  # posted and not yet in the history
     mails: dict[str, Mail] = {}  # likewise
     last_message: str | None = None
+    last_end: TurnCompleted | TurnFailed | TurnAborted | None = None  # None: taken back, or none
+    last_end_seq: int = 0  # of that, or of what took it back
     last_seq: int = 0
 
 
@@ -129,6 +136,7 @@ def fold_agent(
         if before is not None:
             before(memory, record)
         _fold_one(memory, record)
+        _note_end(memory, record)
     return memory
 
 
@@ -183,6 +191,16 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             memory.mails[body.mail.mail_id] = body.mail
         case MailHandled() as body:
             memory.mails.pop(body.mail_id, None)
+        case _:
+            pass
+
+
+def _note_end(memory: AgentMemory, record: Record) -> None:
+    match record.body:
+        case TurnCompleted() | TurnFailed() | TurnAborted() as body:
+            memory.last_end, memory.last_end_seq = body, record.seq
+        case ContextRecorded(rolled_back=turns) if turns:
+            memory.last_end, memory.last_end_seq = None, record.seq
         case _:
             pass
 

@@ -144,16 +144,23 @@ async def test_a_job_goes_on_when_the_process_of_its_asker_dies(tmp_path):
     assert {one.mail_id for one in letters} <= read
 
 
-async def test_a_job_of_an_interrupted_run_is_over(tmp_path):
+async def test_a_job_of_an_interrupted_run_goes_on_with_its_resume(tmp_path):
     prepare(tmp_path)
     story = Story(tmp_path)
-    turns = turns_for(calls("/root", JOB), says("/root", "never"))
+    turns = turns_for(
+        calls("/root", JOB),
+        says("/root", "I wait for a letter"),
+        says("/root", "I have a letter"),
+    )
     with trio.fail_after(LIMIT_S):
         argv = story.argv(turns, "--max-agents", "3")
         run = await trio.lowlevel.open_process(argv, env=story.environment, stderr=-3, stdout=-3)
         await story.until(lambda: len(story.of(JobRowEnded)) >= 3)
         run.send_signal(signal.SIGINT)
         await run.wait()
-    assert run.returncode == 130
-    assert [one.status for one in story.of(JobClosed)] == ["cancelled"]
-    assert not (tmp_path / "out.csv").exists()
+        assert run.returncode == 130
+        assert not story.of(JobClosed)
+        assert not (tmp_path / "out.csv").exists()
+        await resume_and_let_go(story, lambda: story.of(TurnCompleted, "/root"))
+    assert_each_row_ended_once(story, tmp_path)
+    assert "cut off, has ended" in story.of(MailPosted, "/root")[-1].mail.content

@@ -28,7 +28,7 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
-from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded
+from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, RunCompleted, RunStarted
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
 from swarm.supervisor.agency.agency import Agency, run_agency
 from swarm.supervisor.agents import AgentPlan, Bound
@@ -37,7 +37,9 @@ from swarm.supervisor.approvals.queue import Known, open_queue
 from swarm.supervisor.console.reduce import RunState
 from swarm.supervisor.control import Control
 from swarm.supervisor.dispatch import Dispatch
-from swarm.supervisor.journal.reading import read_records
+from swarm.supervisor.ending import Ending
+from swarm.supervisor.journal.reading import last_seq, read_records, run_records
+from swarm.supervisor.journal.replay import RunPast, fold_run
 from swarm.supervisor.journal.rollout import Journal, open_journal
 from swarm.supervisor.places import RunPlaces
 from swarm.supervisor.registry import AgentRegistry
@@ -46,7 +48,9 @@ from swarm.supervisor.running import Running
 from swarm.supervisor.showing import Showing
 from swarm.supervisor.spawner.base import Ended
 from swarm.supervisor.waiting import WaitingRoom
+from swarm.supervisor.work import Work
 from swarm.worker.life import live
+from swarm.worker.policy.decide import Refuse
 from swarm.worker.props import Manner, PropTool
 from swarm.worker.rehearsal import END, MODEL, Prompter, Props, done
 from swarm.worker.tools.belt import team_tools
@@ -121,10 +125,12 @@ class Tree:
         self.children: dict[str, list[TaskChild]] = {}
         self.decide: Decide | None = None  # instead of scripts
         self.lives: dict[str, list[tuple[AgentSpec, Props]]] = {}  # by path, in order
+        self.asked: dict[str, list[Prompter]] = {}  # likewise: what their models were asked
         self.mute: set[str] = set()  # paths whose processes never say anything
         self.running: Running
         self.control: Control
         self.agency: Agency
+        self.ending: Ending
 
     # --- the household ----------------------------------------------------------------------
 
@@ -143,9 +149,11 @@ class Tree:
                 prompter._replies = self.scripts.setdefault(spec.path, [])
                 if self.decide is not None:
                     prompter._replies = Decided(prompter, partial(self.decide, spec.path))
+                self.asked.setdefault(spec.path, []).append(prompter)
                 nursery.start_soon(prompter.run)
                 mailbox = self.office.connect(spec.identity, epoch=spec.epoch)
-                props = Props((PropTool("work", Manner(seconds=10)),), partial(team_tools, None))
+                tools = (PropTool("work", Manner(seconds=10)), PropTool("forbidden", FORBIDDEN))
+                props = Props(tools, partial(team_tools, None))
                 self.lives.setdefault(spec.path, []).append((spec, props))
                 await live(spec, mailbox, partial(_dial, gateways, spec), props, Chances())
                 nursery.cancel_scope.cancel()
@@ -166,6 +174,23 @@ class Tree:
         root = await self.control.spawn(plan)
         words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),), output_schema=schema)
         await self.control.say(root, words)
+
+    async def work(self, past: RunPast | None = None) -> RunCompleted:
+        """The whole work of a run, with its order of ending; `past` of one that is resumed."""
+        keeper = SimpleNamespace(failed=trio.Event(), failure="", model=None)
+        note = RunStarted(run_id="r", task="-", title="", cwd="/", version="", resumed=bool(past))
+        self.running.note(note)
+        parts = (self.running, self.control, self.agency, keeper, self.ending)
+        completed = await Work(*parts, past or RunPast()).run()
+        self.control.end_of_run.has_begun = True
+        self.agency.close()
+        await self.control.end_all()
+        await self.running.commit(completed)
+        return completed
+
+    def past(self) -> RunPast:
+        """What a resume knows of it."""
+        return fold_run(run_records(self.running.places))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Look ten times a virtual second."""
@@ -205,12 +230,12 @@ async def open_tree(
     """A run that has not begun; everything of it is gone after the block."""
     places = RunPlaces(folder=folder, sockets=folder / "s")
     for one in (places.journal, places.tmp):
-        one.mkdir()
+        one.mkdir(exist_ok=True)
     wish = RunRequest(cwd="/", linger_s=0.0, **request)
     with without_threads(disk_s):
         async with (
             open_pair_office() as office,
-            open_journal(places) as journal,
+            open_journal(places, last_seq=last_seq(places)) as journal,
             trio.open_nursery() as nursery,
         ):
             tree = Tree(office, nursery, scripts)
@@ -239,6 +264,7 @@ async def _set_up(tree: Tree, wish: RunRequest, places: RunPlaces, journal: Jour
     )
     tree.control = Control(tree.running, nursery, Bound())
     tree.agency = await nursery.start(run_agency, tree.running, tree.control)
+    tree.ending = Ending(tree.control, nursery)
     keeper = SimpleNamespace(is_gateway=lambda peer: False)
     agents = tree.control.agents
     known = Known(plan=tree.agency.plan_of, life=agents.get, lives=agents.values)
@@ -288,3 +314,4 @@ def wait(*targets: str, seconds: float = 600, mode: str = "all") -> tuple[str, d
 
 
 WORK = ("work", {})  # ten seconds
+FORBIDDEN = Manner(verdict=Refuse(reason="nobody can approve it"))
