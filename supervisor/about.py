@@ -88,8 +88,11 @@ def load_request(places: RunPlaces) -> RunRequest:
 
 
 @contextmanager
-def hold_run(places: RunPlaces) -> Iterator[None]:
-    """Own the run's folder; a second owner is refused. The kernel lets go when we die."""
+def hold_run(places: RunPlaces) -> Iterator[int]:
+    """Own the run's folder; a second owner is refused. The kernel lets go when we die.
+
+    The value is the lock's descriptor.
+    """
     make_private(places.folder)
     try:
         fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -106,7 +109,7 @@ def hold_run(places: RunPlaces) -> Iterator[None]:
             ) from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
-        yield
+        yield fd
     finally:
         os.close(fd)
 

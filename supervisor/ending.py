@@ -15,6 +15,39 @@ from .control import Control
 StopStatus = Literal["interrupted", "terminated", "deadline"]
 
 
+class Signals:
+    """Signals that ask for the end, from before there is anything to end."""
+
+    def __init__(self) -> None:
+        self._obey: Callable[[int], None] | None = None
+        self._early: list[int] = []
+
+    def take(self, number: int) -> None:
+        """One has come."""
+        if self._obey is None:
+            self._early.append(number)
+        else:
+            self._obey(number)
+
+    def obey_by(self, obey: Callable[[int], None]) -> None:
+        """From now on this is told of each, also of those that came before."""
+        self._obey = obey
+        early, self._early = self._early, []
+        for number in early:
+            obey(number)
+
+
+async def hear_signals(
+    task_status: trio.TaskStatus[Signals] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Until cancelled; the started value is where they are taken from."""
+    signals = Signals()
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as arrivals:
+        task_status.started(signals)
+        async for number in arrivals:
+            signals.take(number)
+
+
 class Ending:
     """What was asked so far. `stop`: end in order, now. `hurry`: leave out the grace."""
 
@@ -51,17 +84,14 @@ class Ending:
         """`swarm kill RUN`."""
         self.end("terminated")
 
-    async def obey_signals(self) -> None:
-        """Until cancelled. A second SIGTERM hurries."""
-        wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        with trio.open_signal_receiver(*wanted) as arrivals:
-            async for number in arrivals:
-                if number == signal.SIGINT:
-                    self.press_interrupt()
-                elif self.stop.is_set():
-                    self.hurry.set()
-                else:
-                    self.end("terminated")
+    def obey(self, number: int) -> None:
+        """One signal. A second SIGTERM hurries."""
+        if number == signal.SIGINT:
+            self.press_interrupt()
+        elif self.stop.is_set():
+            self.hurry.set()
+        else:
+            self.end("terminated")
 
     async def obey_deadline(self, seconds: float) -> None:
         """Let `seconds` pass, then end the run with the status of a reached bound."""

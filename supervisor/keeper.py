@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import trio
@@ -64,6 +65,7 @@ class Keeper:
         self._identity = b""
         self._trusted = False
         self._ending = False
+        self._seen = ""  # its socket, if it was there
         self._deaths: list[float] = []
         self.last_beat = trio.current_time()
         self.ready = trio.Event()
@@ -170,6 +172,16 @@ class Keeper:
             self.last_beat = trio.current_time()
             self._child.kill_group()
 
+    def strike_if_unreachable(self) -> None:
+        """SIGKILL a gateway whose socket was deleted: no new agent finds it; it is replaced."""
+        socket = self._bound.endpoint.removeprefix("ipc://")
+        if not self._trusted or self._ending or self._child is None:
+            return
+        if self._seen == socket and not Path(socket).exists():
+            self._seen = ""
+            self._run.note(Warned(message=f"{socket} was deleted; the gateway is started anew"))
+            self._child.kill_group()
+
     async def end(self, *, grace_s: float) -> None:
         """Ask it to stop, then end it. Called once, last."""
         self._ending = True
@@ -209,6 +221,8 @@ class Keeper:
     def _on_event(self, event: AnyGatewayEvent, letter: Letter) -> None:
         match event:
             case GatewayReady():
+                socket = self._bound.endpoint.removeprefix("ipc://")
+                self._seen = socket if Path(socket).exists() else ""
                 if not self.ready.is_set():
                     self.model = event.model
                     self._run.note(

@@ -91,6 +91,11 @@ class RunPlaces(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "run.json"
 
     @property
+    def owner(self) -> Path:
+        """Tells which process holds the run; see `folder_watch`."""
+        return self.sockets / "owner"
+
+    @property
     def journal(self) -> Path:
         return self.folder / "journal"
 

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from swarm.mailbox.lineage import is_zombie, kill_descendants
 from swarm.mailbox.protocol.base import Value
 
 from .about import is_alive
+from .folder_watch import Owner, is_lock_gone, read_owner, started_ticks
 from .places import Places, RunPlaces
 
 _TITLE = re.compile(
@@ -67,7 +68,34 @@ def _find_processes(places: Places) -> list[Leftover]:
             leftover = _judge(int(entry.name), places)
             if leftover is not None:
                 found.append(leftover)
+    known = {one.pid for one in found}
+    found += [one for one in _lost_supervisors(places) if one.pid not in known | {*ours}]
     return sorted(found, key=lambda one: one.pid)
+
+
+def _lost_supervisors(places: Places) -> Iterator[Leftover]:
+    """Those that hold a run whose folder is gone: nobody sees them, and nobody else can end them.
+
+    Their own word in their folder of sockets proves it, and the process's start: no command can
+    write there, and a title proves nothing.
+    """
+    for folder in _socket_folders(places):
+        owner = read_owner(folder / "owner")
+        if owner is not None and (lost := _lost(owner, run=folder.name)) is not None:
+            yield lost
+
+
+def _lost(owner: Owner, *, run: str) -> Leftover | None:
+    try:
+        is_same = started_ticks(owner.pid) == owner.started and not is_zombie(owner.pid)
+        if not is_same or not _is_our_user(owner.pid):
+            return None
+    except (OSError, ValueError, IndexError):
+        return None
+    lock = Path(owner.folder) / "lock"
+    if short_id(lock.parent.name) != run or not is_lock_gone(lock, owner.device, owner.inode):
+        return None
+    return Leftover(pid=owner.pid, started=owner.started, title=f"supervisor of {run}", run=run)
 
 
 def _judge(pid: int, places: Places) -> Leftover | None:
@@ -113,7 +141,7 @@ def _end(leftover: Leftover, places: Places) -> bool:
     except OSError:
         return False
     try:  # pinned: from here on the number cannot become another process's
-        if _judge(leftover.pid, places) != leftover:
+        if leftover not in (_judge(leftover.pid, places), *_lost_supervisors(places)):
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
         kill_descendants(leftover.pid)
@@ -128,14 +156,33 @@ def _end(leftover: Leftover, places: Places) -> bool:
 def _stale_folders(places: Places) -> tuple[str, ...]:
     held = {short_id(one.name) for one in _run_folders(places) if _is_held(one)}
     known = {short_id(one.name) for one in _run_folders(places)}
-    stale: list[str] = []
+    return tuple(
+        str(folder)
+        for folder in _socket_folders(places)
+        if folder.name in known - held or (folder.name not in known and _has_lost_owner(folder))
+    )
+
+
+def _has_lost_owner(folder: Path) -> bool:
+    """True if the process that made this folder has ended, or holds a run whose folder is gone."""
+    if (owner := read_owner(folder / "owner")) is None:
+        return False
+    try:
+        if started_ticks(owner.pid) != owner.started:
+            return True
+    except OSError:
+        return True
+    return _lost(owner, run=folder.name) is not None
+
+
+def _socket_folders(places: Places) -> list[Path]:
+    found: list[Path] = []
     with suppress(OSError):
         for folder in sorted(places.runtime.iterdir()):
             facts = folder.lstat()
-            is_ours = folder.is_dir() and not folder.is_symlink() and facts.st_uid == os.getuid()
-            if is_ours and folder.name in known - held:
-                stale.append(str(folder))
-    return tuple(stale)
+            if folder.is_dir() and not folder.is_symlink() and facts.st_uid == os.getuid():
+                found.append(folder)
+    return found
 
 
 def _run_folders(places: Places) -> list[Path]:

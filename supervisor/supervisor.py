@@ -33,7 +33,8 @@ from .console.reduce import RunState
 from .control import Control
 from .dispatch import Dispatch
 from .doorman import Doorman
-from .ending import Ending
+from .ending import Ending, Signals, hear_signals
+from .folder_watch import watch_folders, write_owner
 from .ignition import Ignition
 from .journal.files import repair_tail
 from .journal.reading import BadLine, last_seq, run_records
@@ -84,16 +85,20 @@ async def run_to_its_end(
     here = run_places(places, request.run_id or around.chances.new_id())
     if request.resumes:
         read_about(here)  # refuses what is no run, or of another version
-    with hold_run(here):
-        try:
-            held = _Held(here, places, ignition, work, around)
-            completed = await _run_held(request, view, held)
-        except BaseExceptionGroup as group:
-            if (fault := blame(group)) is not None:
-                raise fault from None
-            raise
-        finally:
-            shutil.rmtree(here.sockets, ignore_errors=True)
+    try:
+        async with trio.open_nursery() as nursery:
+            signals: Signals = await nursery.start(hear_signals)
+            with hold_run(here) as lock_fd:
+                try:
+                    held = _Held(here, places, ignition, work, around, signals, lock_fd)
+                    completed = await _run_held(request, view, held)
+                finally:
+                    shutil.rmtree(here.sockets, ignore_errors=True)
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if (fault := blame(group)) is not None:
+            raise fault from None
+        raise
     if request.ephemeral:
         shutil.rmtree(here.folder, ignore_errors=True)
     view.finish(completed)
@@ -108,11 +113,14 @@ class _Held(NamedTuple):
     ignition: Ignition
     work: MakeWork
     around: Surroundings
+    signals: Signals  # heard before anything is made, so that all is cleared away
+    lock_fd: int
 
 
 async def _run_held(request: RunRequest, view: View, held: _Held) -> RunCompleted:
     here = held.here
     past = _prepare(request, here)
+    write_owner(here, held.lock_fd)
     started = trio.current_time()
     async with AsyncExitStack() as stack:
         running = await _open_all(stack, request, view, held, past)
@@ -258,7 +266,8 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
         proxy.life = control.agents.get
         nursery.start_soon(proxy.keep)
         nursery.start_soon(ear.run)
-        nursery.start_soon(ending.obey_signals)
+        held.signals.obey_by(ending.obey)
+        nursery.start_soon(watch_folders, running.places, held.lock_fd)
         nursery.start_soon(keep_vigil, running, control, keeper)
         nursery.start_soon(proxy.watch)
         nursery.start_soon(view.draw, running.showing.current)

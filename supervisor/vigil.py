@@ -32,6 +32,7 @@ async def keep_vigil(running: Running, control: Control, keeper: Keeper) -> None
             keeper.last_beat = now
         else:
             keeper.strike_if_silent()
+            keeper.strike_if_unreachable()
         for agent in list(control.agents.values()):
             if was_held_up:
                 agent.last_beat = now
