@@ -4,10 +4,14 @@ It cannot end a foreign process: ours by user, by title or mark, of a run that n
 the process is pinned (pidfd) and looked at again before it is signalled.
 """
 
+import errno
 import os
 import re
 import shutil
 import signal
+import socket
+import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -160,7 +164,29 @@ def _stale_folders(places: Places) -> tuple[str, ...]:
         str(folder)
         for folder in _socket_folders(places)
         if folder.name in known - held or (folder.name not in known and _has_lost_owner(folder))
-    )
+    ) + tuple(map(str, _model_folders()))
+
+
+def _model_folders() -> Iterator[Path]:
+    """What earlier versions left of the embedded model: a folder of ours with its dead socket."""
+    with suppress(OSError):
+        for folder in sorted(Path(tempfile.gettempdir()).glob("swarm-*")):
+            if not _is_ours(folder):
+                continue
+            with suppress(OSError):
+                if [one.name for one in folder.iterdir()] == ["llm.sock"] and _is_deaf(
+                    folder / "llm.sock"
+                ):
+                    yield folder
+
+
+def _is_deaf(path: Path) -> bool:
+    """True for a socket at which nobody listens."""
+    if not path.is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.setblocking(False)
+        return caller.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def _has_lost_owner(folder: Path) -> bool:
@@ -176,13 +202,15 @@ def _has_lost_owner(folder: Path) -> bool:
 
 
 def _socket_folders(places: Places) -> list[Path]:
-    found: list[Path] = []
-    with suppress(OSError):
-        for folder in sorted(places.runtime.iterdir()):
-            facts = folder.lstat()
-            if folder.is_dir() and not folder.is_symlink() and facts.st_uid == os.getuid():
-                found.append(folder)
-    return found
+    try:
+        return [one for one in sorted(places.runtime.iterdir()) if _is_ours(one)]
+    except OSError:
+        return []
+
+
+def _is_ours(folder: Path) -> bool:
+    facts = folder.lstat()
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
 
 
 def _run_folders(places: Places) -> list[Path]:

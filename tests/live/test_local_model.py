@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_the_pulled_file_is_the_one_the_catalogue_pins(models):
     path = models / entry.file
     assert path.stat().st_size == entry.size_bytes == 98_362_432
     assert sha256_of(path) == entry.sha256
+
+
+def test_the_models_socket_goes_with_the_run(home, tmp_path):
+    before = {*Path(tempfile.gettempdir()).glob("swarm-*/llm.sock")}
+    done = run(home, tmp_path, "-p", "Name one colour.", "--provider", "local", "--json")
+    assert done.returncode == 0, done.stderr
+    assert {*Path(tempfile.gettempdir()).glob("swarm-*/llm.sock")} <= before
+    assert [*(tmp_path / "swarm").iterdir()] == []
 
 
 def test_a_run_without_any_key_is_answered_by_the_embedded_model(home, tmp_path):

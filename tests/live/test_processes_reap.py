@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import trio
@@ -104,6 +106,27 @@ async def test_an_agent_of_a_run_that_nobody_holds_is_found_and_ended(places, st
         await trio.lowlevel.wait_readable(pidfd)
     os.close(pidfd)
     assert find_mine(places) == Leftovers()
+
+
+def test_a_dead_socket_of_the_embedded_model_is_removed_and_a_living_one_is_left(places):
+    with ExitStack() as stack:
+        folders = [
+            Path(
+                stack.enter_context(TemporaryDirectory(prefix="swarm-", ignore_cleanup_errors=True))
+            )
+            for _ in range(3)
+        ]
+        dead, alive, other = folders
+        sockets = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in folders]
+        for folder, one in zip(folders, sockets, strict=True):
+            one.bind(str(folder / "llm.sock"))
+        sockets[1].listen()
+        (other / "something-else").touch()
+        found = find_leftovers(places)
+        assert {str(dead)} == {str(one) for one in folders} & set(found.folders)
+        mine = Leftovers(folders=(str(dead), str(alive), str(other)))
+        assert end_leftovers(mine, places).folders == (str(dead),)
+        assert [one.exists() for one in folders] == [False, True, True]
 
 
 def test_an_agents_sleeping_launcher_is_found_by_its_title(places, stack):

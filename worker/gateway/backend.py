@@ -5,6 +5,7 @@ raises `SampleError`. It knows nothing of mailboxes; closing its generator ends 
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -153,6 +154,11 @@ class LocalModule(Protocol):
         """
         ...
 
-    def open_local(self, models_dir: Path, model: ModelInfo) -> Backend:
-        """The backend of that model; it loads the weights at its first request or before."""
+    def open_local(
+        self, models_dir: Path, model: ModelInfo, *, bind: str
+    ) -> AbstractContextManager[Backend]:
+        """The backend of that model; it loads the weights at its first request or before.
+
+        `bind`: the gateway's own endpoint, beside which its socket lies; "" where it has none.
+        """
         ...

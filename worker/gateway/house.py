@@ -209,7 +209,9 @@ async def _open_backend(
             script = load_script(Path(provider.base_url))
             yield patient(ScriptedSource(script, provider="script"))
         case "local":
-            yield load_local().open_local(Path(spec.models_dir), choice.model)
+            models_dir = Path(spec.models_dir)
+            with load_local().open_local(models_dir, choice.model, bind=spec.bind) as backend:
+                yield backend
         case _:
             assert_never(choice.model.wire)
 

@@ -11,7 +11,8 @@ import os
 import secrets
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
@@ -45,6 +46,7 @@ from .fetch import FetchFailed, fetch_weights
 from .weights import find_weights, known_weights
 
 DEFAULT_LOCAL = "smollm2"
+_IPC, _SOCKET = "ipc://", ".sock"  # by the latter the library knows a socket from a host
 _SLOTS = 2  # requests decoded side by side
 _MOST_ANSWER_TOKENS = 384
 _WORDS_PER_TOKEN_ROOM = 3  # bytes of prompt for one token of context, on the safe side
@@ -146,16 +148,25 @@ async def prepare_local(models_dir: Path, slug: str, tell: Tell) -> str | None:
     return None
 
 
-def open_local(models_dir: Path, model: ModelInfo) -> "LocalBackend":
-    """The backend of that model; it loads the weights at its first request."""
-    return LocalBackend(models_dir, model)
+@contextmanager
+def open_local(models_dir: Path, model: ModelInfo, *, bind: str) -> Iterator["LocalBackend"]:
+    """The backend of that model; it loads the weights at its first request.
+
+    The library insists on a socket, which nobody uses: it lies in the run's folder of sockets, and
+    goes with that; without one it gets a folder that is removed with the block.
+    """
+    if bind.startswith(_IPC):
+        yield LocalBackend(models_dir, model, socket=f"{bind.removeprefix(_IPC)}{_SOCKET}")
+        return
+    with tempfile.TemporaryDirectory(prefix="swarm-", ignore_cleanup_errors=True) as folder:
+        yield LocalBackend(models_dir, model, socket=f"{folder}/llm{_SOCKET}")
 
 
 class LocalBackend:
     """One loaded model. Requests beyond the slots wait in line inside."""
 
-    def __init__(self, models_dir: Path, model: ModelInfo) -> None:
-        self._models_dir, self._model = models_dir, model
+    def __init__(self, models_dir: Path, model: ModelInfo, *, socket: str) -> None:
+        self._models_dir, self._model, self._socket = models_dir, model, socket
         self._server: _Server | None = None
         self._loading = trio.Lock()
         self._turns = trio.CapacityLimiter(_SLOTS)
@@ -188,7 +199,7 @@ class LocalBackend:
                             f"`swarm models pull {self._model.slug}` fetches it",
                         )
                     )
-                self._server = await trio.to_thread.run_sync(_load, path, self._model)
+                self._server = await trio.to_thread.run_sync(_load, path, self._model, self._socket)
             return self._server
 
     async def _decode(
@@ -212,7 +223,7 @@ class LocalBackend:
             )
 
 
-def _load(path: Path, model: ModelInfo) -> _Server:
+def _load(path: Path, model: ModelInfo, socket: str) -> _Server:
     """Load the weights. Quiet, on a private socket, no web page, no network."""
     # 34 MB; only this process, only this provider
     library = cast("_Library", importlib.import_module("xllamacpp"))
@@ -222,7 +233,7 @@ def _load(path: Path, model: ModelInfo) -> _Server:
     params.n_ctx = model.context_window * _SLOTS
     params.cpuparams.n_threads = max(1, os.cpu_count() or 1)
     params.api_keys = [secrets.token_hex(16)]  # nobody else shall use the door it insists on
-    params.hostnames = [f"{tempfile.mkdtemp(prefix='swarm-')}/llm.sock"]
+    params.hostnames = [socket]
     params.warmup = False
     with _quiet():
         return library.Server(params)
