@@ -105,9 +105,18 @@ def shed_inheritance(*, stderr_fd: int, keep: Collection[int]) -> None:
     for number in _RESET:
         set_handler(number, DEFAULT)
     ignore_interrupts()
-    # The user's project: a trio.py lying there must not be imported. A Path would copy 15 pages.
-    here = os.getcwd()  # noqa: PTH109
+    leave_folder()
+
+
+def leave_folder() -> None:
+    """Nothing is imported from the folder where swarm was started, and nothing depends on it: it
+    is the user's project, which may hold a trio.py, and may be removed at any time.
+    """
+    here = ""
+    with suppress(OSError):  # it is gone already: then nothing lies there
+        here = os.getcwd()  # noqa: PTH109 — a Path would copy 15 pages
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
+    os.chdir("/")
 
 
 def complain_to(stderr_fd: int) -> None:

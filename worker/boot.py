@@ -19,6 +19,7 @@ from swarm.mailbox.forked import (
     forbid_dumps,
     ignore_interrupts,
     leave,
+    leave_folder,
     no_collections,
 )
 from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order
@@ -154,5 +155,6 @@ def _read_all(fd: int) -> bytes:
 def begin_cold(title: str, spec_fd: int, keys_fd: int | None, lifeline_fd: int) -> NoReturn:
     """Be what the spec says, in a process of its own that `cold.py` has begun."""
     forbid_dumps()
+    leave_folder()
     set_title(title)
     leave(run(spec_fd, keys_fd, lifeline_fd))

@@ -25,6 +25,7 @@ from swarm.mailbox.forked import (
     fork_bare,
     ignore_interrupts,
     leave,
+    leave_folder,
     live_and_leave,
     no_collections,
     settle_child,
@@ -388,6 +389,7 @@ def main() -> NoReturn:
     for fd in (channel_fd, lifeline_fd):
         os.set_inheritable(fd, False)
     forbid_dumps()
+    leave_folder()
     ignore_interrupts()
     begin(channel_fd, lifeline_fd)
 

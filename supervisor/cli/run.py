@@ -107,18 +107,19 @@ def move_openai(base_url: str | None) -> None:
 
 def show_of(said: dict[str, Any], color: str) -> ShowOptions:
     """The options that `run` and `resume` share, checked as far as they can be now."""
+    answer = said["output_last_message"]  # of the folder of now: it may be gone at the end
     show = ShowOptions(
         as_json=said["as_json"],
         plain=said["plain"],
         color=color,
-        output_last_message=said["output_last_message"],
+        output_last_message=None if answer is None else str(Path(answer).absolute()),
         detach=said["detach"],
         notify=said["notify"],
     )
     if show.notify is not None:
         split_words(show.notify)
     if show.output_last_message is not None:
-        folder = Path(show.output_last_message).absolute().parent
+        folder = Path(show.output_last_message).parent
         if not folder.is_dir():
             raise click.BadParameter(f"there is no folder {folder}", param_hint="-o")
     return show

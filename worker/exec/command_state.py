@@ -32,8 +32,10 @@ class TreeStays(SwarmError):
 class CommandNotStarted(SwarmError):
     """The program never ran. `step` says what failed: exec, cwd, sandbox, limits, setup, fork."""
 
-    def __init__(self, *, program: str, number: int, step: str) -> None:
+    def __init__(self, *, program: str, number: int, step: str, cwd: str = "") -> None:
         cause = os.strerror(number) if number else "unknown cause"
+        if step == "cwd":
+            cause = f"the working folder {cwd!r} cannot be entered: {cause}"
         super().__init__(f"cannot start {program!r}: {cause} ({step})")
         self.program, self.number, self.step = program, number, step
 

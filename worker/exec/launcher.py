@@ -207,7 +207,9 @@ class Launcher:
                 raise CommandNotStarted(program=order.argv[0], number=errno.ETIMEDOUT, step="start")
             case NotLaunched(errno=number, step=step):
                 del self._commands[order.token]
-                raise CommandNotStarted(program=order.argv[0], number=number, step=step)
+                raise CommandNotStarted(
+                    program=order.argv[0], number=number, step=step, cwd=order.cwd
+                )
             case None:
                 raise LauncherGone("the launcher died; no command can be started")
 
