@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -97,7 +97,7 @@ def hold_run(places: RunPlaces) -> Iterator[int]:
     try:
         fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise SwarmError(f"cannot write {places.lock}: {error.strerror}") from error
+        raise _unwritable(places.lock, error) from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,8 +107,15 @@ def hold_run(places: RunPlaces) -> Iterator[int]:
                 f"run {short_id(places.folder.name)} is already being run by process {owner}; "
                 f"watch it with `swarm watch {short_id(places.folder.name)}`"
             ) from error
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
+        except OSError as error:
+            with suppress(OSError):  # an empty folder would be listed as a run
+                if [*places.folder.iterdir()] == [places.lock]:
+                    places.lock.unlink()
+                    places.folder.rmdir()
+            raise _unwritable(places.lock, error) from error
         yield fd
     finally:
         os.close(fd)
@@ -128,6 +135,15 @@ def is_alive(places: RunPlaces) -> bool:
         return False
     finally:
         os.close(fd)
+
+
+def never_began(places: RunPlaces) -> bool:
+    """True for a folder in which nothing was ever told of a run."""
+    try:
+        told = any(file.stat().st_size for file in places.journal.glob("*.jsonl"))
+    except OSError:
+        return False
+    return not told and not places.about.exists()
 
 
 def on_network_disk(folder: Path) -> str | None:
@@ -164,7 +180,11 @@ def _replace(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         fresh.replace(path)
     except OSError as error:
-        raise SwarmError(
-            f"cannot write {path}: {error.strerror}; free some space, make the folder writable, "
-            "or set SWARM_HOME to another one"
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> SwarmError:
+    return SwarmError(
+        f"cannot write {path}: {error.strerror}; free some space, make the folder writable, "
+        "or set SWARM_HOME to another one"
+    )

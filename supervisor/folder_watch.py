@@ -47,7 +47,10 @@ def write_owner(places: RunPlaces, lock_fd: int) -> None:
     try:
         places.owner.write_bytes(msgspec.json.encode(owner))
     except OSError as error:
-        raise SwarmError(f"cannot write {places.owner}: {error.strerror}") from error
+        raise SwarmError(
+            f"cannot write {places.owner}: {error.strerror}; free some space there, or set "
+            "XDG_RUNTIME_DIR to another folder"
+        ) from error
 
 
 def read_owner(file: Path) -> Owner | None:

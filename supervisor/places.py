@@ -170,13 +170,16 @@ def make_private(folder: Path) -> Path:
     return folder
 
 
-def find_run(places: Places, wanted: str | None) -> RunId:
+def find_run(places: Places, wanted: str | None, *, broken: bool = False) -> RunId:
     """The run meant by a full id, a unique head or tail of one, a name, or None for the newest.
+
+    `broken`: folders that tell of no run are meant too, as `ps` lists them.
 
     Raises UsageError when none or several fit, and says how to see what there is.
     """
     folders = places.runs.iterdir() if places.runs.is_dir() else ()
-    known = sorted(entry.name for entry in folders if (entry / "run.json").exists())
+    known = sorted(entry.name for entry in folders
+                   if (broken and entry.is_dir()) or (entry / "run.json").exists())  # fmt: skip
     if not known:
         raise UsageError("there is no run yet; start one with `swarm run TASK.md`")
     if wanted is None:

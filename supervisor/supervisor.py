@@ -19,7 +19,15 @@ from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
 from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
 
-from .about import About, hold_run, on_network_disk, read_about, save_request, write_about
+from .about import (
+    About,
+    hold_run,
+    never_began,
+    on_network_disk,
+    read_about,
+    save_request,
+    write_about,
+)
 from .agency.agency import Agency, run_agency
 from .agents import Bound, LiveAgent
 from .approvals.base import AutoReviewer, LateReviewer
@@ -94,6 +102,8 @@ async def run_to_its_end(
                     completed = await _run_held(request, view, held)
                 finally:
                     shutil.rmtree(here.sockets, ignore_errors=True)
+                    if never_began(here):  # then no run is left to be listed
+                        shutil.rmtree(here.folder, ignore_errors=True)
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         if (fault := blame(group)) is not None:

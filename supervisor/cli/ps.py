@@ -87,7 +87,7 @@ def rm(runs: tuple[str, ...]) -> None:
       swarm rm 4f21c0aa
     """
     places = find_places(dict(os.environ))
-    for run_id in [find_run(places, wanted) for wanted in runs]:
+    for run_id in [find_run(places, wanted, broken=True) for wanted in runs]:
         remove_run(places, run_id)
         click.echo(f"deleted {short_id(run_id)}")
 

@@ -81,6 +81,33 @@ async def test_a_read_only_home_is_a_clear_error(rig):
 
 
 @needs_namespaces
+@pytest.mark.parametrize("pages", [0, 1, 3])
+@pytest.mark.parametrize("full", ["home", "runtime"])
+async def test_a_disk_that_is_full_at_the_start_is_a_clear_error_and_leaves_nothing(
+    rig, full, pages
+):
+    folder = {"home": rig.home, "runtime": rig.runtime}[full]
+    within = (
+        f"mount -t tmpfs -o size=256k tmpfs {folder} && "
+        f"dd if=/dev/zero of={folder}/fill bs=4k count={64 - pages} 2>/dev/null; "
+        f'"$@"; code=$?; ls {folder}/state/runs {folder}/swarm > {rig.folder}/left 2>/dev/null; '
+        "exit $code"
+    )
+    prefix = ("unshare", "-rm", "sh", "-c", within, "sh")
+    words = ("-p", "x", "--provider", rig.script({"text": "one"}), "--plain")
+    with trio.fail_after(LIMIT_S):
+        ended = await (await rig.start("run", *words, prefix=prefix)).wait_end()
+    assert "Traceback" not in ended.err
+    left = (rig.folder / "left").read_text().split()
+    assert [one for one in left if not one.endswith(":")] == []
+    if full == "home" or not pages:
+        assert ended.code == 1, ended.err
+        assert "No space left" in ended.err
+        assert str(folder) in ended.err
+    assert rig.alive() == {}
+
+
+@needs_namespaces
 async def test_a_full_disk_stops_the_run_and_what_was_acknowledged_is_readable(rig):
     flood = {
         "name": "exec_command",

@@ -63,6 +63,18 @@ def test_a_live_run_cannot_be_deleted(home, capfd):
     assert not here.folder.exists()
 
 
+def test_whatever_ps_lists_can_be_deleted_also_without_its_run_json(home, capfd):
+    add_run(home, "01-aaaaaaaa")
+    make_private(run_places(home, "02-bbbbbbbb").folder)
+    assert [run.state for run in list_runs(home)] == ["unreadable", "completed"]
+    assert run_cli(["rm", "bbbbbbbb"]) == 0
+    assert "deleted" in capfd.readouterr().out
+    assert [run.run_id for run in list_runs(home)] == ["01-aaaaaaaa"]
+    make_private(run_places(home, "03-cccccccc").folder)
+    assert run_cli(["resume", "--last", "-p", "x"]) == 2
+    assert "cccccccc" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "link"])
 def test_only_a_folder_of_a_run_can_be_deleted(home, tmp_path, name):
     home.runs.mkdir(parents=True)
