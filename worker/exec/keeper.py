@@ -51,7 +51,14 @@ from .orders import (
     send_reply,
 )
 from .pin import Pin, read_pin
-from .spawn import SpawnFailed, answer_calls, limit_process, spawn_command
+from .spawn import (
+    SpawnFailed,
+    answer_calls,
+    fork_command,
+    has_to_fork,
+    limit_process,
+    spawn_command,
+)
 from .watchdog import Watchdog
 
 _SWEEP_AGAIN_MS = 2
@@ -159,7 +166,7 @@ class Keeper:
         self._placeholders.update(order.placeholders)
         if order.wrapped:
             self._wrapped.add(order.token)
-        if order.limits != CommandLimits():
+        if has_to_fork(order):
             self._fork(order, fds)
             return
         try:
@@ -177,14 +184,12 @@ class Keeper:
         report, written = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         report.setblocking(False)
         try:
-            pid = os.fork()
+            pid = fork_command(order, fds, lambda now: become_command(now, fds, written.fileno()))
         except OSError as error:
             report.close()
             written.close()
             self._reply(NotLaunched(token=order.token, errno=error.errno or 0, step="fork"))
             return
-        if pid == 0:
-            become_command(order, fds, written.fileno())
         written.close()
         self._tokens[pid], self._pids[order.token] = order.token, pid
         self._watchdog.begin(order.token, order.resources)

@@ -11,10 +11,11 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
+from typing import NoReturn
 
 import msgspec
 
@@ -28,6 +29,7 @@ from ..sandbox.launch import Confinement
 from ..sandbox.notifier import Notifier
 from ..sandbox.notify_filter import CONNECT_CALLS, build_notify_filter, install_notify_filter
 from ..sandbox.seccomp import install_filter
+from .brokered import start_under_broker
 from .orders import CommandLimits, LaunchOrder
 
 _TO_DEFAULT = sorted(valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -170,7 +172,43 @@ def _lasting_thread(confinement: Confinement) -> _LastingThread:
     return _LastingThread(confinement)
 
 
+def has_to_fork(order: LaunchOrder) -> bool:
+    """True where posix_spawn will not do. It holds Python's lock until the program runs, so nobody
+    would answer a call that the child makes before: the opening of its terminal.
+    """
+    is_brokered = order.confinement is not None and order.confinement.broker is not None
+    return order.limits != CommandLimits() or (is_brokered and order.take_terminal)
+
+
+def fork_command(order: LaunchOrder, fds: Sequence[int], become: Callable[[LaunchOrder], NoReturn]) -> int:
+    """Fork; the child goes on with `become`. A brokered one is confined by then, and its order says
+    no more of that. Returns its pid. Raises OSError.
+    """
+    confinement = order.confinement
+
+    def fork() -> int:
+        pid = os.fork()
+        if pid == 0:
+            become(order)
+        return pid
+
+    if confinement is None or confinement.broker is None:
+        return fork()
+    order = msgspec.structs.replace(order, confinement=None)
+    terminal_fd = fds[0] if order.take_terminal else None
+    return start_under_broker(
+        confinement.broker, lambda: confine_self(confinement, terminal_fd=terminal_fd), fork
+    )
+
+
 def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confinement) -> int:
+    if confinement.broker is not None:
+        try:
+            return start_under_broker(
+                confinement.broker, lambda: confine_self(confinement), lambda: _spawn(order, fds)
+            )
+        except OSError as error:
+            raise SpawnFailed(error.errno or 0, "sandbox") from error
     outcome: list[int | SpawnFailed] = []
     listeners: list[int] = []
 

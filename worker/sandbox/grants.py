@@ -14,6 +14,7 @@ import stat
 from swarm.mailbox.path_rules import COVERED, is_within
 
 from .landlock import DEVICE, EXECUTE, READ, READ_DIR, READ_FILE, WRITE, Grant, LandlockRules
+from .places import is_protected_name
 from .plan import SandboxPlan
 
 # Not `pts`: a command could write to, and read from, the terminals of all the user's sessions.
@@ -23,15 +24,19 @@ _MOST_CHILDREN = 4096  # of one folder on the way to a hole; beyond that the res
 _SHARED = COVERED  # a grant for each stranger's file costs a command 10 µs
 
 
-def landlock_rules(plan: SandboxPlan, *, terminals: bool = False) -> LandlockRules:
+def landlock_rules(
+    plan: SandboxPlan, *, terminals: bool = False, brokered: bool = False
+) -> LandlockRules:
     """Grants for `plan`. What appears later in a folder on the way to a hole stays closed.
 
-    With `terminals` new ones can be made and all be used: for our own processes.
+    With `terminals` new ones can be made and all be used: for our own processes. With `brokered`
+    no root is granted as a whole: a broker makes what is new in it (`file_broker.py`), so that no
+    protected name can come to be.
     """
     devices = _DEVICES + _TERMINALS * terminals
     denied = (*plan.denied, *plan.denied_files)
     holes = (*plan.hidden, *plan.hidden_files, *denied, "/dev")
-    closed = (*plan.protected, *plan.links)
+    closed = (*plan.protected, *plan.links, *(plan.missing if brokered else ()))
     wanted = (*plan.visible, *plan.writable, *(() if plan.tmp_dir is None else (plan.tmp_dir,)))
     wanted = (*wanted, *(path for path in plan.readable if path != "/"))
     grants = [
@@ -49,17 +54,36 @@ def landlock_rules(plan: SandboxPlan, *, terminals: bool = False) -> LandlockRul
     grants += [Grant(path=f"/dev/{name}", access=DEVICE | READ_DIR) for name in devices]
     for root in plan.writable:
         grants += [
-            Grant(path=path, access=WRITE) for path in _carve(root, (*holes, *closed), wanted)
+            Grant(path=path, access=WRITE)
+            for path in _carve(root, (*holes, *closed), wanted)
+            if not (brokered and _is_protected(path, plan))
         ]
     if plan.tmp_dir:
         access = WRITE if plan.tmp_writable else READ
-        grants.append(Grant(path=plan.tmp_dir, access=access))
+        inside = closed if brokered else ()
+        grants += [Grant(path=path, access=access) for path in _carve(plan.tmp_dir, inside, wanted)]
+    return LandlockRules(grants=tuple(grants), network=plan.network)
+
+
+def broker_rules(plan: SandboxPlan) -> LandlockRules:
+    """All that a command of this plan may have or its broker may do for it, with no exceptions."""
+    changed = (*plan.writable, *((plan.tmp_dir,) if plan.tmp_dir and plan.tmp_writable else ()))
+    grants = [Grant(path="/", access=READ), Grant(path="/dev", access=DEVICE | READ_DIR)]
+    grants += [Grant(path=path, access=WRITE | DEVICE) for path in changed]
     return LandlockRules(grants=tuple(grants), network=plan.network)
 
 
 def terminal_grant(fd: int) -> Grant:
     """For a command's own terminal. Raises OSError if `fd` is none."""
     return Grant(path=os.ttyname(fd), access=DEVICE)
+
+
+def _is_protected(path: str, plan: SandboxPlan) -> bool:
+    """It is a protected name in some spelling, and was not named as a root itself."""
+    folder, _, name = path.rpartition("/")
+    return (
+        (folder or "/") in plan.writable and path not in plan.writable and is_protected_name(name)
+    )
 
 
 def _carve(root: str, holes: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:

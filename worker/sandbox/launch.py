@@ -15,9 +15,10 @@ from swarm.mailbox.protocol.base import Value
 
 from .bwrap import bwrap_arguments
 from .connect import ConnectRules
-from .grants import landlock_rules
+from .grants import broker_rules, landlock_rules
 from .guard import Guard
 from .landlock import LandlockRules, rules_beside_mounts
+from .places import FilePolicy, file_policy
 from .plan import SandboxPlan, SandboxUnavailable
 from .probe import probe_sandbox
 from .proxied import proxy_environment
@@ -25,9 +26,17 @@ from .seccomp import FilterRequest, build_filter
 from .stage import stage_words
 
 
+class Brokered(Value):
+    """What is done for a command that its own Landlock rules cannot allow without allowing more."""
+
+    policy: FilePolicy
+    rules: LandlockRules  # the broker's own: they hold all that the command's do
+
+
 class Confinement(Value):
     """What the forked child does to itself before it becomes the command."""
 
+    broker: Brokered | None = None
     landlock: LandlockRules | None = None
     seccomp: bytes = b""
     connect: ConnectRules | None = None  # connections wait for the launcher, which makes them
@@ -74,7 +83,11 @@ def prepare_command(
     if guard and plan.stack == "bwrap":
         plan = msgspec.structs.replace(plan, missing=guard.placeholders)
     if plan.stack == "landlock":
-        confinement = Confinement(landlock=landlock_rules(plan), seccomp=program)
+        broker = None
+        if plan.writable and probe_sandbox().answers:
+            broker = Brokered(policy=file_policy(plan), rules=broker_rules(plan))
+        rules = landlock_rules(plan, brokered=broker is not None)
+        confinement = Confinement(landlock=rules, seccomp=program, broker=broker)
         return Prepared(
             argv=argv, environment=environment, confinement=confinement, filter_fd=None,
             wrapped=False, guard=guard,

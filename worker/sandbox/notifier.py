@@ -155,8 +155,22 @@ class Notifier:
             self._thread.start()
         os.write(self._wake, b"\0")  # a poll that has begun does not see what was registered since
 
+    def serve(self, listener: int, handlers: Mapping[str, Handler]) -> None:
+        """Answer what comes there in the calling thread, until nobody is left under the filter.
+        It is closed here; instead of `add`, and once.
+        """
+        with suppress(OSError):
+            fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
+        self._handlers[listener] = handlers
+        self._poll.register(listener, select.POLLIN)
+        try:
+            self._serve()
+        finally:
+            os.close(self._awake)
+            os.close(self._wake)
+
     def _serve(self) -> None:
-        while True:
+        while self._handlers:
             for fd, events in self._poll.poll():
                 if fd == self._awake:
                     os.read(fd, 4096)

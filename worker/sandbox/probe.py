@@ -5,6 +5,7 @@ Guards: a weaker stack is never chosen silently; every lack has a reason and a f
 """
 
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Collection
@@ -40,6 +41,7 @@ class SandboxFacts(Value):
     seccomp: bool
     notifies: bool  # a command's connections can wait for its launcher's yes
     findings: tuple[Finding, ...]
+    answers: bool = False  # a command's system calls can wait for its launcher
 
     @property
     def stack(self) -> Stack:
@@ -83,12 +85,14 @@ def probe_sandbox() -> SandboxFacts:
         else "use a kernel of 6.2 or later with `landlock` in its `lsm=` list",
     )
     notifying = _try_notifying(bwrap)
-    findings = (found, _try_user_namespaces(), landlock, seccomp, notifying)
+    answers = _try_answers()
+    findings = (found, _try_user_namespaces(), landlock, seccomp, notifying, answers)
     return SandboxFacts(
         bwrap=bwrap,
         landlock_abi=abi,
         seccomp=seccomp.works,
         notifies=notifying.works,
+        answers=answers.works,
         findings=findings,
     )
 
@@ -178,6 +182,16 @@ def _try_notifying(bwrap: str | None) -> Finding:
         name=name, works=works, detail="checked one by one" if works else "cannot be checked",
         fix="" if works else fix,
     )  # fmt: skip
+def _try_answers() -> Finding:
+    works = can_notify() and _is_linux_at_least(5, 14)  # which can hand descriptors out as answers
+    fix = "use a kernel of 5.14 or later, outside of other sandboxes; without bubblewrap, commands "
+    fix += "can make nothing new beside a protected name until then"
+    return Finding(name="answered calls", works=works, fix="" if works else fix)
+
+
+def _is_linux_at_least(major: int, minor: int) -> bool:
+    numbers = re.findall(r"\d+", os.uname().release)[:2]
+    return tuple(map(int, numbers)) >= (major, minor)
 
 
 def _in_status() -> bool:
