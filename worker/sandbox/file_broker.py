@@ -46,8 +46,8 @@ class FileBroker:
             "mkdirat": lambda c: self._make(c, c.args[0], 1, _folder_maker(c.args[2])),
             "mknod": lambda c: self._make(c, _HERE, 0, _node_maker(c.args[1])),
             "mknodat": lambda c: self._make(c, c.args[0], 1, _node_maker(c.args[2])),
-            "symlink": lambda c: self._make(c, _HERE, 1, _link_maker(c)),
-            "symlinkat": lambda c: self._make(c, c.args[1], 2, _link_maker(c)),
+            "symlink": lambda c: self._make(c, _HERE, 1, _link_maker(_words(c, 0))),
+            "symlinkat": lambda c: self._make(c, c.args[1], 2, _link_maker(_words(c, 0))),
             "unlink": lambda c: self._remove(c, _HERE, 0, is_folder=False),
             "unlinkat": lambda c: self._remove(
                 c, c.args[0], 1, is_folder=bool(c.args[2] & 0x200)
@@ -130,7 +130,7 @@ class FileBroker:
             return GoOn()
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             return self._open_unnamed(call, at, flags, mode)
-        path = call.read_path(at[1])
+        path = _words(call, at[1])
         with contextlib.ExitStack() as held:
             base = held.enter_context(open_base(call.pid, at[0], path))
             _check_alive(call)
@@ -185,7 +185,7 @@ class FileBroker:
     def _open_unnamed(
         self, call: WaitingCall, at: tuple[int, int], flags: int, mode: int
     ) -> Answer:
-        path = call.read_path(at[1])
+        path = _words(call, at[1])
         with open_base(call.pid, at[0], path) as base, open_folder(base, path) as folder:
             _check_alive(call)
             if judge_place(self._policy, f"{place_of(folder)}/file") != "open":
@@ -207,7 +207,10 @@ class FileBroker:
 
     def _bind(self, call: WaitingCall) -> Answer:
         size = min(call.args[2], 128)
-        address = call.read_memory(call.args[1], size)
+        try:
+            address = call.read_memory(call.args[1], size)
+        except OSError as error:
+            raise NotResolved from error
         path = address[2:].partition(b"\0")[0]
         if len(address) < size or address[:2] != b"\x01\0" or not path:
             return GoOn()  # of another family, or without a path
@@ -216,7 +219,10 @@ class FileBroker:
             is_whole = any(is_within(place.path, tree) for tree in self._policy.whole)
             if self._judge(place) != "open" or is_whole:
                 return GoOn()  # done by the kernel the socket keeps the name that was asked for
-            fd = call.take_descriptor(call.args[0])
+            try:
+                fd = call.take_descriptor(call.args[0] & 0x7FFFFFFF)
+            except PermissionError as error:
+                raise NotResolved from error
             return bind_in(place, fd, _umask(call))
 
 
@@ -249,10 +255,18 @@ def _or_go_on(handler: Handler) -> Handler:
 @contextlib.contextmanager
 def _place(call: WaitingCall, at: int, index: int) -> Iterator[Place]:
     """Raises NotResolved, OSError: the caller has gone, or its words cannot be read."""
-    path = call.read_path(index)
+    path = _words(call, index)
     with open_base(call.pid, at, path) as base, open_place(base, path) as place:
         _check_alive(call)
         yield place
+
+
+def _words(call: WaitingCall, index: int) -> bytes:
+    """Raises NotResolved: a process that guards its memory, or no path at all."""
+    try:
+        return call.read_path(index)
+    except OSError as error:
+        raise NotResolved from error
 
 
 def _check_alive(call: WaitingCall) -> None:
@@ -284,8 +298,8 @@ def _node_maker(mode: int) -> Callable[[Place], None]:
     return make
 
 
-def _link_maker(call: WaitingCall) -> Callable[[Place], None]:
-    return lambda place: os.symlink(call.read_path(0), place.name, dir_fd=place.folder)
+def _link_maker(target: bytes) -> Callable[[Place], None]:
+    return lambda place: os.symlink(target, place.name, dir_fd=place.folder)
 
 
 def _meet(call: WaitingCall, fd: int, flags: int) -> Answer:
