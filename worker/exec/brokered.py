@@ -13,17 +13,21 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import TypeVar
 
+from ..sandbox.connect import ConnectRules, connect_handlers
 from ..sandbox.file_broker import FileBroker
 from ..sandbox.landlock import apply_landlock, drop_capabilities, forbid_new_privileges
 from ..sandbox.launch import Brokered
-from ..sandbox.notifier import Notifier
-from ..sandbox.notify_filter import FILE_CALLS, build_notify_filter, install_notify_filter
+from ..sandbox.notifier import Handler, Notifier
+from ..sandbox.notify_filter import CONNECT_CALLS, FILE_CALLS, build_notify_filter, install_notify_filter
+from ..sandbox.places import FilePolicy, judge_place
+from ..sandbox.resolve import place_of
 
 _CLONE_FS = 0x200
+_CALLS = (*FILE_CALLS, *CONNECT_CALLS)
 _libc = ctypes.CDLL(None, use_errno=True)
 _T = TypeVar("_T")
 
@@ -42,12 +46,13 @@ def start_under_broker(
         except OSError as error:
             outcome.put(error)
             return
+        handlers = _handlers(brokered.policy)
         listeners = SimpleQueue[int | None]()
         words = (confine, start, listeners, outcome)
         threading.Thread(target=_begin, args=words, daemon=True).start()
         if (listener := listeners.get()) is not None:
             os.chdir("/")  # keep no file system busy
-            Notifier().serve(listener, FileBroker(brokered.policy).handlers())
+            Notifier().serve(listener, handlers)
 
     held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -60,6 +65,14 @@ def start_under_broker(
     return result
 
 
+def _handlers(policy: FilePolicy) -> Mapping[str, Handler]:
+    def is_own(socket: int, _root: int) -> bool:
+        return judge_place(policy, place_of(socket)) == "open"
+
+    rules = ConnectRules()
+    return {**FileBroker(policy).handlers(), **connect_handlers(rules, is_own)}
+
+
 def _begin(
     confine: Callable[[], None],
     start: Callable[[], _T],
@@ -70,7 +83,7 @@ def _begin(
     try:
         confine()
         _leave_working_folder()
-        listener = install_notify_filter(build_notify_filter(FILE_CALLS))
+        listener = install_notify_filter(build_notify_filter(_CALLS))
         listeners.put(listener)
         result: _T | BaseException = start()
     except BaseException as error:  # whatever happens, the launcher is not left waiting

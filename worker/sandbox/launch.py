@@ -70,10 +70,14 @@ def prepare_command(
             wrapped=False, guard=None,
         )  # fmt: skip
     environment = {**environment, **sandbox_environment(plan)}
+    broker = None
+    if plan.stack == "landlock" and plan.writable and probe_sandbox().answers:
+        broker = Brokered(policy=file_policy(plan), rules=broker_rules(plan))
     program = build_filter(
         FilterRequest(
             network=plan.network,
-            connect=plan.stack == "bwrap",
+            connect=plan.stack == "bwrap" or broker is not None,
+            answered=broker is not None,
             loopback=plan.stack == "bwrap" and not plan.network,
             unix=plan.stack != "bwrap" or probe_sandbox().notifies,
             shared=plan.stack != "bwrap",
@@ -83,9 +87,6 @@ def prepare_command(
     if guard and plan.stack == "bwrap":
         plan = msgspec.structs.replace(plan, missing=guard.placeholders)
     if plan.stack == "landlock":
-        broker = None
-        if plan.writable and probe_sandbox().answers:
-            broker = Brokered(policy=file_policy(plan), rules=broker_rules(plan))
         rules = landlock_rules(plan, brokered=broker is not None)
         confinement = Confinement(landlock=rules, seccomp=program, broker=broker)
         return Prepared(

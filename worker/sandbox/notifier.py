@@ -165,9 +165,9 @@ class Notifier:
         self._poll.register(listener, select.POLLIN)
         try:
             self._serve()
-        finally:
-            os.close(self._awake)
-            os.close(self._wake)
+        finally:  # should this thread break, the callers' calls fail: nobody sleeps on
+            for fd in (self._awake, self._wake, *self._handlers):
+                os.close(fd)
 
     def _serve(self) -> None:
         while self._handlers:

@@ -74,6 +74,7 @@ class FilterRequest(Value):
     connect: bool = True  # Unix sockets may be connected to
     loopback: bool = False  # beside `network` False: a namespace with a loopback device alone
     unix: bool = True  # Unix sockets can be made: somebody looks at where they connect to
+    answered: bool = False  # beside `shared`: each connection waits for the launcher, which looks
     shared: bool = False  # no namespaces: other processes and their IPC objects are in reach
     machine: str = ""  # "x86_64", "aarch64"; empty: this one
 
@@ -175,8 +176,11 @@ def build_filter(request: FilterRequest) -> bytes:
     if request.loopback:
         _leave_loopback(program, unix=request.unix)
     elif not request.network:
+        if request.answered:
+            program.allow_kinds("socket", _AF_UNIX, _CONNECTED)
+            program.allow_kinds("socketpair", _AF_UNIX, _CONNECTED)
         _close_network(program, connect=request.connect)
-    elif not request.shared:
+    elif not request.shared or request.answered:
         program.allow_kinds("socket", _AF_UNIX, _CONNECTED if request.unix else ())
         program.allow_kinds("socketpair", _AF_UNIX, _CONNECTED)
     program.emit(_RET, _ALLOW)
