@@ -1,6 +1,7 @@
 """Missing protected names: held by placeholders, given back as they were, or moved aside."""
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -65,8 +66,57 @@ def test_without_mounts_what_appeared_is_moved_aside(tmp_path):
     guard = Guard(plan(tmp_path, stack="landlock"))
     assert os.listdir(tmp_path) == []
     (tmp_path / ".git").mkdir()
-    assert guard.close() == (str(tmp_path / ".git.moved-aside-1"),)
-    assert os.listdir(tmp_path) == [".git.moved-aside-1"]
+    [said] = guard.close()
+    [aside] = os.listdir(tmp_path)
+    assert aside.startswith(".git.moved-aside-")
+    assert said == f"{tmp_path}/.git (moved to {tmp_path / aside})"
+
+
+def test_what_no_command_can_have_made_is_said_and_left(tmp_path):
+    guard = Guard(plan(tmp_path, stack="landlock"), brokered=True)
+    (tmp_path / ".git").mkdir()  # a person's `git init`
+    [said] = guard.close()
+    assert said.startswith(f"{tmp_path}/.git (left as it is")
+    assert os.listdir(tmp_path) == [".git"]
+
+
+def test_no_number_of_names_moved_aside_is_too_large(tmp_path):
+    for number in range(1, 1100):
+        (tmp_path / f".git.moved-aside-{number}").touch()
+    guard = Guard(plan(tmp_path, stack="landlock"))
+    (tmp_path / ".git").mkdir()
+    assert "moved to" in guard.close()[0]
+    assert not (tmp_path / ".git").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it becomes another user")
+@pytest.mark.parametrize("stack", ["bwrap", "landlock"])
+def test_a_folder_of_ours_that_is_closed_to_us_is_guarded_all_the_same(stack):
+    with tempfile.TemporaryDirectory() as home:
+        root = Path(home, "root")
+        root.mkdir()
+        Path(home).chmod(0o755)
+        os.chown(root, 65534, 65534)
+        pid = os.fork()
+        if pid == 0:
+            os.setresuid(65534, 65534, 65534)
+            os._exit(_guarded_while_closed(root, stack))
+        assert os.waitpid(pid, 0)[1] == 0
+        assert [name for name in os.listdir(root) if "moved-aside" not in name] == []
+        assert stat.S_IMODE(root.stat().st_mode) == 0o555
+
+
+def _guarded_while_closed(root, stack):
+    """0 if all is as it should be."""
+    if stack == "bwrap":
+        root.chmod(0o555)
+        guard = Guard(plan(root))
+        held = len(guard.placeholders) == len(PROTECTED_NAMES)
+        return 0 if held and guard.close() == () else 1
+    guard = Guard(plan(root, stack=stack))
+    (root / ".git").mkdir()
+    root.chmod(0o555)
+    return 0 if "moved to" in guard.close()[0] else 2
 
 
 def test_a_replaced_link_is_put_back(tmp_path):
@@ -75,7 +125,7 @@ def test_a_replaced_link_is_put_back(tmp_path):
     guard = Guard(plan(tmp_path))
     (tmp_path / ".git").unlink()
     (tmp_path / ".git").mkdir()
-    assert guard.close() == (str(tmp_path / ".git.moved-aside-1"),)
+    assert "moved to" in guard.close()[0]
     assert (tmp_path / ".git").readlink().name == "real"
 
 

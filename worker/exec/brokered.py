@@ -46,13 +46,17 @@ def start_under_broker(
         except OSError as error:
             outcome.put(error)
             return
-        handlers = _handlers(brokered.policy)
+        broker = FileBroker(brokered.policy)
+        handlers = {**broker.handlers(), **_connections(brokered.policy)}
         listeners = SimpleQueue[int | None]()
         words = (confine, start, listeners, outcome)
         threading.Thread(target=_begin, args=words, daemon=True).start()
         if (listener := listeners.get()) is not None:
             os.chdir("/")  # keep no file system busy
-            Notifier().serve(listener, handlers)
+            try:
+                Notifier().serve(listener, handlers)
+            finally:
+                broker.close()
 
     held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -65,12 +69,11 @@ def start_under_broker(
     return result
 
 
-def _handlers(policy: FilePolicy) -> Mapping[str, Handler]:
+def _connections(policy: FilePolicy) -> Mapping[str, Handler]:
     def is_own(socket: int, _root: int) -> bool:
         return judge_place(policy, place_of(socket)) == "open"
 
-    rules = ConnectRules()
-    return {**FileBroker(policy).handlers(), **connect_handlers(rules, is_own)}
+    return connect_handlers(ConnectRules(), is_own)
 
 
 def _begin(

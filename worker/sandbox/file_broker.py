@@ -22,6 +22,7 @@ from .notifier import Answer, Done, GoOn, Handler, Opened, Refused, Slowly, Wait
 from .places import FilePolicy, Verdict, is_pinned, judge_place
 from .renaming import move_entry
 from .resolve import NotResolved, Place, open_base, open_folder, open_place, place_of
+from .shared_names import SharedNames
 
 _HERE = (1 << 32) - 100  # AT_FDCWD, as a word
 _MOST_LINKS = 40
@@ -32,12 +33,17 @@ _LOOK_AGAIN_MS = 20  # whether whoever waits for a pipe's other end is still the
 
 
 class FileBroker:
-    """The handlers of one policy. They keep no state; one thread at a time uses them, with a
-    umask and a working folder of its own.
+    """The handlers of one policy. One thread at a time uses them, with a umask and a working folder
+    of its own; `close` when nobody is left who could call.
     """
 
     def __init__(self, policy: FilePolicy) -> None:
         self._policy = policy
+        self._shared = SharedNames()
+
+    def close(self) -> None:
+        """Remove what the command left that nobody else can use."""
+        self._shared.close()
 
     def handlers(self) -> Mapping[str, Handler]:
         """By call name: where each call has its words, and what is done."""
@@ -85,6 +91,9 @@ class FileBroker:
 
     def _remove(self, call: WaitingCall, at: int, index: int, *, is_folder: bool) -> Answer:
         with _place(call, at, index) as place:
+            if self._shared.is_there(place):
+                self._shared.unlink(place)
+                return Done()
             if self._judge(place) != "open":
                 return GoOn()
             if is_pinned(self._policy, place.path):
@@ -113,6 +122,9 @@ class FileBroker:
         if flags & (_FOLLOW | _BY_DESCRIPTOR):
             return GoOn()
         with _place(call, *old) as source, _place(call, *new) as target:
+            if self._shared.is_there(source) and self._shared.is_there(target):
+                self._shared.link(source, target)
+                return Done()
             judged = (self._judge(source), self._judge(target))
             if judged == ("outside", "open"):
                 return Refused(errno.EXDEV)
@@ -136,6 +148,10 @@ class FileBroker:
             _check_alive(call)
             for _ in range(_MOST_LINKS):
                 place = held.enter_context(open_place(base, path))
+                if self._shared.is_there(place):
+                    os.umask(_umask(call))
+                    fd = self._shared.open_object(place, flags, mode)
+                    return Opened(fd, bool(flags & os.O_CLOEXEC))
                 if self._judge(place) != "open" or place.is_folder:
                     return GoOn()
                 answer = self._open_at(call, place, flags, mode)

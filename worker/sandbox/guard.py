@@ -2,15 +2,20 @@
 
 A missing name is guarded by a placeholder: an empty folder that bwrap binds read-only over itself.
 It carries a telltale time of change and a shared lock per user of it; the last one removes it, so
-the person's folder is as before. After a crash the next run recognises and removes it. Where there
-are no mounts (Landlock), and for links, which cannot be mounted on, what came to be at the name
-during the command is renamed to `NAME.moved-aside-N` and the link is put back: it is never used.
+the person's folder is as before. After a crash the next run recognises and removes it. Where a
+broker makes what is new (Landlock), no command can make such a name; what is there all the same was
+made by somebody else, and is said and left alone. Where neither holds (Landlock on an old kernel),
+and for links, which cannot be mounted on, what came to be at the name is renamed to
+`NAME.moved-aside-…` and the link is put back. Whatever is found is said, and fails the command.
 """
 
 import errno
 import fcntl
 import os
-from contextlib import suppress
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +39,12 @@ class _Place(NamedTuple):
 class Guard:
     """Held while a command lives; `close` gives the folder back as it was."""
 
-    def __init__(self, plan: SandboxPlan) -> None:
-        """Make placeholders and remember links. Raises OSError if one cannot be made."""
+    def __init__(self, plan: SandboxPlan, *, brokered: bool = False) -> None:
+        """Make placeholders and remember links. Raises OSError if one cannot be made.
+
+        With `brokered` no command can make, remove or replace any of the names.
+        """
+        self._is_brokered = brokered
         self._locks: dict[str, int] = {}
         self._folders: dict[str, int] = {}  # held open: a command may put links in their place
         absent = plan.unwanted + (plan.missing if plan.stack == "landlock" else ())
@@ -49,9 +58,8 @@ class Guard:
             return
         try:
             for path in plan.missing:
-                # What we may not make, a command of ours may not make either.
-                with suppress(PermissionError):
-                    self._locks[path] = _hold(path)
+                if (lock := _hold_if_possible(path)) is not None:
+                    self._locks[path] = lock
         except OSError:
             self.close()
             raise
@@ -79,22 +87,33 @@ class Guard:
         return all(is_same(path, lock) for path, lock in self._locks.items())
 
     def close(self) -> tuple[str, ...]:
-        """Remove the placeholders nobody else needs; return what had to be moved aside."""
+        """Remove the placeholders nobody else needs; return what stands at protected names that was
+        not there before, and what was done with it.
+        """
         for path, lock in self._locks.items():
             _let_go(path, lock)
         self._locks.clear()
-        moved = [_move_aside(place) for place in self._absent if _exists(place)]
+        found = [self._deal_with(place) for place in self._absent if _exists(place)]
         for place, target in self._links.items():
             if _link(place) != target:
                 if _exists(place):
-                    moved.append(_move_aside(place))
+                    found.append(self._deal_with(place))
                 with suppress(OSError):
                     os.symlink(target, place.name, dir_fd=place.folder)
+                if _link(place) != target:
+                    found.append(f"{place.path} (it no longer leads to {target})")
         self._absent, self._links = [], {}
         for fd in self._folders.values():
             os.close(fd)
         self._folders.clear()
-        return tuple(name for name in moved if name)
+        return tuple(found)
+
+    def _deal_with(self, place: _Place) -> str:
+        if self._is_brokered:
+            return f"{place.path} (left as it is: no sandboxed command can have made it)"
+        with suppress(OSError):
+            return f"{place.path} (moved to {_move_aside(place)})"
+        return f"{place.path} (it could not be moved away: look at it, and remove it)"
 
 
 def remove_placeholder(path: str) -> None:
@@ -118,6 +137,20 @@ def _exists(place: _Place, name: str = "") -> bool:
     except OSError:
         return False
     return True
+
+
+def _hold_if_possible(path: str) -> int | None:
+    """In a folder of ours that is closed to us a command could open it again, so that does not
+    count. What we may not make in another's, a command of ours may not make either: None.
+    """
+    for _ in range(_MOST_TRIES):  # another of us may just close it again
+        try:
+            with _opened(path) as is_ours:
+                return _hold(path)
+        except PermissionError as error:
+            if error.errno != errno.EACCES or not is_ours:
+                return None
+    raise PermissionError(errno.EACCES, "no placeholder can be made", path)
 
 
 def _hold(path: str) -> int:
@@ -150,16 +183,44 @@ def _let_go(path: str, lock: int) -> None:
     with suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another uses it
         if is_same(path, lock) and is_placeholder(path):
-            Path(path).rmdir()
+            with _opened(path):
+                Path(path).rmdir()
     os.close(lock)
 
 
 def _move_aside(place: _Place) -> str:
-    for number in range(1, 1000):
-        aside = f"{place.name}.moved-aside-{number}"
-        if not _exists(place, aside):
-            with suppress(OSError):
-                os.rename(place.name, aside, src_dir_fd=place.folder, dst_dir_fd=place.folder)
-                return f"{place.path}.moved-aside-{number}"
-            break
-    return ""
+    """Its new path. Raises OSError."""
+    aside = f"{place.name}.moved-aside-{secrets.token_hex(8)}"
+    with _writable(place.folder):
+        os.rename(place.name, aside, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    return f"{place.path.rpartition('/')[0]}/{aside}"
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[bool]:
+    """The folder of `path` can be written meanwhile, if it is ours, which is said. Raises OSError:
+    it is none.
+    """
+    folder = os.open(path.rpartition("/")[0] or "/", _FOLDER)
+    try:
+        with _writable(folder):
+            yield os.fstat(folder).st_uid == os.geteuid()
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _writable(folder: int) -> Iterator[None]:
+    """Its owner may always write in it: where the mode forbids that, it allows it meanwhile."""
+    found, way = os.fstat(folder), f"/proc/self/fd/{folder}"
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid() or mode & 0o300 == 0o300:
+        yield
+        return
+    with suppress(OSError):  # a read-only file system
+        os.chmod(way, mode | 0o300)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.chmod(way, mode)

@@ -54,7 +54,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     guard: Guard | None
 
     def close(self) -> tuple[str, ...]:
-        """Give everything back; returns what a command had put in a protected name's place."""
+        """Give everything back; returns what stands at protected names that was not there."""
         if self.filter_fd is not None:
             os.close(self.filter_fd)
         return self.guard.close() if self.guard else ()
@@ -83,7 +83,9 @@ def prepare_command(
             shared=plan.stack != "bwrap",
         )
     )
-    guard = Guard(plan) if plan.missing or plan.links or plan.unwanted else None
+    guard = None
+    if plan.missing or plan.links or plan.unwanted:
+        guard = Guard(plan, brokered=broker is not None)
     if guard and plan.stack == "bwrap":
         plan = msgspec.structs.replace(plan, missing=guard.placeholders)
     if plan.stack == "landlock":

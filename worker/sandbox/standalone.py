@@ -150,11 +150,14 @@ def run_call(call: SandboxCall) -> int:
         # Who is asked to be trusted sees by that name what descends from here.
         set_title(f"swarm: sandbox {' '.join(call.argv)}")
         prepared = prepare_command(plan, call.argv, environment, tty=False)
+        found: tuple[str, ...] = ()
         try:
-            return _run(prepared, call)
+            code = _run(prepared, call)
         finally:
-            for path in prepared.close():
-                _say(f"put aside what the command made in a protected place: {path}")
+            found = prepared.close()
+            for path in found:
+                _say(f"this came to be where nothing may be made: {path}")
+        return OWN_FAILURE if found else code
     finally:
         shutil.rmtree(tmp_dir, ignore_errors=True)
 

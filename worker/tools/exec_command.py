@@ -307,10 +307,10 @@ def outcome_of(done: ExecOutcome, *, limit_tokens: int | None) -> Outcome:
         lines.append(f"Warning: {done.warning}")
     if done.moved_aside:
         moved = ", ".join(done.moved_aside)
-        lines.append(f"Warning: these stood where nothing may be made and were moved away: {moved}")
+        lines.append(f"Warning: these came to be where nothing may be made: {moved}")
     return Outcome(
         content="\n".join(lines),
-        status="completed" if done.exit_code in (0, None) else "failed",
+        status="completed" if done.exit_code in (0, None) and not done.moved_aside else "failed",
         exit_code=done.exit_code,
         session_id=done.session_id,
         shown=done.output,
