@@ -5,6 +5,7 @@ supervisor, the agents, the gateway and the journal are the real ones. A process
 does: nothing comes from it any more at once, and whoever waits for it learns it a moment later.
 """
 
+import os
 import random
 import signal
 import traceback
@@ -357,7 +358,8 @@ class MemoryControl:
         if not self.is_open:
             return None
         caller = SimpleNamespace(reply=None, came=trio.Event())
-        self._calls.append(ControlCall(1, encode_control(wish), caller))
+        # the person sits at this very terminal
+        self._calls.append(ControlCall(os.getpid(), encode_control(wish), caller))
         self._arrival.unpark()
         with trio.move_on_after(60):
             await caller.came.wait()

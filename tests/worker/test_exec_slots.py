@@ -49,6 +49,8 @@ async def test_slots_are_handed_out_in_the_order_of_asking():
             await trio.testing.wait_all_tasks_blocked()
         assert order == ["a", "b"]
         slots.give_back()
+        await trio.testing.wait_all_tasks_blocked()
+        assert order == ["a", "b", "c"]
         slots.give_back()
     assert order == ["a", "b", "c", "d"]
 
