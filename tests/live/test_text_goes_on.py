@@ -65,9 +65,10 @@ class Teller:
             for w in words
         ]
         start = {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}
+        end = {"type": "content_block_stop", "index": 0}
         stop = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
         begun = {"type": "message_start", "message": {"id": "m"}}
-        return sse(begun, start, *told) + b"@end@" + sse(stop, {"type": "message_stop"})
+        return sse(begun, start, *told) + b"@end@" + sse(end, stop, {"type": "message_stop"})
 
     def _responses(self, words):
         item = self._server.message("".join(words))
