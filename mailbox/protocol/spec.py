@@ -120,7 +120,9 @@ class AgentSpec(Tagged):
     verbosity: Verbosity | None = None
     paused: bool = False  # it makes no request before it is told to go on
     sandbox_required: str = ""  # why no command is let out of the sandbox, whoever says yes
-    allow_commit: bool = False  # a person's yes, given beforehand, to recording work in a repository
+    allow_commit: bool = (
+        False  # a person's yes, given beforehand, to recording work in a repository
+    )
 
     @property
     def may_spawn(self) -> bool:

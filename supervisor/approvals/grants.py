@@ -31,7 +31,7 @@ from swarm.mailbox.protocol.records import (
     Record,
 )
 
-_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh"})
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
 # Letters that no shell gives a meaning to; everything else might hide a second command.
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:@%+,=-]+(?: +[A-Za-z0-9_./:@%+,=-]+)*")

@@ -83,9 +83,7 @@ def _approval(both: Compared) -> Iterator[Widening]:
     unbound = mine.approval == "never" and mine.sandbox_mode == "danger-full-access"
     if looser or more_questions or unbound:
         given = "granular" if own.granular is not None else own.approval
-        yield Widening(
-            key="approval", wanted=mine.approval, own=given, flag=f"-a {mine.approval}"
-        )
+        yield Widening(key="approval", wanted=mine.approval, own=given, flag=f"-a {mine.approval}")
 
 
 def _reviewer(both: Compared) -> Iterator[Widening]:
@@ -204,5 +202,3 @@ def may_widen(front: FrontMatter) -> bool:
     )  # fmt: skip
     files = (front.output_schema, front.fan_out)
     return any(one is not None for one in (*said, *files))
-
-

@@ -96,8 +96,7 @@ async def test_within_an_opened_tunnel_it_carries_none_either(words, answer, mon
             policy = local("index.test", mode="limited", mitm=True)
             pad = LONG.format(size=100_000)
             script = (
-                f"curl -sS {words} {url}/a; echo; {CODE} -H \"X-Pad: {pad}\" {url}/; "
-                f"curl -sS {url}/b"
+                f'curl -sS {words} {url}/a; echo; {CODE} -H "X-Pad: {pad}" {url}/; curl -sS {url}/b'
             )
             _, said, _ = await world.run(script, policy)
     assert answer in said

@@ -148,7 +148,10 @@ async def test_a_name_that_only_it_knows_is_reached_if_it_is_allowed_and_not_oth
             del heard[:]
             for refused, name in (
                 (NetworkPolicy(upstream=True), "far.test"),
-                (NetworkPolicy(allow=("far.test:*",), deny=("far.test",), upstream=True), "far.test"),
+                (
+                    NetworkPolicy(allow=("far.test:*",), deny=("far.test",), upstream=True),
+                    "far.test",
+                ),
                 (NetworkPolicy(allow=("far.test:*",)), "far.test"),  # not followed: nobody knows it
             ):
                 _, _, blocked = await world.run(f"curl -sS {url}", refused)

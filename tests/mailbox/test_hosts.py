@@ -21,9 +21,7 @@ NAMES = st.lists(st.sampled_from(["a", "b", "com", "x-1"]), min_size=1, max_size
 PATTERNS = st.one_of(
     NAMES, NAMES.map("*.{}".format), NAMES.map("**.{}".format), st.just("*"), st.just("10.0.0.1")
 )
-PORTED = st.builds(
-    "{}{}".format, PATTERNS, st.sampled_from(["", ":443", ":8443", ":80", ":*"])
-)
+PORTED = st.builds("{}{}".format, PATTERNS, st.sampled_from(["", ":443", ":8443", ":80", ":*"]))
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,12 @@ def test_a_table_that_is_not_enabled_gives_no_proxy():
 
 
 def test_the_table_is_read_into_normal_form():
-    domains = {"A.org.": "allow", "[::1]:3000": "allow", "**.Example.com": "allow", "X.example.com:443": "deny"}
+    domains = {
+        "A.org.": "allow",
+        "[::1]:3000": "allow",
+        "**.Example.com": "allow",
+        "X.example.com:443": "deny",
+    }
     policy = network_policy(config(network={"enabled": True, "domains": domains}))
     assert policy == NetworkPolicy(
         allow=("a.org", "[::1]:3000", "**.example.com"), deny=("x.example.com",)

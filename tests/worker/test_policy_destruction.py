@@ -63,6 +63,47 @@ def _find(script: str) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]
         ("bash -exc 'rm -rf q'", [("remove", "", ("q",), ())]),
         ("bash -o pipefail -c 'rm -rf q'", [("remove", "", ("q",), ())]),
         ("cat <<EOF | sh\nrm -rf $X *.o q\nEOF", [("remove", "", ("q", "*.o"), ("$X",))]),
+        ("coproc rm -rf q", [("remove", "", ("q",), ())]),
+        ("coproc N { rm -rf q; }", [("remove", "", ("q",), ())]),
+        ("time -p rm -rf q", [("remove", "", ("q",), ())]),
+        ("time { rm -rf q; }", [("remove", "", ("q",), ())]),
+        ("time ! rm -rf q", [("remove", "", ("q",), ())]),
+        ("! rm -rf q", [("remove", "", ("q",), ())]),
+        ('trap "rm -rf q" EXIT', [("remove", "", ("q",), ())]),
+        ("trap -- 'rm -rf q' 0", [("remove", "", ("q",), ())]),
+        ("alias x='rm -rf q'; x", [("remove", "", ("q",), ())]),
+        ("f() { rm -rf q; }; f", [("remove", "", ("q",), ())]),
+        ("git rm -rf q", [("discard", "", (), ())]),
+        ("git rm --force -- q", [("discard", "", (), ())]),
+        ("git checkout-index -f -a", [("discard", "", (), ())]),
+        ("git read-tree --reset -u HEAD", [("discard", "", (), ())]),
+        ("git submodule foreach 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("git bisect run rm -rf q", [("remove", "", ("q",), ())]),
+        ("busybox rm -rf q", [("remove", "", ("q",), ())]),
+        ("/bin/busybox sh -c 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("toybox rm -rf q", [("remove", "", ("q",), ())]),
+        ("find . | xargs -I{} rm {}", [("remove", "", (), ("what xargs is fed",))]),
+        ("find . -print0 | xargs -0 -n 1 -P4 rm", [("remove", "", (), ("what xargs is fed",))]),
+        ("ls | xargs sudo -u a rm", [("remove", "", (), ("what xargs is fed",))]),
+        ("ls | xargs git checkout --", [("remove", "", (), ("what xargs is fed",))]),
+        ("ls | xargs sh -c 'rm -rf \"$1\"' _", [("remove", "", (), ("$1",))]),
+        ("ls | parallel rm {}", [("remove", "", (), ("what parallel is fed",))]),
+        ("parallel 'rm -rf {}' ::: q", [("remove", "", ("{}",), ())]),
+        ("find . -execdir sudo rm {} +", [("remove", "", (".",), ())]),
+        ("find . -exec sh -c 'rm -rf q' ';'", [("remove", "", ("q",), ())]),
+        ("fd -e o -X rm -rf q", [("remove", "", ("q",), ())]),
+        ("env -S 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("env -i -u A B=c rm -rf q", [("remove", "", ("q",), ())]),
+        ("flock /tmp/l rm -rf q", [("remove", "", ("q",), ())]),
+        ("flock /tmp/l -c 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("su bob -c 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("taskset 1 chrt -f 5 ionice -c 3 rm -rf q", [("remove", "", ("q",), ())]),
+        ("chroot /x rm -rf q", [("remove", "", ("q",), ())]),
+        ("watch -n 1 rm -rf q", [("remove", "", ("q",), ())]),
+        ("watch 'rm -rf q'", [("remove", "", ("q",), ())]),
+        ("eval rm -rf q", [("remove", "", ("q",), ())]),
+        ("$'rm' -rf q", [("remove", "", ("q",), ())]),
+        ("rsync -a --delete empty/ q", [("remove", "", ("q",), ())]),
         ("sh <<EOF\n$X\nEOF", [("remove", "", (), ("a script that a shell is fed",))]),
         ("echo $X | sh", [("remove", "", (), ("a script that a shell is fed",))]),
     ],
@@ -94,6 +135,21 @@ def test_what_a_script_would_throw_away_is_found(
         "grep -r 'rm -rf' .",
         "ls | xargs wc -l",
         "printf 'git reset --hard\\n'",
+        "time make",
+        "coproc cat",
+        "trap - EXIT",
+        "trap 'echo bye' EXIT",
+        "alias ll='ls -l'",
+        "git rm one.txt",
+        "git rm -r --cached src",
+        "git rm -rfn src",
+        "busybox ls",
+        "xargs -I{} cp {} out",
+        "env -i A=b make",
+        "command -v rm",
+        "sudo -E echo rm -rf q",
+        "timeout 5 grep -r 'rm -rf' .",
+        "rsync -a src/ out",
     ],
 )
 def test_what_destroys_nothing_is_not_called_destructive(script: str) -> None:
@@ -194,3 +250,11 @@ def test_only_commands_that_just_record_may_use_the_grant(script: str, folder: s
     commands = plain_commands(script)
     assert commands is not None
     assert records_in(commands, "/w") == folder
+
+
+def test_a_loss_behind_many_harmless_ones_is_not_overlooked() -> None:
+    found = find_destructions(("bash", "-c", "rm -rf gone; " * 40 + "rm -rf work"))
+    assert len(found) == 16
+    assert found[-1].unknown == ("26 further commands that throw work away",)
+    (hidden,) = find_destructions(("bash", "-c", "true; " * 900 + "rm -rf work"))
+    assert hidden.paths == ("work",)

@@ -56,7 +56,9 @@ def test_the_strongest_stack_is_chosen_and_its_guarantees_are_told(given, stack,
     assert given.guarantees == guarantees
 
 
-@pytest.mark.parametrize(("abi", "gap"), [(0, "all"), (1, "truncation"), (2, "truncation"), (3, ""), (7, "")])
+@pytest.mark.parametrize(
+    ("abi", "gap"), [(0, "all"), (1, "truncation"), (2, "truncation"), (3, ""), (7, "")]
+)
 def test_what_a_locked_roles_process_lacks_follows_from_the_kernel(abi, gap):
     assert lock_gap(abi) == gap
     report = make_report(facts(abi=abi))

@@ -5,7 +5,6 @@ called harmless because it was not found: the sandbox holds all the same.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Literal
 
 from swarm.mailbox.protocol.base import Value
@@ -14,9 +13,12 @@ from .git_call import GitCall, read_git_call
 from .loose import loose_commands
 from .loose_words import LooseWord, LooseWords
 from .words import Words, program_name
+from .wrappers import FED, carried, layers
 
 Kind = Literal["remove", "clean", "discard", "history", "push"]
 _MOST = 16  # of one script that are looked into
+_FED = frozenset({"xargs", "parallel"})
+_REMOVERS = frozenset({"rm", "shred", "unlink", "rmdir"})  # of more than a person sees in the words
 
 
 class Destruction(Value):
@@ -44,7 +46,10 @@ def find_destructions(argv: Sequence[str]) -> tuple[Destruction, ...]:
         destruction = _read(words, folder)
         if destruction is not None:
             found.append(destruction)
-    return tuple(found[:_MOST])
+    if len(found) > _MOST:  # what is behind them must not pass unseen
+        more = f"{len(found) - _MOST + 1} further commands that throw work away"
+        found[_MOST - 1 :] = [Destruction(kind="remove", shown=more, unknown=(more,))]
+    return tuple(found)
 
 
 def _change_of_folder(words: LooseWords) -> str | None:
@@ -61,12 +66,14 @@ def _read(words: LooseWords, folder: str) -> Destruction | None:
     name = program_name(words[0].text)
     if hidden := tuple(word.text for word in words if word.sort == "script"):
         return Destruction(kind="remove", shown=words[0].text, folder=folder, unknown=hidden)
-    if name == "xargs":
-        return _of_xargs(words, folder)
+    if name in _FED:
+        return _of_fed(words, folder)
     if name == "find":
         return _of_find(words, folder)
     if name in ("rm", "shred"):
         return _of_rm(words, folder)
+    if name == "rsync":
+        return _of_rsync(words, folder)
     call = read_git_call([word.text for word in words])
     if call is None:
         return None
@@ -92,12 +99,12 @@ def _shown(words: LooseWords) -> str:
 
 
 def _of_rm(words: LooseWords, folder: str) -> Destruction | None:
-    """`rm` with -r, -f or both; a plain `rm FILE` is an ordinary change like an edit."""
+    """`rm` with -r, -f or both, of something; a plain `rm FILE` is an ordinary change like an edit."""
     texts = [word.text for word in words[1:]]
     end = texts.index("--") if "--" in texts else len(texts)
     options = [text for text in texts[:end] if text.startswith("-")]
     deep = program_name(words[0].text) == "shred" or any(_is_sweeping(one) for one in options)
-    if not deep:
+    if not deep or not _operands(words[1:]):
         return None
     return _removal(words, words[1:], folder)
 
@@ -133,26 +140,25 @@ def _operands(words: Sequence[LooseWord]) -> list[LooseWord]:
     return found
 
 
-def _of_xargs(words: LooseWords, folder: str) -> Destruction | None:
-    for at, word in enumerate(words[1:], start=1):
-        if program_name(word.text) == "rm":
-            inner = _of_rm(words[at:], folder)
-            if inner is None:
-                return None
-            return Destruction(
-                kind="remove",
-                shown=_shown(words),
-                folder=folder,
-                unknown=("what xargs is fed",),
-            )
+def _of_fed(words: LooseWords, folder: str) -> Destruction | None:
+    """`xargs rm`, `parallel git checkout --`: what goes stands in what it is fed."""
+    for inner in carried(words):
+        for one in layers(inner):
+            name = program_name(one[0].text) if one[0].sort == "literal" else ""
+            if name in _REMOVERS or (name not in _FED and _read((*one, FED), folder) is not None):
+                what = f"what {program_name(words[0].text)} is fed"
+                return Destruction(
+                    kind="remove", shown=_shown(words), folder=folder, unknown=(what,)
+                )
     return None
 
 
 def _of_find(words: LooseWords, folder: str) -> Destruction | None:
     texts = [word.text for word in words]
     removes = any(
-        one in ("-exec", "-execdir", "-ok", "-okdir") and program_name(two) in ("rm", "shred")
-        for one, two in pairwise(texts)
+        one[0].sort == "literal" and program_name(one[0].text) in _REMOVERS
+        for inner in carried(words)
+        for one in layers(inner)
     )
     if "-delete" not in texts and not removes:
         return None
@@ -163,6 +169,15 @@ def _of_find(words: LooseWords, folder: str) -> Destruction | None:
         roots.append(word)
     # The tests of find are not run: everything below its roots may go.
     return _removal(words, roots or [LooseWord(".")], folder)
+
+
+def _of_rsync(words: LooseWords, folder: str) -> Destruction | None:
+    """What is not in the source goes, and may be anything below the last operand."""
+    if not any(word.text.startswith(("--del", "--remove-source-files")) for word in words[1:]):
+        return None
+    operands = _operands(words[1:])
+    sources = any(word.text.startswith("--remove-source-files") for word in words[1:])
+    return _removal(words, operands if sources else operands[-1:], folder)
 
 
 class _Made(Value):
@@ -219,6 +234,23 @@ def _restore(call: GitCall) -> _Made | None:
     return _Made(kind="discard", dry_runs=((*_CHANGED, "--", *call.operands),))
 
 
+def _rm(call: GitCall) -> _Made | None:
+    """Without `-f` git keeps what is not recorded; with it, changes go with the files."""
+    if not call.has("-f", "--force") or call.has("--cached", "-n", "--dry-run"):
+        return None
+    listed = ("ls-files", "--full-name", "-z", "--", *call.operands)
+    return _Made(kind="discard", dry_runs=(listed,))
+
+
+def _overwrite(option: str) -> Callable[[GitCall], _Made | None]:
+    def check(call: GitCall) -> _Made | None:
+        if not call.has(option):
+            return None
+        return _Made(kind="discard", dry_runs=(_CHANGED,))
+
+    return check
+
+
 def _switch(call: GitCall) -> _Made | None:
     if not call.has("--discard-changes", "--force", "-f"):
         return None
@@ -252,6 +284,9 @@ _GIT: dict[str, Callable[[GitCall], _Made | None]] = {
     "checkout": _checkout,
     "restore": _restore,
     "switch": _switch,
+    "rm": _rm,
+    "checkout-index": _overwrite("-f"),
+    "read-tree": _overwrite("--reset"),
     "push": _push,
     "rebase": _history(),
     "filter-branch": _history(),

@@ -13,7 +13,7 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.rules import RuleDecision
 
-from .loose import fed_commands
+from .loose import fed_commands, named_commands
 from .safe import is_safe_command, is_system_program, might_be_dangerous
 from .words import Words, heredoc_command, plain_commands, shell_script
 
@@ -118,6 +118,7 @@ def gather_facts(
         )
         for one in commands
     )
+    judged += _held_back(words, commands, match_rules)
     fed_words = () if script is None else fed_commands(script)
     judged += tuple(
         PolicyCommand(words=one, rules=match_rules(one), is_dangerous=might_be_dangerous(one))
@@ -134,3 +135,19 @@ def gather_facts(
         is_complex=fed is not None,
         shell_is_known=known,
     )
+
+
+def _held_back(
+    argv: Words, judged: tuple[Words, ...], match_rules: MatchRules
+) -> tuple[PolicyCommand, ...]:
+    """Commands that a rule asks about or forbids, wherever in the script, behind whatever word
+    (`time git push`, `X=1 git push >log`). An allowing rule is for what was read whole alone.
+    """
+    if match_rules is no_rules:
+        return ()
+    found: list[PolicyCommand] = []
+    for words in named_commands(argv):
+        strict = tuple(one for one in match_rules(words) if one.decision != "allow")
+        if strict and words not in judged:
+            found.append(PolicyCommand(words=words, rules=strict))
+    return tuple(found)

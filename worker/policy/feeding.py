@@ -6,10 +6,12 @@ For warnings only, so in doubt a shell is taken to read what stands near it.
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from .loose_words import CHANGING_QUOTED, LooseWord, LooseWords, unwrapped, words_of
+from .loose_words import CHANGING_QUOTED, LooseWord, LooseWords, words_of
 from .words import descend, program_name, text_of
+from .wrappers import unwrapped
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -22,15 +24,63 @@ _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 
 
-def script_of(words: LooseWords) -> str | None:
-    """The script that stands in a command's own words: `bash -exc SCRIPT`, `eval WORDS`."""
+def scripts_of(words: LooseWords) -> tuple[str, ...]:
+    """The scripts that stand in a command's own words: `bash -exc SCRIPT`, `eval WORDS`,
+    `trap SCRIPT EXIT`, `env -S WORDS`, `alias x=SCRIPT`, `su -c SCRIPT`, …
+    """
     if not words or words[0].sort != "literal":
-        return None
-    name = program_name(words[0].text)
-    if name == "eval" and len(words) > 1:
-        return " ".join(word.text for word in words[1:])
-    script = _after_c(words) if name in _SHELLS else None
-    return script.text if script is not None and script.sort == "literal" else None
+        return ()
+    name, rest = program_name(words[0].text), words[1:]
+    match name:
+        case "eval" if rest:
+            return (" ".join(word.text for word in rest),)
+        case "trap":
+            return tuple(word.text for word in rest if not _is_option(word))[:1]
+        case "alias":
+            return tuple(word.text.partition("=")[2] for word in rest if "=" in word.text)
+        case "env":
+            return tuple(_split_string(rest))
+        case "parallel" | "watch":
+            return tuple(word.text for word in rest if " " in word.text)
+        case "git":
+            return tuple(_of_git([word.text for word in rest]))
+        case "su" | "script" | "flock" | "runuser" | "sg":
+            found = _after_c(words, longer=True)
+            return () if found is None else (found.text,)
+        case _ if name in _SHELLS:
+            script = _after_c(words)
+            return (script.text,) if script is not None and script.sort == "literal" else ()
+        case _:
+            return ()
+
+
+def _is_option(word: LooseWord) -> bool:
+    return word.text.startswith("-")
+
+
+def _split_string(rest: LooseWords) -> Iterator[str]:
+    """`env -S 'WORDS'`, `-vS…`, `--split-string=…`: read as a shell's words, which they nearly are."""
+    for at, word in enumerate(rest):
+        text, after = word.text, " ".join(one.text for one in rest[at + 1 :])
+        if text.startswith("--split-string"):
+            yield f"{text.partition('=')[2]} {after}"
+        elif text.startswith("-") and not text.startswith("--") and "S" in text:
+            yield f"{text.partition('S')[2]} {after}"
+        elif not text.startswith("-") and "=" not in text:
+            return
+
+
+def _of_git(texts: list[str]) -> Iterator[str]:
+    """What git itself hands to a shell."""
+    if "submodule" in texts and "foreach" in texts:
+        after = texts[texts.index("foreach") + 1 :]
+        yield " ".join(text for text in after if not text.startswith("--"))
+    if "rebase" in texts:
+        for option, value in pairwise(texts):
+            if option in ("-x", "--exec"):
+                yield value
+            elif value.startswith("--exec="):
+                yield value.removeprefix("--exec=")
 
 
 def takes_script(words: LooseWords) -> bool:
@@ -43,8 +93,6 @@ def takes_script(words: LooseWords) -> bool:
         return name == "su" or any(word.text in ("-s", "-i", "--login") for word in rest)
     if name == "eval" or name in _READ_FILES:
         return any(word.sort != "literal" or word.text in _STDIN for word in rest)
-    if name == "busybox":
-        return takes_script(rest)
     if name not in _SHELLS:
         return False
     script = _after_c(words)
@@ -125,11 +173,15 @@ def _echoed(words: LooseWords) -> str | None:
     return " ".join(word.text for word in given).replace("\\n", "\n")
 
 
-def _after_c(words: LooseWords) -> LooseWord | None:
-    """The word after a shell's `-c`, also in a cluster of letters."""
+def _after_c(words: LooseWords, *, longer: bool = False) -> LooseWord | None:
+    """The word after a shell's `-c`, also in a cluster of letters; `longer`: operands may come
+    before it.
+    """
     at = 1
-    while at + 1 < len(words) and words[at].text.startswith(("-", "+")):
+    while at + 1 < len(words) and (longer or words[at].text.startswith(("-", "+"))):
         text = words[at].text
+        if longer and text == "--command":
+            return words[at + 1]
         if text.startswith("-") and not text.startswith("--") and "c" in text:
             return words[at + 1]
         at += 2 if _VALUED.fullmatch(text) else 1

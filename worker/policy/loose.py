@@ -7,19 +7,24 @@ the sort `script` stands for it.
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
-from .feeding import Feeding, script_of
-from .loose_words import LooseWord, LooseWords, unwrapped, words_of
-from .words import Words, descend, script_tree
+from .feeding import Feeding, scripts_of
+from .loose_words import LooseWord, LooseWords, words_of
+from .words import MAX_FED_BYTES, Words, descend, program_name, script_tree
+from .wrappers import MOST_LAYERS, carried, is_transparent, layers
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_MOST_COMMANDS = 200
+_MOST_COMMANDS = 4_000  # more than what can be parsed would hold
 _UNREADABLE = (LooseWord("sh"), LooseWord("a script that a shell is fed", "script"))
 _DEEPEST = 4
+_QUOTING = re.compile(r"[\\'\"]")
+_MOST_NAMED = 20_000
+_MOST_CUT = 8 * MAX_FED_BYTES
+_LONGEST_PREFIX = 64  # words of a command that a rule could be about
 # In a script too long to be parsed: words that may stand for a loss.
 _MAY_DESTROY = re.compile(
     r"\b(?:rm|shred|xargs)\b[^\n]{0,200}\s-|\s-(?:delete|exec)\b"
@@ -30,10 +35,64 @@ _MAY_DESTROY = re.compile(
 def loose_commands(argv: Sequence[str]) -> tuple[LooseWords, ...]:
     """The commands of an argv or of its shell script, wrappers like `sudo` taken off. Never raises.
 
-    At most 200; scripts inside scripts are read to a depth of 4.
+    At most 4,000; scripts inside scripts are read to a depth of 4.
     """
     found = _commands(tuple(LooseWord(word) for word in argv), 0)
     return tuple(islice(found, _MOST_COMMANDS))
+
+
+def named_commands(argv: Sequence[str]) -> tuple[Words, ...]:
+    """Every command that this argv may run, by the literal words that it begins with: each part of
+    any script, with and without what stands in front of it. For rules that ask or forbid.
+
+    A script too long to be parsed is cut at blanks: there any word may begin a command.
+    """
+    found = list(islice(_named(tuple(LooseWord(word) for word in argv), 0), _MOST_NAMED))
+    if len(found) == _MOST_NAMED:
+        found += _cut_at_blanks(" ".join(argv))
+    return tuple(dict.fromkeys(words for one in found if (words := _literal_head(one))))
+
+
+def _literal_head(words: LooseWords) -> Words:
+    known = takewhile(lambda word: word.sort == "literal", islice(words, _LONGEST_PREFIX))
+    return tuple(word.text for word in known)
+
+
+def _named(words: LooseWords, depth: int) -> Iterator[LooseWords]:
+    count = 0
+    for count, one in enumerate(layers(words), start=1):
+        yield one
+        if depth >= _DEEPEST:
+            continue
+        for script in scripts_of(one):
+            read = script_tree(script)
+            if read is None:
+                yield from _cut_at_blanks(script)
+                continue
+            root, source = read
+            feeding = Feeding(root, source)
+            for node in descend(root):
+                if node.type == "command":
+                    yield from _named(words_of(node, source), depth + 1)
+                for text in feeding.feeds(node):
+                    if text is not None:
+                        yield from _named(_shell_call(text), depth + 1)
+    if count >= MOST_LAYERS:
+        yield from _suffixes(words)
+
+
+def _shell_call(script: str) -> LooseWords:
+    return LooseWord("sh"), LooseWord("-c"), LooseWord(script)
+
+
+def _suffixes(words: LooseWords) -> Iterator[LooseWords]:
+    for at in range(len(words)):
+        yield words[at : at + _LONGEST_PREFIX]
+
+
+def _cut_at_blanks(script: str) -> Iterator[LooseWords]:
+    for line in re.split(r"[\n;&|()`]+", _QUOTING.sub("", script[:_MOST_CUT])):
+        yield from _suffixes(tuple(LooseWord(word) for word in line.split()))
 
 
 def fed_commands(script: str) -> tuple[Words, ...]:
@@ -53,13 +112,18 @@ def fed_commands(script: str) -> tuple[Words, ...]:
 
 
 def _commands(words: LooseWords, depth: int) -> Iterator[LooseWords]:
-    words = unwrapped(words)
-    if not words:
-        return
-    script = script_of(words)
-    if script is None or depth >= _DEEPEST:
-        yield words
-        return
+    for one in layers(words, fed=False):
+        scripts = scripts_of(one) if depth < _DEEPEST else ()
+        if not is_transparent(one) and (not scripts or program_name(one[0].text) == "git"):
+            yield one
+        for script in scripts:
+            yield from _in_script(one, script, depth)
+        if depth < _DEEPEST:
+            for inner in carried(one):
+                yield from _commands(inner, depth + 1)
+
+
+def _in_script(words: LooseWords, script: str, depth: int) -> Iterator[LooseWords]:
     read = script_tree(script)
     if read is not None:
         yield from _in_tree(*read, depth)

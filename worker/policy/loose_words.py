@@ -6,7 +6,7 @@ A word that the shell would change is kept as it stands, marked as a pattern or 
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from .words import program_name, text_of
+from .words import text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -20,15 +20,6 @@ _PATTERN = frozenset("*?[")
 _CHANGING = re.compile(r"[$`\\]|(?:^|[=:])~|\{[^}]*(?:,|\.\.)")
 _ESCAPED = re.compile(r"\\([A-Za-z0-9_./-])")
 CHANGING_QUOTED = re.compile(r"[$`\\]")
-# Programs that run the words after them, and how many operands of their own come before.
-_WRAPPERS = {
-    "sudo": 0, "env": 0, "nohup": 0, "time": 0, "command": 0, "nice": 0, "exec": 0, "doas": 0,
-    "builtin": 0, "timeout": 1, "setsid": 0, "stdbuf": 0, "ionice": 0, "chrt": 1, "unbuffer": 0,
-}  # fmt: skip
-_VALUED_OF_WRAPPERS = frozenset(
-    {"-u", "-g", "-h", "-p", "-C", "-T", "-n", "-k", "-s", "--user", "--unset"}
-)
-
 Sort = Literal["literal", "pattern", "unknown", "script"]
 
 
@@ -43,25 +34,6 @@ class LooseWord(NamedTuple):
 
 
 LooseWords = tuple[LooseWord, ...]
-
-
-def unwrapped(words: LooseWords) -> LooseWords:
-    """Without `sudo -u x`, `env A=b`, … in front."""
-    while words and words[0].sort == "literal" and program_name(words[0].text) in _WRAPPERS:
-        own = _WRAPPERS[program_name(words[0].text)]
-        at = 1
-        while at < len(words):
-            text = words[at].text
-            if text in _VALUED_OF_WRAPPERS:
-                at += 2
-            elif text.startswith("-") or ("=" in text and not text.startswith("=")):
-                at += 1
-            elif own:
-                at, own = at + 1, own - 1
-            else:
-                break
-        words = words[at:]
-    return words
 
 
 def words_of(command: "Node", source: bytes) -> LooseWords:
@@ -80,6 +52,8 @@ def _loose(node: "Node", source: bytes) -> LooseWord:
     match node.type:
         case "raw_string":
             return LooseWord(text[1:-1])
+        case "ansi_c_string" if "\\" not in text:
+            return LooseWord(text[2:-1])
         case "string":
             inner = text[1:-1]
             return LooseWord(inner, "unknown" if CHANGING_QUOTED.search(inner) else "literal")

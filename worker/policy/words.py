@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Words = tuple[str, ...]
-SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ksh"})
+SHELLS = frozenset({"bash", "zsh", "sh"})
 SCRIPT_FLAGS = frozenset({"-c", "-lc"})
 MAX_SCRIPT_BYTES = 64 * 1024  # longer ones are unreadable; the time to parse stays bounded
 MAX_FED_BYTES = 16 * 1024  # smaller, for here the parser may see anything
@@ -73,7 +73,7 @@ def program_name(word: str) -> str:
 
 
 def shell_script(argv: Sequence[str]) -> str | None:
-    """The script of `[bash|zsh|sh|dash|ksh (any path), -c|-lc, script]`, else None."""
+    """The script of `[bash|zsh|sh (any path), -c|-lc, script]`, else None."""
     if len(argv) == 3 and argv[1] in SCRIPT_FLAGS and program_name(argv[0]) in SHELLS:
         return argv[2]
     return None

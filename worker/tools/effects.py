@@ -3,6 +3,7 @@
 Rule guarded: looking changes nothing; where nothing can come of it, nobody looks.
 """
 
+import re
 from collections.abc import Sequence
 
 from swarm.mailbox.protocol.approvals import Preview
@@ -12,6 +13,8 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from ..policy.facts import Facts
 from .site import Site
 
+_PROGRAMS = ("rm", "git", "find", "fd", "shred", "unlink", "rsync")
+_QUOTING = re.compile(r"[\\'\"]")
 _OF_GIT = frozenset({"clean", "discard", "history"})
 
 
@@ -52,10 +55,10 @@ def _can_change_nothing(site: Site, facts: Facts) -> bool:
 
 
 def _may_have_effects(argv: Sequence[str]) -> bool:
-    """Cheap: only what names one of these programs, perhaps with backslashes, or may feed a shell
+    """Cheap: only what names one of these programs, perhaps quoted in parts, or may feed a shell
     with a script is parsed again."""
-    texts = [text.replace("\\", "") for text in argv]
-    named = any(word in text for text in texts for word in ("rm", "git", "find", "shred"))
+    texts = [_QUOTING.sub("", text) for text in argv]
+    named = any(word in text for text in texts for word in _PROGRAMS)
     return named or any("sh" in text and ("<<" in text or "|" in text) for text in texts)
 
 
