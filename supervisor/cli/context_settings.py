@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from swarm.mailbox.beneath import open_named, read_start
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.spec import ContextRules
 from swarm.roles.config.schema import Config
@@ -44,8 +45,8 @@ def _compact_prompt(config: Config) -> str:
         return config.compact_prompt.strip()
     path = Path(config.experimental_compact_prompt_file)
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_PROMPT_BYTES + 1).decode("utf-8").strip()
+        data = read_start(open_named(path), most_bytes=_MOST_PROMPT_BYTES + 1)
+        text = data.decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"experimental_compact_prompt_file: {path}: {error}") from error
     if not text or len(text.encode()) > _MOST_PROMPT_BYTES:

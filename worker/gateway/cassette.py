@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarm.mailbox.beneath import read_named
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Tagged
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -28,6 +29,8 @@ from .backend import (
     ResponseEvents,
     SampleError,
 )
+
+_MOST_BYTES = 1 << 30  # of a tape; all of it is held in memory
 
 TAPE_VERSION = 1
 
@@ -139,7 +142,7 @@ class Tape:
 def load_tape(path: Path) -> Tape:
     """Read a tape. A last line that was cut off is dropped. Raises TapeError."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_named(path, most_bytes=_MOST_BYTES).split(b"\n")
     except OSError as error:
         raise TapeError(f"cannot replay {path}: {error.strerror}") from error
     tape: Tape | None = None

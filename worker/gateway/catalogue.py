@@ -13,10 +13,13 @@ from typing import Any, cast
 
 import msgspec
 
+from swarm.mailbox.beneath import read_named
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.sampling import ModelInfo, ThinkingKind, Wire
 
 from .weights import Weights, load_weights
+
+_MOST_BYTES = 4 << 20  # of a catalogue; the built-in one has some KiB
 
 BUILT_IN = Path(__file__).with_name("models.toml")
 _DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d)\Z")  # of a version that is pinned
@@ -159,7 +162,7 @@ def _embedded(weights: Weights) -> dict[str, Any]:
 def _load(path: Path) -> dict[str, dict[str, Any]]:
     """Each table as it is written, checked by itself."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(read_named(path, most_bytes=_MOST_BYTES).decode())
         msgspec.convert(data, _File)
     except (OSError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path}: cannot read the model catalogue: {error}") from error

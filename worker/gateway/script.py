@@ -13,8 +13,11 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from swarm.mailbox.beneath import read_named
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.items import TokenUsage
+
+_MOST_BYTES = 64 << 20  # long stories are generated; all of it is held in memory
 
 
 class ScriptError(UsageError):
@@ -137,7 +140,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_script(path: Path) -> Script:
     """Read and check a script. Raises ScriptError naming file, line and key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_named(path, most_bytes=_MOST_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"{path}: cannot read the script: {error}") from error
     try:

@@ -8,15 +8,16 @@ A loss that cannot be known is said to be unknown; one that is known to be nothi
 import glob
 import os
 import posixpath
+import stat
 import time
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 
 import humanize
 import msgspec
 import trio
 
+from swarm.mailbox.beneath import entries_in, is_there, look
 from swarm.mailbox.protocol.approvals import Preview
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import ReadOnly
@@ -193,22 +194,26 @@ def _joined(folder: str, step: str) -> str:
 
 
 def _walk(path: str, loss: _Loss, deadline: float) -> None:
-    """Add a file, or all files below a folder. Links are counted, not followed."""
-    if not os.path.lexists(path):
+    """Add a file, or all files below a folder. Links are counted, not followed, nor is one that
+    comes in the place of a folder meanwhile.
+    """
+    above, _, name = path.rpartition("/")
+    waiting = [f"{os.path.realpath(above or '/').rstrip('/')}/{name}"]
+    if not is_there(waiting[0]):
         return
     loss.keep.append(path)
-    waiting = [path]
     while waiting:
         one = waiting.pop()
         if loss.count >= MOST_KEPT_FILES or time.monotonic() > deadline:
             loss.is_whole = False
             return
         try:
-            if Path(one).is_dir() and not Path(one).is_symlink():
-                with os.scandir(one) as entries:
-                    waiting += sorted((entry.path for entry in entries), reverse=True)
+            facts, _ = look(one)
+            if stat.S_ISDIR(facts.st_mode):
+                with entries_in(one) as entries:
+                    waiting += sorted((f"{one}/{entry.name}" for entry in entries), reverse=True)
                 continue
-            loss.size += os.lstat(one).st_size
+            loss.size += facts.st_size
         except OSError:
             loss.is_whole = False
             continue
