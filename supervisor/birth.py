@@ -142,6 +142,7 @@ async def _wait_for_slot(
     raise SpawnError(
         f"no agent slot came free within {line.patience_s:g} s: all "
         f"{running.registry.max_agents} are in use; wait for an agent to finish, or close one"
+        + (f" ({running.registry.bound})" if running.registry.bound else "")
     )
 
 

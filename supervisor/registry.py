@@ -13,9 +13,10 @@ from .spawner.base import SpawnError
 class AgentLimitReached(SpawnError):
     """Nothing was started: every slot is a live process."""
 
-    def __init__(self, *, limit: int) -> None:
+    def __init__(self, *, limit: int, bound: str = "") -> None:
         why = "this run may have one agent only" if limit == 1 else "wait for one to end"
-        super().__init__(f"all {limit} agent slots are in use; {why}, or raise --max-agents")
+        more = bound or "raise --max-agents"
+        super().__init__(f"all {limit} agent slots are in use; {why}, or {more}")
         self.limit = limit
 
 
@@ -49,10 +50,11 @@ class Slot:
 class AgentRegistry:
     """Counts the live agent processes, the root included; knows every path of the run."""
 
-    def __init__(self, max_agents: int) -> None:
+    def __init__(self, max_agents: int, *, bound: str = "") -> None:
+        """`bound`: why there are no more, where that is not the person's wish."""
         if max_agents < 1:
             raise ValueError("max_agents must be at least 1")
-        self._max = max_agents
+        self._max, self.bound = max_agents, bound
         self._live: dict[str, int | None] = {}  # path -> pid; None while it starts
         self._owners: dict[str, str] = {}  # path -> agent id
         self._elsewhere: Callable[[str], str | None] = lambda path: None
@@ -86,7 +88,7 @@ class AgentRegistry:
         """
         self.check_path(path, agent_id=agent_id)
         if not self.free:
-            raise AgentLimitReached(limit=self._max)
+            raise AgentLimitReached(limit=self._max, bound=self.bound)
         slot = Slot(path, self._live)
         self._live[path] = None
         try:

@@ -39,6 +39,7 @@ from .budget.hours import Hours
 from .budget.treasury import Treasury
 from .console.reduce import RunState
 from .control import Control
+from .descriptors import bound_by_descriptors
 from .dispatch import Dispatch
 from .doorman import Doorman
 from .ending import Ending, Signals, hear_signals
@@ -192,7 +193,8 @@ async def _open_all(
         )
     )
     household = await stack.enter_async_context(around.open_home(held.ignition))
-    registry = AgentRegistry(request.max_agents)
+    most, bound = bound_by_descriptors(request.max_agents)
+    registry = AgentRegistry(most, bound=bound)
     return Running(
         run_id=RunId(here.folder.name),
         run_key=around.chances.entropy(32),
@@ -200,9 +202,7 @@ async def _open_all(
         places=here,
         office=office,
         journal=journal,
-        showing=Showing(
-            RunState(slots_max=request.max_agents), view, feed, redactor=journal.redactor
-        ),
+        showing=Showing(RunState(slots_max=most), view, feed, redactor=journal.redactor),
         household=household,
         registry=registry,
         room=WaitingRoom(registry),
@@ -228,10 +228,10 @@ def _begin(running: Running, past: RunPast) -> About:
             widened=request.widened,
         )
     )
-    for bad in past.bad_lines[:_MOST_BAD_TOLD]:
-        running.note(Warned(message=bad))
-    for name in unhidden_keys(request.keys):
-        running.note(Warned(message=f"{name} {NOT_HIDDEN}"))
+    unhidden = [f"{name} {NOT_HIDDEN}" for name in unhidden_keys(request.keys)]
+    warnings = [*past.bad_lines[:_MOST_BAD_TOLD], *unhidden, running.registry.bound]
+    for warning in filter(None, warnings):
+        running.note(Warned(message=warning))
     about = About(
         schema_version=SCHEMA_VERSION,
         run_id=running.run_id,

@@ -67,7 +67,7 @@ class WaitingRoom:
             raise LineDissolved(self._over)
         self._registry.check_path(path, agent_id=agent_id)
         if self._registry.max_agents == 1 and not self._registry.free:
-            raise AgentLimitReached(limit=1)
+            raise AgentLimitReached(limit=1, bound=self._registry.bound)
         ticket = _Ticket(path, agent_id, on_place)
         self._line.join(parent, ticket)
         with ticket.held:

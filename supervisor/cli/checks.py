@@ -18,6 +18,7 @@ from swarm.mailbox.errors import SwarmError
 from swarm.roles.config.schema import Config
 
 from ..about import on_network_disk
+from ..descriptors import agents_that_fit
 from ..places import Places
 from .checks_providers import Check, check_providers
 
@@ -162,7 +163,8 @@ def check_open_files() -> Check:
     if hard == resource.RLIM_INFINITY or hard >= 4096:
         return Check(name="open files", state="ok", detail=f"limit {hard}")
     return Check(
-        name="open files", state="warn", detail=f"limit {hard}: about {hard // 4} agents",
+        name="open files", state="warn",
+        detail=f"limit {hard}: {agents_that_fit(hard)} agents at once",
         fix="raise the hard limit: ulimit -Hn 65536, or LimitNOFILE= of the service",
     )  # fmt: skip
 

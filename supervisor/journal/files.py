@@ -4,13 +4,15 @@ Everything here blocks and runs in the writer's thread, but for `repair_tail`, w
 """
 
 import os
+import resource
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
 
-_MOST_OPEN = 256  # file descriptors; the least recently written is closed first
+_MOST_OPEN, _FEWEST_OPEN = 256, 8  # descriptors; the least recently written is closed first
+_SHARE = 16  # of all that this process may have: a sixteenth
 
 
 class JournalFailed(SwarmError):
@@ -24,12 +26,20 @@ class JournalFailed(SwarmError):
         self.path = path
 
 
+def most_open_files(limit: int) -> int:
+    """How many descriptors the journal keeps where the process may have `limit`."""
+    if limit == resource.RLIM_INFINITY:
+        return _MOST_OPEN
+    return max(_FEWEST_OPEN, min(_MOST_OPEN, limit // _SHARE))
+
+
 class JournalFiles:
     """Append-only files in one folder, by name. Not for two threads at once; `close` when done."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: OrderedDict[str, int] = OrderedDict()
+        self._most = most_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     def append(self, name: str, lines: Iterable[bytes]) -> int:
         """Write the lines (each ends in a newline) in one go; return the offset of the first.
@@ -74,7 +84,7 @@ class JournalFiles:
         if (fd := self._open.get(name)) is not None:
             self._open.move_to_end(name)
             return fd
-        if len(self._open) >= _MOST_OPEN:
+        if len(self._open) >= self._most:
             self.forget(next(iter(self._open)))
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         fd = self._open[name] = os.open(path, flags, 0o600)

@@ -184,7 +184,7 @@ class ForkServerLink:
             match report:
                 case ProcessStarted(request=request, pid=pid):
                     self._reports[pid] = exit_report = ExitReport()
-                    self._settle(request, Born(pid, fds[0], exit_report))
+                    self._settle(request, _born(pid, fds, exit_report))
                 case StartFailed(request=request):
                     self._settle(request, report)
                 case ProcessExited(pid=pid, status=status):
@@ -209,6 +209,18 @@ class ForkServerLink:
                 await self._socket.sendmsg([packet], rights)
         except (OSError, trio.ClosedResourceError) as error:
             raise ServerGone("the fork-server is gone") from error
+
+
+def _born(pid: int, fds: Sequence[int], report: ExitReport) -> Born | StartFailed:
+    """Without its pidfd (there was no descriptor for it) a process could not be watched: it ends.
+
+    Its number is still its own: the server reaps it after it has reported the start.
+    """
+    if fds:
+        return Born(pid, fds[0], report)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return StartFailed(request=0, reason="this process has no file descriptor left (ulimit -n)")
 
 
 def _kill(pidfd: int) -> None:

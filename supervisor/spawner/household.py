@@ -181,7 +181,12 @@ class Household:
         fds = (parcel.spec_fd, self._ignition.lifeline_reader, *parcel.keys)
         program = (*self._ignition.programs.cold_child, title)
         pid = spawn_cold(program, fds, stderr_fd=parcel.stderr_writer)
-        return pid, os.pidfd_open(pid), None
+        try:
+            return pid, os.pidfd_open(pid), None
+        except OSError as error:
+            os.kill(pid, signal.SIGKILL)  # a child of ours, not reaped yet: the number is its own
+            os.waitpid(pid, 0)
+            raise SpawnError(f"cannot watch a new process: {error.strerror}") from error
 
     async def keep_server(self) -> None:
         """Have a fork-server while the run lasts; give up on it after too many deaths."""
