@@ -1,6 +1,5 @@
 """What all parts of a running supervisor share. One value, made in supervisor.py, passed on."""
 
-from contextlib import suppress
 from typing import NamedTuple
 
 import trio
@@ -13,6 +12,7 @@ from swarm.mailbox.post import PostOffice
 from swarm.mailbox.proof import make_proof
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Hello
+from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.mailbox.protocol.ops import Answer, AnyOp, encode_op
 from swarm.mailbox.protocol.records import AnyRecordBody, Record
 from swarm.mailbox.protocol.requests import RequestRefused
@@ -21,6 +21,7 @@ from .agents import AgentPlan, LiveAgent
 from .approvals.grants import Grants
 from .journal.rollout import RUN_FILE, Journal
 from .places import RunPlaces
+from .private_tmp import drop_private_tmp
 from .registry import AgentRegistry
 from .request import RunRequest
 from .showing import Showing
@@ -98,5 +99,6 @@ class Running(NamedTuple):
 
         A further life makes it anew; thousands of empty ones would be 4 KiB each.
         """
-        with suppress(OSError):
-            (self.places.tmp / plan.agent_id).rmdir()
+        policy = plan.limits.sandbox
+        roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+        drop_private_tmp(self.places.tmp / plan.agent_id, (plan.cwd, *plan.add_dirs, *roots))

@@ -82,6 +82,15 @@ async def test_agents_work_in_a_working_folder_that_was_removed_and_made_anew(ri
     assert (rig.work / "made").read_text() == "written\n"
 
 
+async def test_no_empty_mount_points_stay_in_a_runs_folder(rig):
+    with trio.fail_after(LIMIT_S):
+        script = rig.script({"calls": [WRITES]}, {"text": "over"})
+        ended = await (await rig.run(script, sandbox="workspace-write")).wait_end()
+    assert ended.code == 0, ended.err
+    assert "written" in rig.outputs()[0]
+    assert [*rig.places.tmp.iterdir()] == []
+
+
 @pytest.mark.parametrize("sandbox", ["danger-full-access", "workspace-write"])
 async def test_a_command_in_a_working_folder_that_is_gone_is_told_which_it_is(rig, sandbox):
     go = rig.folder / "go"
