@@ -23,7 +23,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parent))
 from escape_world import PYTHON, a_world, opened_launcher, said_by
 
-from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, ReadOnly, WorkspaceWrite
 from swarm.supervisor.cli.sandboxed import run_lines
 from swarm.worker.exec.orders import CommandLimits
 from swarm.worker.sandbox import launch
@@ -129,6 +129,19 @@ async def test_an_agents_command_reaches_no_other_programs_socket(network, limit
                                if field != "limits"}, limits=limits)  # fmt: skip
         async with opened_launcher() as (launcher, _):
             check((await said_by(launcher, asked)).text, network=network)
+
+
+async def test_who_may_write_everywhere_reaches_no_other_programs_socket_either():
+    with strangers() as (folder, name), a_world("bwrap") as world:
+        hidden = Path(folder) / "deep/hidden"
+        hidden.mkdir(parents=True)  # so that the folders above it are mounts of their own
+        rules = (PathRule(path="/", access="write"), PathRule(path=str(hidden), access="deny"))
+        policy = ProfilePolicy(name="all", rules=rules, tmp="write")
+        script = script_for(folder, name)
+        assert folder in world.request("", policy=policy).sandbox.pinned
+        check((await world.py(script, policy=policy)).text)
+        own = await world.py('import os\nos.chdir("/tmp")\n' + OWN, policy=policy)
+        assert own.text == "hello " * 8 + "EAGAIN waited\n"
 
 
 def run_standalone(*words: str, before: tuple[str, ...] = ()) -> str:

@@ -22,7 +22,7 @@ import msgspec
 from swarm.mailbox.forked import valid_signals
 
 from ..sandbox.bwrap import ROUTE_FD, SECCOMP_FD
-from ..sandbox.connect import connect_handlers, is_on_writable_mount
+from ..sandbox.connect import connect_handlers, own_by_mount
 from ..sandbox.grants import terminal_grant
 from ..sandbox.landlock import apply_landlock, drop_capabilities, forbid_new_privileges
 from ..sandbox.launch import Confinement
@@ -113,10 +113,11 @@ def answer_calls(listener: int, confinement: Confinement) -> None:
     """From now on, for as long as this process lives. The listener is closed when nobody is left
     under its filter.
     """
-    assert confinement.connect is not None
+    rules = confinement.connect
+    assert rules is not None
     held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # not for its threads
     try:
-        _notifier().add(listener, connect_handlers(confinement.connect, is_on_writable_mount))
+        _notifier().add(listener, connect_handlers(rules, own_by_mount(rules)))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
 

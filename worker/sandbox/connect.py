@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import Value
 
 from .landlock import drop_capabilities
@@ -40,6 +41,7 @@ class ConnectRules(Value):
     """What a command's connections are judged by."""
 
     sockets: tuple[str, ...] = ()  # of other programs, that a rule opens
+    own: tuple[str, ...] = ()  # only what lies below these is the command's own; (): no such bound
 
 
 def connect_handlers(rules: ConnectRules, is_own: IsOwn) -> Mapping[str, Handler]:
@@ -179,14 +181,19 @@ def open_in_view(call: WaitingCall, path: bytes, root: int) -> int:
     return here
 
 
-def is_on_writable_mount(place: int, root: int) -> bool:
-    """True for what lies in a writable mount of its own: bubblewrap gives a command's own trees
-    such, and shows the rest of the machine read-only. What hangs on the root itself is never the
-    command's own, also where a profile lets it write everywhere.
+def own_by_mount(rules: ConnectRules) -> IsOwn:
+    """For bubblewrap, which gives a command's own trees writable mounts, and shows the rest of the
+    machine read-only. What hangs on the root itself is never the command's own; where it may write
+    everywhere, folders that are pinned in it are none either (`own`).
     """
-    if os.fstatvfs(place).f_flag & os.ST_RDONLY:
-        return False
-    return _mount_id(place) != _mount_id(root)
+
+    def is_own(place: int, root: int) -> bool:
+        if os.fstatvfs(place).f_flag & os.ST_RDONLY or _mount_id(place) == _mount_id(root):
+            return False
+        path = os.readlink(f"/proc/self/fd/{place}")  # noqa: PTH115 - as its own mounts have it
+        return not rules.own or any(is_within(path, tree) for tree in rules.own)
+
+    return is_own
 
 
 def _mount_id(fd: int) -> bytes:

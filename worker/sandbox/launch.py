@@ -148,12 +148,19 @@ def _second_wall(plan: SandboxPlan) -> Confinement:
     """
     rules = rules_beside_mounts()
     # Where nobody can look the filter lets no Unix socket be made.
-    connect = ConnectRules(sockets=plan.sockets)
+    connect = ConnectRules(sockets=plan.sockets, own=_own_trees(plan))
     return Confinement(
         landlock=rules,
         connect=connect if probe_sandbox().notifies else None,
         drop_capabilities=False,
     )
+
+
+def _own_trees(plan: SandboxPlan) -> tuple[str, ...]:
+    """Where a command may write everywhere: what is its own all the same."""
+    if "/" not in plan.writable:
+        return ()
+    return (*(root for root in plan.writable if root != "/"), *plan.covered, "/dev/shm")
 
 
 @cache
