@@ -1,7 +1,9 @@
 """What is hidden stays hidden whatever a command does to the folders on the way to it."""
 
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from escape_world import BASE, PYTHON, a_world, opened_launcher, said_by
 
 from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import FolderMark
+from swarm.supervisor.cli.sandboxed import run_lines
 from swarm.worker.exec.planning import check_hidden
 from swarm.worker.exec.process import CommandRequest
 from swarm.worker.sandbox.plan import SandboxUnavailable, plan_sandbox
@@ -87,6 +90,27 @@ async def test_the_way_to_a_root_in_a_root_stays_so_that_its_protection_does(wor
         assert "file" in said.text.splitlines()
     assert sorted(path.name for path in nested.iterdir()) == [".git", "file"]
     assert not any((nested / ".git").iterdir())
+
+
+def test_no_command_of_a_person_or_a_task_reads_a_journal(monkeypatch):
+    home = Path(tempfile.mkdtemp(prefix="swarm-home-", dir="/var/tmp"))  # /tmp is covered anyway
+    try:
+        monkeypatch.setenv("SWARM_HOME", str(home))
+        journal = home / "state/runs/one/journal/root.jsonl"
+        journal.parent.mkdir(parents=True)
+        journal.write_text("hush")
+        (home / "seen").write_text("seen")
+        script = f"cat {home}/seen; cat {journal} 2>/dev/null; true"
+        assert run_lines(script, home) == "seen"
+        swarm = str(Path(sys.executable).with_name("swarm"))
+        for words in (["sandbox"], ["sandbox", "-s", "workspace-write", "-C", str(home)]):
+            done = subprocess.run(
+                [swarm, *words, "--", "/bin/sh", "-c", script], capture_output=True, text=True,
+                timeout=30, check=True,
+            )  # fmt: skip
+            assert done.stdout == "seen"
+    finally:
+        shutil.rmtree(home)
 
 
 def test_a_folder_that_was_moved_away_or_replaced_is_no_longer_taken_for_hidden(tmp_path):
