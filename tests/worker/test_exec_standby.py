@@ -94,7 +94,7 @@ def test_a_plain_script_in_bubblewrap_may_wait():
         {"sandbox": SandboxPlan(stack="landlock")},
         {"sandbox": SandboxPlan(stack="bwrap", proxied=NetworkPolicy())},
         {"sandbox": SandboxPlan(stack="bwrap", links=("/work/.git",))},
-        {"sandbox": SandboxPlan(stack="bwrap", unwanted=("/work/.git",))},
+        {"sandbox": SandboxPlan(stack="bwrap", committing=("/work/.git",))},
         {"tty": True},
         {"argv": ("ls",)},
         {"limits": CommandLimits(cpu_s=1)},

@@ -15,52 +15,35 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from ..sandbox.connect import ConnectRules, connect_handlers
+from ..sandbox.commit_broker import CommitBroker
+from ..sandbox.connect import ConnectRules, connect_handlers, is_on_writable_mount
 from ..sandbox.file_broker import FileBroker
 from ..sandbox.landlock import apply_landlock, drop_capabilities, forbid_new_privileges
-from ..sandbox.launch import Brokered
-from ..sandbox.notifier import Handler, Notifier
+from ..sandbox.launch import Brokered, Confinement
+from ..sandbox.notifier import Answer, GoOn, Handler, Notifier, WaitingCall
 from ..sandbox.notify_filter import CONNECT_CALLS, FILE_CALLS, build_notify_filter, install_notify_filter
 from ..sandbox.places import FilePolicy, judge_place
 from ..sandbox.resolve import place_of
 
 _CLONE_FS = 0x200
-_CALLS = (*FILE_CALLS, *CONNECT_CALLS)
+_NAME = "file-broker"
 _libc = ctypes.CDLL(None, use_errno=True)
 _T = TypeVar("_T")
 
 
 def start_under_broker(
-    brokered: Brokered, confine: Callable[[], None], start: Callable[[], _T]
+    confinement: Confinement, confine: Callable[[], None], start: Callable[[], _T]
 ) -> _T:
     """What `start` returns, called in a thread that `confine` has confined and whose calls, and
     those of all it starts, are answered from now on. Raises what either raises, OSError.
     """
     outcome = SimpleQueue[_T | BaseException]()
-
-    def stay() -> None:
-        try:
-            _confine_broker(brokered)
-        except OSError as error:
-            outcome.put(error)
-            return
-        broker = FileBroker(brokered.policy)
-        handlers = {**broker.handlers(), **_connections(brokered.policy)}
-        listeners = SimpleQueue[int | None]()
-        words = (confine, start, listeners, outcome)
-        threading.Thread(target=_begin, args=words, daemon=True).start()
-        if (listener := listeners.get()) is not None:
-            os.chdir("/")  # keep no file system busy
-            try:
-                Notifier().serve(listener, handlers)
-            finally:
-                broker.close()
-
     held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        threading.Thread(target=stay, daemon=True, name="file-broker").start()
+        stay = _Stay(confinement, confine, start, outcome)
+        threading.Thread(target=stay.run, daemon=True, name=_NAME).start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
     result = outcome.get()
@@ -69,38 +52,116 @@ def start_under_broker(
     return result
 
 
+def await_brokers(limit_s: float) -> None:
+    """Once nothing lives that could call: what they have to remove is removed, or time is up."""
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            thread.join(limit_s)
+
+
+class _Stay(Generic[_T]):
+    """The thread that answers, for as long as somebody could call."""
+
+    def __init__(
+        self,
+        confinement: Confinement,
+        confine: Callable[[], None],
+        start: Callable[[], _T],
+        outcome: "SimpleQueue[_T | BaseException]",
+    ) -> None:
+        assert confinement.broker is not None
+        self._confinement, self._brokered = confinement, confinement.broker
+        self._confine, self._start, self._outcome = confine, start, outcome
+        self._listeners = SimpleQueue[int | None]()
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._answer()
+        except BaseException as error:  # before anything began: the launcher is not left waiting
+            self._outcome.put(error)
+        finally:
+            self._is_over.set()
+
+    def _answer(self) -> None:
+        is_wrapped = self._brokered.rules is None
+        if is_wrapped:  # bwrap needs what the broker gives up
+            self._begin_beside()
+        forbid_new_privileges()
+        drop_capabilities()
+        _leave_working_folder()
+        if self._brokered.rules is not None:
+            apply_landlock(self._brokered.rules)
+        broker, handlers = _handlers(self._confinement, self._brokered)
+        if not is_wrapped:
+            self._begin_beside()
+        if (listener := self._listeners.get()) is not None:
+            os.chdir("/")  # keep no file system busy
+            try:
+                Notifier().serve(listener, handlers)
+            finally:
+                broker.close()
+
+    def _begin_beside(self) -> None:
+        threading.Thread(target=self._begin, daemon=True).start()
+
+    def _begin(self) -> None:
+        listener = None
+        try:
+            self._confine()
+            _leave_working_folder()
+            names = FILE_CALLS
+            if self._brokered.rules is not None or self._confinement.connect is not None:
+                names += CONNECT_CALLS
+            listener = install_notify_filter(build_notify_filter(names))
+            self._listeners.put(listener)
+            result: _T | BaseException = self._start()
+        except BaseException as error:  # whatever happens, the launcher is not left waiting
+            result = error
+        if listener is None:
+            self._listeners.put(None)
+        self._outcome.put(result)
+        if self._brokered.rules is None:
+            self._is_over.wait()  # bwrap dies with the thread that began it
+
+
+def _handlers(
+    confinement: Confinement, brokered: Brokered
+) -> tuple[FileBroker | CommitBroker, Mapping[str, Handler]]:
+    commits = CommitBroker(brokered.policy)
+    if brokered.rules is None:
+        connect = {}
+        if confinement.connect is not None:
+            connect = connect_handlers(confinement.connect, is_on_writable_mount)
+        going_on: dict[str, Handler] = dict.fromkeys(FILE_CALLS, _go_on)
+        return commits, {**going_on, **commits.handlers(), **connect}
+    files = FileBroker(brokered.policy)
+    plain = files.handlers()
+    both = plain
+    if brokered.policy.repositories:
+        both = {**plain, **{n: _first(one, plain[n]) for n, one in commits.handlers().items()}}
+    return files, {**both, **_connections(brokered.policy)}
+
+
+def _go_on(_: WaitingCall) -> Answer:
+    return GoOn()
+
+
+def _first(one: Handler, other: Handler) -> Handler:
+    """What the first has nothing to say about, the other judges, by its own look at it."""
+
+    def handle(call: WaitingCall) -> Answer:
+        answer = one(call)
+        return other(call) if isinstance(answer, GoOn) else answer
+
+    return handle
+
+
 def _connections(policy: FilePolicy) -> Mapping[str, Handler]:
     def is_own(socket: int, _root: int) -> bool:
         return judge_place(policy, place_of(socket)) == "open"
 
     return connect_handlers(ConnectRules(), is_own)
-
-
-def _begin(
-    confine: Callable[[], None],
-    start: Callable[[], _T],
-    listeners: "SimpleQueue[int | None]",
-    outcome: "SimpleQueue[_T | BaseException]",
-) -> None:
-    listener = None
-    try:
-        confine()
-        _leave_working_folder()
-        listener = install_notify_filter(build_notify_filter(_CALLS))
-        listeners.put(listener)
-        result: _T | BaseException = start()
-    except BaseException as error:  # whatever happens, the launcher is not left waiting
-        result = error
-    if listener is None:
-        listeners.put(None)
-    outcome.put(result)
-
-
-def _confine_broker(brokered: Brokered) -> None:
-    forbid_new_privileges()
-    drop_capabilities()
-    _leave_working_folder()
-    apply_landlock(brokered.rules)
 
 
 def _leave_working_folder() -> None:

@@ -31,6 +31,7 @@ from swarm.mailbox.forked import (
 from swarm.mailbox.lineage import children_of, descendants_of, strike_descendants
 
 from ..sandbox.guard import remove_placeholder
+from .brokered import await_brokers
 from .child import ForkedChild, become_command, hear_child
 from .kin import MARK, kill_groups, mark_of, outside_group, tree_of, trees_of
 from .orders import (
@@ -125,6 +126,7 @@ class Keeper:
             strike_descendants(os.getpid())
             time.sleep(0.001)
         self._watchdog.close()
+        await_brokers(_LAST_SWEEP_S)
         for path in self._placeholders:
             remove_placeholder(path)
 

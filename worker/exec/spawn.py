@@ -59,7 +59,7 @@ def spawn_command(order: LaunchOrder, fds: Sequence[int]) -> int:
     try:
         if order.confinement is None:
             return _spawn(order, fds)
-        if order.wrapped:
+        if order.wrapped and order.confinement.broker is None:
             return _lasting_thread(order.confinement).spawn(order, fds)
         return _spawn_confined(order, fds, order.confinement)
     finally:
@@ -198,15 +198,21 @@ def fork_command(order: LaunchOrder, fds: Sequence[int], become: Callable[[Launc
     order = msgspec.structs.replace(order, confinement=None)
     terminal_fd = fds[0] if order.take_terminal else None
     return start_under_broker(
-        confinement.broker, lambda: confine_self(confinement, terminal_fd=terminal_fd), fork
+        confinement, lambda: _confine_brokered(confinement, terminal_fd=terminal_fd), fork
     )
+
+
+def _confine_brokered(confinement: Confinement, *, terminal_fd: int | None = None) -> None:
+    """All but what makes calls wait, of which a thread can have one. Raises OSError."""
+    bare = msgspec.structs.replace(confinement, connect=None, broker=None)
+    confine_self(bare, terminal_fd=terminal_fd)
 
 
 def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confinement) -> int:
     if confinement.broker is not None:
         try:
             return start_under_broker(
-                confinement.broker, lambda: confine_self(confinement), lambda: _spawn(order, fds)
+                confinement, lambda: _confine_brokered(confinement), lambda: _spawn(order, fds)
             )
         except OSError as error:
             raise SpawnFailed(error.errno or 0, "sandbox") from error

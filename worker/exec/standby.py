@@ -182,7 +182,7 @@ def may_wait(request: CommandRequest) -> bool:
     return (
         plan.stack == "bwrap"
         and not plan.proxied
-        and not (plan.links or plan.unwanted)  # a person may change them while nothing runs
+        and not (plan.links or plan.committing)  # a person may change them while nothing runs
         and not request.tty
         and len(request.argv) == 3
         and request.limits == CommandLimits()

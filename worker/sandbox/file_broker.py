@@ -23,8 +23,8 @@ from .places import FilePolicy, Verdict, is_pinned, judge_place
 from .renaming import move_entry
 from .resolve import NotResolved, Place, open_base, open_folder, open_place, place_of
 from .shared_names import SharedNames
+from .words import HERE, check_alive, or_go_on, umask_of, words_of
 
-_HERE = (1 << 32) - 100  # AT_FDCWD, as a word
 _MOST_LINKS = 40
 _NOT_AGAIN = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # the object is held: it is neither made nor a link
 _MADE = {0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK}  # by mknod; devices never
@@ -48,33 +48,33 @@ class FileBroker:
     def handlers(self) -> Mapping[str, Handler]:
         """By call name: where each call has its words, and what is done."""
         plain: dict[str, Callable[[WaitingCall], Answer]] = {
-            "mkdir": lambda c: self._make(c, _HERE, 0, _folder_maker(c.args[1])),
+            "mkdir": lambda c: self._make(c, HERE, 0, _folder_maker(c.args[1])),
             "mkdirat": lambda c: self._make(c, c.args[0], 1, _folder_maker(c.args[2])),
-            "mknod": lambda c: self._make(c, _HERE, 0, _node_maker(c.args[1])),
+            "mknod": lambda c: self._make(c, HERE, 0, _node_maker(c.args[1])),
             "mknodat": lambda c: self._make(c, c.args[0], 1, _node_maker(c.args[2])),
-            "symlink": lambda c: self._make(c, _HERE, 1, _link_maker(_words(c, 0))),
-            "symlinkat": lambda c: self._make(c, c.args[1], 2, _link_maker(_words(c, 0))),
-            "unlink": lambda c: self._remove(c, _HERE, 0, is_folder=False),
+            "symlink": lambda c: self._make(c, HERE, 1, _link_maker(words_of(c, 0))),
+            "symlinkat": lambda c: self._make(c, c.args[1], 2, _link_maker(words_of(c, 0))),
+            "unlink": lambda c: self._remove(c, HERE, 0, is_folder=False),
             "unlinkat": lambda c: self._remove(
                 c, c.args[0], 1, is_folder=bool(c.args[2] & 0x200)
             ),
-            "rmdir": lambda c: self._remove(c, _HERE, 0, is_folder=True),
-            "rename": lambda c: self._rename(c, (_HERE, 0), (_HERE, 1), 0),
+            "rmdir": lambda c: self._remove(c, HERE, 0, is_folder=True),
+            "rename": lambda c: self._rename(c, (HERE, 0), (HERE, 1), 0),
             "renameat": lambda c: self._rename(c, (c.args[0], 1), (c.args[2], 3), 0),
             "renameat2": lambda c: self._rename(
                 c, (c.args[0], 1), (c.args[2], 3), c.args[4] & 0xFFFFFFFF
             ),
-            "link": lambda c: self._link(c, (_HERE, 0), (_HERE, 1), 0),
+            "link": lambda c: self._link(c, (HERE, 0), (HERE, 1), 0),
             "linkat": lambda c: self._link(c, (c.args[0], 1), (c.args[2], 3), c.args[4]),
-            "open": lambda c: self._open(c, (_HERE, 0), c.args[1], c.args[2]),
+            "open": lambda c: self._open(c, (HERE, 0), c.args[1], c.args[2]),
             "openat": lambda c: self._open(c, (c.args[0], 1), c.args[2], c.args[3]),
             "creat": lambda c: self._open(
-                c, (_HERE, 0), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, c.args[1]
+                c, (HERE, 0), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, c.args[1]
             ),
             "truncate": self._truncate,
             "bind": self._bind,
         }
-        return {name: _or_go_on(handler) for name, handler in plain.items()}
+        return {name: or_go_on(handler) for name, handler in plain.items()}
 
     def _judge(self, place: Place) -> Verdict:
         return judge_place(self._policy, place.path)
@@ -85,7 +85,7 @@ class FileBroker:
         with _place(call, at, index) as place:
             if self._judge(place) != "open":
                 return GoOn()
-            os.umask(_umask(call))
+            os.umask(umask_of(call))
             make(place)
             return Done()
 
@@ -142,14 +142,14 @@ class FileBroker:
             return GoOn()
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             return self._open_unnamed(call, at, flags, mode)
-        path = _words(call, at[1])
+        path = words_of(call, at[1])
         with contextlib.ExitStack() as held:
             base = held.enter_context(open_base(call.pid, at[0], path))
-            _check_alive(call)
+            check_alive(call)
             for _ in range(_MOST_LINKS):
                 place = held.enter_context(open_place(base, path))
                 if self._shared.is_there(place):
-                    os.umask(_umask(call))
+                    os.umask(umask_of(call))
                     fd = self._shared.open_object(place, flags, mode)
                     return Opened(fd, bool(flags & os.O_CLOEXEC))
                 if self._judge(place) != "open" or place.is_folder:
@@ -173,7 +173,7 @@ class FileBroker:
             else:
                 with _closing(fd):
                     return self._open_object(call, fd, flags)
-        os.umask(_umask(call))
+        os.umask(umask_of(call))
         fd = os.open(
             place.name, flags | os.O_NOFOLLOW | os.O_NOCTTY, mode & 0o7777, dir_fd=place.folder
         )
@@ -201,12 +201,12 @@ class FileBroker:
     def _open_unnamed(
         self, call: WaitingCall, at: tuple[int, int], flags: int, mode: int
     ) -> Answer:
-        path = _words(call, at[1])
+        path = words_of(call, at[1])
         with open_base(call.pid, at[0], path) as base, open_folder(base, path) as folder:
-            _check_alive(call)
+            check_alive(call)
             if judge_place(self._policy, f"{place_of(folder)}/file") != "open":
                 return GoOn()
-            os.umask(_umask(call))
+            os.umask(umask_of(call))
             fd = os.open(f"/proc/self/fd/{folder}", flags & ~os.O_NOFOLLOW, mode & 0o7777)
             return Opened(fd, bool(flags & os.O_CLOEXEC))
 
@@ -214,7 +214,7 @@ class FileBroker:
         length = call.args[1]
         if length >= 1 << 63:
             return Refused(errno.EINVAL)
-        answer = self._open(call, (_HERE, 0), os.O_WRONLY | os.O_NONBLOCK, 0)
+        answer = self._open(call, (HERE, 0), os.O_WRONLY | os.O_NONBLOCK, 0)
         if isinstance(answer, Opened):
             with _closing(answer.fd):
                 os.ftruncate(answer.fd, length)
@@ -230,8 +230,8 @@ class FileBroker:
         path = address[2:].partition(b"\0")[0]
         if len(address) < size or address[:2] != b"\x01\0" or not path:
             return GoOn()  # of another family, or without a path
-        with open_base(call.pid, _HERE, path) as base, open_place(base, path) as place:
-            _check_alive(call)
+        with open_base(call.pid, HERE, path) as base, open_place(base, path) as place:
+            check_alive(call)
             is_whole = any(is_within(place.path, tree) for tree in self._policy.whole)
             if self._judge(place) != "open" or is_whole:
                 return GoOn()  # done by the kernel the socket keeps the name that was asked for
@@ -239,7 +239,7 @@ class FileBroker:
                 fd = call.take_descriptor(call.args[0] & 0x7FFFFFFF)
             except PermissionError as error:
                 raise NotResolved from error
-            return bind_in(place, fd, _umask(call))
+            return bind_in(place, fd, umask_of(call))
 
 
 def bind_in(place: Place, fd: int, umask: int) -> Answer:
@@ -258,45 +258,13 @@ def bind_in(place: Place, fd: int, umask: int) -> Answer:
     return Done()
 
 
-def _or_go_on(handler: Handler) -> Handler:
-    def handle(call: WaitingCall) -> Answer:
-        try:
-            return handler(call)
-        except NotResolved:
-            return GoOn()
-
-    return handle
-
-
 @contextlib.contextmanager
 def _place(call: WaitingCall, at: int, index: int) -> Iterator[Place]:
     """Raises NotResolved, OSError: the caller has gone, or its words cannot be read."""
-    path = _words(call, index)
+    path = words_of(call, index)
     with open_base(call.pid, at, path) as base, open_place(base, path) as place:
-        _check_alive(call)
+        check_alive(call)
         yield place
-
-
-def _words(call: WaitingCall, index: int) -> bytes:
-    """Raises NotResolved: a process that guards its memory, or no path at all."""
-    try:
-        return call.read_path(index)
-    except OSError as error:
-        raise NotResolved from error
-
-
-def _check_alive(call: WaitingCall) -> None:
-    """What was opened by the caller's number was the caller's."""
-    if not call.is_valid():
-        raise ProcessLookupError(errno.ESRCH, "the caller has gone")
-
-
-def _umask(call: WaitingCall) -> int:
-    with open(f"/proc/{call.pid}/status", "rb") as status:  # noqa: PTH123
-        for line in status:
-            if line.startswith(b"Umask:"):
-                return int(line.split()[1], 8)
-    raise ProcessLookupError(errno.ESRCH, "the caller has gone")
 
 
 def _folder_maker(mode: int) -> Callable[[Place], None]:

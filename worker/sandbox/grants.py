@@ -69,7 +69,8 @@ def broker_rules(plan: SandboxPlan) -> LandlockRules:
     """All that a command of this plan may have or its broker may do for it, with no exceptions."""
     changed = (*plan.writable, *((plan.tmp_dir,) if plan.tmp_dir and plan.tmp_writable else ()))
     grants = [Grant(path="/", access=READ), Grant(path="/dev", access=DEVICE | READ_DIR)]
-    grants += [Grant(path=path, access=WRITE | DEVICE) for path in (*changed, "/dev/shm")]
+    changed = (*changed, *plan.committing, "/dev/shm")
+    grants += [Grant(path=path, access=WRITE | DEVICE) for path in changed]
     return LandlockRules(grants=tuple(grants), network=plan.network)
 
 

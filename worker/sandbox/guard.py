@@ -47,7 +47,7 @@ class Guard:
         self._is_brokered = brokered
         self._locks: dict[str, int] = {}
         self._folders: dict[str, int] = {}  # held open: a command may put links in their place
-        absent = plan.unwanted + (plan.missing if plan.stack == "landlock" else ())
+        absent = plan.missing if plan.stack == "landlock" else ()
         self._absent = self._places(absent)
         self._links = {
             place: target

@@ -30,7 +30,7 @@ class Brokered(Value):
     """What is done for a command that its own Landlock rules cannot allow without allowing more."""
 
     policy: FilePolicy
-    rules: LandlockRules  # the broker's own: they hold all that the command's do
+    rules: LandlockRules | None  # the broker's own: they hold all that the command's do
 
 
 class Confinement(Value):
@@ -84,7 +84,7 @@ def prepare_command(
         )
     )
     guard = None
-    if plan.missing or plan.links or plan.unwanted:
+    if plan.missing or plan.links:
         guard = Guard(plan, brokered=broker is not None)
     if guard and plan.stack == "bwrap":
         plan = msgspec.structs.replace(plan, missing=guard.placeholders)
@@ -149,9 +149,12 @@ def _second_wall(plan: SandboxPlan) -> Confinement:
     rules = rules_beside_mounts()
     # Where nobody can look the filter lets no Unix socket be made.
     connect = ConnectRules(sockets=plan.sockets, own=_own_trees(plan))
+    # Rules about files would forbid every mount, so this broker is held by its own checks alone.
+    broker = Brokered(policy=file_policy(plan), rules=None) if plan.committing else None
     return Confinement(
         landlock=rules,
         connect=connect if probe_sandbox().notifies else None,
+        broker=broker,
         drop_capabilities=False,
     )
 

@@ -11,10 +11,12 @@ from typing import Literal
 from swarm.mailbox.path_rules import OWN_TREES, PROTECTED_NAMES, is_within
 from swarm.mailbox.protocol.base import Value
 
+from .commit_names import may_commit_at
 from .plan import SandboxPlan
 
 # outside: the broker has no say there, the kernel's own rules decide.
-Verdict = Literal["open", "closed", "outside"]
+# commit: in a repository's own folder, where only plain files and folders are made.
+Verdict = Literal["open", "closed", "outside", "commit"]
 
 
 class FilePolicy(Value):
@@ -24,6 +26,7 @@ class FilePolicy(Value):
     closed: tuple[str, ...] = ()  # … but these, with all below
     guarded: tuple[str, ...] = ()  # folders in which no protected name may be touched
     names: tuple[str, ...] = PROTECTED_NAMES
+    repositories: tuple[str, ...] = ()  # git's own folders, open by names of what git writes
     whole: tuple[str, ...] = ()  # roots that the command's own rules grant with all below
 
 
@@ -37,12 +40,18 @@ def file_policy(plan: SandboxPlan) -> FilePolicy:
             *plan.denied, *plan.denied_files,
         ),
         guarded=plan.writable,
+        repositories=plan.committing,
         whole=tuple(path for path in tmp if not any(is_within(r, path) for r in plan.writable)),
     )  # fmt: skip
 
 
 def judge_place(policy: FilePolicy, path: str) -> Verdict:
     """What may be made, written or removed at a path whose folder is canonical."""
+    repository = max((one for one in policy.repositories if is_within(path, one)), key=len, default="")
+    if repository:
+        closed = _deepest(policy.closed, path) > len(repository)
+        is_named = path != repository and may_commit_at(path[len(repository) + 1 :])
+        return "commit" if is_named and not closed else "closed"
     root = _deepest(policy.roots, path)
     if root < 0 or any(is_within(path, tree) for tree in OWN_TREES):
         return "outside"

@@ -50,7 +50,7 @@ class SandboxPlan(Value):
     pinned: tuple[str, ...] = ()  # writable, but may not be renamed: what is below is known by path
     protected: tuple[str, ...] = ()  # exist below a root and are read-only
     missing: tuple[str, ...] = ()  # do not exist below a root and must not come to exist
-    unwanted: tuple[str, ...] = ()  # must not come to exist, and no folder may stand in for them
+    committing: tuple[str, ...] = ()  # git's own folders: read-only, but a broker writes for git
     links: tuple[str, ...] = ()  # protected names that are links: what they point to is protected
     covered: tuple[str, ...] = ()  # trees replaced by private ones
     visible: tuple[str, ...] = ()  # read-only parts of a covered tree that show through

@@ -1,7 +1,7 @@
 """The named grant "commit in this repository": what of `.git` a command may then write.
 
-Guards: objects, index, refs and logs are opened; hooks, configuration and whatever else git would
-run or follow stay read-only, also where they do not exist yet.
+Guards: what is opened is a list of names (`commit_names.py`); hooks, configuration and whatever else
+git would run or follow stay read-only, and cannot come to be.
 """
 
 import os
@@ -14,24 +14,16 @@ from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import Value
 
 from .plan import SandboxPlan
+from .probe import probe_sandbox
 
-# Git runs these, reads commands from them, or follows them to another place.
-_POINTERS = ("commondir", "gitdir")
-_FOLDERS = frozenset({"hooks", "info", "modules", "worktrees"})
-_CLOSED = ("hooks", "info", "modules", "worktrees", "config", "config.worktree", *_POINTERS)
 _MOST_POINTER_BYTES = 8192
 
 
 class Repository(Value):
-    """Canonical paths. `missing` and `unwanted` are closed names that do not exist: folders, and
-    files in whose place git would not bear a folder.
-    """
+    """Canonical paths."""
 
     folder: str  # the working tree's top
     git_folders: tuple[str, ...]  # of this tree, and behind it the repository's own
-    closed: tuple[str, ...]
-    missing: tuple[str, ...]
-    unwanted: tuple[str, ...]
 
 
 def find_repository(folder: str) -> str | None:
@@ -52,46 +44,27 @@ def open_repository(folder: str) -> Repository | None:
     found = _git_folders(pointer)
     if not found:
         return None
-    closed: list[str] = []
-    missing: list[str] = []
-    unwanted: list[str] = []
-    for git in found:
-        for name in _CLOSED:
-            path = git / name
-            if any(path in other.parents for other in found):
-                continue  # this tree's own data lies in it
-            if os.path.lexists(path):
-                closed.append(str(path))
-            else:
-                (missing if name in _FOLDERS else unwanted).append(str(path))
     return Repository(
-        folder=str(pointer.parent),
-        git_folders=tuple(str(path) for path in found),
-        closed=tuple(closed),
-        missing=tuple(missing),
-        unwanted=tuple(unwanted),
+        folder=str(pointer.parent), git_folders=tuple(str(path) for path in found)
     )
 
 
 def with_repository(plan: SandboxPlan, folder: str) -> SandboxPlan | None:
-    """The plan with the grant on top.
+    """The plan with the grant on top: the folders stay read-only, and a broker writes what git needs.
 
-    None where it cannot be held to: Landlock gives a folder with all that is in it, so the hooks
-    would be open too; and there is no repository of which the plan lets the tree be written.
+    None where it cannot be held to: no system call of a command can wait for a broker; or there is
+    no repository of which the plan lets the tree be written.
     """
-    if plan.stack != "bwrap":
+    if not probe_sandbox().answers:
         return None
     found = open_repository(folder)
     if found is None or not any(is_within(found.folder, root) for root in plan.writable):
         return None
-    opened = set(found.git_folders)
-    kept = [path for path in plan.protected if path not in opened]
+    folders = tuple(path for path in found.git_folders if path not in plan.writable)
     return msgspec.structs.replace(
         plan,
-        writable=tuple(dict.fromkeys((*plan.writable, *found.git_folders))),
-        protected=tuple(dict.fromkeys((*kept, *found.closed))),
-        missing=tuple(path for path in (*plan.missing, *found.missing) if path not in opened),
-        unwanted=(*plan.unwanted, *found.unwanted),
+        protected=tuple(dict.fromkeys((*plan.protected, *folders))),
+        committing=folders,
         reason=f"{plan.reason}, may commit in {found.folder}",
     )
 

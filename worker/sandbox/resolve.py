@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-_OPENAT2, _NO_MAGIC_LINKS = 437, 2
+_OPENAT2, _NO_MAGIC_LINKS, _NO_LINKS, _IN_ROOT = 437, 2, 4, 0x10
 _HERE = -100  # AT_FDCWD
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -25,6 +25,8 @@ class _OpenHow(ctypes.Structure):
 
 
 _HOW = _OpenHow(_FOLDER, 0, _NO_MAGIC_LINKS)
+_UNLINKED = _OpenHow(_FOLDER, 0, _NO_LINKS)
+_IN_VIEW = _OpenHow(_FOLDER, 0, _NO_MAGIC_LINKS | _IN_ROOT)
 
 
 class Place(NamedTuple):
@@ -75,9 +77,9 @@ def open_place(base: int, path: bytes) -> Iterator[Place]:
 
 
 @contextmanager
-def open_folder(base: int, path: bytes) -> Iterator[int]:
+def open_folder(base: int, path: bytes, how: _OpenHow = _HOW) -> Iterator[int]:
     """Raises NotResolved."""
-    fd = int(_libc.syscall(_OPENAT2, base, path, ctypes.byref(_HOW), ctypes.sizeof(_HOW)))
+    fd = int(_libc.syscall(_OPENAT2, base, path, ctypes.byref(how), ctypes.sizeof(how)))
     if fd < 0:
         number = ctypes.get_errno()
         raise NotResolved from OSError(number, os.strerror(number))
@@ -85,6 +87,33 @@ def open_folder(base: int, path: bytes) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+@contextmanager
+def in_view(pid: int, descriptor: int, path: bytes) -> Iterator[Place]:
+    """As `open_place`, where the caller may have mounts of its own. Raises NotResolved."""
+    with open_base(pid, descriptor, path) as base:
+        whole = path if base == _HERE else os.fsencode(place_of(base)) + b"/" + path
+    bare = whole.rstrip(b"/")
+    head, _, name = bare.rpartition(b"/")
+    if name in (b"", b".", b".."):
+        raise NotResolved
+    try:
+        root = os.open(f"/proc/{pid}/root", _FOLDER)
+    except OSError as error:
+        raise NotResolved from error
+    try:
+        with open_folder(root, head or b"/", _IN_VIEW) as folder:
+            yield Place(folder, name + whole[len(bare) :], _joined(place_of(folder), name))
+    finally:
+        os.close(root)
+
+
+@contextmanager
+def open_unlinked(path: str) -> Iterator[int]:
+    """A folder in our own view, no link on the way. Raises NotResolved."""
+    with open_folder(_HERE, os.fsencode(path), _UNLINKED) as fd:
+        yield fd
 
 
 def place_of(fd: int) -> str:

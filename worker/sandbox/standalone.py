@@ -27,6 +27,7 @@ from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.mailbox.proxies import without_proxies
 
 from ..boot import set_title
+from ..exec.brokered import await_brokers
 from ..exec.environment import command_environment
 from ..exec.orders import CommandLimits, LaunchOrder
 from ..exec.spawn import SpawnFailed, limit_process, spawn_command
@@ -35,6 +36,7 @@ from .plan import SandboxUnavailable, Stack, plan_sandbox
 from .probe import probe_sandbox
 
 OWN_FAILURE = 125
+_BROKER_LIMIT_S = 1.0
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USAGE = (
     "usage: swarm sandbox [-s read-only|workspace-write|danger-full-access] [--network] [-C DIR] "
@@ -174,6 +176,7 @@ def _run(prepared: Prepared, call: SandboxCall) -> int:
     _hand_on_signals(pid)
     signal.pthread_sigmask(signal.SIG_SETMASK, held)
     _, status = os.waitpid(pid, 0)
+    await_brokers(_BROKER_LIMIT_S)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
