@@ -68,15 +68,15 @@ WORK = {
     "truncated": "truncate -s 1 a && [ $(stat -c %s a) = 1 ]",
     "modes": "umask 077; touch u; mkdir v; [ $(stat -c %a u)$(stat -c %a v) = 600700 ]",
     "a pipe": "mkfifo p; (echo hi >p)& [ $(cat p) = hi ]",
-    "a repository inside": "git init -q sub && cd sub && echo a >a && git add a && git commit -qm x",
+    "a repository inside": "git init -q sub && cd sub && echo >a && git add a && git commit -qm x",
     "a clone": "git clone -q . copy && git -C copy log -1",
     "a removed clone": "git clone -q . copy && rm -rf copy",
     "an environment": "python3 -m venv --without-pip v && v/bin/python -c 1",
     "a compiler": "echo 'int main(){return 0;}' >m.c && gcc m.c -o m && ./m",
-    "a database": "sqlite3 t.db 'pragma journal_mode=wal; create table a(x); insert into a values(1)'",
+    "a database": "sqlite3 t.db 'pragma journal_mode=wal; create table a(x)'",
     "an archive": "tar cf x.tar src && mkdir y && tar xf x.tar -C y && cat y/src/a",
-    "an unnamed file": "python3 -c 'import tempfile; tempfile.TemporaryFile(dir=\".\").write(b\"a\")'",
-    "packages": "mkdir lib && (cd lib && npm init -y) && npm init -y && npm install ./lib --offline",
+    "an unnamed file": 'python3 -c \'import tempfile; tempfile.TemporaryFile(dir=".").write(b"a")\'',
+    "packages": "mkdir lib; (cd lib; npm init -y); npm init -y; npm i ./lib --offline",
     "a socket of its own": "python3 -c 'import socket\n"
     's=socket.socket(socket.AF_UNIX); s.bind("own"); s.listen()\n'
     'c=socket.socket(socket.AF_UNIX); c.connect("own")\'',
@@ -89,13 +89,20 @@ WORK = {
     "a key agent": "eval $(ssh-agent -a $TMPDIR/s) && { ssh-add -l; [ $? = 1 ]; } && ssh-agent -k",
     "standard output by name": "(echo a >/dev/stdout) | cat; echo b >/dev/null",
 }
-NEEDS = {"a compiler": "gcc", "a database": "sqlite3", "packages": "npm", "a key agent": "ssh-agent"}
+NEEDS = {
+    "a compiler": "gcc",
+    "a database": "sqlite3",
+    "packages": "npm",
+    "a key agent": "ssh-agent",
+}
 
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("script", WORK.values(), ids=WORK)
 def test_work_in_a_repository_is_done(work, script, user):
-    program = next((NEEDS[name] for name, one in WORK.items() if one == script and name in NEEDS), "sh")
+    program = next(
+        (NEEDS[name] for name, one in WORK.items() if one == script and name in NEEDS), "sh"
+    )
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
     done = run(work, "/bin/bash", "-ec", f"export HOME=$TMPDIR; {script}", user=user)
@@ -183,7 +190,7 @@ def act(step):
             case "chmod": os.chmod(one, 0o755)
             case "mknod": os.mknod(one)
             case "truncate": os.truncate(one, 0)
-            case "from": 
+            case "from":
                 fd = os.open(one, os.O_RDONLY | os.O_DIRECTORY)
                 try: os.mkdir(".git", dir_fd=fd)
                 finally: os.close(fd)

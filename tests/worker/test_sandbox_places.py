@@ -61,7 +61,39 @@ def test_no_spelling_of_a_protected_name_is_open(name, data):
 
 def test_a_system_whose_root_is_writable_leaves_its_own_trees_to_the_kernel():
     policy = FilePolicy(roots=("/",), closed=("/.git",), guarded=("/",))
-    assert [judge_place(policy, path) for path in ("/a", "/.git", "/.swarm", "/proc/1", "/dev/x")] == [
-        "open", "closed", "closed", "outside", "outside",
-    ]  # fmt: skip
+    paths = ("/a", "/.git", "/.swarm", "/proc/1", "/dev/x")
+    verdicts = ["open", "closed", "closed", "outside", "outside"]
+    assert [judge_place(policy, path) for path in paths] == verdicts
     assert is_pinned(policy, "/")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_open"),
+    [
+        ("objects/ab/cdef", True), ("objects/pack/tmp_pack_x", True), ("objects", True),
+        ("objects/info/packs", True), ("objects/info/commit-graphs/graph-1.graph", True),
+        ("objects/info/alternates", False), ("objects/info/http-alternates", False),
+        ("objects/x/alternates", False), ("objects/Info/Alternates", False),
+        ("objects/info/alternates.lock", False),
+        ("refs/heads/main.lock", True), ("logs/HEAD", True), ("logs", True),
+        ("index", True), ("index.lock", True), ("index.stash.12.lock", True), ("HEAD.lock", True),
+        ("COMMIT_EDITMSG", True), ("packed-refs.new", True), ("MERGE_MSG", True),
+        ("config", False), ("config.lock", False), ("config.worktree", False), ("hooks", False),
+        ("hooks/pre-commit", False), ("commondir", False), ("gitdir", False),
+        ("info/attributes", False), ("info", False), ("rebase-merge", False),
+        ("rebase-apply/next", False), ("sequencer/todo", False), ("modules/a/config", False),
+        ("worktrees/a/commondir", False), ("shallow", False), ("fsmonitor--daemon.ipc", False),
+        ("Index", False), ("index\n", False), ("unheard-of", False),
+    ],
+)  # fmt: skip
+def test_a_commit_grant_opens_what_is_on_its_list_and_nothing_else(name, is_open):
+    policy = FilePolicy(roots=("/p",), closed=("/p/.git",), repositories=("/p/.git",))
+    assert judge_place(policy, f"/p/.git/{name}") == ("commit" if is_open else "closed")
+
+
+def test_another_working_trees_data_is_closed_and_this_ones_is_open():
+    folders = ("/p/.git", "/p/.git/worktrees/mine")
+    policy = FilePolicy(roots=("/w",), closed=folders, guarded=("/w",), repositories=folders)
+    names = ("worktrees/mine/index", "worktrees/mine/commondir", "worktrees/other/index", "index")
+    verdicts = ["commit", "closed", "closed", "commit"]
+    assert [judge_place(policy, f"/p/.git/{name}") for name in names] == verdicts

@@ -18,12 +18,17 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from ..sandbox.commit_broker import CommitBroker
-from ..sandbox.connect import ConnectRules, connect_handlers, is_on_writable_mount
+from ..sandbox.connect import ConnectRules, connect_handlers, own_by_mount
 from ..sandbox.file_broker import FileBroker
 from ..sandbox.landlock import apply_landlock, drop_capabilities, forbid_new_privileges
 from ..sandbox.launch import Brokered, Confinement
 from ..sandbox.notifier import Answer, GoOn, Handler, Notifier, WaitingCall
-from ..sandbox.notify_filter import CONNECT_CALLS, FILE_CALLS, build_notify_filter, install_notify_filter
+from ..sandbox.notify_filter import (
+    CONNECT_CALLS,
+    FILE_CALLS,
+    build_notify_filter,
+    install_notify_filter,
+)
 from ..sandbox.places import FilePolicy, judge_place
 from ..sandbox.resolve import place_of
 
@@ -132,7 +137,7 @@ def _handlers(
     if brokered.rules is None:
         connect = {}
         if confinement.connect is not None:
-            connect = connect_handlers(confinement.connect, is_on_writable_mount)
+            connect = connect_handlers(confinement.connect, own_by_mount(confinement.connect))
         going_on: dict[str, Handler] = dict.fromkeys(FILE_CALLS, _go_on)
         return commits, {**going_on, **commits.handlers(), **connect}
     files = FileBroker(brokered.policy)

@@ -31,6 +31,7 @@ from swarm.mailbox.forked import (
 from swarm.mailbox.lineage import children_of, descendants_of, strike_descendants
 
 from ..sandbox.guard import remove_placeholder
+from . import spawn
 from .brokered import await_brokers
 from .child import ForkedChild, become_command, hear_child
 from .kin import MARK, kill_groups, mark_of, outside_group, tree_of, trees_of
@@ -52,14 +53,6 @@ from .orders import (
     send_reply,
 )
 from .pin import Pin, read_pin
-from .spawn import (
-    SpawnFailed,
-    answer_calls,
-    fork_command,
-    has_to_fork,
-    limit_process,
-    spawn_command,
-)
 from .watchdog import Watchdog
 
 _SWEEP_AGAIN_MS = 2
@@ -168,12 +161,12 @@ class Keeper:
         self._placeholders.update(order.placeholders)
         if order.wrapped:
             self._wrapped.add(order.token)
-        if has_to_fork(order):
+        if spawn.has_to_fork(order):
             self._fork(order, fds)
             return
         try:
-            pid = spawn_command(order, fds)
-        except SpawnFailed as failure:
+            pid = spawn.spawn_command(order, fds)
+        except spawn.SpawnFailed as failure:
             self._wrapped.discard(order.token)
             self._reply(NotLaunched(token=order.token, errno=failure.number, step=failure.step))
             return
@@ -186,7 +179,9 @@ class Keeper:
         report, written = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         report.setblocking(False)
         try:
-            pid = fork_command(order, fds, lambda now: become_command(now, fds, written.fileno()))
+            pid = spawn.fork_command(
+                order, fds, lambda now: become_command(now, fds, written.fileno())
+            )
         except OSError as error:
             report.close()
             written.close()
@@ -203,7 +198,7 @@ class Keeper:
         start = self._starting[report]
         said, listener = hear_child(start.report)
         if listener is not None and start.order.confinement is not None:
-            answer_calls(listener, start.order.confinement)
+            spawn.answer_calls(listener, start.order.confinement)
             return  # its end is still to come
         del self._starting[report]
         self._poll.unregister(report)
@@ -387,7 +382,7 @@ def _keep(sock: socket.socket, lifeline_fd: int | None, spec_fd: int | None) -> 
     os.set_inheritable(sock.fileno(), False)  # no command may ever speak for the agent
     if lifeline_fd is not None:
         os.set_inheritable(lifeline_fd, False)
-    limit_process(CommandLimits())
+    spawn.limit_process(CommandLimits())
     gc.disable()  # nothing cyclic is made; collecting would touch every shared page
     gc.freeze()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -181,7 +181,9 @@ def has_to_fork(order: LaunchOrder) -> bool:
     return order.limits != CommandLimits() or (is_brokered and order.take_terminal)
 
 
-def fork_command(order: LaunchOrder, fds: Sequence[int], become: Callable[[LaunchOrder], NoReturn]) -> int:
+def fork_command(
+    order: LaunchOrder, fds: Sequence[int], become: Callable[[LaunchOrder], NoReturn]
+) -> int:
     """Fork; the child goes on with `become`. A brokered one is confined by then, and its order says
     no more of that. Returns its pid. Raises OSError.
     """

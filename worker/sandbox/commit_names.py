@@ -1,8 +1,8 @@
 """Which names of a repository's own folder the grant *commit* opens: a list of what is allowed.
 
-Guards: objects, references, their logs and the few files at the top that git writes when it records
-work. Everything else is closed, known or not: git runs what it finds in hooks and configuration, and
-follows `commondir`, `alternates` and the lists of an unfinished rebase to other places.
+Guards: objects, references, their logs and the few files at the top that git writes when it
+records work. Everything else is closed, known or not: git runs what it finds in hooks and
+configuration, and follows `commondir`, `alternates` and the lists of an unfinished rebase.
 """
 
 import re

@@ -26,7 +26,9 @@ from .shared_names import SharedNames
 from .words import HERE, check_alive, or_go_on, umask_of, words_of
 
 _MOST_LINKS = 40
-_NOT_AGAIN = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # the object is held: it is neither made nor a link
+_NOT_AGAIN = (
+    os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+)  # the object is held: it is neither made nor a link
 _MADE = {0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK}  # by mknod; devices never
 _FOLLOW, _BY_DESCRIPTOR = 0x400, 0x1000  # of linkat
 _LOOK_AGAIN_MS = 20  # whether whoever waits for a pipe's other end is still there
@@ -55,9 +57,7 @@ class FileBroker:
             "symlink": lambda c: self._make(c, HERE, 1, _link_maker(words_of(c, 0))),
             "symlinkat": lambda c: self._make(c, c.args[1], 2, _link_maker(words_of(c, 0))),
             "unlink": lambda c: self._remove(c, HERE, 0, is_folder=False),
-            "unlinkat": lambda c: self._remove(
-                c, c.args[0], 1, is_folder=bool(c.args[2] & 0x200)
-            ),
+            "unlinkat": lambda c: self._remove(c, c.args[0], 1, is_folder=bool(c.args[2] & 0x200)),
             "rmdir": lambda c: self._remove(c, HERE, 0, is_folder=True),
             "rename": lambda c: self._rename(c, (HERE, 0), (HERE, 1), 0),
             "renameat": lambda c: self._rename(c, (c.args[0], 1), (c.args[2], 3), 0),
@@ -244,7 +244,7 @@ class FileBroker:
 
 def bind_in(place: Place, fd: int, umask: int) -> Answer:
     """Give the socket, which is closed here, its name."""
-    import socket  # noqa: PLC0415 - few commands make sockets, and it is long
+    import socket  # few commands name sockets, and it is long
 
     with socket.socket(fileno=fd) as taken:
         if taken.family != socket.AF_UNIX:

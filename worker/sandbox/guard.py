@@ -212,15 +212,15 @@ def _opened(path: str) -> Iterator[bool]:
 @contextmanager
 def _writable(folder: int) -> Iterator[None]:
     """Its owner may always write in it: where the mode forbids that, it allows it meanwhile."""
-    found, way = os.fstat(folder), f"/proc/self/fd/{folder}"
+    found, way = os.fstat(folder), Path(f"/proc/self/fd/{folder}")
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid() or mode & 0o300 == 0o300:
         yield
         return
     with suppress(OSError):  # a read-only file system
-        os.chmod(way, mode | 0o300)
+        way.chmod(mode | 0o300)
     try:
         yield
     finally:
         with suppress(OSError):
-            os.chmod(way, mode)
+            way.chmod(mode)

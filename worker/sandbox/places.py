@@ -1,4 +1,4 @@
-"""Which paths a command may change: the decision of the file broker. Pure, by canonical paths alone.
+"""Which paths a command may change: the file broker's decision. Pure, by canonical paths alone.
 
 Guards: a protected name directly in a guarded folder is closed whether it exists or not, in every
 spelling that some file system takes for the same; what is closed is not moved either, nor any
@@ -47,7 +47,9 @@ def file_policy(plan: SandboxPlan) -> FilePolicy:
 
 def judge_place(policy: FilePolicy, path: str) -> Verdict:
     """What may be made, written or removed at a path whose folder is canonical."""
-    repository = max((one for one in policy.repositories if is_within(path, one)), key=len, default="")
+    repository = max(
+        (one for one in policy.repositories if is_within(path, one)), key=len, default=""
+    )
     if repository:
         closed = _deepest(policy.closed, path) > len(repository)
         is_named = path != repository and may_commit_at(path[len(repository) + 1 :])

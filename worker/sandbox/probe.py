@@ -182,6 +182,8 @@ def _try_notifying(bwrap: str | None) -> Finding:
         name=name, works=works, detail="checked one by one" if works else "cannot be checked",
         fix="" if works else fix,
     )  # fmt: skip
+
+
 def _try_answers() -> Finding:
     works = can_notify() and _is_linux_at_least(5, 14)  # which can hand descriptors out as answers
     fix = "use a kernel of 5.14 or later, outside of other sandboxes; without bubblewrap, commands "

@@ -1,7 +1,7 @@
 """The named grant "commit in this repository": what of `.git` a command may then write.
 
-Guards: what is opened is a list of names (`commit_names.py`); hooks, configuration and whatever else
-git would run or follow stay read-only, and cannot come to be.
+Guards: what is opened is a list of names (`commit_names.py`); hooks, configuration and whatever
+else git would run or follow stay read-only, and cannot come to be.
 """
 
 import os
@@ -44,13 +44,11 @@ def open_repository(folder: str) -> Repository | None:
     found = _git_folders(pointer)
     if not found:
         return None
-    return Repository(
-        folder=str(pointer.parent), git_folders=tuple(str(path) for path in found)
-    )
+    return Repository(folder=str(pointer.parent), git_folders=tuple(str(path) for path in found))
 
 
 def with_repository(plan: SandboxPlan, folder: str) -> SandboxPlan | None:
-    """The plan with the grant on top: the folders stay read-only, and a broker writes what git needs.
+    """The plan with the grant on top: the folders stay read-only, and a broker writes for git.
 
     None where it cannot be held to: no system call of a command can wait for a broker; or there is
     no repository of which the plan lets the tree be written.

@@ -119,7 +119,7 @@ def open_unlinked(path: str) -> Iterator[int]:
 def place_of(fd: int) -> str:
     """Where an open object is now. Raises NotResolved: its way is too long to be told."""
     try:
-        return os.readlink(f"/proc/self/fd/{fd}")
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
     except OSError as error:
         if error.errno == errno.ENOENT:
             raise
