@@ -75,7 +75,7 @@ WORK = {
     "a compiler": "echo 'int main(){return 0;}' >m.c && gcc m.c -o m && ./m",
     "a database": "sqlite3 t.db 'pragma journal_mode=wal; create table a(x)'",
     "an archive": "tar cf x.tar src && mkdir y && tar xf x.tar -C y && cat y/src/a",
-    "an unnamed file": 'python3 -c \'import tempfile; tempfile.TemporaryFile(dir=".").write(b"a")\'',
+    "an unnamed file": 'python3 -c \'import tempfile as t; t.TemporaryFile(dir=".").write(b"a")\'',
     "packages": "mkdir lib; (cd lib; npm init -y); npm init -y; npm i ./lib --offline",
     "a socket of its own": "python3 -c 'import socket\n"
     's=socket.socket(socket.AF_UNIX); s.bind("own"); s.listen()\n'
