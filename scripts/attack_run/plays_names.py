@@ -16,9 +16,9 @@ _EVIL += "printf '[core]\\nfsmonitor = touch /tmp/ran\\n' > seed/config; "
 
 
 def _names(scene: Scene) -> str:
-    names = [path.name for path in scene.project.iterdir()]
-    left = [name for name in names if name.casefold().rstrip(". ") == ".git"]
-    return f"{left} was left in the project" if left else ""
+    # Where letter case counts, `.GIT` is no repository; where it does not, this sees it.
+    there = os.path.lexists(scene.project / ".git")
+    return "a .git was left in the project" if there else ""
 
 
 def _no_repository(scene: Scene) -> None:
