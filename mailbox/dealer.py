@@ -8,7 +8,8 @@ import trio
 import zmq
 
 from .desk import OTHER_SIDE, Desk, SoleMailbox
-from .polled import PolledSocket, connect, open_socket
+from .gate import through_gate
+from .polled import PolledSocket, open_socket
 from .wire import over_wire
 
 _KNOCK_AGAIN_MS = 5  # nobody listens yet: the first agent is often ready before the gateway
@@ -39,8 +40,7 @@ async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIte
         sock.raw.set(_ROUTING_ID, identity)
         sock.raw.set(_RECONNECT_IVL, _KNOCK_AGAIN_MS)
         sock.raw.set(_RECONNECT_IVL_MAX, _KNOCK_LATER_MS)
-        connect(sock, endpoint)
-        async with trio.open_nursery() as nursery:
+        async with through_gate(sock, endpoint), trio.open_nursery() as nursery:
             carry = over_wire(lambda _peer, frame: sock.send(frame), nursery)
             desk = Desk(carry, epoch=epoch)
             mailbox = SoleMailbox(desk)
@@ -66,5 +66,5 @@ def _take(desk: Desk, message: list[bytes]) -> None:
 async def open_asker(endpoint: str) -> AsyncIterator[PolledSocket]:
     """A nameless, unnumbered connection for one question (control.py). Raises NoEndpoint."""
     with open_socket("dealer") as sock:
-        connect(sock, endpoint)
-        yield sock
+        async with through_gate(sock, endpoint):
+            yield sock

@@ -12,7 +12,8 @@ import zmq
 
 from .codec import FRAME_BYTES
 from .errors import MalformedMessage
-from .polled import PolledSocket, bind, connect, open_socket
+from .gate import open_gate, through_gate
+from .polled import PolledSocket, open_socket
 
 QUEUE_MESSAGES = 1024  # kept for one slow watcher before it loses some
 _NUMBER_BYTES = 8
@@ -92,9 +93,8 @@ async def open_feed(endpoint: str) -> AsyncIterator[Feed]:
     with open_socket("xpub") as sock:
         sock.raw.sndhwm = QUEUE_MESSAGES
         sock.raw.setsockopt(zmq.XPUB_VERBOSER, 1)  # hear of every reader, not of the first alone
-        bind(sock, endpoint)
         feed = Feed(sock)
-        async with trio.open_nursery() as nursery:
+        async with open_gate(sock, endpoint), trio.open_nursery() as nursery:
             nursery.start_soon(feed.tend_watchers)
             try:
                 yield feed
@@ -108,5 +108,5 @@ async def open_feed_reader(endpoint: str) -> AsyncIterator[FeedReader]:
     with open_socket("sub") as sock:
         sock.raw.rcvhwm = QUEUE_MESSAGES
         sock.raw.subscribe(b"")
-        connect(sock, endpoint)
-        yield FeedReader(sock)
+        async with through_gate(sock, endpoint):
+            yield FeedReader(sock)

@@ -215,13 +215,18 @@ def connect(sock: PolledSocket, endpoint: str) -> None:
     _attach(sock.raw.connect, endpoint)
 
 
-def _attach(how: Callable[[str], object], endpoint: str) -> None:
+def check_length(endpoint: str) -> None:
+    """Raises NoEndpoint for a path that no socket can have."""
     path = endpoint.removeprefix("ipc://")
     if path != endpoint and len(os.fsencode(path)) > IPC_PATH_BYTES:
         raise NoEndpoint(
             f"the socket path {path!r} is over {IPC_PATH_BYTES} bytes; set XDG_RUNTIME_DIR or "
             "SWARM_HOME to a shorter folder"
         )
+
+
+def _attach(how: Callable[[str], object], endpoint: str) -> None:
+    check_length(endpoint)
     try:
         how(endpoint)
     except zmq.ZMQError as error:

@@ -14,7 +14,8 @@ import zmq
 
 from .desk import Desk
 from .doorway import Accept, Doorway
-from .polled import PolledSocket, bind, open_socket
+from .gate import open_gate
+from .polled import PolledSocket, open_socket
 from .post import PostStatistics
 from .wire import over_wire
 
@@ -87,8 +88,7 @@ async def open_router(
         monitor = sock.raw.get_monitor_socket(zmq.Event.DISCONNECTED)
         monitor.linger = monitor.rcvhwm = 0
         try:
-            bind(sock, endpoint)
-            async with trio.open_nursery() as nursery:
+            async with open_gate(sock, endpoint), trio.open_nursery() as nursery:
                 office = RouterOffice(sock, monitor, nursery, epoch=epoch, accept=accept)
                 sock.begin_pump(nursery, partial(_take, office))
                 nursery.start_soon(office.tend_acknowledgements)
@@ -141,8 +141,8 @@ async def open_callers(endpoint: str) -> AsyncIterator[CallerSocket]:
     """Listen for callers at `endpoint`. Raises NoEndpoint."""
     with open_socket("router") as sock:
         sock.raw.router_mandatory = 1
-        bind(sock, endpoint)
-        yield CallerSocket(sock)
+        async with open_gate(sock, endpoint):
+            yield CallerSocket(sock)
 
 
 def _peer_pid(frame: zmq.Frame) -> int | None:

@@ -9,6 +9,8 @@ import zmq
 
 from swarm.mailbox.codec import encode_envelope
 from swarm.mailbox.control import NobodyAnswers, ask_control, open_control_server
+from swarm.mailbox.gate import through_gate
+from swarm.mailbox.polled import PolledSocket
 from swarm.mailbox.sequencer import Envelope, Kind
 
 
@@ -69,8 +71,11 @@ async def test_the_kernel_tells_which_process_calls(endpoint):
 async def test_malformed_calls_are_counted_and_dropped(endpoint, caplog):
     with trio.fail_after(20), zmq.Context() as context, context.socket(zmq.DEALER) as hostile:
         hostile.linger = 0
-        hostile.connect(endpoint)
-        async with open_control_server(endpoint) as server, trio.open_nursery() as nursery:
+        async with (
+            through_gate(PolledSocket(hostile), endpoint),
+            open_control_server(endpoint) as server,
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(lambda: answer(server, count=2))
             hostile.send(b"junk")
             hostile.send_multipart([b"a", b"b"])

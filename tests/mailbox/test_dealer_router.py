@@ -10,7 +10,8 @@ import zmq
 from swarm.mailbox.codec import decode_envelope, encode_envelope
 from swarm.mailbox.dealer import open_dealer
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.polled import connect, open_socket
+from swarm.mailbox.gate import through_gate
+from swarm.mailbox.polled import PolledSocket, open_socket
 from swarm.mailbox.post import Mailbox, PostOffice
 from swarm.mailbox.router import open_router
 from swarm.mailbox.sequencer import Envelope, Kind
@@ -141,8 +142,8 @@ async def test_mail_to_a_peer_that_was_never_admitted_is_an_error(endpoint):
 async def test_hostile_frames_are_counted_and_an_honest_peer_is_served_meanwhile(endpoint):
     with trio.fail_after(20), zmq.Context() as context, context.socket(zmq.DEALER) as hostile:
         hostile.linger, hostile.routing_id = 0, b"hostile"
-        hostile.connect(endpoint)
         async with (
+            through_gate(PolledSocket(hostile), endpoint),
             open_router(endpoint) as office,
             open_dealer(endpoint, b"honest", epoch=1) as mailbox,
         ):
@@ -165,8 +166,10 @@ async def test_hostile_frames_are_counted_and_an_honest_peer_is_served_meanwhile
 async def test_a_frame_over_two_mebibytes_costs_its_sender_the_connection_and_is_counted(endpoint):
     with trio.fail_after(20), zmq.Context() as context, context.socket(zmq.DEALER) as hostile:
         hostile.linger, hostile.routing_id = 0, b"hostile"
-        hostile.connect(endpoint)
-        async with open_router(endpoint) as office:
+        async with (
+            through_gate(PolledSocket(hostile), endpoint),
+            open_router(endpoint) as office,
+        ):
             office.admit(b"hostile", epoch=1)
             hostile.send(encode_envelope(Envelope(epoch=1, seq=1, kind=Kind.WHOLE, body=b"ok")))
             office.handled(await office.receive())
@@ -181,8 +184,7 @@ async def test_mail_that_a_peer_lost_is_asked_about_and_sent_again(endpoint):
     """The sender learns of nothing; its probe after a second of silence finds out."""
     with trio.fail_after(20), open_socket("dealer") as forgetful:
         forgetful.raw.set(zmq.ROUTING_ID, b"scout")
-        connect(forgetful, endpoint)
-        async with open_router(endpoint) as office:
+        async with through_gate(forgetful, endpoint), open_router(endpoint) as office:
             office.admit(b"scout", epoch=1)
             forgetful.send(encode_envelope(Envelope(epoch=1, seq=1, kind=Kind.WHOLE)))
             office.handled(await office.receive())
