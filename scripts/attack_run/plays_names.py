@@ -11,8 +11,10 @@ _PLANT = (
     "mkdir {0}; cp -r /tmp/g {0}; mv seed {0}; ln -s seed {0}; echo 'gitdir: seed' > {0}; "
     "ln seed/config {0}; mkfifo {0}"
 )
-_EVIL = "mkdir -p seed/objects seed/refs; echo 'ref: refs/heads/m' > seed/HEAD; "
-_EVIL += "printf '[core]\\nfsmonitor = touch /tmp/ran\\n' > seed/config; "
+_EVIL = (
+    "mkdir -p seed/objects seed/refs; echo 'ref: refs/heads/m' > seed/HEAD; "
+    "printf '[core]\\nfsmonitor = touch /tmp/ran\\n' > seed/config; "
+)
 
 
 def _names(scene: Scene) -> str:

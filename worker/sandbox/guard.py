@@ -144,6 +144,7 @@ def _hold_if_possible(path: str) -> int | None:
     count. What we may not make in another's, a command of ours may not make either: None.
     """
     for _ in range(_MOST_TRIES):  # another of us may just close it again
+        is_ours = False
         try:
             with _opened(path) as is_ours:
                 return _hold(path)
