@@ -115,7 +115,7 @@ class _Stay(Generic[_T]):
         try:
             self._confine()
             _leave_working_folder()
-            names = FILE_CALLS
+            names: tuple[str, ...] = FILE_CALLS
             if self._brokered.rules is not None or self._confinement.connect is not None:
                 names += CONNECT_CALLS
             listener = install_notify_filter(build_notify_filter(names))
@@ -135,7 +135,7 @@ def _handlers(
 ) -> tuple[FileBroker | CommitBroker, Mapping[str, Handler]]:
     commits = CommitBroker(brokered.policy)
     if brokered.rules is None:
-        connect = {}
+        connect: Mapping[str, Handler] = {}
         if confinement.connect is not None:
             connect = connect_handlers(confinement.connect, own_by_mount(confinement.connect))
         going_on: dict[str, Handler] = dict.fromkeys(FILE_CALLS, _go_on)
