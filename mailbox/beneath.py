@@ -214,7 +214,7 @@ def _open(folder: int, path: str, flags: int, mode: int, resolve: int) -> int:
         raise OSError(errno.EINVAL, "it is no path")
     if not _has_openat2():
         return _open_stepwise(folder, path, flags, mode)
-    how = _how(flags, mode, resolve)
+    how = ctypes.byref(_how(flags, mode, resolve))
     while (fd := _syscall(_NUMBER, folder, os.fsencode(path), how, _HOW_BYTES)) < 0:
         number = ctypes.get_errno()
         if number != errno.EINTR:
@@ -223,14 +223,14 @@ def _open(folder: int, path: str, flags: int, mode: int, resolve: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _how(flags: int, mode: int, resolve: int) -> "ctypes._CArgObject":
+def _how(flags: int, mode: int, resolve: int) -> _OpenHow:
     """The kernel only reads it, so all calls of a kind share one."""
-    return ctypes.byref(_OpenHow(flags, mode, resolve))
+    return _OpenHow(flags, mode, resolve)
 
 
 @cache
 def _has_openat2() -> bool:
-    fd = int(_syscall(_NUMBER, _AT_CWD, b"/", _how(HOLD, 0, 0), _HOW_BYTES))
+    fd = int(_syscall(_NUMBER, _AT_CWD, b"/", ctypes.byref(_how(HOLD, 0, 0)), _HOW_BYTES))
     if fd >= 0:
         os.close(fd)
     return fd >= 0

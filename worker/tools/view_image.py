@@ -91,9 +91,11 @@ def _sendable(
 
 
 def _read_picture(path: Path, may_read: Callable[[Path], bool] | None) -> bytes:
-    may = may_read or (lambda real: True)
+    def may(real: str) -> bool:
+        return may_read is None or may_read(Path(real))
+
     try:
-        handle = open_decided(path, lambda real: may(Path(real)))
+        handle = open_decided(path, may)
     except OSError as error:
         raise ToolFailed(f"unable to locate image at `{path}`: {error.strerror}") from error
     try:
