@@ -117,12 +117,12 @@ def is_match(host: str, pattern: str) -> bool:
 
 
 def is_listed(host: str, patterns: Iterable[str]) -> bool:
-    """True if any of the patterns names this host, whatever the port: for lists that deny or ask."""
+    """True if a pattern names this host, whatever the port: for lists that deny or ask."""
     return any(is_match(host, split_port(pattern)[0]) for pattern in patterns)
 
 
 def is_allowed(host: str, port: int, patterns: Iterable[str]) -> bool:
-    """True if any of the patterns allows this port of this host: without a port, those of the web."""
+    """True if a pattern allows this port of this host; one without a port: those of the web."""
     for hosts, ports in map(split_port, patterns):
         fits = port in WEB_PORTS if not ports else ports in (ANY, str(port))
         if fits and is_match(host, hosts):

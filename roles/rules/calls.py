@@ -8,8 +8,8 @@ import posixpath
 import shlex
 from typing import Literal, TypeGuard
 
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.hosts import split_port
+from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.rules import (
     HostExecutable,
     NetworkRule,

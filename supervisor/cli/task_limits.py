@@ -153,11 +153,11 @@ def _bounds(both: Compared) -> Iterator[Widening]:
         if given is not None and (wanted is None or wanted > given):
             flag = f"--budget-{name} {wanted}"
             yield Widening(key=f"budget.{name}", wanted=str(wanted), own=str(given), flag=flag)
-    if own.deadline is not None and mine.deadline is not None:
-        if parse_span(mine.deadline) > parse_span(own.deadline):
-            wanted, given = str(mine.deadline), str(own.deadline)
-            flag = f"--deadline {wanted}"
-            yield Widening(key="deadline", wanted=wanted, own=given, flag=flag)
+    if own.deadline is None or mine.deadline is None:
+        return
+    if parse_span(mine.deadline) > parse_span(own.deadline):
+        wanted, given = str(mine.deadline), str(own.deadline)
+        yield Widening(key="deadline", wanted=wanted, own=given, flag=f"--deadline {wanted}")
 
 
 def _files(both: Compared) -> Iterator[Widening]:

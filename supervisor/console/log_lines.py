@@ -279,8 +279,8 @@ def _turn_words(body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted) ->
 def _run_words(body: RunStarted | ProviderChosen | RunCompleted | GatewayEnded | Drew) -> str:
     match body:
         case RunStarted():
-            widened = widened_words(body.widened)
-            return f"{body.run_id} {'resumed ' if body.resumed else ''}{body.cwd}{widened}: {body.title}"
+            place = f"{body.cwd}{widened_words(body.widened)}"
+            return f"{body.run_id} {'resumed ' if body.resumed else ''}{place}: {body.title}"
         case ProviderChosen():
             return f"{body.provider} {body.model}: {body.why}"
         case RunCompleted():

@@ -161,7 +161,7 @@ async def open_world(upstream=None, *, opens=False):
 
 
 def local(*allow, **more):
-    """A policy under which loopback can be reached by the resolver's names, at the ports of tests."""
+    """A policy under which loopback can be reached by the resolver's names, at any port."""
     return NetworkPolicy(allow=any_port(*allow), allow_local_binding=True, **more)
 
 

@@ -47,8 +47,9 @@ async def test_a_head_over_64_kib_is_refused_wherever_its_bytes_stand(how):
 async def test_blanks_count_for_a_head_as_much_as_letters():
     async with open_world() as world:
         script = (
-            r"exec 9<>/dev/tcp/127.0.0.1/3128; printf 'GET http://a.test/ HTTP/1.1\r\nhost: a.test\r\n"
-            r"x:' >&9; head -c 100000 /dev/zero | tr '\0' ' ' >&9; printf 'y\r\n\r\n' >&9; head -c 12 <&9"
+            r"exec 9<>/dev/tcp/127.0.0.1/3128; "
+            r"printf 'GET http://a.test/ HTTP/1.1\r\nhost: a.test\r\nx:' >&9; "
+            r"head -c 100000 /dev/zero | tr '\0' ' ' >&9; printf 'y\r\n\r\n' >&9; head -c 12 <&9"
         )
         _, said, _ = await world.run(script, NetworkPolicy(allow=("*",)))
         assert said == "HTTP/1.1 431"

@@ -1,4 +1,4 @@
-"""What a rule forbids is passed by no word in front of it, and what it allows is widened by none."""
+"""What a rule forbids is passed by no word in front of it; what it allows is widened by none."""
 
 import time
 

@@ -99,7 +99,7 @@ def _shown(words: LooseWords) -> str:
 
 
 def _of_rm(words: LooseWords, folder: str) -> Destruction | None:
-    """`rm` with -r, -f or both, of something; a plain `rm FILE` is an ordinary change like an edit."""
+    """`rm` with -r, -f or both, of something; a plain `rm FILE` is an ordinary change."""
     texts = [word.text for word in words[1:]]
     end = texts.index("--") if "--" in texts else len(texts)
     options = [text for text in texts[:end] if text.startswith("-")]

@@ -59,7 +59,7 @@ def _is_option(word: LooseWord) -> bool:
 
 
 def _split_string(rest: LooseWords) -> Iterator[str]:
-    """`env -S 'WORDS'`, `-vS…`, `--split-string=…`: read as a shell's words, which they nearly are."""
+    """`env -S 'WORDS'`, `-vS…`, `--split-string=…`, read as a shell's words."""
     for at, word in enumerate(rest):
         text, after = word.text, " ".join(one.text for one in rest[at + 1 :])
         if text.startswith("--split-string"):

@@ -59,8 +59,8 @@ def _literal_head(words: LooseWords) -> Words:
 
 
 def _named(words: LooseWords, depth: int) -> Iterator[LooseWords]:
-    count = 0
-    for count, one in enumerate(layers(words), start=1):
+    found = list(layers(words))
+    for one in found:
         yield one
         if depth >= _DEEPEST:
             continue
@@ -77,7 +77,7 @@ def _named(words: LooseWords, depth: int) -> Iterator[LooseWords]:
                 for text in feeding.feeds(node):
                     if text is not None:
                         yield from _named(_shell_call(text), depth + 1)
-    if count >= MOST_LAYERS:
+    if len(found) >= MOST_LAYERS:
         yield from _suffixes(words)
 
 

@@ -1,4 +1,4 @@
-"""Programs and words of the shell that run the command behind them: `sudo`, `time`, `xargs`, … Pure.
+"""Programs and words of the shell that run the command behind them: `sudo`, `time`, `xargs`. Pure.
 
 Guards: what a rule forbids is not passed by putting such a word in front. Where an option is not
 known to take a value or not, both readings are followed; what is found here may only make a verdict
@@ -31,7 +31,9 @@ def _wrapper(valued: str = "", plain: str = "", *, operands: int = 0) -> Wrapper
 
 # What is in front changes nothing about what the command does to files.
 _TRANSPARENT: dict[str, Wrapper] = {
-    **dict.fromkeys(("!", "{", "(", "if", "then", "else", "elif", "while", "until", "do"), Wrapper()),
+    **dict.fromkeys(
+        ("!", "{", "(", "if", "then", "else", "elif", "while", "until", "do", "coproc"), Wrapper()
+    ),
     "sudo": _wrapper(
         "-u -g -h -p -C -T -U -R -D -r -t --user --group --host --prompt --chdir --chroot --role "
         "--type --other-user --close-from --command-timeout",
@@ -42,7 +44,6 @@ _TRANSPARENT: dict[str, Wrapper] = {
     "time": _wrapper(
         "-f -o --format --output", "-p -a -v -q --portability --verbose --append",
     ),
-    "coproc": Wrapper(),
     "nohup": Wrapper(), "builtin": Wrapper(), "unbuffer": _wrapper("", "-p"),
     "command": _wrapper("", "-p"), "exec": _wrapper("-a", "-c -l"), "noglob": Wrapper(),
     "nocorrect": Wrapper(), "setsid": _wrapper("", "-c -f -w --ctty --fork --wait"),
@@ -61,12 +62,15 @@ _TRANSPARENT: dict[str, Wrapper] = {
     "strace": _wrapper("-o -e -p -s -u -a -E -I -P", "-f -ff -c -v -q -t -tt -T -y -yy -C -k"),
     "ltrace": _wrapper("-o -e -p -s -u -a -n -l -x", "-f -c -C -S -t -tt -T"),
     "systemd-run": _wrapper("-p -u -E -H -M -G --unit --property", "--user --scope -q -t -P --pty"),
-    "systemd-inhibit": Wrapper(), "dbus-run-session": Wrapper(), "xvfb-run": _wrapper("-e -f -n -p -s"),
+    "systemd-inhibit": Wrapper(), "dbus-run-session": Wrapper(),
+    "xvfb-run": _wrapper("-e -f -n -p -s"),
     "fakeroot": _wrapper("-l -s -i -b", "-u"), "eatmydata": Wrapper(), "pkexec": _wrapper("--user"),
     "catchsegv": Wrapper(), "proxychains": _wrapper("-f", "-q"), "torsocks": Wrapper(),
-    "prlimit": _wrapper("-p -o --pid"), "cgexec": _wrapper("-g", "--sticky"), "dumb-init": Wrapper(),
+    "prlimit": _wrapper("-p -o --pid"), "cgexec": _wrapper("-g", "--sticky"),
+    "dumb-init": Wrapper(),
     "tini": Wrapper(), "gosu": _wrapper(operands=1), "su-exec": _wrapper(operands=1),
-    "watch": _wrapper("-n --interval -q", "-b -c -d -e -g -p -t -w -x"), "busybox": Wrapper(), "toybox": Wrapper(), "rtk": Wrapper(), "caffeinate": _wrapper("-t -w"),
+    "watch": _wrapper("-n --interval -q", "-b -c -d -e -g -p -t -w -x"),
+    "busybox": Wrapper(), "toybox": Wrapper(), "caffeinate": _wrapper("-t -w"),
 }  # fmt: skip
 # These run it with words that come from elsewhere.
 _FEEDING: dict[str, Wrapper] = {
@@ -177,7 +181,7 @@ def _inner(words: LooseWords, wrapper: Wrapper) -> Iterator[LooseWords]:
 
 def _steps(option: str, wrapper: Wrapper) -> tuple[int, ...]:
     """How many words an option takes up, itself counted."""
-    if option in wrapper.plain or option.startswith("--") and "=" in option:
+    if option in wrapper.plain or (option.startswith("--") and "=" in option):
         return (1,)
     if option in wrapper.valued:
         return (2,)

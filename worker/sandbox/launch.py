@@ -18,6 +18,7 @@ from .connect import ConnectRules
 from .grants import broker_rules, landlock_rules
 from .guard import Guard
 from .landlock import LandlockRules, rules_beside_mounts
+from .node import node_options, with_preload
 from .places import FilePolicy, file_policy
 from .plan import SandboxPlan, SandboxUnavailable
 from .probe import probe_sandbox
@@ -69,7 +70,9 @@ def prepare_command(
             argv=argv, environment=environment, confinement=None, filter_fd=None,
             wrapped=False, guard=None,
         )  # fmt: skip
-    environment = {**environment, **sandbox_environment(plan)}
+    plan = with_preload(plan)
+    said = environment.get("NODE_OPTIONS", "")
+    environment = {**environment, **sandbox_environment(plan), **node_options(plan, said)}
     broker = None
     if plan.stack == "landlock" and plan.writable and probe_sandbox().answers:
         broker = Brokered(policy=file_policy(plan), rules=broker_rules(plan))
