@@ -1,4 +1,4 @@
-"""Policy: a task file of somebody else, rules behind other words, roles, and what must go on working."""
+"""Policy: task files of others, rules behind other words, and what must go on working."""
 
 import sys
 from pathlib import Path
