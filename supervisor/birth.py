@@ -24,7 +24,7 @@ from swarm.mailbox.protocol.limits import opens_tunnels
 from swarm.mailbox.protocol.ops import GatewayMoved
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.mailbox.protocol.rules import Rules
-from swarm.mailbox.protocol.spec import AgentSpec, ChildCard, ContextRules, FolderMark
+from swarm.mailbox.protocol.spec import AgentSpec, ChildCard, ContextRules, EndedCall, FolderMark
 from swarm.mailbox.proxies import without_proxies
 
 from .agents import Bound, LiveAgent
@@ -172,6 +172,8 @@ def write_spec(
     plan, request = agent.plan, running.request
     tmp = make_private(running.places.tmp / plan.agent_id)
     history = memory.items if memory is not None else []
+    open_calls = _calls_without_output(memory)
+    ended = memory.ended_calls if memory is not None else {}
     return AgentSpec(
         run_id=running.run_id,
         agent_id=plan.agent_id,
@@ -207,7 +209,17 @@ def write_spec(
         history=tuple(msgspec.Raw(encode_item(item)) for item in history),
         output_schema=memory.output_schema if memory is not None else None,
         total_usage=memory.usage if memory is not None else TokenUsage(),
-        interrupted_calls=_calls_without_output(memory),
+        interrupted_calls=tuple(name for name in open_calls if name not in ended),
+        ended_calls=tuple(
+            EndedCall(
+                call_id=name,
+                status=ended[name].status,
+                exit_code=ended[name].exit_code,
+                output=ended[name].output,
+            )
+            for name in open_calls
+            if name in ended
+        ),
         hello_deadline_s=HELLO_DEADLINE_S,
         linger_s=request.linger_s,
         user_instructions="" if plan.slotless else request.user_instructions,
@@ -256,7 +268,7 @@ def context_of(rules: ContextRules, *, of_project: bool) -> ContextRules:
 
 
 def _calls_without_output(memory: AgentMemory | None) -> tuple[str, ...]:
-    """Calls of the history that have no output yet: the model is told they were interrupted."""
+    """Calls of the history that have no output yet."""
     if memory is None:
         return ()
     open_calls: dict[str, None] = {}

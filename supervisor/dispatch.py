@@ -154,7 +154,8 @@ class Dispatch:
             self._unreadable(letter, error)
             return
 
-        soon = isinstance(event, CallBegan)  # alone is waited for, but for what a Goodbye ends
+        # Waited for, as what a Goodbye ends: a call is about to run, a request about to be sent.
+        soon = isinstance(event, CallBegan) or _is_output(event)
 
         def written(record: Record) -> None:
             self._run.office.handled(letter, soon=soon)
@@ -298,3 +299,7 @@ class Dispatch:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:
             return  # it ended meanwhile; nobody waits
+
+
+def _is_output(event: AnyEvent) -> bool:
+    return isinstance(event, ItemCompleted) and event.source == "tool"

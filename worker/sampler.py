@@ -4,7 +4,7 @@ Rule guarded: a sample always ends. The gateway's own word ends it, or our deadl
 or the news that it was started anew; whatever was heard until then is kept by the caller.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import assert_never
 
@@ -90,6 +90,7 @@ class Sampler:
         self._requests = 0
         self._openings = 0  # sent on this mailbox and not yet answered
         self._reopens = False
+        self.ready: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint_if_cancelled
         self.call_announced = (
             trio.Event()
         )  # the model has begun to write a call, for the first time
@@ -169,7 +170,10 @@ class Sampler:
 
         Raises:
             SampleTrouble: The attempt failed; what `hear` got stays valid.
+
+        Nothing is sent before `ready` has returned.
         """
+        await self.ready()
         async with self._attempting(self._silence_s()) as mailbox:
             self._requests += 1
             number = self._requests

@@ -42,7 +42,7 @@ from .context.normalize import repair
 from .context.prompt import Told, context_items, instructions_for, told_by
 from .context.tokens import Meter, estimate_item, estimate_tokens
 from .context.truncate import truncate_output
-from .reporter import Reporter
+from .reporter import Reporter, Ticket
 from .sampler import Dial, Sampler
 from .tools.orchestrator import Orchestrator
 from .tools.team import Team
@@ -78,6 +78,7 @@ class Session:
         self._fresh = spec.epoch == 1  # the chain was read for this very beginning
         self._closing = False
         self._items = 0
+        self._output: Ticket | None = None  # the last one that was said, perhaps not written yet
         self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
         self._timezone = local_timezone(spec.environment)
         self.begun = trio.Event()  # the first turn is about to sample
@@ -92,6 +93,7 @@ class Session:
         self.quiet_is_news = False  # and no turn's end tells the model so
         self.history = self._restore()
         self.sampler = Sampler(spec, self.history, dial)
+        self.sampler.ready = self.wait_outputs_written
         self._orchestrator: Orchestrator | None = None
 
     # --- tools --------------------------------------------------------------------------------
@@ -234,11 +236,21 @@ class Session:
         """Add an item to the history and say so, in one step. It is encoded here, once."""
         raw = self.history.append(item)
         self.meter.add_item(estimate_item(item, encoded_bytes=len(bytes(raw))))
-        self.reporter.say(
-            ItemCompleted(
-                turn_id=turn_id, item=raw, item_id=item_id or self.new_item_id(), source=source
-            )
+        told = ItemCompleted(
+            turn_id=turn_id, item=raw, item_id=item_id or self.new_item_id(), source=source
         )
+        if source == "tool":
+            self._output = self.reporter.say_tracked(told)
+        else:
+            self.reporter.say(told)
+
+    async def wait_outputs_written(self) -> None:
+        """Return once every output so far is on disk: only then may a model read it. Else what it
+        does next could follow from something that no later life knows of.
+        """
+        if self._output is not None:
+            await self.reporter.wait_journaled(self._output)
+            self._output = None
 
     def record_context(self, turn: Turn, model: ModelInfo) -> None:
         """Add what the model must know first, or what of it has changed."""
@@ -360,7 +372,8 @@ class Session:
         if not self.spec.history:
             return History()
         items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)
-        repaired = repair(items, interrupted=self.spec.interrupted_calls)
+        ended = {call.call_id: call for call in self.spec.ended_calls}
+        repaired = repair(items, interrupted=self.spec.interrupted_calls, ended=ended)
         self.told = told_by(items, cwd=self.spec.cwd)
         self._guidance = GuidanceWatch(self.spec, items)
         kept = repaired.items[: len(repaired.items) - len(repaired.added)]

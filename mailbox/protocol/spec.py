@@ -68,6 +68,15 @@ class FolderMark(Value):
     inode: int
 
 
+class EndedCall(Value):
+    """A call that came to its end in an earlier life, which died before its output was written."""
+
+    call_id: str
+    status: str  # completed, failed or declined
+    exit_code: int | None = None
+    output: str = ""  # as it was shown, cut to 10,000 bytes
+
+
 class AgentSpec(Tagged):
     """An agent's beginning: new, or resumed from the journal (`history` is then filled)."""
 
@@ -98,6 +107,7 @@ class AgentSpec(Tagged):
     output_schema: bytes | None = None  # of its last turn; see `Session.output_schema`
     total_usage: TokenUsage = TokenUsage()
     interrupted_calls: tuple[str, ...] = ()  # ids of calls whose process died; told to the model
+    ended_calls: tuple[EndedCall, ...] = ()
     hello_deadline_s: float = 10.0
     linger_s: float = 60.0
     user_instructions: str = ""  # AGENTS.md chain, already joined

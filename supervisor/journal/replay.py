@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
 )
 from swarm.mailbox.protocol.gateway import Drew
-from swarm.mailbox.protocol.items import AnyItem, Message, TokenUsage, text_of
+from swarm.mailbox.protocol.items import AnyItem, AnyOutput, Message, TokenUsage, text_of
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -114,6 +114,7 @@ class AgentMemory(msgspec.Struct):
     open_turn: str | None = None  # a turn that began and did not end
     output_schema: bytes | None = None  # what the answer of its last turn was to fit
     open_calls: dict[str, CallBegan] = {}  # begun and not ended, in order
+    ended_calls: dict[str, CallEnded] = {}  # ended, and without an output in the history
     inputs: dict[str, InputPosted] = {}  # posted and not yet in the history
     mails: dict[str, Mail] = {}  # likewise
     last_message: str | None = None
@@ -159,6 +160,8 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
     match record.body:
         case ItemRecorded() as body:
             memory.items.append(body.item)
+            if isinstance(body.item, AnyOutput):
+                memory.ended_calls.pop(body.item.call_id, None)
             if (words := memory.inputs.pop(body.item_id, None)) is not None:
                 memory.output_schema = words.output_schema or memory.output_schema
             memory.mails.pop(body.item_id, None)
@@ -181,8 +184,11 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             _fulfil_wishes(memory)
         case CallBegan() as body:
             memory.open_calls[body.call_id] = body
+            memory.ended_calls.pop(body.call_id, None)
         case CallEnded() as body:
             memory.open_calls.pop(body.call_id, None)
+            if body.status != "interrupted":
+                memory.ended_calls[body.call_id] = body
         case TokenCount() as body:
             memory.usage = body.total
         case InputPosted() as body:
@@ -208,6 +214,7 @@ def _note_end(memory: AgentMemory, record: Record) -> None:
 def _close_turn(memory: AgentMemory) -> None:
     memory.open_turn = None
     memory.open_calls.clear()
+    memory.ended_calls.clear()
 
 
 def _fulfil_wishes(memory: AgentMemory) -> None:

@@ -16,7 +16,7 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
     Warned,
 )
-from swarm.mailbox.protocol.items import TokenUsage, text_message
+from swarm.mailbox.protocol.items import FunctionCallOutput, TokenUsage, text_message
 from swarm.mailbox.protocol.ops import Mail, TextInput
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -210,6 +210,19 @@ def test_an_agent_is_remembered_from_its_lines():
     assert list(memory.inputs) == ["i2"]
     assert memory.open_turn == "i1"
     assert memory.usage.total_tokens == 7
+
+
+def test_a_call_that_ended_and_whose_output_was_not_written_is_remembered_by_its_end():
+    ends = [
+        CallEnded(turn_id="t", call_id=name, tool="exec_command", status=status)
+        for name, status in (("a", "completed"), ("b", "completed"), ("c", "interrupted"))
+    ]
+    output = FunctionCallOutput(call_id="a", output="done")
+    told = ItemRecorded(turn_id="t", item=output, item_id="i9", source="tool")
+    again = CallBegan(turn_id="t", call_id="b", tool="exec_command", detail=OtherCall())
+    assert list(fold_agent(records(*ends)).ended_calls) == ["a", "b"]
+    assert list(fold_agent(records(*ends, told)).ended_calls) == ["b"]
+    assert list(fold_agent(records(*ends, told, again)).ended_calls) == []
 
 
 def test_the_schema_of_the_last_turn_is_remembered_until_words_bring_another_or_none():

@@ -122,6 +122,22 @@ async def test_a_call_runs_only_after_its_begin_is_journaled(autojump_clock):
     assert len(tool.runs) == 1
 
 
+async def test_no_model_reads_an_output_before_it_is_journaled(autojump_clock):
+    tool = PropTool("tool", Manner(seconds=1))
+    async with open_rehearsal(PROP_SPEC, [(done(call("tool")), END), FINAL], tools=[tool]) as play:
+        await play.stage.say("go")
+        await play.stage.wait_for(CallBegan)
+        await trio.sleep(0.5)
+        assert len(tool.runs) == 1
+        play.stage.journaling = False
+        await play.stage.wait_for(CallEnded)
+        await trio.sleep(5)
+        assert len(play.gateway.requests) == 1
+        play.stage.catch_up()
+        await play.stage.wait_turns()
+    assert len(play.gateway.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("tool", "item", "output", "status"),
     [

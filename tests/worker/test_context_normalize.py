@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.items import (
     Reasoning,
     text_message,
 )
+from swarm.mailbox.protocol.spec import EndedCall
 from swarm.worker.context.normalize import ABORTED, INTERRUPTED, repair
 
 ASK, SAY = text_message("user", "do"), text_message("assistant", "doing")
@@ -35,6 +36,15 @@ def test_open_calls_of_the_last_response_get_outputs_at_the_end_in_call_order():
         CustomToolCallOutput(call_id="b", output=INTERRUPTED, success=False),
     )
     assert repaired.items == (ASK, CALL_A, CALL_B, SAY, *repaired.added)
+
+
+def test_a_call_that_had_ended_is_never_told_to_be_interrupted():
+    end = EndedCall(call_id="a", status="completed", exit_code=0, output="all is well")
+    repaired = repair((ASK, CALL_A), interrupted={"a"}, ended={"a": end})
+    [output] = repaired.added
+    assert output.success is True
+    assert "(completed with exit code 0)" in output.output
+    assert output.output.endswith("\nall is well")
 
 
 def test_an_older_open_call_is_answered_behind_its_response():

@@ -5,7 +5,8 @@ While an agent lives its history is whole by construction, so this runs once, at
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
@@ -20,11 +21,16 @@ from swarm.mailbox.protocol.items import (
     Message,
     Reasoning,
 )
+from swarm.mailbox.protocol.spec import EndedCall
 
 ABORTED = "aborted"
 INTERRUPTED = (
     "interrupted: the process that ran this call ended before the call did. It was not run again "
     "and may have run in part; check its effects before you repeat it."
+)
+ENDED = (
+    "This call had ended ({status}{code}) when the process that made it died. It was not run "
+    "again. What was kept of its output:\n{output}"
 )
 
 
@@ -41,7 +47,12 @@ def output_for(call: AnyCall, text: str, *, success: bool | None = False) -> Any
     return kind(call_id=call.call_id, output=text, success=success)
 
 
-def repair(items: tuple[AnyItem, ...], *, interrupted: Collection[str] = ()) -> Repaired:
+def repair(
+    items: tuple[AnyItem, ...],
+    *,
+    interrupted: Collection[str] = (),
+    ended: Mapping[str, EndedCall] = MappingProxyType({}),
+) -> Repaired:
     """Drop outputs without a call and second outputs; give each call without one a synthetic one.
 
     Outputs of calls in the last response are added at the end, in call order. Those of older
@@ -50,18 +61,19 @@ def repair(items: tuple[AnyItem, ...], *, interrupted: Collection[str] = ()) -> 
     Args:
         items: The history as journaled.
         interrupted: Ids of calls that were running when their process ended.
+        ended: Calls that had ended, and were told so, before their output was written.
     """
     kept, unanswered = _pair(items)
     whole: list[AnyItem] = []
     waiting: list[AnyCall] = []
     for item in kept:
         if waiting and not _is_of_a_response(item):
-            whole.extend(_synthetic(call, interrupted) for call in waiting)
+            whole.extend(_synthetic(call, interrupted, ended) for call in waiting)
             waiting.clear()
         whole.append(item)
         if isinstance(item, AnyCall) and id(item) in unanswered:
             waiting.append(item)
-    added = tuple(_synthetic(call, interrupted) for call in waiting)
+    added = tuple(_synthetic(call, interrupted, ended) for call in waiting)
     return Repaired(items=(*whole, *added), added=added)
 
 
@@ -109,5 +121,11 @@ def _is_of_a_response(item: AnyItem) -> bool:
             return role == "assistant" and author is None
 
 
-def _synthetic(call: AnyCall, interrupted: Collection[str]) -> AnyOutput:
+def _synthetic(
+    call: AnyCall, interrupted: Collection[str], ended: Mapping[str, EndedCall]
+) -> AnyOutput:
+    if (end := ended.get(call.call_id)) is not None:
+        code = "" if end.exit_code is None else f" with exit code {end.exit_code}"
+        text = ENDED.format(status=end.status, code=code, output=end.output)
+        return output_for(call, text, success=end.status == "completed")
     return output_for(call, INTERRUPTED if call.call_id in interrupted else ABORTED)
