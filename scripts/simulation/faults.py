@@ -1,6 +1,7 @@
 """What a seed does to a run: kills, silence, lies, lost frames and supervisors, a person's acts."""
 
 import shutil
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from swarm.mailbox.protocol.control import (
     ResolveApproval,
     SendText,
 )
+from swarm.supervisor.ending import Ending
 
 _LOOK_S = 2.5  # how often a person looks for questions
 
@@ -29,6 +31,8 @@ class Faults:
         self._person, self._frames = world.dice("person"), world.dice("frames")
         self._starts = world.dice("starts")
         self.supervisor = trio.CancelScope()  # of the present life; replaced by who begins one
+        self.ending: Ending | None = None  # likewise
+        self.was_stopped = False  # the present life was asked to end
         self._by_frame = [one for one in story.faults
                           if one.kind in {"kill", "silence", "gateway"}]  # fmt: skip
         world.on_frame, world.wire, world.start_fault = self._on_frame, self._wire, self._start
@@ -76,6 +80,8 @@ class Faults:
                     await self._strike(fault, lives[-1])
             case "supervisor":
                 self.lose_supervisor()
+            case "stop" | "ctrl_c":
+                self.press(signal.SIGTERM if fault.kind == "stop" else signal.SIGINT)
             case "say":
                 await ask(SendText(agent=fault.path, text="A word from a person."))
             case "interrupt":
@@ -90,6 +96,12 @@ class Faults:
             await child.say_hello_again()
         else:
             child.kill_group()
+
+    def press(self, number: int) -> None:
+        """A signal to the supervisor that lives now; it ends in order, and is resumed."""
+        if self.ending is not None and not self.supervisor.cancel_called:
+            self.was_stopped = True
+            self.ending.obey(number)
 
     def lose_supervisor(self) -> None:
         """As by SIGKILL: what the disk holds at this moment is all that is left."""

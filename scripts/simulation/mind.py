@@ -143,7 +143,9 @@ def _fulfils(part: Part, deed: Deed, text: str) -> bool:
             except ValueError:
                 return False
             return not waited["timed_out"] and not waited.get("still_running")
-        case "mail" | "again" | "list" | "close":
+        case "list":
+            return text.startswith("{")  # in it may stand that another agent was interrupted
+        case "mail" | "again" | "close":
             return not lost
 
 

@@ -24,6 +24,7 @@ from world import World
 
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import RunCompleted
+from swarm.supervisor.ending import Ending
 from swarm.supervisor.places import Places, run_places
 from swarm.supervisor.request import FanOut, RunRequest
 from swarm.supervisor.running import Running
@@ -33,6 +34,7 @@ from swarm.supervisor.work import Work
 LIMIT_S = 6 * 3600  # of virtual time: whatever happens, a run ends
 _DISK_S = (0.0, 0.0, 0.0, 0.0, 0.001, 0.01, 0.2)  # what a thread's work takes, by chance
 _MOST_LIVES = 12  # of a supervisor
+STOPPED = frozenset({"interrupted", "terminated"})
 RUN_ID = "00000000-0000-7000-8000-000000000000"
 
 
@@ -189,6 +191,8 @@ async def _play(story: Story, folder: Path, found: list[str]) -> _Scene | None:
             while completed is None and lives < _MOST_LIVES:
                 lives += 1
                 completed = await _one_life(story, world, faults, folder, found, lives > 1)
+                if faults.was_stopped and completed is not None and completed.status in STOPPED:
+                    completed = None  # it was ended from outside: a resume goes on
         if limit.cancelled_caught:
             alive = sorted(str(child.spec.identity) for child in world.alive)
             found.append(f"the run did not end in {LIMIT_S} s; alive: {alive}")
@@ -214,7 +218,8 @@ async def _one_life(
 ) -> RunCompleted | None:
     """One supervisor; None if it was lost."""
     request = msgspec.structs.replace(_request(story), resumes=resumes)
-    watch = _Watch(world, found)
+    watch = _Watch(world, found, faults)
+    faults.ending, faults.was_stopped = None, False
     try:
         with trio.CancelScope() as faults.supervisor:
             async with trio.open_nursery() as nursery:
@@ -238,13 +243,14 @@ async def _one_life(
 class _Watch:
     """Law 1 at every quiet moment of a life."""
 
-    def __init__(self, world: World, found: list[str]) -> None:
-        self._world, self._found = world, found
+    def __init__(self, world: World, found: list[str], faults: Faults) -> None:
+        self._world, self._found, self._faults = world, found, faults
         self.running: Running | None = None
 
     def work(self, running: Running, *others: Any) -> Work:
         """Stands for `Work`, to get hold of what a run is made of."""
         self.running = running
+        self._faults.ending = next(one for one in others if isinstance(one, Ending))
         return Work(running, *others)
 
     async def run(self) -> None:

@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
     kind: Literal[
         "kill", "kill_at", "silence", "hello", "gateway", "gateway_at", "supervisor",
-        "say", "interrupt", "end",
+        "say", "interrupt", "end", "stop", "ctrl_c",
     ]  # fmt: skip
     path: str
     at: float
@@ -98,7 +98,7 @@ def tell(seed: int) -> Story:
         slots=slots,
         reviewer=dice.choice(("person", "person", "nobody")),
         tokens=dice.randint(2_000, 60_000) if dice.random() < 0.15 else None,
-        faults=tuple(_faults(dice, list(parts))),
+        faults=(*_faults(dice, list(parts)), *_stops(seed)),
         wire=_wire(dice),
         model_faults=dice.choice((0.0, 0.0, 0.05, 0.2)),
         start_faults=dice.choice((0.0, 0.0, 0.0, 0.1)),
@@ -173,6 +173,16 @@ def _faults(dice: random.Random, paths: list[str]) -> list[Fault]:
                 at = dice.uniform(0.01, 90)
         found.append(Fault(kind, path, at))
     return found
+
+
+def _stops(seed: int) -> list[Fault]:
+    """The run is ended from outside, in order, and resumed. Chance of its own: what else a seed
+    means stays as it was."""
+    dice = random.Random(f"stops:{seed}")
+    return [
+        Fault(dice.choice(("stop", "ctrl_c")), "/root", dice.uniform(0.01, 60))
+        for _ in range(dice.choice((0, 0, 0, 1, 2)))
+    ]
 
 
 def _wire(dice: random.Random) -> Wire:

@@ -1,4 +1,4 @@
-"""What goes of an agent's private /tmp at its end: empty mount points, and nothing else."""
+"""What goes of an agent's private /tmp at its end: empty mount points, nothing else."""
 
 from swarm.supervisor.private_tmp import drop_private_tmp
 

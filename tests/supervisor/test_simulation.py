@@ -26,6 +26,7 @@ def test_the_seeds_do_what_can_be_done_to_a_run():
     stories = [tell(seed) for seed in SEEDS]
     kinds = {fault.kind for story in stories for fault in story.faults}
     assert {"kill", "silence", "gateway", "supervisor", "interrupt", "end"} <= kinds
+    assert {"stop", "ctrl_c"} <= kinds
     assert any(story.wire.lost and story.wire.doubled for story in stories)
     assert any(story.items for story in stories)
     assert any(story.tokens for story in stories)
