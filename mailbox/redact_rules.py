@@ -50,6 +50,13 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digit: bool = False
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of these signs, random ones hold some of each that they can hold at all."""
+        kinds = {"0": "[0-9]", "A": "[A-Z]", "a": "[a-z]"}
+        inside = re.compile(f"[{self.body}]")
+        return tuple(kind for sign, kind in kinds.items() if inside.match(sign))
+
+    @property
     def rest(self) -> str:
         """An expression for what follows the beginning."""
         return self.shape or f"[{self.body}]{{{self.least},}}"
@@ -64,18 +71,19 @@ class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: str
     least: int
     begins: str = ""
+    between: str = ""
     then: str = ""
     digit: bool = False
 
     @property
     def pattern(self) -> str:
         first = self.begins or f"[{self.value}]"
-        then = f"(?={self.then})" if self.then else ""
+        then = f"(?={self.between}{self.then})" if self.then else ""
         return f"{self.marker}(?P<hidden>{first}[{self.value}]{{{self.least - 1},}}){then}"
 
     @property
     def begun(self) -> str:
-        return rf"{self.marker}(?P<hidden>[{self.value}]*)\Z"
+        return rf"{self.marker}(?P<hidden>[{self.value}]*){self.between}\Z"
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,8 +131,8 @@ class _Hints:
         self._common = tuple(sorted({word for word in words if word[0].islower()}))
         self._common_bytes = tuple(word.encode() for word in self._common)
         self._rare = _grouped((word, "") for word in rare)
-        # A word that is found may hide one that begins the same way, or within it.
-        self._implied = {word: frozenset(one for one in rare if one in word) for word in rare}
+        # A word that is found may hide another that stands within it, or begins there.
+        self._implied = {word: [one for one in rare if _hides(word, one)] for word in rare}
 
     def stand_in(self, encoded: bytes) -> bool:
         found = _compiled_bytes(self._rare).search(encoded)
@@ -133,9 +141,14 @@ class _Hints:
     def of(self, text: str) -> set[str]:
         found = set[str]()
         for word in set(_compiled(self._rare).findall(text)):
-            found |= self._implied[word]
+            found.update(self._implied[word])
         found.update(word for word in self._common if word in text)
         return found
+
+
+def _hides(word: str, other: str) -> bool:
+    ends = (word[-size:] for size in range(1, len(word)))
+    return other in word or any(other.startswith(end) for end in ends)
 
 
 class Shapes:
@@ -227,7 +240,7 @@ class Shapes:
                 found = _compiled(re.escape(begin) + rule.rest).match(text, start)
                 if found is None or (rule.digit and not _has_digit(found[0], len(begin))):
                     continue
-                if len(begin) >= _SHORT or rule.shape or _counts(text, found, run):
+                if len(begin) >= _SHORT or rule.shape or _counts(text, found, run, rule.kinds):
                     return Span(start, found.end(), rule.name)
         return None
 
@@ -257,16 +270,11 @@ def begins_word(text: str, at: int) -> bool:
     )
 
 
-def _counts(text: str, found: re.Match[str], run: tuple[int, int]) -> bool:
+def _counts(text: str, found: re.Match[str], run: tuple[int, int], kinds: tuple[str, ...]) -> bool:
     """Whether what has a short beginning is more than a part of ordinary words."""
     if begins_word(text, found.start()):
         return True
-    body = found[0]
-    is_mixed = (
-        any(sign.isdigit() for sign in body)
-        and any(sign.isupper() for sign in body)
-        and (any(sign.islower() for sign in body[4:]) or body.isupper())
-    )
+    is_mixed = all(_holds(found[0], kind) for kind in kinds)
     return is_mixed and run[1] - run[0] <= _MOST_RUN_CHARS
 
 
@@ -283,6 +291,10 @@ def _values(rule: After, text: str) -> Iterator[Span]:
 
 def _has_digit(text: str, at: int) -> bool:
     return any(sign.isdigit() for sign in text[at:])
+
+
+def _holds(text: str, kind: str) -> bool:
+    return re.search(kind, text) is not None
 
 
 def _least_in_run(rule: Token) -> int:

@@ -1,6 +1,8 @@
 """What is shown piece by piece hides what the whole would hide, wherever it is cut."""
 
 import itertools
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,9 @@ from hypothesis import strategies as st
 
 from swarm.mailbox.redact import REDACTED, Redactor
 from swarm.mailbox.redact_stream import MOST_HELD_CHARS, RedactedStream
+
+sys.path.insert(0, str(Path(__file__).parent))
+from secret_samples import SAMPLES
 
 KEYS = ("sentinel-7f3a9c", "sentinel-7f3a9c-and-more", "sk-proj-of-this-run-1", "plainwordkey")
 SHAPES = (
@@ -52,6 +57,50 @@ def test_no_secret_is_ever_shown_whole(text, sizes):
     out = "".join(shown(cut(text, sizes)))
     for secret in (*KEYS, *SHAPES):
         assert secret not in out
+
+
+samples = st.lists(
+    st.sampled_from(
+        [one.text for one in SAMPLES] + list(WORDS) + ["\n", "\\n", " ", "x", "https://a"]
+    ),
+    max_size=6,
+).map("".join)
+
+
+@given(samples, cuts)
+@settings(max_examples=400)
+def test_no_secret_of_any_rule_is_shown_that_the_whole_would_hide(text, sizes):
+    whole = Redactor(KEYS).clean(text)
+    out = "".join(shown(cut(text, sizes)))
+    for sample in SAMPLES:
+        if sample.secret not in whole:
+            assert sample.secret not in out, (sample, out, whole)
+
+
+@given(
+    st.sampled_from([one for one in SAMPLES if one.rule != "private-key"]),
+    st.text(max_size=20),
+    cuts,
+)
+@settings(max_examples=400)
+def test_pieces_show_a_secret_of_any_rule_as_the_whole_does(sample, before, sizes):
+    text = f"{before}\n{sample.text} and on."
+    assert "".join(shown(cut(text, sizes))) == Redactor(KEYS).clean(text)
+
+
+@given(st.text(max_size=60), cuts)
+@settings(max_examples=200)
+def test_ordinary_text_comes_whole_however_it_is_cut(text, sizes):
+    text += " ."
+    assert "".join(shown(cut(text, sizes))) == Redactor(KEYS).clean(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["see https://example.com", "the task-force", "postgres://db", "an API_KEY=", "risk-free"],
+)
+def test_the_end_shows_what_was_held_back_for_nothing(text):
+    assert "".join(shown([text])) == text
 
 
 @pytest.mark.parametrize("secret", [*KEYS, *SHAPES])

@@ -1,0 +1,239 @@
+"""What is a secret is hidden wherever it stands and however it is written; all else stays."""
+
+import base64
+import json
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from swarm.mailbox.redact import REDACTED, Redactor, unhidden_keys
+from swarm.mailbox.redact_rules import load_rules, shapes
+
+sys.path.insert(0, str(Path(__file__).parent))
+from secret_samples import SAMPLES, fill
+
+ROOT = Path(__file__).parents[2]
+PLAIN = Redactor(())
+KEYS = (
+    "sentinel-7f3a9c-key",
+    'quo"te\\back/slash',
+    "it's & <odd> 100%",
+    "ünïcode-schlüssel",
+    "plainwordkey",
+    fill("A-Za-z0-9", 64),
+)
+# Before a secret: whatever a program, a terminal, JSON in JSON or a URL puts there.
+BEFORE = ("", " ", "\n", "\t", "=", '"', "'", ":", "\\n", "\\t", "\\\\n", "\x1b[0m", "\x1b[1;31m",
+          "%0A", "%0a", "\\u000a", "(", "é", "\0", "-", "_", ".", "1.", "/")  # fmt: skip
+
+
+def names(samples):
+    return [f"{number}-{one.rule}" for number, one in enumerate(samples)]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
+@pytest.mark.parametrize("before", BEFORE, ids=map(repr, BEFORE))
+def test_a_secret_of_every_rule_is_hidden_after_whatever_stands_before_it(sample, before):
+    cleaned = PLAIN.clean(f"before{before}{sample.text} after")
+    assert sample.secret not in cleaned
+    assert REDACTED in cleaned
+    assert cleaned.startswith("before")
+    if sample.rule != "private-key":
+        assert cleaned.endswith(" after")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
+def test_what_is_hidden_is_counted_by_the_name_of_its_rule(sample):
+    counts = Counter()
+    PLAIN.clean(f"a {sample.text} b", counts)
+    assert counts[sample.rule] >= 1
+
+
+@given(
+    st.sampled_from([one for one in SAMPLES if one.rule != "private-key"]),
+    st.text(max_size=30),
+    st.sampled_from(["", "\n", " ", "abc", "Z9", "é", "\\n"]),
+)
+@settings(max_examples=400)
+def test_a_secret_with_a_beginning_of_its_own_is_hidden_after_any_text(sample, before, gap):
+    if gap[-1:].isalnum() and sample.rule not in {one.name for one in load_rules().tokens}:
+        gap += " "  # a marker is a name: what joins it is another name
+    assert sample.secret not in PLAIN.clean(f"{before}{gap}{sample.text}")
+
+
+def test_one_bare_key_a_line_is_hidden_as_in_a_file_of_settings():
+    lines = [one.text for one in SAMPLES if one.rule != "private-key"]
+    cleaned = PLAIN.clean("\n".join(lines)).split("\n")
+    assert len(cleaned) == len(lines)
+    assert all(REDACTED in line for line in cleaned)
+
+
+def forms(key):
+    data = key.encode()
+    yield key
+    yield json.dumps(key)[1:-1]
+    yield json.dumps(key, ensure_ascii=False)[1:-1]
+    yield json.dumps(json.dumps({"key": key}))
+    yield quote(key, safe="")
+    yield data.hex()
+    yield data.hex().upper()
+    for lead in (b"", b"u", b"u:"):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(lead + data + b"!").decode()
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_is_hidden_in_every_form(key):
+    redactor = Redactor(KEYS)
+    for form in forms(key):
+        cleaned = redactor.clean(f"a{form}b")
+        assert REDACTED in cleaned
+        assert key not in cleaned
+        assert len(cleaned) <= len(REDACTED) + 24 or "key" in cleaned, (form, cleaned)
+
+
+secrets = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=8, max_size=40
+).filter(lambda text: text.strip() == text and REDACTED not in text and text not in REDACTED)
+
+
+@given(secrets, st.text(max_size=20), st.text(max_size=20))
+@example("aaaaaaaaA", "aaaa", "aaaa")
+@settings(max_examples=300)
+def test_any_key_is_hidden_wherever_it_stands(key, before, after):
+    redactor = Redactor([key])
+    cleaned = redactor.clean(before + key + after)
+    assert key not in cleaned.replace(REDACTED, "\0") or key in load_rules().placeholders
+    encoded = base64.b64encode((before + key + after).encode()).decode()
+    core = base64.b64encode(key.encode()).decode().rstrip("=")[:-1]
+    if len(before.encode()) % 3 == 0:
+        assert core not in redactor.clean(encoded)
+
+
+@pytest.mark.parametrize(
+    ("key", "hidden"),
+    [("test", False), ("a", False), ("", False), ("ollama", False), ("banana", False),
+     ("EMPTY", False), ("changeme", False), ("not-needed", False), ("Not-Needed", False),
+     ("a1b2c3", True), ("bananas", False), ("wordkeyx", True), ("Banana", True)],
+)  # fmt: skip
+def test_a_short_key_or_an_ordinary_word_blanks_out_nothing(key, hidden):
+    text = f"one {key} two"
+    assert (Redactor([key]).clean(text) != text) is hidden
+
+
+def test_a_key_that_is_not_hidden_is_told_and_a_placeholder_is_none():
+    keys = {"A": "test", "B": "ollama", "C": "a-real-key-1", "D": "banana", "E": " "}
+    assert unhidden_keys(keys) == ["A", "D"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  empty.txt",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "0199f5a0-1111-7aaa-8bbb-123456789abc /root/worker-2",
+        "numpy==2.1.0 --hash=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "-rw-r--r-- 1 user user 1234 Jan  1 12:00 task-force-risk-assessment-2024.md",
+        "the desk-5f4dcc3b5aa765d61d8327deb882cf99 and disk-usage-report-of-2024-and-2025",
+        "sk-estimator-doc-link fitted, sk-toggleable__content, sk-ipped words",
+        "token sk- and hf_ and ghp_ are prefixes; AKIA begins the ids of AWS",
+        "npm_config_registry=https://registry.npmjs.org/ npm_package_dependencies_left_pad",
+        "http://localhost:8080/a@b https://host:443/@scope/pkg ssh://git@github.com/org/repo",
+        "git@github.com:org/repo.git https://user@host/repo https://example.com:8443?x=a@b",
+        "DATABASE_URL=postgres://$DB_USER:$DB_PASSWORD@db/app postgres://${U}:${P}@h/d",
+        'TOKEN=$(cat token) PASSWORD="$PASSWORD" SECRET=${SECRET:?} KEY_FILE=/etc/key',
+        "API_KEY = os.environ['API_KEY']; token: Token = read(TOKEN)",
+        "MAX_TOKENS=4096 SORT_KEY=created_at PUBLIC_KEY=x PRIMARY_KEY=id",
+        "Authorization: Bearer <token>, Authorization: Bearer $TOKEN; bearer authentication",
+        "class PasswordField: password = forms.CharField(widget=PasswordInput)",
+        "-----BEGIN PRIVATE KEY----- is how the header looks, and then comes the body",
+        "-----BEGIN CERTIFICATE-----\nMIIB" + "a1B2" * 20 + "\n-----END CERTIFICATE-----",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "a1B2" * 8 + " me@host",
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
+        '"integrity": "sha512-' + "a1B2/+" * 14 + '=="',
+        "gAAAAAB" + "Xy9_-" * 300,
+    ],
+)
+def test_ordinary_lines_stay_as_they_are(line):
+    assert PLAIN.clean(line) is line
+    escaped = json.dumps(line)
+    assert PLAIN.clean(escaped) is escaped
+
+
+def test_our_own_sources_and_pages_stay_as_they_are():
+    folders = [
+        ROOT / name for name in ("mailbox", "roles", "worker", "supervisor", "docs", "examples")
+    ]
+    found = [
+        (path.relative_to(ROOT), line)
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.suffix in {".py", ".md", ".toml", ".json"} and path.name != "secret_rules.toml"
+        for line in path.read_text("utf-8").splitlines()
+        if PLAIN.clean(line) is not line
+    ]
+    assert found == []
+
+
+def test_what_programs_list_stays_as_it_is():
+    for command in (
+        [sys.executable, "-m", "pip", "list"],
+        ["ls", "-lR", str(Path(json.__file__).parent)],
+        [sys.executable, "-c", "import sys; print('\\n'.join(sorted(sys.modules)))"],
+    ):
+        text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        assert PLAIN.clean(text) is text, command
+
+
+def test_each_rule_has_a_name_and_the_file_names_its_source():
+    text = (ROOT / "mailbox" / "secret_rules.toml").read_text("utf-8")
+    assert "docs.github.com" in text.split("[[tokens]]")[0]
+    assert "gitleaks" in text.split("[[tokens]]")[0]
+    tomllib.loads(text)
+    rules = load_rules()
+    assert {one.name for one in (*rules.tokens, *rules.after)} <= {one.rule for one in SAMPLES}
+
+
+HINTS = sorted({hint for rule in load_rules().after for hint in rule.hints})
+
+
+@given(st.lists(st.sampled_from(HINTS), max_size=3), st.integers(0, 6), st.text(max_size=5))
+def test_no_hint_is_overlooked_where_two_overlap(parts, less, between):
+    text = between.join(parts)[less:]
+    assert {hint for hint in HINTS if hint in text} <= shapes()._hints.of(text)
+    stands = any(hint in text for hint in HINTS)
+    assert not stands or shapes().may_hold(text.encode("utf-8", "replace"))
+
+
+@given(st.text(max_size=200))
+def test_cleaning_twice_changes_nothing_more(text):
+    once = Redactor(KEYS).clean(text)
+    assert Redactor(KEYS).clean(once) == once
+
+
+@given(
+    st.lists(st.sampled_from([one.text for one in SAMPLES] + list(KEYS) + ["x", " "]), max_size=5)
+)
+@settings(max_examples=200)
+def test_secrets_side_by_side_are_all_hidden(parts):
+    text = " ".join(parts)
+    cleaned = Redactor(KEYS).clean(text)
+    assert not any(key in cleaned for key in KEYS)
+    assert not any(
+        one.secret in cleaned for one in SAMPLES if one.rule != "variable" and one.text in parts
+    )
+
+
+def test_hostile_text_takes_no_time_that_grows_faster_than_it_does():
+    """Bounded by the deadline of the whole run of tests: a quadratic search would take minutes."""
+    for piece in ("://a:", "sk-", "TOKEN=", "-----BEGIN PRIVATE KEY-----\n", "eyJaaaaaaaa.", "a@",
+                  "Bearer ", "ghp_", "xox", "_", "1", "=", "\\", "PASSWORD: "):  # fmt: skip
+        PLAIN.clean(piece * (200_000 // len(piece)))
