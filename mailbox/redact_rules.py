@@ -21,7 +21,7 @@ _RUN = r"[A-Za-z0-9_.-]"
 _RUN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 _IN_RUN = 8  # of a body that may go on with other characters, so many lie in the run at least
 _MOST_RUN_CHARS = 256  # of a longer run of letters, what has a short beginning by chance is no key
-# What may stand before a word without being a part of it: an escape of JSON, of a URL, of a terminal.
+# What may stand before a word without being a part of it: an escape of JSON, a URL, a terminal.
 _ESCAPE = re.compile(
     r"(?:\\[nrtbfv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]*m)\Z"
 )
@@ -179,7 +179,7 @@ class Shapes:
         return _grouped(loose)
 
     def may_hold(self, encoded: bytes) -> bool:
-        """False only if no rule matches any text in this JSON; no hint has signs that JSON escapes."""
+        """False only if no rule matches a text in this JSON; no hint has signs that it escapes."""
         runs = _compiled_bytes(self._run).findall(encoded)
         if runs and _compiled_bytes(self._token).search(b"\n".join(runs)):
             return True
@@ -199,7 +199,7 @@ class Shapes:
                 yield from _values(rule, text)
 
     def first_begin(self, text: str, at: int) -> int:
-        """Where, from `at` on, something stands that begins as a token does; else the text's end."""
+        """Where, from `at` on, something begins as a token does; else the text's end."""
         found = self._begin.search(text, at)
         return len(text) if found is None else found.start()
 

@@ -238,7 +238,7 @@ def shows(pid: int, token: str) -> bool:
 
 
 def readable(path: Path) -> bytes:
-    """What we may read of it: of a process that may not be looked at nothing, unless we are root."""
+    """What we may read of it: nothing of a process that only root may look at."""
     try:
         return path.read_bytes()
     except PermissionError:

@@ -1,4 +1,4 @@
-"""One door: every text of a struct is cleaned before it is encoded, and what is left can be read."""
+"""One door: every text of a struct is cleaned before it is encoded; what is left can be read."""
 
 import sys
 from collections import Counter

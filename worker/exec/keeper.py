@@ -34,7 +34,7 @@ from ..sandbox.guard import remove_placeholder
 from . import spawn
 from .brokered import await_brokers
 from .child import ForkedChild, become_command, hear_child
-from .kin import MARK, kill_groups, mark_of, outside_group, tree_of, trees_of
+from .kin import MARK, has_children, kill_groups, mark_of, outside_group, tree_of, trees_of
 from .orders import (
     AnyOrder,
     AnyReply,
@@ -115,7 +115,7 @@ class Keeper:
         """Kill everything below, until nothing is left (or it cannot die: a stuck disk)."""
         self._watchdog.stand_down()
         deadline = time.monotonic() + _LAST_SWEEP_S
-        while _has_children() and time.monotonic() < deadline:
+        while has_children() and time.monotonic() < deadline:
             strike_descendants(os.getpid())
             time.sleep(0.001)
         self._watchdog.close()
@@ -293,16 +293,6 @@ class Keeper:
                 break  # the agent is gone; the next poll says so
             self._outbox.popleft()
         self._poll.modify(self._sock, events)
-
-
-def _has_children() -> bool:
-    """Reaps those that have ended on the way."""
-    try:
-        while os.waitpid(-1, os.WNOHANG) != (0, 0):
-            pass
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _drained(sock: socket.socket) -> bytes:

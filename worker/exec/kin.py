@@ -56,6 +56,16 @@ def _owner(child: int, firsts: Mapping[int, int], alive: Collection[int]) -> int
     return owner
 
 
+def has_children() -> bool:
+    """Reaps those that have ended on the way."""
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
 def outside_group(pids: Collection[int], group: int) -> list[int]:
     """Those of `pids` that a signal to `group` would not reach."""
     return [pid for pid in pids if _group(pid) != group]
