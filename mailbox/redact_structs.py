@@ -8,7 +8,7 @@ read again.
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -78,20 +78,22 @@ def _clean(redactor: Redactor, value: object, counts: Counts | None, depth: int)
     if isinstance(value, bytes):
         return _clean_bytes(redactor, value, counts)
     if isinstance(value, (tuple, list)):
-        items = [_clean(redactor, one, counts, depth + 1) for one in value]
-        if all(new is old for new, old in zip(items, value, strict=True)):
-            return value
+        whole = cast("tuple[object, ...] | list[object]", value)
+        items = [_clean(redactor, one, counts, depth + 1) for one in whole]
+        if all(new is old for new, old in zip(items, whole, strict=True)):
+            return whole
         return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, dict):
+        rows = cast("dict[object, object]", value)
         pairs = [
             (_clean(redactor, key, counts, depth + 1), _clean(redactor, one, counts, depth + 1))
-            for key, one in value.items()
+            for key, one in rows.items()
         ]
         same = all(
             new[0] is old[0] and new[1] is old[1]
-            for new, old in zip(pairs, value.items(), strict=True)
+            for new, old in zip(pairs, rows.items(), strict=True)
         )
-        return value if same else dict(pairs)
+        return rows if same else dict(pairs)
     return value
 
 
@@ -121,7 +123,7 @@ def _plan(struct: type[msgspec.Struct]) -> _Plan:
 
 def _may_hold_text(hint: object) -> bool:
     origin = get_origin(hint)
-    if origin is Literal or hint in _PLAIN:
+    if origin is Literal or any(hint is plain for plain in _PLAIN):
         return False
     if origin in (Union, types.UnionType, tuple, list, dict):
         return any(_may_hold_text(one) for one in get_args(hint) if one is not ...)
@@ -142,7 +144,7 @@ def _holds_bytes(value: object) -> bool:
     if isinstance(value, msgspec.Struct):
         return any(_holds_bytes(getattr(value, name)) for name in _plan(type(value)).with_bytes)
     if isinstance(value, (tuple, list)):
-        return any(map(_holds_bytes, value))
+        return any(map(_holds_bytes, cast("tuple[object, ...] | list[object]", value)))
     if isinstance(value, dict):
-        return any(map(_holds_bytes, value.values()))
+        return any(map(_holds_bytes, cast("dict[object, object]", value).values()))
     return isinstance(value, bytes) and bool(value)

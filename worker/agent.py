@@ -10,6 +10,7 @@ import traceback
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import trio
 
@@ -49,7 +50,7 @@ def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) 
             lock_process(spec)
         trio.run(_open_and_live, spec, launcher, lifeline_fd)
     except BaseException as error:
-        if isinstance(error, BaseExceptionGroup) and error.split(LauncherGone)[1] is None:
+        if _is_only(error, LauncherGone):
             sys.stderr.write(f"{_LAUNCHER_GONE}\n")  # known, and no fault of this program
         else:
             traceback.print_exc()
@@ -122,3 +123,11 @@ async def _end_with(launcher: Launcher) -> None:
     """
     await launcher.wait_gone()
     raise LauncherGone(_LAUNCHER_GONE)
+
+
+def _is_only(error: BaseException, kind: type[Exception]) -> bool:
+    """Whether it is such an error, or a group of nothing else."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(_is_only(member, kind) for member in group.exceptions)
+    return isinstance(error, kind)
