@@ -20,6 +20,7 @@ _SHORT = 5  # a shorter beginning is part of ordinary words too: task-, half_
 _RUN = r"[A-Za-z0-9_.-]"
 _RUN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 _IN_RUN = 8  # of a body that may go on with other characters, so many lie in the run at least
+_LOOKED_AT_CHARS = 512  # of what may be a token, until it is known to be one
 _MOST_RUN_CHARS = 256  # of a longer run of letters, what has a short beginning by chance is no key
 # What may stand before a word without being a part of it: an escape of JSON, a URL, a terminal.
 _ESCAPE = re.compile(
@@ -237,11 +238,13 @@ class Shapes:
             if not text.startswith(begin, start):
                 continue
             for rule in self._rules[begin]:
-                found = _compiled(re.escape(begin) + rule.rest).match(text, start)
+                # Looked at in part, so that many beginnings in one long run cost no more than it.
+                most = len(text) if rule.shape else start + _LOOKED_AT_CHARS
+                found = _compiled(re.escape(begin) + rule.rest).match(text, start, most)
                 if found is None or (rule.digit and not _has_digit(found[0], len(begin))):
                     continue
                 if len(begin) >= _SHORT or rule.shape or _counts(text, found, run, rule.kinds):
-                    return Span(start, found.end(), rule.name)
+                    return Span(start, _end_of(rule, text, found.end()), rule.name)
         return None
 
 
@@ -276,6 +279,12 @@ def _counts(text: str, found: re.Match[str], run: tuple[int, int], kinds: tuple[
         return True
     is_mixed = all(_holds(found[0], kind) for kind in kinds)
     return is_mixed and run[1] - run[0] <= _MOST_RUN_CHARS
+
+
+def _end_of(rule: Token, text: str, end: int) -> int:
+    """Where a token ends whose first part ends there."""
+    rest = None if rule.shape else _compiled(f"[{rule.body}]*").match(text, end)
+    return end if rest is None else rest.end()
 
 
 def _values(rule: After, text: str) -> Iterator[Span]:
