@@ -27,6 +27,7 @@ _AT_ONCE = 64  # callers seen to before other tasks run …
 _PAUSE_S = 0.005  # … for so long at least: a flood of callers does not starve the process
 _KNOCK_AGAIN_S, _KNOCK_LATER_S = 0.005, 0.5
 _NOBODY = (errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.ENOTSOCK)
+_SHUT = b"\x00"  # the answer to whom the gate stays shut
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -90,6 +91,8 @@ def _see_to_callers(listener: socket.socket, hold: int, ours: int | None) -> boo
             if may_come_in(_pid_of(caller), ours):
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [hold]))]
                 caller.sendmsg([b"\x01"], rights, socket.MSG_NOSIGNAL)
+            else:
+                caller.send(_SHUT, socket.MSG_NOSIGNAL)
     return False
 
 
@@ -162,7 +165,10 @@ async def _knock_on(path: str, hold: int) -> None:
 
 
 async def _knock(path: str, hold: int) -> bool:
-    """False while nobody listens there. Raises NoEndpoint if the gate stays shut for us."""
+    """False while nobody listens there, or whoever did has just ended: another may take its place.
+
+    Raises NoEndpoint if the gate stays shut for us.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as caller:
         outcome = caller.connect_ex(path)
         if outcome in _NOBODY:
@@ -170,16 +176,18 @@ async def _knock(path: str, hold: int) -> bool:
         if outcome:
             raise NoEndpoint(f"no mailbox at {path}: {os.strerror(outcome)}")
         await trio.lowlevel.wait_readable(caller)
-        given = array.array("i")
+        given, answer = array.array("i"), b""
         with suppress(ConnectionError):
             room = socket.CMSG_SPACE(given.itemsize)
-            _, extra, _, _ = caller.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
+            answer, extra, _, _ = caller.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
             for _, _, data in extra:
                 given.frombytes(data)
     if not given:
+        if answer != _SHUT:
+            return False
         raise NoEndpoint(
             f"no mailbox at {path}: whoever listens there lets nobody in who is under a sandbox's "
-            "system-call filter, or was about to end"
+            "system-call filter"
         )
     os.dup2(given[0], hold, inheritable=False)
     os.close(given[0])

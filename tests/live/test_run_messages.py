@@ -148,7 +148,7 @@ async def test_faults_of_the_server_are_survived_in_one_run(rig, model_server):
     ("status", "type_", "code", "words"),
     [
         (401, "authentication_error", 5, "ANTHROPIC_API_KEY"),
-        (404, "not_found_error", 1, "wire_api"),
+        (404, "not_found_error", 5, "wire_api"),
     ],
 )
 async def test_a_final_refusal_ends_the_run_and_says_what_to_do(
