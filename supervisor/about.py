@@ -14,6 +14,7 @@ from swarm.mailbox.ids import short_id
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
 from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.redact import Redactor
 
 from .places import RunPlaces, make_private
 from .request import RunRequest
@@ -65,9 +66,13 @@ def read_about(places: RunPlaces) -> About:
 
 
 def save_request(places: RunPlaces, request: RunRequest) -> None:
-    """Keep what `resume` needs. Keys, environment and provider headers are never written."""
+    """Keep what `resume` needs. Keys, environment and provider headers are never written.
+
+    Of the prompt no more than the journal has of it: it may hold a key as well.
+    """
     kept = msgspec.structs.replace(
         request,
+        prompt=Redactor(request.keys.values()).clean(request.prompt),
         keys={},
         environment={},
         providers=(),

@@ -145,7 +145,7 @@ def test_a_key_that_is_not_hidden_is_told_and_a_placeholder_is_none():
         "the desk-5f4dcc3b5aa765d61d8327deb882cf99 and disk-usage-report-of-2024-and-2025",
         "sk-estimator-doc-link fitted, sk-toggleable__content, sk-ipped words",
         "token sk- and hf_ and ghp_ are prefixes; AKIA begins the ids of AWS",
-        "npm_config_registry=https://registry.npmjs.org/ npm_package_dependencies_left_pad",
+        "npm_config_registry=https://registry.example.org/ npm_package_dependencies_left_pad",
         "http://localhost:8080/a@b https://host:443/@scope/pkg ssh://git@github.com/org/repo",
         "git@github.com:org/repo.git https://user@host/repo https://example.com:8443?x=a@b",
         "DATABASE_URL=postgres://$DB_USER:$DB_PASSWORD@db/app postgres://${U}:${P}@h/d",

@@ -1,0 +1,138 @@
+"""Secrets: what a command prints and a model says must be in no file, stream or listing of a run.
+
+Every secret is put together here from parts, so that this file holds none.
+"""
+
+import base64
+import json
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+from play import Call, Play, command
+from scene import Scene
+
+KEY = "sentinel-" + "7f3a9c1e5b2d8460" + '-"quoted"\\back'
+_BODY = "a1B2c3D4e5F6g7H8i9J0" * 3
+BARE = {
+    "github": "ghp_" + _BODY[:36],
+    "stripe": "sk_" + "live_" + _BODY[:24],
+    "npm": "npm_" + _BODY[:36],
+    "pypi": "pypi-" + "AgEIcHlwaS5vcmc" + _BODY[:40],
+    "google": "ya29." + _BODY,
+    "openai": "sk-" + "proj-" + _BODY[:40],
+    "aws": "AKIA" + "A1B2C3D4E5F6G7H8",
+}
+_PASSWORD = "Hx7-" + "pass-word-91"
+_KEYED = {"OPENAI_API_KEY": KEY}
+
+
+def _print(text: str) -> Call:
+    """A command whose words do not hold the text that it prints."""
+    encoded = base64.b64encode(base64.b64encode(text.encode())).decode()
+    return command(f"echo {encoded} | base64 -d | base64 -d")
+
+
+def _leaks(*secrets: str) -> Callable[[Scene], str]:
+    """Where any of these is: in what the run printed, its folder, or what others print of it."""
+
+    def look(scene: Scene) -> str:
+        if '"type":"run.completed"' not in scene.said:
+            return f"the run did not end (exit {scene.exit_code}): {scene.said[-400:]}"
+        if "[redacted]" not in scene.said:
+            return "nothing was hidden: the command did not print it"
+        seen = {"--json": scene.said, **_files(scene), **_listings(scene)}
+        shown = (f"{where}: {one[:8]}…" for where, text in seen.items() for one in secrets
+                 if one in text)  # fmt: skip
+        return "; ".join(shown)
+
+    return look
+
+
+def _files(scene: Scene) -> dict[str, str]:
+    runs = scene.state / "state" / "runs"
+    files = [path for path in runs.rglob("*") if path.suffix in {".jsonl", ".json", ".diff"}]
+    return {str(path.relative_to(runs)): path.read_text("utf-8", "replace") for path in files}
+
+
+def _listings(scene: Scene) -> dict[str, str]:
+    (run,) = (path.name for path in (scene.state / "state" / "runs").iterdir() if path.is_dir())
+    swarm = [*scene.words_as_user(), str(Path(sys.executable).with_name("swarm"))]
+    packed = scene.tmp / "run.tar.gz"
+    told = {
+        " ".join(words): scene.perform([*swarm, *words])[0]
+        for words in (("show", run), ("log", run), ("log", run, "--json"), ("ps", "--all"),
+                      ("export", run, str(packed)))
+    }  # fmt: skip
+    return {**told, **_members(packed)}
+
+
+def _members(packed: Path) -> dict[str, str]:
+    if not packed.exists():
+        return {}
+    with tarfile.open(packed) as archive:
+        found = {one.name: archive.extractfile(one) for one in archive.getmembers()}
+        return {
+            f"export of {name}": file.read().decode("utf-8", "replace")
+            for name, file in found.items()
+            if file is not None
+        }
+
+
+_FORMS = (
+    KEY,
+    json.dumps(KEY)[1:-1],
+    base64.b64encode(f"u:{KEY}".encode()).decode(),
+    base64.urlsafe_b64encode(f"x{KEY}".encode()).decode(),
+    KEY.encode().hex(),
+)
+PLAYS = (
+    Play(
+        name="a bare secret a line, as in a file of settings, is shown",
+        calls=lambda scene: [_print("\n".join(BARE.values()) + "\n")],
+        escaped=_leaks(*BARE.values()),
+        stacks=("bwrap",),
+        fast=True,
+    ),
+    Play(
+        name="secrets after tabs, colours and escapes are shown",
+        calls=lambda scene: [
+            _print("".join(f"\t{one}\x1b[0m{one}\\n{one}" for one in BARE.values()))
+        ],
+        escaped=_leaks(*BARE.values()),
+        stacks=("bwrap",),
+    ),
+    Play(
+        name="a password of a variable or of a URL is shown",
+        calls=lambda scene: [
+            _print(f"PGPASSWORD={_PASSWORD}\nDATABASE_URL=postgres://me:{_PASSWORD}@db/app\n")
+        ],
+        escaped=_leaks(_PASSWORD),
+        stacks=("bwrap",),
+    ),
+    Play(
+        name="the lines of a private key are shown",
+        calls=lambda scene: [
+            _print(f"-----BEGIN RSA PRIVATE KEY-----\n{_BODY}\n-----END RSA PRIVATE KEY-----\n")
+        ],
+        escaped=_leaks(_BODY),
+        stacks=("bwrap",),
+    ),
+    Play(
+        name="a key of the run is shown: as it is, escaped, in base64 or in hex",
+        calls=lambda scene: [_print("".join(f"a{form}b\n" for form in _FORMS))],
+        escaped=_leaks(*_FORMS, *(form[4:-4] for form in _FORMS)),
+        environment=_KEYED,
+        stacks=("bwrap",),
+        fast=True,
+    ),
+    Play(
+        name="a key of the run in a prompt is shown as its title",
+        calls=lambda scene: [_print(KEY)],
+        escaped=_leaks(*_FORMS),
+        options=lambda scene: ("-p", f"use {KEY} for it"),
+        environment=_KEYED,
+        stacks=("bwrap",),
+    ),
+)
