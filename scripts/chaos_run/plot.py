@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["run", "escalate", "spawn", "send", "ask_again", "wait"]
 MOST_TRIES = 60  # of one wish that must come true; then the agent gives up and says so
+MANY_COMMANDS = 70  # more than one agent may run at once
+_MANY_IN = 0.15  # of all plays
 _ITEMS = "ijklm"
 _GAVE_UP = "gave up: "
 _ATTEMPT = re.compile(r"(_try\d+)?(_\d+)?$")
@@ -73,12 +75,24 @@ def make_play(seed: str) -> Play:
             for _ in _grow(path, lots.randint(1, 3), shape):
                 pass
     parts = {path: _write_part(path, children, lots) for path, children in shape.items()}
+    _crowd_one(parts, random.Random(f"{seed} many"))
     for name in _ITEMS[: lots.choice((0, 0, 0, 2, 5))]:
         path = f"/root/{name}"
         pauses = [f"{lots.choice((0, 0.3, 1))}" for _ in range(lots.randint(1, 2))]
         acts = tuple((Wish(f"root-{name}-{n}-run", "run", p),) for n, p in enumerate(pauses))
         parts[path] = Part(path, (), (acts,), is_item=True)
     return parts
+
+
+def _crowd_one(parts: dict[str, Part], lots: random.Random) -> None:
+    """In some plays one agent begins with more commands than it may run at once."""
+    if lots.random() >= _MANY_IN:
+        return
+    path = lots.choice(sorted(parts))
+    slug = path.strip("/").replace("/", "-")
+    many = tuple(Wish(f"{slug}-m{n}-run", "run", "0.1") for n in range(MANY_COMMANDS))
+    first, *further = parts[path].scenes
+    parts[path] = parts[path]._replace(scenes=((many, *first), *further))
 
 
 def _grow(parent: str, count: int, shape: dict[str, list[str]]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "chaos_run"))
 from plan import KINDS, plan_strikes
 from plot import (
+    MANY_COMMANDS,
     MOST_TRIES,
     Heard,
     again_of,
@@ -20,6 +21,8 @@ from plot import (
     task_of,
     wishes_of,
 )
+
+from swarm.worker.exec.outcome import MAX_SESSIONS
 
 SEEDS = st.integers(0, 10_000).map(str)
 
@@ -136,3 +139,16 @@ def test_a_wish_that_never_comes_true_is_given_up_and_said():
     lines = perform(make_play("3"), "/root", cut_off=lambda call: call.tool == "wait_agent")
     assert gave_up(lines[-1].text)
     assert sum(call.tool == "wait_agent" for line in lines for call in line.calls) == MOST_TRIES
+
+
+def test_some_plays_have_an_agent_that_wants_more_commands_at_once_than_may_run():
+    plays = [make_play(f"seed {number}") for number in range(60)]
+    sizes = [
+        max(len(act) for part in play.values() for scene in part.scenes for act in scene)
+        for play in plays
+    ]
+    assert {MANY_COMMANDS} < {*sizes}
+    assert MANY_COMMANDS > MAX_SESSIONS
+    for play in plays:
+        names = [wish.name for part in play.values() for wish in wishes_of(part)]
+        assert len(names) == len(set(names))
