@@ -111,11 +111,11 @@ async def _open_and_live(spec: AgentSpec, link: LauncherLink, lifeline_fd: int |
             open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as post,
             open_launcher(link) as launcher,
             open_exec_sessions(launcher, spec) as commands,
+            trio.open_nursery() as living,
         ):
-            async with trio.open_nursery() as living:
-                living.start_soon(_end_with, launcher)
-                await live(spec, post, dial, Toolbelt(spec, commands))
-                living.cancel_scope.cancel()  # from here on the launcher may end: it is told to
+            living.start_soon(_end_with, launcher)
+            await live(spec, post, dial, Toolbelt(spec, commands))
+            living.cancel_scope.cancel()  # from here on the launcher may end: it is told to
         nursery.cancel_scope.cancel()
 
 
