@@ -4,7 +4,6 @@ Rule guarded: the history and what the supervisor was told of it are changed in 
 an await between them. The agent owns no files; the supervisor's journal is the memory.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Literal
@@ -44,6 +43,7 @@ from .context.tokens import Meter, estimate_item, estimate_tokens
 from .context.truncate import truncate_output
 from .reporter import Reporter, Ticket
 from .sampler import Dial, Sampler
+from .time_zone import local_timezone
 from .tools.orchestrator import Orchestrator
 from .tools.team import Team
 from .turn.guidance import GuidanceWatch
@@ -385,19 +385,6 @@ class Session:
         for output in repaired.added:
             self.record("", output, source="tool")
         return history
-
-
-def local_timezone(environment: dict[str, str]) -> str:
-    """The IANA name of the local time zone, as far as the system tells; else Etc/UTC."""
-    named = environment.get("TZ", "").lstrip(":")
-    if named and "/" in named and not named.startswith("/"):
-        return named
-    try:
-        link = os.readlink("/etc/localtime")  # noqa: PTH115 — a Path would cost each agent 15 pages
-    except OSError:
-        return "Etc/UTC"
-    _, found, zone = link.partition("zoneinfo/")
-    return zone if found else "Etc/UTC"
 
 
 def _output_of(pending: Pending, limit_tokens: int) -> AnyOutput:

@@ -29,16 +29,9 @@ from .review import EnteredReviewMode, ExitedReviewMode
 from .settings import Settings
 
 EndState = Literal[
-    "completed",
-    "truncated",
-    "interrupted",
-    "budget",
-    "deadline",
-    "refused",
-    "failed",
-    "crashed",
+    "completed", "truncated", "interrupted", "budget", "deadline", "refused", "failed", "crashed",
     "killed",
-]
+]  # fmt: skip
 
 
 class RunStarted(Tagged):
