@@ -20,8 +20,6 @@ from swarm.mailbox.protocol.items import (
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCallOutput,
-    InputImage,
-    InputText,
     Message,
     decode_item,
     encode_item,
@@ -37,7 +35,7 @@ from swarm.roles.login_shell import find_shell, shell_name
 from .context import fragments
 from .context.history import History
 from .context.limits import fit_window
-from .context.normalize import repair
+from .context.normalize import repair, without_latest_images
 from .context.prompt import Told, context_items, instructions_for, told_by
 from .context.tokens import Meter, estimate_item, estimate_tokens
 from .context.truncate import truncate_output
@@ -54,7 +52,6 @@ from .turn.state import AbortReason, Pending, Turn
 from .turn.upkeep import Upkeep
 
 Source = Literal["context", "user", "mail", "model", "tool", "note"]
-IMAGE_TAKEN_BACK = "[the image was left out: the model's provider could not read it]"
 
 
 class Session:
@@ -351,21 +348,11 @@ class Session:
 
     def take_back_image(self, turn: Turn) -> bool:
         """Replace the images of the latest output that has any; False if none has."""
-        items = list(self.decoded_history())
-        for index in reversed(range(len(items))):
-            item = items[index]
-            if not isinstance(item, AnyOutput) or isinstance(item.output, str):
-                continue
-            if not any(isinstance(part, InputImage) for part in item.output):
-                continue
-            parts = tuple(
-                InputText(text=IMAGE_TAKEN_BACK) if isinstance(part, InputImage) else part
-                for part in item.output
-            )
-            items[index] = msgspec.structs.replace(item, output=parts)
-            self.replace_history(turn.turn_id, items)
-            return True
-        return False
+        items = without_latest_images(self.decoded_history())
+        if items is None:
+            return False
+        self.replace_history(turn.turn_id, items)
+        return True
 
     def _restore(self) -> History:
         """The history of former lives, made whole; outputs added for that are said."""

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
+import msgspec
+
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.items import (
     AnyCall,
@@ -18,6 +20,8 @@ from swarm.mailbox.protocol.items import (
     CustomToolCallOutput,
     FunctionCall,
     FunctionCallOutput,
+    InputImage,
+    InputText,
     Message,
     Reasoning,
 )
@@ -32,6 +36,7 @@ ENDED = (
     "This call had ended ({status}{code}) when the process that made it died. It was not run "
     "again. What was kept of its output:\n{output}"
 )
+IMAGE_TAKEN_BACK = "[the image was left out: the model's provider could not read it]"
 
 
 class Repaired(Value):
@@ -129,3 +134,21 @@ def _synthetic(
         text = ENDED.format(status=end.status, code=code, output=end.output)
         return output_for(call, text, success=end.status == "completed")
     return output_for(call, INTERRUPTED if call.call_id in interrupted else ABORTED)
+
+
+def without_latest_images(items: Sequence[AnyItem]) -> list[AnyItem] | None:
+    """The same, with words in place of the images of the latest output that has any; None: none
+    has.
+    """
+    for index in reversed(range(len(items))):
+        item = items[index]
+        if not isinstance(item, AnyOutput) or isinstance(item.output, str):
+            continue
+        if not any(isinstance(part, InputImage) for part in item.output):
+            continue
+        parts = tuple(
+            InputText(text=IMAGE_TAKEN_BACK) if isinstance(part, InputImage) else part
+            for part in item.output
+        )
+        return [*items[:index], msgspec.structs.replace(item, output=parts), *items[index + 1 :]]
+    return None
