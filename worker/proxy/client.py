@@ -11,6 +11,7 @@ import trio
 CHUNK_BYTES = 64 * 1024
 HEAD_LIMIT_S = 30.0  # for a whole head, from its first byte or the connection's beginning
 IDLE_LIMIT_S = 600.0  # for a tunnel or body without a byte in either direction
+_DROPPING_S, _MOST_DROPPED = 2.0, 1024 * 1024
 _T = TypeVar("_T")
 
 
@@ -50,6 +51,15 @@ class Client:
             data += more
         self.give_back(data[size:])
         return data[:size]
+
+    async def drop_the_rest(self) -> None:
+        """Read what it still says and forget it, for a moment: a connection that is closed with
+        words unread is reset, and the answer before it may be lost. Raises ClientGone.
+        """
+        size = 0
+        with trio.move_on_after(_DROPPING_S):
+            while size < _MOST_DROPPED and (data := await self.receive()):
+                size += len(data)
 
     async def send(self, data: bytes) -> None:
         """Raises ClientGone; also when it takes nothing for ten minutes."""

@@ -86,6 +86,7 @@ class HttpConversation:
                     return event
                 case h11.NEED_DATA if fed >= HEAD_BYTES:
                     await self._say(431, f"its head is over {HEAD_BYTES >> 10} KiB")
+                    await self._client.drop_the_rest()
                     return None
                 case h11.NEED_DATA:
                     # No more than a head may have: h11 alone bounds only what is still incomplete.

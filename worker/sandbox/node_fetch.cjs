@@ -47,10 +47,13 @@
       head = Buffer.concat([head, data]);
       const end = head.indexOf('\r\n\r\n');
       if (end < 0 && head.length < MOST_HEAD_BYTES) return;
+      const text = head.subarray(0, Math.max(end, 0)).toString('latin1');
+      const opened = /^HTTP\/1\.[01] 200 /.test(text);
+      const size = Number((/^content-length: *(\d+)/im.exec(text) ?? [])[1] ?? 0);
+      if (!opened && end >= 0 && head.length < Math.min(end + 4 + size, MOST_HEAD_BYTES)) return;
       socket.off('data', onData);
       socket.pause();
-      const text = head.subarray(0, Math.max(end, 0)).toString('latin1');
-      if (!/^HTTP\/1\.[01] 200 /.test(text)) {
+      if (!opened) {
         const said = head.subarray(end + 4).toString().trim() || text.split('\r\n')[0];
         const error = new Error(`the network proxy does not connect to ${target}: ${said}`);
         error.code = 'ERR_PROXY_TUNNEL';
