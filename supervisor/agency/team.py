@@ -266,9 +266,7 @@ class Team:
         """
         while True:
             root = self.members.get(ROOT_PATH)
-            outcome = None if root is None else root.outcome
-            if root is not None and root.is_active and not (outcome and outcome.cut_off):
-                outcome = None  # else a letter has begun a turn while the run ends
+            outcome = None if root is None or root.is_active else root.outcome
             is_done = self.at_rest and has_no_jobs()
             if outcome is not None and (outcome.state not in _GOOD_ENDS or is_done):
                 return outcome

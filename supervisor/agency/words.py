@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from swarm.mailbox.protocol.ops import UserInput
 
-from ..catching_up import as_posted
-from ..control import Control
+from ..control import Control, as_posted
 from ..running import Running
 from .inherit import NotPossible
 from .member import Member
