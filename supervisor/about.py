@@ -152,7 +152,7 @@ def never_began(places: RunPlaces) -> bool:
 
 
 def on_network_disk(folder: Path) -> str | None:
-    """The file system's type if `folder` lies on one where sqlite's WAL is unsafe, else None."""
+    """The file system's type if `folder` lies on one where locks are unsafe, else None."""
     try:
         mounts = Path("/proc/self/mounts").read_text(errors="replace")
         return find_network_disk(str(folder.resolve()), mounts)

@@ -14,7 +14,7 @@ from .spawner.household import MOST_BIRTHS
 
 AN_AGENT = 3
 _A_BIRTH = 2
-_OWN = 96  # sockets, the index, pipes, the gateway, the guardian, terminals that look on
+_OWN = 96  # sockets, pipes, the gateway, the guardian, terminals that look on
 
 
 def agents_that_fit(limit: int) -> int:

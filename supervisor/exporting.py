@@ -1,7 +1,7 @@
 """A run as one archive to hand to somebody else: its records and settings, without known secrets.
 
 Rule guarded: every line passes the redactor once more, with what counts as a secret today; what
-cannot be redacted (copies of files, images, the index) stays at home. Blocks.
+cannot be redacted (copies of files, images) stays at home. Blocks.
 """
 
 import io

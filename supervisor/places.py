@@ -100,10 +100,6 @@ class RunPlaces(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "journal"
 
     @property
-    def index(self) -> Path:
-        return self.folder / "index.sqlite"
-
-    @property
     def blobs(self) -> Path:
         return self.folder / "blobs"
 

@@ -261,6 +261,6 @@ def recall(running: Running, plan: AgentPlan) -> AgentMemory:
 def network_warning(folder: str, kind: str) -> Warned:
     """Said once when the state folder lies on a network disk."""
     return Warned(
-        message=f"{folder} lies on {kind}: locks and the index are unsafe there; "
+        message=f"{folder} lies on {kind}: locks are unsafe there; "
         "set SWARM_HOME or XDG_STATE_HOME to a local folder"
     )

@@ -127,7 +127,7 @@ def check_state(places: Places) -> Check:
     if not os.access(existing, os.W_OK | os.X_OK):
         return Check(name="state folder", state="fail", detail=f"{existing} is read-only", fix=fix)
     if (kind := on_network_disk(existing)) is not None:
-        detail = f"{places.runs} lies on {kind}: locks and the index are unsafe there"
+        detail = f"{places.runs} lies on {kind}: locks are unsafe there"
         return Check(name="state folder", state="warn", detail=detail, fix=fix)
     free = shutil.disk_usage(existing).free
     if free < 200 << 20:

@@ -41,8 +41,8 @@ class JournalFiles:
         self._open: OrderedDict[str, int] = OrderedDict()
         self._most = most_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
-    def append(self, name: str, lines: Iterable[bytes]) -> int:
-        """Write the lines (each ends in a newline) in one go; return the offset of the first.
+    def append(self, name: str, lines: Iterable[bytes]) -> None:
+        """Write the lines (each ends in a newline) in one go.
 
         Raises JournalFailed. A short write (a full disk) is cut back, so no torn line stays.
         """
@@ -60,7 +60,6 @@ class JournalFiles:
                 raise
         except OSError as error:
             raise JournalFailed(path, error) from error
-        return start
 
     def sync(self, name: str) -> None:
         """Return once what was appended is on the disk itself. Raises JournalFailed."""

@@ -8,7 +8,6 @@ showing happen.
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -34,7 +33,6 @@ from swarm.mailbox.redact_structs import clean_encoded
 
 from ..places import RunPlaces
 from .files import JournalFiles
-from .index import Index, IndexRow
 
 RUN_FILE = "run"  # the supervisor's own records; agents' files carry their ids
 _SYNCED = (
@@ -65,16 +63,14 @@ class Journal:
     def __init__(
         self,
         files: JournalFiles,
-        index: Index,
         *,
         last_seq: int,
         redactor: Redactor,
         unix_s: Callable[[], float] = time.time,
     ) -> None:
-        self._files, self._index, self.redactor = files, index, redactor
+        self._files, self.redactor = files, redactor
         self._seq, self._unix_s = last_seq, unix_s
         self._queue: list[_Entry] = []
-        self._unindexed: list[IndexRow] = []
         self._wake = trio.Event()
         self._done = last_seq  # all up to here are written and called back
         self._progress = trio.lowlevel.ParkingLot()
@@ -133,42 +129,33 @@ class Journal:
     async def _write_batch(self) -> None:
         batch, self._queue = self._queue, []
         forget, self._forget = self._forget, []
-        rows, self._unindexed = self._unindexed, []
         with trio.CancelScope(shield=True):  # bounded: local writes of one batch
-            work = partial(self._write_in_thread, batch, forget, rows)
-            written, fresh = await trio.to_thread.run_sync(work)
-            self._unindexed += fresh
+            written = await trio.to_thread.run_sync(self._write_in_thread, batch, forget)
             _call_back(written)
             if written:
                 self._done = written[-1].record.seq
                 self._progress.unpark_all()
 
-    def _write_in_thread(
-        self, batch: list[_Entry], forget: list[str], rows: list[IndexRow]
-    ) -> tuple[list[_Entry], list[IndexRow]]:
-        """Redact, write in order, index the batch before: nobody waits for the index.
+    def _write_in_thread(self, batch: list[_Entry], forget: list[str]) -> list[_Entry]:
+        """Redact and write in order.
 
         Neighbours of one file go in one write, and no others: whenever this process is killed,
         what is on disk is a prefix of what was written, over all files.
         """
         written: list[_Entry] = []
-        fresh: list[IndexRow] = []
         synced: dict[str, None] = {}
         for file, queued in groupby(batch, key=lambda entry: entry.file):
             pairs = [self._redacted(entry) for entry in queued]
-            offset = self._files.append(file, [line for _, line in pairs])
-            for entry, line in pairs:
+            self._files.append(file, [line for _, line in pairs])
+            for entry, _ in pairs:
                 written.append(entry)
-                fresh.append(IndexRow.of(entry.record, file, offset))
-                offset += len(line)
                 if isinstance(entry.record.body, _SYNCED):
                     synced[file] = None
         for file in synced:
             self._files.sync(file)
         for file in forget:
             self._files.forget(file)
-        self._index.add(rows)
-        return written, fresh
+        return written
 
     def _redacted(self, entry: _Entry) -> tuple[_Entry, bytes]:
         """The one door to the journal: what is written, and then shown, holds no known secret."""
@@ -178,12 +165,9 @@ class Journal:
         return entry, line + b"\n"
 
     def finish(self) -> None:
-        """Write what is still queued, index it, close. Blocks; for the very end of the run."""
+        """Write what is still queued and close. Blocks; for the very end of the run."""
         batch, self._queue = self._queue, []
-        written, fresh = self._write_in_thread(batch, [], [])
-        _call_back(written)
-        self._index.add(self._unindexed + fresh)
-        self._index.close()
+        _call_back(self._write_in_thread(batch, []))
         self._files.close()
 
 
@@ -212,7 +196,6 @@ async def open_journal(
     places.journal.mkdir(mode=0o700, exist_ok=True)
     journal = Journal(
         JournalFiles(places.journal),
-        Index(places.index),
         last_seq=last_seq,
         redactor=redactor or Redactor(()),
         unix_s=unix_s,

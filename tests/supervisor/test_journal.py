@@ -12,7 +12,6 @@ from swarm.mailbox.protocol.events import (
     CallEnded,
     OtherCall,
     TokenCount,
-    TurnCompleted,
     TurnStarted,
     Warned,
 )
@@ -33,7 +32,6 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.redact import Redactor
 from swarm.supervisor.journal.files import JournalFailed, repair_tail
-from swarm.supervisor.journal.index import find_rows
 from swarm.supervisor.journal.reading import read_records
 from swarm.supervisor.journal.replay import fold_agent, fold_run
 from swarm.supervisor.journal.rollout import open_journal
@@ -110,27 +108,6 @@ async def test_numbers_go_on_after_a_reopen(places):
         await journal.commit(Warned(message="first"))
     async with open_journal(places, last_seq=1) as journal:
         assert (await journal.commit(Warned(message="second"))).seq == 2
-
-
-async def test_the_index_finds_records_by_agent_and_kind(places):
-    async with open_journal(places) as journal:
-        journal.write(Warned(message="x"), agent="/root", file="a")
-        journal.write(TurnCompleted(turn_id="t"), agent="/root", file="a")
-        journal.write(TurnCompleted(turn_id="u"), agent="/root/b", file="b")
-    rows = list(find_rows(places.index, agent=None, kinds=("turn_completed",)))
-    assert [(row.agent, row.kind) for row in rows] == [
-        ("/root", "turn_completed"),
-        ("/root/b", "turn_completed"),
-    ]
-    assert [row.seq for row in find_rows(places.index, agent="/root", kinds=())] == [1, 2]
-
-
-async def test_an_index_that_cannot_be_written_does_not_stop_the_journal(places):
-    places.index.mkdir()
-    async with open_journal(places) as journal:
-        await journal.commit(Warned(message="x"))
-        await journal.commit(Warned(message="y"))
-    assert len(list(read_records(places))) == 2
 
 
 FULL_DISK = """

@@ -1,6 +1,5 @@
 """A journal that was cut, damaged, or written by another version: what is sound is used, aloud."""
 
-import sqlite3
 import subprocess
 import sys
 import tracemalloc
@@ -14,7 +13,6 @@ from swarm.mailbox.protocol.records import ItemRecorded, Record, encode_record
 from swarm.supervisor.cli.reading import agent_records
 from swarm.supervisor.journal import reading
 from swarm.supervisor.journal.files import repair_tail
-from swarm.supervisor.journal.index import find_rows
 from swarm.supervisor.journal.reading import (
     BadLine,
     JournalUnreadable,
@@ -58,29 +56,6 @@ async def test_a_last_record_cut_at_any_byte_is_gone_whole_and_the_journal_goes_
     path.write_bytes(whole + last)
     assert repair_tail(path) == 0
     assert last_seq(places) == 3
-
-
-async def test_an_index_cut_or_damaged_anywhere_costs_no_record_and_is_begun_anew(places):
-    async with open_journal(places) as journal:
-        for number in range(300):
-            journal.write(Warned(message=f"{number}"), agent="/root", file="a1")
-    whole = places.index.read_bytes()
-    cuts = [*range(0, 120, 7), *range(4_000, len(whole), 4_099), len(whole) - 1]
-    damaged = [whole[:cut] for cut in cuts]
-    damaged += [whole[:place] + b"\0" * 64 + whole[place + 64 :] for place in (0, 16, 4_096)]
-    for number, content in enumerate(damaged, 301):
-        for left in places.folder.glob("index.sqlite*"):
-            left.unlink()
-        places.index.write_bytes(content)
-        async with open_journal(places, last_seq=number - 1) as journal:
-            await journal.commit(Warned(message="after"), agent="/root", file="a1")
-        assert last_seq(places) == number
-        try:  # either the old rows with the new one, or an index begun anew; never another's
-            found = [row.seq for row in find_rows(places.index, agent="/root", kinds=())]
-        except sqlite3.Error:
-            continue
-        assert found == [number] or set(found) <= {*range(1, 301), number}
-    assert [one.seq for one in read_records(places)] == list(range(1, 301 + len(damaged)))
 
 
 def test_what_came_behind_a_number_is_read_from_the_end_of_its_file(places, monkeypatch):

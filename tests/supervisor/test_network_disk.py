@@ -1,4 +1,4 @@
-"""A state folder on a network disk is noticed; sqlite's WAL is not safe there."""
+"""A state folder on a network disk is noticed: locks are not safe there."""
 
 import pytest
 
