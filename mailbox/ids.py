@@ -11,8 +11,6 @@ from typing import NewType
 
 RunId = NewType("RunId", str)
 AgentId = NewType("AgentId", str)
-CallId = NewType("CallId", str)
-TurnId = NewType("TurnId", str)
 AgentPath = NewType("AgentPath", str)  # "/root", "/root/scout", "/root/scout/deep"
 
 ROOT_PATH = AgentPath("/root")

@@ -29,10 +29,9 @@ _BETWEEN = "\n\n--- project-doc ---\n\n"
 
 
 class Guidance(Value):
-    """The joined text, the files it is from, and what went wrong."""
+    """The joined text, and what went wrong."""
 
     text: str = ""
-    sources: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     left_bytes: int = 0  # of the budget, for folders below
     refused: tuple[
@@ -62,9 +61,8 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
         config_folder: Where the person's own AGENTS.md lies; it is not under the budget.
         rules: Byte budget of all project files together (0: none are read) and names.
     """
-    personal, own = _read_personal(config_folder)
+    personal = _read_personal(config_folder)
     parts: list[str] = []
-    sources = list(own)
     warnings: list[str] = []
     refused: list[str] = []
     left = rules.limit_bytes
@@ -88,13 +86,11 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
         if len(data) > left:
             warnings.append(f"{path} is cut after {left:,} bytes: {_over(rules.limit_bytes)}")
         parts.append(data[:left].decode("utf-8", "replace"))
-        sources.append(str(path))
         left -= len(data)
     project = "\n\n".join(parts)
     text = _BETWEEN.join(part for part in (personal, project) if part)
     return Guidance(
         text=text,
-        sources=tuple(sources),
         warnings=(*refused, *warnings),
         left_bytes=max(0, left),
         refused=tuple(refused),
@@ -128,7 +124,7 @@ def read_further(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
         text += "\n[cut here: project_doc_max_bytes is used up]"
         warnings = (f"{path} is cut after {rules.limit_bytes:,} bytes: all files are over budget",)
     left = max(0, rules.limit_bytes - len(data))
-    return Guidance(text=text, sources=(str(path),), warnings=warnings, left_bytes=left)
+    return Guidance(text=text, warnings=warnings, left_bytes=left)
 
 
 def _open_in(folder: Path, root: Path, rules: GuidanceRules) -> tuple[Path, int] | None:
@@ -193,7 +189,7 @@ def _over(limit_bytes: int) -> str:
     return f"project_doc_max_bytes is {limit_bytes:,}; raise it or shorten the files"
 
 
-def _read_personal(folder: Path) -> tuple[str, tuple[str, ...]]:
+def _read_personal(folder: Path) -> str:
     for name in _NAMES:
         path = folder / name
         try:
@@ -202,8 +198,8 @@ def _read_personal(folder: Path) -> tuple[str, tuple[str, ...]]:
         except OSError:
             continue
         if text:
-            return text, (str(path),)
-    return "", ()
+            return text
+    return ""
 
 
 def _project_folders(cwd: Path, rules: GuidanceRules) -> Iterator[tuple[Path, Path]]:

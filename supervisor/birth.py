@@ -187,7 +187,6 @@ def write_spec(
         secret=running.supervisor_proof(agent.identity),
         gateway_endpoint=gateway.endpoint,
         gateway_token=running.gateway_proof(agent.identity),
-        blobs_dir=str(running.places.blobs),
         tmp_dir=str(tmp),
         environment=_environment(request),
         shell_environment=request.shell_environment,
@@ -196,7 +195,6 @@ def write_spec(
         allow_commit=request.allow_commit and not plan.slotless,
         model=plan.model,
         effort=plan.effort,
-        nickname=plan.nickname,
         depth=plan.depth,
         ca_bundle=str(running.places.authority / "bundle.pem")
         if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)
@@ -220,8 +218,6 @@ def write_spec(
             for name in open_calls
             if name in ended
         ),
-        hello_deadline_s=HELLO_DEADLINE_S,
-        linger_s=request.linger_s,
         user_instructions="" if plan.slotless else request.user_instructions,
         context=context_of(request.context, of_project=not plan.slotless),
         can_spawn=request.max_agents > 1,

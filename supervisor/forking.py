@@ -107,7 +107,7 @@ def fork_run(source: RunPlaces, target: RunPlaces, *, at: str, agent_id: str) ->
             _write_journal(source, target, _opening(about, past, target, agent_id), cut)
             request = load_request(source)
             save_request(target, msgspec.structs.replace(request, fan_out=None, resumes=False))
-            label = Label(forked_from=about.run_id, forked_turn=cut.turn_id)
+            label = Label(forked_from=about.run_id)
             write_label(target, label)
             write_about(target, _about(about, target))
     except BaseException:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from swarm.mailbox.errors import PeerGone, SwarmError
+from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import AgentId
 from swarm.mailbox.post import Letter
 from swarm.mailbox.protocol.control import Passed
@@ -45,12 +45,6 @@ _log = logging.getLogger("swarm.keeper")
 _TELL_LIMIT_S = 12.0  # more than the silence after which an agent counts as dead
 _SILENT_S = 10.0
 _BIRTH_S = 30.0
-
-
-class ProviderUnusable(SwarmError):
-    """No provider can be used; the text says what to do."""
-
-    exit_code = 5
 
 
 class Keeper:

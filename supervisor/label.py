@@ -24,7 +24,6 @@ class Label(Value):
     name: str = ""
     archived: bool = False
     forked_from: str = ""  # a run's id
-    forked_turn: str = ""  # the last turn that it took over
 
 
 def read_label(places: RunPlaces) -> Label:

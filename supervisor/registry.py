@@ -34,10 +34,6 @@ class Slot:
     def __init__(self, path: str, live: dict[str, int | None]) -> None:
         self.path, self._live = path, live
 
-    @property
-    def is_committed(self) -> bool:
-        return self._live.get(self.path) is not None
-
     def commit(self, pid: int) -> None:
         """From now on the process holds the slot."""
         if pid <= 0:

@@ -39,10 +39,6 @@ class WaitingRoom:
     def __len__(self) -> int:
         return len(self._line)
 
-    def waiting_parents(self) -> frozenset[str]:
-        """Paths of agents whose children are in line."""
-        return self._line.parents()
-
     @asynccontextmanager
     async def wait_for_slot(
         self,

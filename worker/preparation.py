@@ -88,7 +88,6 @@ _SPEC = AgentSpec(
     secret=b"",
     gateway_endpoint="",
     gateway_token=b"",
-    blobs_dir="",
     tmp_dir="",
     environment={},
 )

@@ -80,7 +80,6 @@ PROP_SPEC = AgentSpec(
     secret=b"secret",
     gateway_endpoint="ipc://gateway",
     gateway_token=b"token",
-    blobs_dir="/blobs",
     tmp_dir="/t",
     environment={"TZ": "Etc/UTC"},
     can_spawn=False,

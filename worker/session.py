@@ -79,7 +79,6 @@ class Session:
         self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
         self._timezone = local_timezone(spec.environment)
         self.begun = trio.Event()  # the first turn is about to sample
-        self.has_tools = False
         self._wake = trio.Event()
         self._at_rest = trio.Event()
         self.wanted: Settings | None = None  # from the next turn on
@@ -144,7 +143,6 @@ class Session:
 
     def begin(self, model: ModelInfo) -> None:
         """A turn is about to sample this model."""
-        self.has_tools = model.can_call_tools
         head = len(instructions_for(self.spec, model).encode())
         for tool in self.tool_specs(model):
             head += len(tool.name) + len(tool.description) + len(tool.parameters)

@@ -40,7 +40,6 @@ class Mail(Value):
     content: str
     kind: Literal["new_task", "message", "followup", "final_answer"] = "message"
     trigger_turn: bool = False
-    sent_at: float = 0.0  # unix seconds
 
 
 class Deliver(Tagged):

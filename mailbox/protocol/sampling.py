@@ -170,7 +170,6 @@ class SampleCompleted(Tagged):
     response_id: str = ""
     usage: TokenUsage | None = None
     end_turn: bool | None = None
-    first_byte_s: float | None = None  # from sending the request to the first event
     truncated: bool = False  # the model was stopped at an output limit
 
 
@@ -204,7 +203,6 @@ class SampleFailed(Tagged):
     retryable: bool = False
     retry_after_s: float | None = None
     http_status: int | None = None
-    items_done: int = 0  # SampleItemDone sent before the failure; they stay in the history
 
 
 AnySampleEvent = (

@@ -92,13 +92,11 @@ class AgentSpec(Tagged):
     secret: bytes  # proves this life to the supervisor
     gateway_endpoint: str
     gateway_token: bytes
-    blobs_dir: str
     tmp_dir: str  # private to this agent, kept across its commands
     environment: dict[str, str]  # already without any provider's keys
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     model: str | None = None
     effort: str | None = None
-    nickname: str = ""
     depth: int = 0
     ca_bundle: str = ""  # certificates that commands trust, where the network proxy opens tunnels
     hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
@@ -108,8 +106,6 @@ class AgentSpec(Tagged):
     total_usage: TokenUsage = TokenUsage()
     interrupted_calls: tuple[str, ...] = ()  # ids of calls whose process died; told to the model
     ended_calls: tuple[EndedCall, ...] = ()
-    hello_deadline_s: float = 10.0
-    linger_s: float = 60.0
     user_instructions: str = ""  # AGENTS.md chain, already joined
     # False: no child can ever start in this run (`max_agents` is 1). Together with `depth` and
     # `limits.max_depth` it decides whether the agent is offered the tools of a team.

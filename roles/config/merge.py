@@ -111,11 +111,6 @@ def leaves(table: Toml, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]
             yield (*above, key), value
 
 
-def dotted_leaves(table: Toml) -> Iterator[str]:
-    """The paths of `leaves`, joined plainly: a dot within a key looks as one between two."""
-    return (".".join(path) for path, _ in leaves(table))
-
-
 def look_up(table: Toml, key: str | KeyPath) -> object:
     """The value at a dotted key or a path; None if there is none."""
     here: object = table

@@ -235,7 +235,7 @@ class MemoryHome:
 class MemoryChild:
     """A process that is a task: a real agent, or the real gateway."""
 
-    pidfd, warm, started_s, said = -1, True, 0.0, ""
+    pidfd, warm, said = -1, True, ""
 
     def __init__(self, world: World, spec: AnySpec, *, is_mute: bool) -> None:
         self._world, self.spec, self._is_mute = world, spec, is_mute

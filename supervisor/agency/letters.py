@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.ops import Deliver, Mail
 from swarm.mailbox.protocol.records import AgentEnded, MailHandled, MailPosted, Record
 
 from ..agents import LiveAgent
+from ..end_states import GOOD_ENDS
 from ..running import Running
 from .member import Member
 from .team import Team, preview
@@ -22,7 +23,6 @@ from .team import Team, preview
 _CARRY_LIMIT_S = 2.0
 MOST_UNREAD = 1_000  # letters of one reader; more are refused
 _SILENT_ENDS = frozenset({"interrupted"})  # somebody wanted it so: no parent is woken
-_GOOD_ENDS = frozenset({"completed", "truncated"})
 
 Kind = Literal["new_task", "message", "followup", "final_answer"]
 
@@ -44,7 +44,6 @@ def write_letter(
         content=content,
         kind=kind,
         trigger_turn=wakes,
-        sent_at=round(chances.unix_s(), 3),
     )
 
 
@@ -54,7 +53,7 @@ def report_of(member: Member, outcome: AgentEnded, chances: Chances = REAL) -> M
     if parent is None or not member.plan.reports or member.closed:
         return None
     text = outcome.message
-    if outcome.state not in _GOOD_ENDS:
+    if outcome.state not in GOOD_ENDS:
         text = f"({outcome.state}) {text}".strip()
     return write_letter(
         member.path,

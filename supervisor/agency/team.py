@@ -15,11 +15,11 @@ from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import AgentEnded
 
 from ..agents import AgentPlan
+from ..end_states import GOOD_ENDS
 from .heap import give_back_pages
 from .member import ACTIVE, PREVIEW_CHARS, Member, member_of
 from .shelf import Kept, Shelf
 
-_GOOD_ENDS = frozenset({"completed", "truncated"})
 _FEW = 64  # members are shelved when there are more
 
 
@@ -268,7 +268,7 @@ class Team:
             root = self.members.get(ROOT_PATH)
             outcome = None if root is None or root.is_active else root.outcome
             is_done = self.at_rest and has_no_jobs()
-            if outcome is not None and (outcome.state not in _GOOD_ENDS or is_done):
+            if outcome is not None and (outcome.state not in GOOD_ENDS or is_done):
                 return outcome
             await self.wait_change()
 

@@ -7,7 +7,6 @@ import os
 import select
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -106,12 +105,3 @@ def _wait_begin(reader: int) -> bytes:
         return os.read(reader, 4096) if ready else b""
     finally:
         os.close(reader)
-
-
-def read_log(folder: Path) -> str:
-    """The last 4 KiB of what a detached run printed; empty if it was not detached."""
-    try:
-        data = (folder / LOG_NAME).read_bytes()
-    except OSError:
-        return ""
-    return data[-4096:].decode("utf-8", "replace")

@@ -72,7 +72,6 @@ class Prepared(Value):
 
     request: RunRequest
     literal_keys: dict[str, str] = {}  # bearer tokens written into the configuration
-    key_variables: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -176,7 +175,6 @@ def build_request(
     return Prepared(
         request=hold_new(request, held),
         literal_keys=literal,
-        key_variables=settings.key_variables,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 

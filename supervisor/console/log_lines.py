@@ -4,7 +4,6 @@ Rule: a line is `time agent kind words`; `--json` is the record's own line, byte
 journal has it, so that nothing can be lost in the telling.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 import msgspec
@@ -22,7 +21,6 @@ from swarm.mailbox.protocol.events import (
     Warned,
 )
 from swarm.mailbox.protocol.gateway import Drew, Lapsed, RateLimits
-from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -60,7 +58,7 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
-from .amounts import render_age, render_count, render_span, render_time, render_usd
+from .amounts import render_count, render_span, render_time, render_usd
 from .answer import redacted_words
 from .asking_words import describe_approval
 from .bounds import describe_bound, describe_window, widened_words
@@ -110,64 +108,6 @@ def log_line(record: Record, *, as_json: bool = False) -> str:
     kind = snake_case(type(record.body).__name__)
     agent = clean_line(record.agent) or "-"
     return f"{render_time(record.ts)} {agent} {kind} {describe_body(record.body)}".rstrip()
-
-
-def log_lines(
-    records: Iterable[Record], wanted: LogFilter, *, as_json: bool = False
-) -> Iterator[str]:
-    """The lines of all records that the filter lets through."""
-    for record in records:
-        if select(record, wanted):
-            yield log_line(record, as_json=as_json)
-
-
-class MailState(msgspec.Struct, frozen=True, kw_only=True):
-    """One letter and what became of it."""
-
-    mail: Mail
-    posted_at: float
-    handled_at: float | None = None
-    dead: bool = False
-    reason: str = ""
-
-    @property
-    def delivery(self) -> str:
-        """`handled`, `waiting` or `dead`."""
-        if self.dead:
-            return "dead"
-        return "waiting" if self.handled_at is None else "handled"
-
-
-def fold_mail(records: Iterable[Record]) -> tuple[MailState, ...]:
-    """Every letter of the run in the order it was posted, each once, with its newest state."""
-    letters: dict[str, MailState] = {}
-    for record in records:
-        match record.body:
-            case MailPosted(mail=mail):
-                posted = MailState(mail=mail, posted_at=record.ts)
-                letters.setdefault(mail.mail_id, posted)
-            case MailHandled(mail_id=mail_id, dead=dead, reason=reason):
-                if letter := letters.get(mail_id):
-                    letters[mail_id] = msgspec.structs.replace(
-                        letter, handled_at=record.ts, dead=dead, reason=reason
-                    )
-            case _:
-                pass
-    return tuple(letters.values())
-
-
-def mail_line(letter: MailState, *, now: float) -> str:
-    """`time author → recipient kind: delivery (age): words`."""
-    mail = letter.mail
-    waited_s = (now if letter.handled_at is None else letter.handled_at) - letter.posted_at
-    fate = f"{letter.delivery} after {render_span(waited_s)}"
-    if letter.delivery == "waiting":
-        fate = f"waiting for {render_age(waited_s)}"
-    if letter.reason:
-        fate += f" ({letter.reason})"
-    route = f"{mail.author} → {mail.recipient}"
-    words = f"{route} {mail.kind}: {fate}: {first_line(mail.content)}"
-    return f"{render_time(letter.posted_at)} {clean_line(words)}"
 
 
 def describe_body(body: AnyRecordBody) -> str:

@@ -36,13 +36,13 @@ from swarm.mailbox.protocol.records import (
     ProcessEnded,
 )
 
+from ..end_states import GOOD_ENDS
 from .describe import describe_call, describe_sandbox, describe_waiting
 from .safe_text import clean_block, clean_line
 
 TEXT_TAIL = 400  # characters kept of the text that arrives now
 _RESULT = 2_000
 _WAITING_TOOLS = frozenset({"wait_agent", "wait"})
-_GOOD_ENDS = frozenset({"completed", "truncated"})
 
 
 def reduce_passing(
@@ -145,7 +145,7 @@ def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
 
 
 def _ended(view: AgentView, body: AgentEnded, at: float) -> AgentView:
-    good = body.state in _GOOD_ENDS
+    good = body.state in GOOD_ENDS
     result = clean_block(body.message[:_RESULT]).strip()
     return replace(
         view,

@@ -75,14 +75,6 @@ def transcript_lines(
         yield from story.hear(record)
 
 
-def transcript_text(
-    records: Iterable[Record], path: str, *, options: TranscriptOptions | None = None
-) -> str:
-    """The same as plain text, one trailing line feed."""
-    lines = transcript_lines(records, path, options=options)
-    return "".join(line.plain + "\n" for line in lines)
-
-
 class Story:
     """One agent's story while it grows: `hear` each record once, in order."""
 

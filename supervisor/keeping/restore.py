@@ -8,14 +8,14 @@ Blocks: call it in a thread.
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.beneath import FOLDER, open_beneath, open_canonical
 from swarm.mailbox.protocol.base import Value
 
-from .composing import Edit, Step, compose, others_of
+from .composing import Edit, others_of
 from .store import UNKNOWN, Entry, Store, look_at, look_kind
 
 _CHUNK_BYTES = 1024 * 1024
@@ -29,12 +29,6 @@ class Plan(Value):
     left: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()  # with agents whose work is not undone
     lost: tuple[str, ...] = ()
-
-
-def plan_undo(before: Sequence[Entry], after: Sequence[Entry], *, force: bool) -> Plan:
-    """Compare one snapshot with what is there; see `plan_edits`."""
-    edits = compose([Step(agent="", before=before, after=after)])
-    return plan_edits(edits, agents=("",), force=force)
 
 
 def plan_edits(edits: Iterable[Edit], *, agents: Collection[str], force: bool) -> Plan:

@@ -21,7 +21,6 @@ Note = Callable[[SnapshotRecord, str], None]  # a record, its agent
 class UndoReport(Value):
     """What was done, for people."""
 
-    snapshots: int = 0
     restored: int = 0
     left: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
@@ -72,7 +71,6 @@ def undo(chosen: Sequence[Kept], store: Store, note: Note, *, force: bool) -> Un
             kept.agent,
         )
     return UndoReport(
-        snapshots=len(chosen),
         restored=restored,
         left=plan.left,
         shared=plan.shared,

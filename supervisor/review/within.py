@@ -16,12 +16,12 @@ from swarm.roles.loader import REVIEW_ROLE
 from ..agency.agency import Agency
 from ..agency.inherit import NotPossible
 from ..agency.member import Member
+from ..end_states import GOOD_ENDS
 from ..running import Running
 from .output import parse_review
 
 _MOST_AT_ONCE = 100  # names that are tried
 _PATIENCE_S = 3.0  # for a slot: who asks waits for the answer
-_GOOD_ENDS = frozenset({"completed", "truncated"})
 
 
 async def review_within(
@@ -66,7 +66,7 @@ async def _tell_end(running: Running, agency: Agency, asker: str, reviewer: str)
             output = None
             break
         if not member.is_active and member.outcome is not None:
-            good = member.outcome.state in _GOOD_ENDS and member.outcome.message.strip()
+            good = member.outcome.state in GOOD_ENDS and member.outcome.message.strip()
             output = parse_review(member.outcome.message) if good else None
             break
         await agency.team.wait_change()

@@ -332,4 +332,3 @@ def usage_of(usage: TokenUsage) -> Usage:
 
 
 encode_line = msgspec.json.Encoder().encode
-decode_line = msgspec.json.Decoder(AnyLine).decode

@@ -36,11 +36,6 @@ class Ended(Value):
     stderr_tail: str = ""  # the last 64 KiB, undecodable bytes replaced
     reason: str = ""  # the same in words
 
-    @property
-    def crashed(self) -> bool:
-        """True unless it left by itself with exit code 0."""
-        return self.exit_code != 0
-
 
 class Child(Protocol):
     """One process of the run. Its end is seen by waiting for the process itself."""
@@ -56,11 +51,6 @@ class Child(Protocol):
     @property
     def warm(self) -> bool:
         """True if it was forked, False if it started from nothing."""
-        ...
-
-    @property
-    def started_s(self) -> float:
-        """Seconds from the request until the process existed."""
         ...
 
     @property

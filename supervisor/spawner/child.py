@@ -25,10 +25,8 @@ _PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 class ChildProcess:
     """A `Child`. Its pidfd is open exactly until its end is known."""
 
-    def __init__(
-        self, *, pid: int, pidfd: int, stderr_fd: int, report: ExitReport | None, took_s: float
-    ) -> None:
-        self._pid, self._pidfd, self._took_s = pid, pidfd, took_s
+    def __init__(self, *, pid: int, pidfd: int, stderr_fd: int, report: ExitReport | None) -> None:
+        self._pid, self._pidfd = pid, pidfd
         self._report = report  # None: we are its parent
         self._warm = report is not None
         self._stderr = StderrTail(stderr_fd)
@@ -46,10 +44,6 @@ class ChildProcess:
     @property
     def warm(self) -> bool:
         return self._warm
-
-    @property
-    def started_s(self) -> float:
-        return self._took_s
 
     @property
     def ended(self) -> Ended | None:

@@ -46,7 +46,6 @@ class Household:
         self._server_deaths: list[float] = []
         self._lost_server = False
         self._closing = False
-        self.last_trouble = ""  # the last words of a fork-server that died
 
     @property
     def births(self) -> trio.CapacityLimiter:
@@ -78,7 +77,7 @@ class Household:
         """
         if self._closing:
             raise SpawnError("the run is ending; nothing new starts")
-        began, run = trio.current_time(), short_id(spec.run_id)
+        run = short_id(spec.run_id)
         name = f"swarm: {title.removeprefix('swarm: ')} {run}"
         with open_parcel(spec, keys) as parcel:
             order = StartProcess(
@@ -96,7 +95,6 @@ class Household:
                 pidfd=pidfd,
                 stderr_fd=parcel.take_stderr(),
                 report=report,
-                took_s=trio.current_time() - began,
             )
         self._welcome(child)
         return child
@@ -125,7 +123,6 @@ class Household:
             pidfd=waiting.pidfd,
             stderr_fd=waiting.stderr_fd,
             report=None,
-            took_s=0.0,
         )
         child.was_forked_warm()
         self._welcome(child)
@@ -193,8 +190,7 @@ class Household:
         while not self._closing:
             try:
                 link = self._server or ForkServerLink(launch_cold_server(self._ignition))
-            except SpawnError as error:
-                self.last_trouble = str(error)
+            except SpawnError:
                 return  # cold starts from here on
             await self._live_with(link)
             self._server_deaths.append(trio.current_time())
@@ -212,7 +208,6 @@ class Household:
                 await link.run()
         finally:
             self._server = None
-            self.last_trouble = link.stderr.text
         self._lost_server = True  # and we are the parent of what it forked
 
     async def _let_guard(self, child: ChildProcess) -> None:

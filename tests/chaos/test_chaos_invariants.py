@@ -54,7 +54,7 @@ def words(text):
 
 
 LETTER = Mail(mail_id="m", author=CHILD, recipient="/root", content=answer_of(CHILD, 0),
-              kind="final_answer", trigger_turn=True, sent_at=0.0)  # fmt: skip
+              kind="final_answer", trigger_turn=True)  # fmt: skip
 ACTION = ApprovalRequest(
     action=CommandAction(argv=("x",), cwd="/"), cause="escalation", call_id=CALL, reason="allow it"
 )

@@ -25,7 +25,7 @@ async def a_box(folder, *, stack="none", limit_s=20, **environment):
     spec = AgentSpec(
         run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
         limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
-        gateway_endpoint="", gateway_token=b"", blobs_dir="", tmp_dir=str(folder / "tmp"),
+        gateway_endpoint="", gateway_token=b"", tmp_dir=str(folder / "tmp"),
         environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
     )  # fmt: skip
     with trio.fail_after(limit_s):

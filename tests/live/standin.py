@@ -38,7 +38,6 @@ def agent_spec(role: str, *, token: str = "") -> AgentSpec:
         secret=b"s",
         gateway_endpoint="",
         gateway_token=b"",
-        blobs_dir="",
         tmp_dir="",
         environment={"TOKEN": token},
     )

@@ -105,7 +105,7 @@ async def test_the_models_answer_names_the_limit(tmp_path):
     spec = AgentSpec(
         run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(), limits=Limits(),
         cwd=str(tmp_path), endpoint="", identity=b"", secret=b"", gateway_endpoint="",
-        gateway_token=b"", blobs_dir="", tmp_dir=str(tmp_path),
+        gateway_token=b"", tmp_dir=str(tmp_path),
         environment={"PATH": "/usr/bin:/bin"}, resources=ResourceLimits(command_s=0.3),
     )  # fmt: skip
     async with (

@@ -47,7 +47,7 @@ def spec_of(tmp_path, *, locked=True, sandbox=None):
         role=RoleBrief(name="explorer", locked=locked),
         limits=Limits(sandbox=sandbox or ReadOnly()),
         cwd="/usr", endpoint="", identity=b"i", secret=b"s", gateway_endpoint="",
-        gateway_token=b"", blobs_dir="", tmp_dir=str(tmp_path), environment={},
+        gateway_token=b"", tmp_dir=str(tmp_path), environment={},
     )  # fmt: skip
 
 

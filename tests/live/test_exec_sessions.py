@@ -66,7 +66,6 @@ async def test_fifty_megabytes_leave_both_ends_and_a_count(tmp_path, stack):
         assert done.output.startswith("begin\ny\n")
         assert done.output.endswith("y\nend\n")
         assert len(done.output) == 1024 * 1024
-        assert done.omitted_bytes == 50_000_010 - 1024 * 1024
         assert done.original_token_count == 12_500_003
         assert len(pieces) <= 10_000
         assert max(len(piece.encode()) for piece in pieces) <= 8192

@@ -47,7 +47,7 @@ async def opened_sessions(place, limits):
     spec = AgentSpec(
         run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(), limits=limits,
         cwd=str(place / "work"), endpoint="", identity=b"", secret=b"", gateway_endpoint="",
-        gateway_token=b"", blobs_dir="", tmp_dir=str(place / "tmp"),
+        gateway_token=b"", tmp_dir=str(place / "tmp"),
         environment={"PATH": "/usr/bin:/bin"}, hidden_paths=(str(place / "run"),),
     )  # fmt: skip
     async with (

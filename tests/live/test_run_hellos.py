@@ -42,7 +42,7 @@ LIMIT_S = 10
 class Puppet:
     """A Child that is no process."""
 
-    pidfd, warm, started_s, said = -1, True, 0.0, ""
+    pidfd, warm, said = -1, True, ""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.was_killed = pid, False

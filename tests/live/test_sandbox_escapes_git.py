@@ -202,8 +202,8 @@ async def test_our_own_look_at_a_hostile_repository_runs_nothing_outside(
     spec = AgentSpec(
         run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(),
         limits=Limits(sandbox=DangerFullAccess()), cwd=str(world.work), endpoint="", identity=b"",
-        secret=b"", gateway_endpoint="", gateway_token=b"", blobs_dir="",
-        tmp_dir=str(world.home / "tmp"), environment={"PATH": "/usr/bin:/bin"},
+        secret=b"", gateway_endpoint="", gateway_token=b"", tmp_dir=str(world.home / "tmp"),
+        environment={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     async with opened_launcher() as (launcher, _), open_exec_sessions(launcher, spec) as sessions:
         await foresee(("/bin/bash", "-c", script), str(world.work), sessions)

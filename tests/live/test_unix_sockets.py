@@ -94,7 +94,7 @@ async def call(world, paths, *, rules=UnixSockets(), policy=None, network=None):
     spec = AgentSpec(
         run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(name="default"),
         limits=Limits(sandbox=policy, unix_sockets=rules, network=network), cwd=str(world.work),
-        endpoint="", gateway_endpoint="", gateway_token=b"", blobs_dir="", identity=b"",
+        endpoint="", gateway_endpoint="", gateway_token=b"", identity=b"",
         secret=b"", model="m", environment={}, tmp_dir=str(world.home / "tmp"),
         hidden_paths=(str(world.run_folder),),
     )  # fmt: skip

@@ -90,3 +90,14 @@ def test_a_record_survives_the_journal(member):
     line = encode_record(record)
     assert b"\n" not in line
     assert decode_record(line) == record
+
+
+def test_a_journal_from_before_is_read_past_the_fields_that_have_gone_since():
+    posted = next(member for member in UNIONS["record_body"] if member.__name__ == "MailPosted")
+    _, wire = load("record_body", posted)
+    record = Record(seq=3, ts=1.5, agent="/root", body=decoder("record_body").decode(wire))
+    line = encode_record(record).replace(
+        b'"kind":"final_answer"', b'"kind":"final_answer","sent_at":2.5'
+    )
+    assert b"sent_at" in line
+    assert decode_record(line) == record

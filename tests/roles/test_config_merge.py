@@ -8,7 +8,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.roles.config.merge import (
     Layer,
     Origin,
-    dotted_leaves,
+    leaves,
     look_up,
     merge_layers,
     merge_tables,
@@ -40,7 +40,7 @@ def test_tables_merge_and_all_else_is_replaced(low, high, merged):
 @given(TABLES, TABLES)
 def test_what_the_higher_layer_says_is_what_counts(low, high):
     merged = merge_tables(low, high)
-    for leaf in dotted_leaves(high):
+    for leaf in (".".join(path) for path, _ in leaves(high)):
         if look_up(high, leaf) != {}:
             assert look_up(merged, leaf) == look_up(high, leaf)
 

@@ -21,7 +21,6 @@ from swarm.mailbox.protocol.records import (
     AgentSpawned,
     InputPosted,
     ItemRecorded,
-    MailHandled,
     MailPosted,
     ProcessEnded,
     Record,
@@ -32,12 +31,10 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.supervisor.console.log_lines import (
     LogFilter,
-    fold_mail,
     log_line,
-    log_lines,
-    mail_line,
+    select,
 )
-from swarm.supervisor.console.transcript import TranscriptOptions, transcript_text
+from swarm.supervisor.console.transcript import TranscriptOptions, transcript_lines
 
 SCOUT = "/root/scout"
 LETTER = Mail(mail_id="m1", author="/root", recipient=SCOUT, content="look\nthere", kind="message")
@@ -111,7 +108,8 @@ STORY = numbered(
 
 def test_a_transcript_tells_task_turns_commands_patches_and_messages_in_order():
     options = TranscriptOptions(output_lines=2)
-    assert transcript_text(STORY, SCOUT, options=options).split("\n") == [
+    lines = transcript_lines(STORY, SCOUT, options=options)
+    assert [line.plain for line in lines] == [
         "/root/scout [explorer]",
         "read-only, /w",
         "",
@@ -150,16 +148,15 @@ def test_a_transcript_tells_task_turns_commands_patches_and_messages_in_order():
         "— turn completed: 3.0 s, 1.5k tokens —",
         "",
         "ended: completed",
-        "",
     ]
 
 
 def test_a_transcript_of_nobody_is_empty():
-    assert transcript_text(STORY, "/root/nobody") == ""
+    assert list(transcript_lines(STORY, "/root/nobody")) == []
 
 
 def test_every_record_is_one_line_with_time_agent_and_kind():
-    lines = list(log_lines(STORY, LogFilter()))
+    lines = [log_line(record) for record in STORY]
     assert len(lines) == len(STORY)
     assert lines[0] == "1970-01-01T00:16:41.000Z - run_started r /w: T"
     assert lines[6] == "1970-01-01T00:16:47.000Z /root/scout call_began exec_command rg queue wc"
@@ -183,28 +180,7 @@ def test_a_json_line_is_the_record_itself():
     ],
 )
 def test_the_log_can_be_narrowed(wanted, expected):
-    lines = list(log_lines(STORY, wanted, as_json=True))
-    assert [decode_record(line).seq for line in lines] == expected
-
-
-def test_mail_is_listed_once_with_what_became_of_it():
-    def letter(number):
-        return Mail(mail_id=f"m{number}", author="/root", recipient=SCOUT, content=f"n{number}")
-
-    records = numbered(
-        ("/root", MailPosted(mail=letter(1))),
-        ("/root", MailPosted(mail=letter(2))),
-        ("/root", MailPosted(mail=letter(3))),
-        (SCOUT, MailHandled(mail_id="m1")),
-        (SCOUT, MailHandled(mail_id="m3", dead=True, reason="the agent was killed")),
-        (SCOUT, MailHandled(mail_id="unknown")),
-    )
-    lines = [mail_line(each, now=1062.0).partition(" ")[2] for each in fold_mail(records)]
-    assert lines == [
-        "/root → /root/scout message: handled after 3.0 s: n1",
-        "/root → /root/scout message: waiting for 1m: n2",
-        "/root → /root/scout message: dead after 2.0 s (the agent was killed): n3",
-    ]
+    assert [record.seq for record in STORY if select(record, wanted)] == expected
 
 
 def test_the_end_of_a_run_is_a_line_too():

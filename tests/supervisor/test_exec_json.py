@@ -44,7 +44,7 @@ from swarm.mailbox.protocol.records import (
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.supervisor.serve.exec_json import ExecJsonView
 from swarm.supervisor.serve.json_fold import lines_for
-from swarm.supervisor.serve.json_lines import decode_line
+from swarm.supervisor.serve.json_lines import AnyLine
 from swarm.supervisor.serve.json_state import JsonState
 
 MODEL = ModelInfo(slug="m", provider="p", wire="chat")
@@ -81,7 +81,7 @@ class Stream:
     def lines(self):
         raw = self.out.getvalue().encode().splitlines()
         for line in raw:
-            decode_line(line)
+            msgspec.json.decode(line, type=AnyLine)
         return [msgspec.json.decode(line) for line in raw]
 
 

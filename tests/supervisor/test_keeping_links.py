@@ -7,12 +7,19 @@ import pytest
 
 from swarm.mailbox.protocol.records import Record, SnapshotTaken
 from swarm.supervisor.keeping import walk
+from swarm.supervisor.keeping.composing import Step, compose
 from swarm.supervisor.keeping.pack import Pack
 from swarm.supervisor.keeping.past import choose, fold_snapshots
-from swarm.supervisor.keeping.restore import plan_undo, put_back
+from swarm.supervisor.keeping.restore import plan_edits, put_back
 from swarm.supervisor.keeping.store import Store
 from swarm.supervisor.keeping.tree import Tree
 from swarm.supervisor.keeping.undoing import SnapshotRecord, undo
+
+
+def plan_undo(before, after, *, force):
+    """Of one snapshot, compared with what is there."""
+    edits = compose([Step(agent="", before=before, after=after)])
+    return plan_edits(edits, agents=("",), force=force)
 
 
 @pytest.fixture

@@ -23,8 +23,6 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.supervisor.agency.letters import write_letter
 from swarm.supervisor.agency.unborn import NEVER_BORN, bury_unborn
-from swarm.supervisor.console.log_lines import fold_mail, mail_line
-from swarm.supervisor.journal.reading import read_records
 
 CHILD = "/root/p/b"
 HELLO = ("send_message", {"target": CHILD, "message": "are you there?"})
@@ -89,10 +87,10 @@ async def test_a_letter_to_who_never_leaves_the_line_is_dead_and_its_author_is_t
         assert reason in words
         assert words.endswith("It said: are you there?")
         assert not tree.bodies(AgentSpawned, CHILD)
-        letters = fold_mail(read_records(tree.running.places))
-        shown = [mail_line(one, now=0.0) for one in letters if one.mail.recipient == CHILD]
-        assert len(shown) == 2
-        assert all("dead" in line and reason[:40] in line for line in shown), shown
+        posted = [one.mail.mail_id for one in tree.bodies(MailPosted, CHILD)]
+        fates = [one for one in tree.bodies(MailHandled) if one.mail_id in posted]
+        assert [one.mail_id for one in fates] == posted
+        assert all(one.dead and reason[:40] in one.reason for one in fates), fates
 
 
 async def test_a_name_that_a_withdrawn_wish_left_free_gets_none_of_its_letters(

@@ -78,7 +78,7 @@ def without_threads(disk_s: float = 0.0) -> Iterator[None]:
 class TaskChild:
     """A Child that is a task."""
 
-    pidfd, warm, started_s, said = -1, True, 0.0, ""
+    pidfd, warm, said = -1, True, ""
 
     def __init__(self) -> None:
         self.pid = os.getpid()  # an agent tells its real one

@@ -56,7 +56,6 @@ AGENT = AgentSpec(
     secret=b"s",
     gateway_endpoint="",
     gateway_token=b"",
-    blobs_dir="",
     tmp_dir="",
     environment={},
 )

@@ -138,7 +138,6 @@ async def test_a_failure_is_told_without_any_secret(autojump_clock):
             kind="bad_request",
             message="sent Bearer [redacted]",
             http_status=400,
-            items_done=1,
         )
 
 

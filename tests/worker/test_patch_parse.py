@@ -5,20 +5,54 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.worker.patch.parse import (
+    ADD,
+    BEGIN,
+    DELETE,
+    END,
+    END_OF_FILE,
+    MOVE,
+    UPDATE,
     AddFile,
     Chunk,
     DeleteFile,
+    Hunk,
     Patch,
     PatchSyntaxError,
     UpdateFile,
     parse_patch,
-    render_patch,
 )
 
 HEADERS = "'*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"
 NOT_A_LINE = (
     "Every line should start with ' ' (context line), '+' (added line), or '-' (removed line)"
 )
+
+
+def render_patch(patch: Patch) -> str:
+    """The text that `parse_patch` reads back as the same patch."""
+    lines = [BEGIN]
+    for hunk in patch.hunks:
+        lines.extend(_render_hunk(hunk))
+    return "\n".join([*lines, END, ""])
+
+
+def _render_hunk(hunk: Hunk) -> list[str]:
+    match hunk:
+        case AddFile():
+            added = hunk.content.split("\n")[:-1]
+            return [ADD + hunk.path, *("+" + line for line in added)]
+        case DeleteFile():
+            return [DELETE + hunk.path]
+        case UpdateFile():
+            lines = [UPDATE + hunk.path]
+            if hunk.move_path is not None:
+                lines.append(MOVE + hunk.move_path)
+            for chunk in hunk.chunks:
+                lines.append("@@" if chunk.context is None else f"@@ {chunk.context}")
+                lines.extend(chunk.lines)
+                if chunk.end_of_file:
+                    lines.append(END_OF_FILE)
+            return lines
 
 
 def wrap(*lines: str) -> str:

@@ -58,7 +58,6 @@ def test_a_match_carries_all_that_is_shown():
             decision="prompt",
             matched_prefix=("git", "push"),
             justification="others see it",
-            resolved_program="/opt/x/git",
         ),
     )
 

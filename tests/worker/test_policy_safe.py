@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.worker.policy.safe import is_known_safe, might_be_dangerous
+from swarm.worker.policy.safe import is_safe_command, is_system_program, might_be_dangerous
+from swarm.worker.policy.words import plain_commands, shell_script
+
+
+def is_known_safe(argv: list[str]) -> bool:
+    """Whether the command, or every command of its shell script, only reads. Never raises."""
+    if not argv or not is_system_program(argv[0]):
+        return False
+    script = shell_script(argv)
+    if script is None:
+        return is_safe_command(argv)
+    commands = plain_commands(script)
+    return commands is not None and all(is_safe_command(words) for words in commands)
 
 
 def argv(line: str | list[str]) -> list[str]:

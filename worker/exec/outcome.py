@@ -79,8 +79,6 @@ class ExecOutcome(Value):
     exit_code: int | None = None  # 128 + n for signal n; None while it runs
     session_id: int | None = None  # set while it runs
     denied: bool = False  # it looks as if the sandbox stopped it
-    timed_out: bool = False
-    omitted_bytes: int = 0  # dropped from the middle of the output
     warning: str = ""  # for the model: too many open sessions
     blocked: tuple[str, ...] = ()  # sentences about what the network proxy refused
     moved_aside: tuple[str, ...] = ()  # what it had put in a protected name's place

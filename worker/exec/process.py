@@ -20,7 +20,7 @@ from ..sandbox.plan import SandboxPlan
 from .command_state import CommandNotStarted, ExitStatus, LauncherGone
 from .launcher import Launcher
 from .orders import CommandLimits, Launched, LaunchOrder
-from .pty import open_terminal, resize_terminal
+from .pty import open_terminal
 from .route import CommandRoute, RouteRequest
 
 _CHUNK_BYTES = 64 * 1024
@@ -94,11 +94,6 @@ class RunningCommand:
                 except OSError as error:
                     raise InputClosed(error.errno, "the terminal is closed") from error
         return written
-
-    def resize(self, *, rows: int, columns: int) -> None:
-        """Nothing happens without a terminal."""
-        if self.is_tty and self._fd >= 0:
-            resize_terminal(self._fd, rows=rows, columns=columns)
 
     async def wait(self) -> ExitStatus:
         """The end of the first process. Raises LauncherGone."""

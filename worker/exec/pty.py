@@ -23,11 +23,6 @@ def open_terminal(*, rows: int = DEFAULT_ROWS, columns: int = DEFAULT_COLUMNS) -
     """A fresh terminal. Raises OSError when the system has no more."""
     master, slave = pty.openpty()
     os.set_blocking(master, False)
-    resize_terminal(master, rows=rows, columns=columns)
-    return Terminal(master=master, slave=slave)
-
-
-def resize_terminal(fd: int, *, rows: int, columns: int) -> None:
-    """The foreground group gets SIGWINCH. A terminal that is gone is ignored."""
     with contextlib.suppress(OSError):
-        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    return Terminal(master=master, slave=slave)

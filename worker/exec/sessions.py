@@ -256,8 +256,6 @@ class ExecSessions:
             denied=is_sandbox_denial(
                 exit_code=code, output=text, sandboxed=session.asked.sandbox.is_sandboxed
             ),
-            timed_out=timed_out,
-            omitted_bytes=kept.omitted_bytes,
             warning=". ".join(filter(None, (overrun_text(session.overrun), too_many, closed))),
             moved_aside=session.moved_aside,
             blocked=blocked_texts(session.command.blocked()),

@@ -81,7 +81,6 @@ class Answer:
     ) -> None:
         self.window, self.session, self.asked, self._clean = window, session, asked, clean
         self.request_id = asked.request_id
-        self.items_done = 0
         self.reservation: Reservation | None = None
 
     async def tell(self, event: AnyResponseEvent) -> None:
@@ -115,7 +114,6 @@ class Answer:
                         response_id=event.response_id,
                         usage=event.usage,
                         end_turn=event.end_turn,
-                        first_byte_s=event.first_byte_s,
                         truncated=event.truncated,
                     )
                 )
@@ -132,7 +130,6 @@ class Answer:
                 retryable=failure.retryable,
                 retry_after_s=failure.retry_after_s,
                 http_status=failure.http_status,
-                items_done=self.items_done,
             )
         )
 
@@ -148,7 +145,6 @@ class Answer:
             )
             raise SampleError(Failure(kind="bad_response", message=text))
         await self.window.office.post(self.session.peer, body)
-        self.items_done += 1
 
     async def _post(self, event: AnySampleEvent) -> None:
         await self.window.office.post(self.session.peer, encode_sample_event(event))

@@ -112,7 +112,6 @@ class RenderedRequest(Value):
     model: ModelInfo
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
-    effort: str | None = None
     output_schema: bytes | None = None
     items: Sequence[AnyItem] = ()  # empty for the HTTP wires
     body: tuple[bytes, ...] = ()  # empty for the others

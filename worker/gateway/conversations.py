@@ -100,7 +100,6 @@ class Conversation:
             model=caller.model,
             instructions=request.instructions,
             tools=request.tools,
-            effort=request.effort,
             output_schema=request.output_schema,
             compacts=request.compacts,
             items=self._store.items(),

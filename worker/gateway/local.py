@@ -45,7 +45,6 @@ from .backend import (
 from .fetch import FetchFailed, fetch_weights
 from .weights import find_weights, known_weights
 
-DEFAULT_LOCAL = "smollm2"
 _IPC, _SOCKET = "ipc://", ".sock"  # by the latter the library knows a socket from a host
 _SLOTS = 2  # requests decoded side by side
 _MOST_ANSWER_TOKENS = 384

@@ -1,6 +1,5 @@
 """What a model is told about apply_patch: the lark grammar and both descriptions. Text only."""
 
-TOOL_NAME = "apply_patch"
 ALIASES = ("apply_patch", "applypatch")
 
 GRAMMAR = r"""start: begin_patch hunk+ end_patch

@@ -88,14 +88,6 @@ def parse_patch(text: str) -> Patch:
     return Patch(hunks=tuple(hunks))
 
 
-def render_patch(patch: Patch) -> str:
-    """The text that `parse_patch` reads back as the same patch."""
-    lines = [BEGIN]
-    for hunk in patch.hunks:
-        lines.extend(_render_hunk(hunk))
-    return "\n".join([*lines, END, ""])
-
-
 def _split(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
@@ -193,22 +185,3 @@ def _no_lines(lines: list[str], at: int, *, started_at: int) -> PatchSyntaxError
         "' ' (context line), '+' (added line), or '-' (removed line)",
         line=line,
     )
-
-
-def _render_hunk(hunk: Hunk) -> list[str]:
-    match hunk:
-        case AddFile():
-            added = hunk.content.split("\n")[:-1]
-            return [ADD + hunk.path, *("+" + line for line in added)]
-        case DeleteFile():
-            return [DELETE + hunk.path]
-        case UpdateFile():
-            lines = [UPDATE + hunk.path]
-            if hunk.move_path is not None:
-                lines.append(MOVE + hunk.move_path)
-            for chunk in hunk.chunks:
-                lines.append("@@" if chunk.context is None else f"@@ {chunk.context}")
-                lines.extend(chunk.lines)
-                if chunk.end_of_file:
-                    lines.append(END_OF_FILE)
-            return lines

@@ -24,7 +24,6 @@ class RuleMatch(Value):
     decision: RuleDecision
     matched_prefix: Words
     justification: str | None = None
-    resolved_program: str | None = None  # the path called, where the rule names the program bare
 
 
 class PolicyCommand(Value):

@@ -35,7 +35,6 @@ def match_rules(rules: Rules, words: Words) -> tuple[RuleMatch, ...]:
             decision=found.rule.decision,
             matched_prefix=found.matched_prefix,
             justification=found.rule.justification,
-            resolved_program=found.resolved_program,
         )
         for found in find_rules(rules, words)
     )

@@ -39,19 +39,8 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _MAX_SUDO = 8
 
 
-def is_known_safe(argv: Sequence[str]) -> bool:
-    """Whether the command, or every command of its shell script, only reads. Never raises."""
-    if not argv or not is_system_program(argv[0]):
-        return False
-    script = shell_script(argv)
-    if script is None:
-        return is_safe_command(argv)
-    commands = plain_commands(script)
-    return commands is not None and all(is_safe_command(words) for words in commands)
-
-
 def is_safe_command(words: Sequence[str]) -> bool:
-    """As `is_known_safe` for literal words that are no shell call."""
+    """Whether the command only reads: literal words that are no shell call. Never raises."""
     if not words or not is_system_program(words[0]):
         return False
     name = program_name(words[0])

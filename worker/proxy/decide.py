@@ -21,9 +21,7 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Allowed(Value):
-    """Go on. `explicit`: a non-public host that the list names outright."""
-
-    explicit: bool = False
+    """Go on."""
 
 
 class Blocked(Value):
@@ -65,7 +63,7 @@ def judge_wish(wish: Wish, policy: NetworkPolicy) -> Judgement:
             return Blocked(reason="not_allowed_local")
     if is_listed(host, policy.ask) or not is_allowed(host, port, policy.allow):
         return Blocked(reason="not_allowed")
-    return Allowed(explicit=is_local)
+    return Allowed()
 
 
 def _judge_mode(wish: Wish, policy: NetworkPolicy) -> BlockReason | None:

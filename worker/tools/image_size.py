@@ -1,4 +1,9 @@
-"""Kind and size of a picture from its first bytes, without decoding it. Pure; never raises."""
+"""Kind and size of a picture from its first bytes, without decoding it. Pure; never raises.
+
+The library imagesize was tried instead: of a damaged picture it raises three kinds of errors, or
+gives a size (0, or what stands behind a broken WebP signature); it does not tell the kind, reads
+SVG with an XML parser, and is imported in 77 ms, with urllib.request.
+"""
 
 import struct
 from typing import NamedTuple
