@@ -6,15 +6,28 @@ the same work would be answered twice.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.protocol.ops import Deliver, Mail
+from swarm.mailbox.protocol.ops import Deliver, Mail, UserInput
 from swarm.mailbox.protocol.records import InputPosted
 
 from .agents import LiveAgent
 from .running import Running
+
+InputSource = Literal["task", "person", "fan_out"]  # of records.InputPosted
+
+
+def as_posted(words: UserInput, source: InputSource) -> InputPosted:
+    """The record of words, whole."""
+    return InputPosted(
+        input_id=words.input_id,
+        parts=words.parts,
+        source=source,
+        output_schema=words.output_schema,
+    )
 
 
 def keep_schema(inputs: Sequence[InputPosted], schema: bytes | None) -> tuple[InputPosted, ...]:

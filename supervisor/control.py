@@ -6,7 +6,6 @@ its end frees the slot. There is no `await` between a check of an agent's state 
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Literal
 
 import trio
 
@@ -24,7 +23,7 @@ from swarm.mailbox.protocol.records import (
 
 from .agents import AgentPlan, Bound, LiveAgent
 from .birth import AT_ANY_TIME, Line, bear, tell_what_changed
-from .catching_up import hand_over_letters, keep_schema
+from .catching_up import InputSource, as_posted, hand_over_letters, keep_schema
 from .end_of_run import EndOfRun
 from .journal.reading import read_records
 from .journal.replay import AgentMemory, fold_agent, interrupted_end
@@ -32,12 +31,13 @@ from .running import Running
 from .spawner.base import BornDead, Ended, SpawnError, StartLost
 from .spawner.ladder import end_child
 from .spawner.restart import GiveUp, decide_restart
+from .waiting import LineDissolved
 from .watcher import Nobody, Watcher
 
 _END_GRACE_S = 5.0
 _HAND_OVER_S = 30.0
 
-InputSource = Literal["task", "person", "fan_out"]  # of records.InputPosted
+_LOOK_S = 0.02
 
 
 async def _unbounded(path: str, budget: Budget) -> None:
@@ -57,7 +57,7 @@ class Control:
         self.is_written: Callable[[Mail], bool] = lambda mail: True
         self.all_paused = False  # a person paused the whole run
         self.end_of_run = EndOfRun()
-        self.turns = 0  # that have begun
+        self.turns = self._births = 0  # that have begun; that are under way
 
     def of_peer(self, identity: bytes) -> LiveAgent | None:
         """The agent whose present life has this socket identity."""
@@ -108,7 +108,13 @@ class Control:
 
         Raises SpawnError: nothing was started and no slot is held.
         """
-        await self._begin_life(agent, memory, line)
+        if self.end_of_run.is_closing:
+            raise LineDissolved("the run is ending; nothing new starts")
+        self._births += 1
+        try:
+            await self._be_born(agent, memory, line)
+        finally:
+            self._births -= 1
 
     def _next_epoch(self, plan: AgentPlan) -> int:
         known = read_records(self._run.places, file="run")
@@ -119,9 +125,7 @@ class Control:
         )
         return max(lives, default=0) + 1
 
-    async def _begin_life(
-        self, agent: LiveAgent, memory: AgentMemory | None, line: Line = AT_ANY_TIME
-    ) -> None:
+    async def _be_born(self, agent: LiveAgent, memory: AgentMemory | None, line: Line) -> None:
         self._by_peer[agent.identity] = agent
         agent.paused = not agent.plan.slotless and (agent.plan.paused or self.all_paused)
         if memory is not None:
@@ -247,10 +251,15 @@ class Control:
         return next(ours, "")
 
     async def end_all(self) -> None:
-        """End every agent, side by side."""
-        async with trio.open_nursery() as nursery:
-            for agent in list(self.agents.values()):
-                nursery.start_soon(self.end, agent)
+        """End every agent, side by side, and who is being born; nobody starts any more."""
+        self.end_of_run.is_closing = True
+        while True:
+            async with trio.open_nursery() as nursery:
+                for agent in list(self.agents.values()):
+                    nursery.start_soon(self.end, agent)
+            if not self._births and not self.agents:
+                return
+            await trio.sleep(_LOOK_S)  # a birth has a deadline
 
     async def interrupt(
         self, agents: Sequence[LiveAgent], reason: str, *, keep_commands: bool = False
@@ -367,7 +376,7 @@ class Control:
         for call in memory.open_calls.values():
             self._run.note(interrupted_end(call), agent=agent.path, file=file)
         agent.begin_life(agent.epoch + 1)
-        await self._begin_life(agent, memory)
+        await self.enliven(agent, memory)
 
     def _remember(self, file: str) -> AgentMemory:
         return fold_agent(read_records(self._run.places, file=file))
@@ -382,16 +391,6 @@ class Control:
         agent.gone.set()
         self.on_gone(agent)
         self.watcher.gone(agent)
-
-
-def as_posted(words: UserInput, source: InputSource) -> InputPosted:
-    """The record of words, whole."""
-    return InputPosted(
-        input_id=words.input_id,
-        parts=words.parts,
-        source=source,
-        output_schema=words.output_schema,
-    )
 
 
 def _words(agent: LiveAgent, ended: Ended) -> str:

@@ -10,10 +10,10 @@ from .agents import LiveAgent
 
 
 class EndOfRun:
-    """One a run. Whoever begins to end it sets `has_begun`."""
+    """One a run. Whoever begins to end it sets `has_begun`; from `is_closing` on nobody starts."""
 
     def __init__(self) -> None:
-        self.has_begun = False
+        self.has_begun = self.is_closing = False
         self.deadline_unix_s: float | None = None  # of the run
         self.anyone_cut = False  # somebody at work was cut off
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 import trio
 
+from .agents import LiveAgent
 from .control import Control
 
 StopStatus = Literal["interrupted", "terminated", "deadline"]
@@ -65,13 +66,24 @@ class Ending:
             self.interrupted = self._control.end_of_run.has_begun = True
             self.on_interrupt()
             agents = list(self._control.agents.values())
-            self._nursery.start_soon(self._control.interrupt, agents, "Ctrl-C")
-            if not agents:
-                self.end("interrupted")
+            self._nursery.start_soon(self._interrupt, agents)
         elif not self.stop.is_set():
             self.end("interrupted")
         else:
             self.hurry.set()
+
+    async def _interrupt(self, agents: list[LiveAgent]) -> None:
+        """Each turn is aborted; then the run ends, also where a letter has begun another one.
+
+        Reviewers are not waited for, and no agent whose turn has yet to begin: the order to abort
+        may come before that.
+        """
+        at_work = (one for one in agents if not one.plan.slotless and (one.turn or one.ending))
+        turns_over = [agent.done for agent in at_work]  # an agent that works again gets another
+        await self._control.interrupt(agents, "Ctrl-C")
+        for over in turns_over:
+            await over.wait()
+        self.end("interrupted")
 
     def end(self, status: StopStatus) -> None:
         """End the run in order; the first reason stays."""

@@ -73,6 +73,9 @@ class Doer(Protocol):
 
     async def run(self) -> RunCompleted: ...
 
+    def close(self) -> None:
+        """Called once every agent has ended."""
+
 
 MakeWork = Callable[[Running, Control, Agency, Keeper, Ending, RunPast], Doer]
 
@@ -291,11 +294,13 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
             nursery.start_soon(keeper.keep, live)
             ear.keeping.watching.expect(running.request)
             await proxy.wait_trusted()
-            completed = await held.work(running, control, agency, keeper, ending, past).run()
+            work = held.work(running, control, agency, keeper, ending, past)
+            completed = await work.run()
             control.end_of_run.has_begun = True  # whoever is still at work goes on with a resume
             agency.close()
             proxy.let_go()
             await _close(running, control, keeper, ending)
+            work.close()
             await ear.keeping.watching.finish()
             nursery.cancel_scope.cancel()
     return completed

@@ -1,6 +1,7 @@
 """What the end of a turn means for an agent's work, when it happens.
 
 A turn's end is the end of the work, unless another input was posted meanwhile (its turn follows).
+In a run that is ending it is so even then: what has not been read waits for the resume.
 """
 
 from swarm.mailbox.protocol.events import TurnAborted, TurnFailed
@@ -13,10 +14,12 @@ from .end_states import TurnEnd, end_state_of
 def on_turn_end(control: Control, agent: LiveAgent, end: TurnEnd) -> None:
     """Called once the turn's end is written. An input not taken up yet has a turn to come."""
     agent.ending -= 1
-    if agent.untaken and not isinstance(end, TurnFailed):
-        return
-    agent.last_turn_end = end
     state, message = end_state_of(end)
+    if agent.untaken and not isinstance(end, TurnFailed):
+        if not control.end_of_run.has_begun:
+            return
+        state, message = "interrupted", "the run ended before it had read all that it was told"
+    agent.last_turn_end = end
     if isinstance(end, TurnAborted) and agent.wanted_end == "killed":
         state, message = "killed", "it was killed"
     control.conclude(agent, state, message, end.usage)

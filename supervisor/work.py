@@ -18,8 +18,8 @@ from .agency.reopened import ask_to_go_on
 from .agents import AgentPlan
 from .blobs import store_image
 from .control import Control
-from .end_states import HasEnded, decide_resume
-from .ending import Ending
+from .end_states import GOOD_ENDS, HasEnded, decide_resume
+from .ending import Ending, StopStatus
 from .fanout.harness import Answered, Harness, joined_prompt
 from .journal.reading import BadLine, read_records
 from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
@@ -84,8 +84,21 @@ class Work:
         if found:
             completed = found[0]
         elif self._ending.status is not None:
-            completed = RunCompleted(status=self._ending.status, message=f"{self._ending.status}")
+            completed = self._stopped(self._ending.status)
         return leave_review(self._run, completed)
+
+    def _stopped(self, status: StopStatus) -> RunCompleted:
+        """The run was ended from outside. What the root had answered before is not lost."""
+        root = self._agency.team.members.get(ROOT_PATH)
+        outcome = root.outcome if root is not None and not root.is_active else None
+        answered = outcome is not None and outcome.state in GOOD_ENDS
+        result = outcome.message if outcome is not None and answered else None
+        return RunCompleted(status=status, message=status, result=result)
+
+    def close(self) -> None:
+        """Called once every agent has ended: what the run's end cut off is written down."""
+        if self._harness is not None:
+            self._harness.close()
 
     def _stop_harness(self) -> None:
         self._agency.interrupt_waiting()

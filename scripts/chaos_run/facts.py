@@ -20,6 +20,7 @@ class Start(NamedTuple):
     said: str  # stderr
     lost: bool = False  # it was killed by us
     filled: bool = False  # the disk was full for a while
+    ended: bool = False  # it was asked to end, by a signal
     left: tuple[str, ...] = ()  # processes that outlived it by seconds
 
 
@@ -37,6 +38,7 @@ class Facts(NamedTuple):
     starts: tuple[Start, ...] = ()
     left_files: tuple[str, ...] = ()
     in_time: bool = True
+    vanished: str = ""  # the run's folder, if it was deleted in mid-run: then nothing else is left
 
 
 def gather(stage: Stage, play: Play, max_agents: int, person: Person) -> Facts:

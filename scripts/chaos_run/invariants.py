@@ -39,13 +39,28 @@ _CRASHES = 4  # an agent that dies so often is given up, rightly (within a minut
 
 def violations(facts: Facts) -> list[str]:
     """All that is wrong, each with the promise that it breaks."""
-    checks: tuple[Check, ...] = (
+    if facts.vanished:
+        checks: tuple[Check, ...] = (it_noticed_that_its_folder_is_gone, nothing_is_left)
+        return [f"{check.__name__}: {words}" for check in checks for words in check(facts)]
+    checks = (
         the_run_ended, nobody_was_given_up, no_call_ran_twice, calls_have_one_end,
         results_arrived_once, letters_were_read_once, words_were_heard_once,
         approvals_were_given, slots_never_leaked, budgets_add_up,
         the_journal_is_whole, it_folds_the_same_twice, nothing_is_left,
     )  # fmt: skip
     return [f"{check.__name__}: {words}" for check in checks for words in check(facts)]
+
+
+def it_noticed_that_its_folder_is_gone(facts: Facts) -> Iterator[str]:
+    """A run whose folder was deleted ends by itself, and says why."""
+    if not facts.in_time or not facts.starts:
+        yield "it lives on without its folder"
+        return
+    last = facts.starts[-1]
+    if "Traceback" in last.said:
+        yield f"it ended with a traceback: {last.said.strip()[-300:]}"
+    elif last.code and facts.vanished not in last.said and not (last.lost or last.ended):
+        yield f"it ended with {last.code} and did not name its folder: {last.said.strip()[-300:]}"
 
 
 def bodies_of(facts: Facts, kind: type) -> Iterator[Record]:
@@ -60,7 +75,7 @@ def the_run_ended(facts: Facts) -> Iterator[str]:
     for number, start in enumerate(facts.starts):
         if "Traceback" in start.said:
             yield f"start {number} ended with a traceback"
-        if start.code and not (start.lost or start.filled):
+        if start.code and not (start.lost or start.filled or start.ended):
             yield f"start {number} ended with {start.code}: {start.said.strip()[-300:]}"
     completed = [record.body for record in bodies_of(facts, RunCompleted)]
     last = completed[-1] if completed else None
@@ -78,6 +93,8 @@ def nobody_was_given_up(facts: Facts) -> Iterator[str]:
                 deaths[record.agent].append(record.ts)
             case AgentEnded(state="crashed") if len(deaths[record.agent]) >= _CRASHES:
                 pass
+            case AgentEnded(cut_off=True):
+                pass  # the run was ended, and a resume goes on
             case AgentEnded(state=state, message=message) if state != "completed":
                 yield f"{record.agent} ended as {state}: {message[:200]}"
             case AgentEnded(message=message) if gave_up(message):
@@ -214,5 +231,6 @@ def nothing_is_left(facts: Facts) -> Iterator[str]:
     """No process outlives a start, and no socket and no temporary file the run."""
     for number, start in enumerate(facts.starts):
         yield from (f"start {number} left the process {one}" for one in start.left)
-    if facts.in_time:
+    killed = facts.vanished and any(start.lost for start in facts.starts)  # and never resumed
+    if facts.in_time and not killed:
         yield from (f"the file {name}" for name in facts.left_files)

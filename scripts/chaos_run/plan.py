@@ -13,6 +13,7 @@ Kind = Literal[
     "kill", "segv", "stop",  # a signal to a process
     "wire", "provider", "clock", "disk_slow", "disk_full",  # the world around it
     "suspend", "lose",  # the whole machine sleeps; the supervisor is killed
+    "end",  # the run is ended from outside: SIGINT, SIGTERM or SIGHUP
 ]  # fmt: skip
 Victim = Literal[
     "", "root", "agent", "launcher", "fork-server", "gateway", "guardian", "command", "supervisor"
@@ -21,7 +22,7 @@ FAULTY_PROVIDERS = ("429", "500", "half", "cut", "nothing", "garbage", "damaged"
                     "oversized", "packed")  # fmt: skip
 _WEIGHTS: dict[Kind, int] = {
     "kill": 10, "segv": 3, "stop": 8, "wire": 8, "provider": 8, "clock": 3, "disk_slow": 3,
-    "disk_full": 1, "suspend": 1, "lose": 2,
+    "disk_full": 1, "suspend": 1, "lose": 2, "end": 2,
 }  # fmt: skip
 _VICTIMS: dict[Victim, int] = {
     "root": 1, "agent": 6, "launcher": 2, "fork-server": 2, "gateway": 2, "guardian": 1,
@@ -29,7 +30,8 @@ _VICTIMS: dict[Victim, int] = {
 }  # fmt: skip
 _MOST: dict[tuple[Kind, Victim], int] = {
     ("kill", "root"): 1, ("segv", "root"): 1, ("kill", "gateway"): 1, ("segv", "gateway"): 1,
-    ("kill", "fork-server"): 2, ("lose", ""): 2, ("disk_full", ""): 1, ("suspend", ""): 1,
+    ("kill", "fork-server"): 2, ("lose", ""): 2, ("end", ""): 2,
+    ("disk_full", ""): 1, ("suspend", ""): 1,
 }  # fmt: skip
 
 
@@ -88,8 +90,8 @@ def _draw(lots: random.Random, at_s: float) -> Strike:
             return Strike(at_s, kind, lasts_s=lots.uniform(0.3, 1.5))
         case "suspend":
             return Strike(at_s, kind, lasts_s=lots.choice((1.0, 4.0)))
-        case "lose":
-            return Strike(at_s, kind)
+        case "lose" | "end":
+            return Strike(at_s, kind, lot=lot)
 
 
 def _victim(lots: random.Random) -> Victim:

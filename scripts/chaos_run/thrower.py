@@ -15,6 +15,7 @@ from stage import Living, Stage
 
 _MOST_DEATHS = 3  # of one agent: at the fourth it is given up, rightly, with all below it
 _DEADLY_STOP_S = 10.0  # who is silent for so long counts as dead
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNALS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP}
 
 
@@ -51,7 +52,7 @@ class Thrower:
         self._began = trio.current_time()
         self.supervisor: int | None = None
         self.thrown: list[Thrown] = []
-        self.lost = self.filled = False  # since the present start
+        self.lost = self.filled = self.ended = False  # since the present start
         self._stopped: set[int] = set()  # pidfds
         self._deaths = Counter[str]()  # of agents, by title
 
@@ -78,6 +79,12 @@ class Thrower:
                     self._note(f"lose {self.supervisor}")
                     self.lost = True
                     os.kill(self.supervisor, signal.SIGKILL)
+            case "end":
+                if self.supervisor is not None and self._stage.run_id:
+                    number = _ENDS[strike.lot % len(_ENDS)]
+                    self._note(f"end by {number.name} {self.supervisor}")
+                    self.ended = True
+                    os.kill(self.supervisor, number)
             case "suspend":
                 self._suspend(strike)
             case "clock":

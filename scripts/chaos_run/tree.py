@@ -6,9 +6,11 @@ many resumes as it was killed.
 
 import math
 import random
+import shutil
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import trio
@@ -25,6 +27,7 @@ FAULTS_S = 18.0  # faults are thrown so long by default, unless the play ends be
 CALM_S = 90.0  # then it must end within this
 GONE_S = 5.0  # all processes of a start must have followed it; the claim is 1 s on a free machine
 _MOST_STARTS = 12
+_VANISHING = 0.1  # share of the plays whose run's folder is deleted under it
 _LOOK_S = 0.05
 
 
@@ -50,6 +53,11 @@ class Tree:
         self._starts: list[Start] = []
         self._gone_s = 0.0
         self._person = Person(stage)
+        self._nursery: trio.Nursery  # of the performance
+        lots = random.Random(f"{seed}/vanish")
+        vanishes = faults_s and lots.random() < _VANISHING
+        self._vanishes_s = lots.uniform(1, faults_s) if vanishes else None
+        self._vanished = ""
 
     async def perform(self) -> Performed:
         """Perform it to its end, and look at what is left."""
@@ -60,6 +68,9 @@ class Tree:
             lots = random.Random(f"{self._seed}/words")
             nursery.start_soon(self._person.speak, tuple(self._play), lots, self._faults_s)
             nursery.start_soon(self._throw, thrower)
+            self._nursery = nursery
+            if self._vanishes_s is not None:
+                nursery.start_soon(self._vanish, thrower, self._vanishes_s)
             with trio.move_on_after(self._faults_s + CALM_S):
                 await self._run_to_its_end(thrower)
                 in_time = True
@@ -67,9 +78,17 @@ class Tree:
             nursery.cancel_scope.cancel()
         self._stage.sweep()
         facts = gather(self._stage, self._play, self._max_agents, self._person)
-        facts = facts._replace(starts=tuple(self._starts), in_time=in_time)
+        facts = facts._replace(starts=tuple(self._starts), in_time=in_time, vanished=self._vanished)
         wrong = tuple(violations(facts))
         return Performed(self._seed, facts, tuple(thrower.thrown), wrong, self._gone_s)
+
+    async def _vanish(self, thrower: Thrower, after_s: float) -> None:
+        """Delete the folder of the run while it lives."""
+        await trio.sleep(after_s)
+        if self._stage.run_id and thrower.supervisor is not None:
+            folder = self._stage.places.folder
+            self._vanished = str(folder)
+            await trio.to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
 
     async def _throw(self, thrower: Thrower) -> None:
         seed, has_disk = f"{self._seed}/strikes", self._stage.has_disk
@@ -82,7 +101,7 @@ class Tree:
         while len(self._starts) < _MOST_STARTS:
             start = await self._start(words, thrower)
             self._starts.append(start)
-            if not start.code:
+            if not start.code or self._vanished:
                 return
             if start.filled:
                 self._stage.free_disk()
@@ -113,15 +132,18 @@ class Tree:
 
     async def _start(self, words: list[str], thrower: Thrower) -> Start:
         number = len(self._starts)
-        thrower.lost = thrower.filled = False
+        folder = self._stage.folder / f"start{number}"
+        folder.mkdir()
+        thrower.lost = thrower.filled = thrower.ended = False
         argv = [sys.executable, "-P", str(HERE / "command.py"), str(self._stage.folder / "page")]
         paths = [self._stage.folder / f"{name}{number}" for name in ("out", "err")]
         with paths[0].open("wb") as out, paths[1].open("wb") as err:
             process = await trio.lowlevel.open_process(
                 [*argv, *words],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                env=self._stage.environment(self._seed), cwd=self._stage.work,
+                env=self._stage.environment(self._seed), cwd=folder,
             )  # fmt: skip
+        self._nursery.start_soon(self._remove_when_begun, folder)
         thrower.supervisor = process.pid
         try:
             code = await self._wait_end(process)
@@ -134,7 +156,15 @@ class Tree:
                     await process.wait()
         left = await self._wait_gone()
         said = paths[1].read_text(errors="replace")
-        return Start(code, said, lost=thrower.lost, filled=thrower.filled, left=left)
+        return Start(
+            code, said, lost=thrower.lost, filled=thrower.filled, ended=thrower.ended, left=left
+        )
+
+    async def _remove_when_begun(self, folder: Path) -> None:
+        """Nothing may depend on the folder where the command was started."""
+        while not self._stage.run_id:  # noqa: ASYNC110 — a file tells no event
+            await trio.sleep(_LOOK_S)
+        await trio.to_thread.run_sync(folder.rmdir)
 
     async def _wait_end(self, process: trio.Process) -> int:
         """Its exit code. Meanwhile it is looked at, so that who leaves its family is known."""

@@ -266,7 +266,9 @@ class Team:
         """
         while True:
             root = self.members.get(ROOT_PATH)
-            outcome = None if root is None or root.is_active else root.outcome
+            outcome = None if root is None else root.outcome
+            if root is not None and root.is_active and not (outcome and outcome.cut_off):
+                outcome = None  # else a letter has begun a turn while the run ends
             is_done = self.at_rest and has_no_jobs()
             if outcome is not None and (outcome.state not in GOOD_ENDS or is_done):
                 return outcome

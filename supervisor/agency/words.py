@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from swarm.mailbox.protocol.ops import UserInput
 
-from ..control import Control, as_posted
+from ..catching_up import as_posted
+from ..control import Control
 from ..running import Running
 from .inherit import NotPossible
 from .member import Member

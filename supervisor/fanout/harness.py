@@ -33,6 +33,14 @@ _SEGMENT_CHARS = 40
 _BEFORE, _FRESH = 1, 2
 
 
+class _Begun:
+    """An item that has begun and has no end in the journal yet."""
+
+    def __init__(self) -> None:
+        self.path, self.attempt = "", 0
+        self.agent: LiveAgent | None = None  # of its last attempt, once it is born
+
+
 class Answered(Value):
     """What one item came to."""
 
@@ -75,7 +83,7 @@ class Harness:
         self._unheard: Unheard = {}
         self._root_id = root_id
         self._names = name_items(fan_out.items)
-        self.live: dict[int, LiveAgent] = {}
+        self._begun: dict[int, _Begun] = {}  # by index
         self._kept = bytearray(len(fan_out.items))  # per item: _BEFORE, _FRESH, 0 = no answer
         self.stopping = False
 
@@ -138,47 +146,60 @@ class Harness:
             self._kept[index] = _FRESH
 
     async def _one_item(self, index: int) -> None:
-        item = self._fan.items[index]
+        begun = self._begun[index] = _Begun()
         state: EndState = "failed"
-        result, path = "", str(child_path(ROOT_PATH, self._names[index]))
-        attempt = 0
-        for attempt in range(1, self._fan.retries + 2):
-            state, result, path = await self._attempt(index, attempt)
+        result = ""
+        for begun.attempt in range(1, self._fan.retries + 2):
+            state, result = await self._attempt(index, begun)
             if state == "budget" and self._limits.budget == Budget():
                 self.stopping = True  # it is the run's: another item would get no request
             if state in {"completed", "interrupted", "killed"} or self.stopping:
                 break
+        self._note_end(index, state, result)
+
+    def close(self) -> None:
+        """Every agent has ended: the items that the run's end has cut off get theirs."""
+        for index, begun in tuple(self._begun.items()):
+            outcome = begun.agent.outcome if begun.agent is not None else None
+            if outcome is None:
+                self._note_end(index, "interrupted", "the run ended before it was done")
+            else:
+                self._note_end(index, *_checked(outcome, self._fan))
+
+    def _note_end(self, index: int, state: EndState, result: str) -> None:
+        begun = self._begun.pop(index)
         self._run.note(
             FanOutItemEnded(
-                index=index, item=item, agent=path, state=state, result=result, attempt=attempt
+                index=index,
+                item=self._fan.items[index],
+                agent=begun.path,
+                state=state,
+                result=result,
+                attempt=begun.attempt,
             )
         )
 
-    async def _attempt(self, index: int, attempt: int) -> tuple[EndState, str, str]:
-        plan = self._plan(index, attempt)
+    async def _attempt(self, index: int, begun: _Begun) -> tuple[EndState, str]:
+        plan = self._plan(index, begun.attempt)
+        begun.path, begun.agent = plan.path, None
         try:
-            agent = await self._control.spawn(plan)
+            agent = begun.agent = await self._control.spawn(plan)
         except SpawnError as error:
-            return "crashed", str(error), plan.path
-        self.live[index] = agent
-        try:
-            task = item_prompt(self._fan, index)
-            words = UserInput(
-                input_id=self._run.chances.new_id(),
-                parts=(TextInput(text=task),),
-                output_schema=_schema(self._fan),
-            )
-            if self.stopping:  # Ctrl-C came while it was being born
-                agent.wanted_end = "interrupted"
-            else:
-                await self._control.say(agent, words, source="fan_out")
-                for said in self._unheard.pop(task, ()):
-                    again = UserInput(input_id=said.input_id, parts=said.parts)
-                    await self._control.say(agent, again, source="person")
-            outcome = await self._outcome(agent)
-        finally:
-            self.live.pop(index, None)
-        return (*_checked(outcome, self._fan), plan.path)
+            return "crashed", str(error)
+        task = item_prompt(self._fan, index)
+        words = UserInput(
+            input_id=self._run.chances.new_id(),
+            parts=(TextInput(text=task),),
+            output_schema=_schema(self._fan),
+        )
+        if self.stopping:  # Ctrl-C came while it was being born
+            agent.wanted_end = "interrupted"
+        else:
+            await self._control.say(agent, words, source="fan_out")
+            for said in self._unheard.pop(task, ()):
+                again = UserInput(input_id=said.input_id, parts=said.parts)
+                await self._control.say(agent, again, source="person")
+        return _checked(await self._outcome(agent), self._fan)
 
     async def _outcome(self, agent: LiveAgent) -> AgentEnded:
         """What it came to; its process has ended then."""

@@ -3,6 +3,8 @@
 The same rule holds for a life and for what its journal remembers.
 """
 
+from types import SimpleNamespace
+
 from swarm.mailbox.protocol.events import TurnCompleted, TurnStarted
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput
@@ -10,7 +12,9 @@ from swarm.mailbox.protocol.records import InputPosted, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.supervisor.agents import AgentPlan, LiveAgent
+from swarm.supervisor.end_of_run import EndOfRun
 from swarm.supervisor.journal.replay import AgentMemory, fold_agent
+from swarm.supervisor.turns import on_turn_end
 
 MODEL = ModelInfo(slug="m", provider="p", wire="scripted", context_window=1_000)
 PLAN = AgentPlan(path="/root", agent_id="a", role=RoleBrief(), limits=Limits(), cwd="/")
@@ -46,3 +50,25 @@ def test_a_journal_remembers_no_wish_that_a_turn_has_fulfilled():
 
 def test_a_wish_that_no_turn_has_taken_up_is_remembered():
     assert list(remembered(BY_LETTER, WISH).inputs) == ["wish"]
+
+
+def concluded(agent, *, is_ending: bool) -> list[str]:
+    """The end states that the end of its turn makes of its work."""
+    states: list[str] = []
+    control = SimpleNamespace(
+        end_of_run=EndOfRun(), conclude=lambda agent, state, *_: states.append(state)
+    )
+    control.end_of_run.has_begun = is_ending
+    agent.ending = 1
+    on_turn_end(control, agent, OVER)
+    return states
+
+
+async def test_words_that_no_turn_has_read_keep_an_agent_at_work_but_no_run_that_is_ending():
+    agent = LiveAgent(PLAN, epoch=1)
+    agent.begin_turn("letter")
+    agent.turn = None
+    assert concluded(agent, is_ending=False) == ["completed"]
+    agent.await_turn("words", is_wish=False)
+    assert concluded(agent, is_ending=False) == []
+    assert concluded(agent, is_ending=True) == ["interrupted"]

@@ -3,13 +3,14 @@
 import sys
 from pathlib import Path
 
+import pytest
 import trio
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tree_rehearsal import open_tree, says
+from tree_rehearsal import WORK, calls, open_tree, says
 
 from swarm.mailbox.ids import new_uuid7
-from swarm.mailbox.protocol.events import TurnStarted
+from swarm.mailbox.protocol.events import CallBegan, TurnStarted
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
@@ -120,3 +121,67 @@ def spoken(name, text):
 
 def agent_of(tree, path):
     return tree.bodies(AgentSpawned, path)[0].agent_id
+
+
+async def at_work(tree, *paths):
+    for path in paths:
+        await tree.until(lambda path=path: bool(tree.bodies(CallBegan, path)))
+
+
+async def ctrl_c(tree):
+    await at_work(tree, "/root/b", "/root/c")
+    tree.ending.press_interrupt()
+
+
+async def ctrl_c_at_a_birth(tree):
+    await at_work(tree, "/root/b")
+    await tree.until(lambda: "/root/c" in tree.children)
+    tree.ending.press_interrupt()
+
+
+async def sigterm(tree):
+    await at_work(tree, "/root/b", "/root/c")
+    tree.ending.end("terminated")
+
+
+async def sigterm_at_a_birth(tree):
+    await at_work(tree, "/root/b")
+    await tree.until(lambda: "/root/c" in tree.children)
+    tree.ending.end("terminated")
+
+
+async def deadline(tree):
+    await at_work(tree, "/root/b", "/root/c")
+    tree.ending.end("deadline")
+
+
+@pytest.mark.parametrize("end", [ctrl_c, ctrl_c_at_a_birth, sigterm, sigterm_at_a_birth, deadline])
+async def test_items_that_the_end_of_a_run_cuts_off_have_an_end_and_a_resume_does_the_rest(
+    tmp_path, autojump_clock, end
+):
+    fan_out = FanOut(items=("a", "b", "c", "d"), prompt="be {item}", concurrency=2, retries=1)
+    scripts = {"/root/a": [says("a")], "/root/b": [calls(WORK)], "/root/c": [calls(WORK)]}
+    async with open_tree(tmp_path, scripts, prompt="sum", fan_out=fan_out) as tree:
+        if "birth" in end.__name__:
+            tree.mute.add("/root/c")
+        tree.nursery.start_soon(end, tree)
+        with trio.fail_after(LIMIT_S):
+            completed = await tree.work()
+        assert completed.status == {"c": "interrupted", "s": "terminated"}.get(
+            end.__name__[0], "deadline"
+        )
+        ends = [(one.item, one.state, one.attempt) for one in tree.bodies(FanOutItemEnded)]
+        assert sorted(ends) == [
+            ("a", "completed", 1), ("b", "interrupted", 1), ("c", "interrupted", 1)
+        ]  # fmt: skip
+        assert (tree.alive - tree.mute, tree.slots) == (set(), 0)
+        past = tree.past()
+    scripts = {f"/root/{name}": [says(name)] for name in ("a_2", "b_2", "c", "c_2", "d")}
+    scripts["/root"] = [says("sum")]
+    async with open_tree(tmp_path, scripts, prompt="sum", fan_out=fan_out, resumes=True) as tree:
+        with trio.fail_after(LIMIT_S):
+            assert (await tree.work(past)).result == "sum"
+        ends = {one.item: one.state for one in tree.bodies(FanOutItemEnded)}
+        assert ends == dict.fromkeys("abcd", "completed")
+        assert len(tree.bodies(FanOutItemEnded)) == 6  # b and c have two
+        assert "/root/a_2" not in tree.lives

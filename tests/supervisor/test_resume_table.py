@@ -10,8 +10,10 @@ import trio
 sys.path.insert(0, str(Path(__file__).parent))
 from tree_rehearsal import WORK, calls, open_tree, says, spawn, wait
 
-from swarm.mailbox.protocol.events import CallBegan, TurnStarted, Warned
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.events import CallBegan, TurnAborted, TurnStarted, Warned
 from swarm.mailbox.protocol.items import FunctionCallOutput, Message, OutputText, text_of
+from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded
 from swarm.mailbox.protocol.sampling import SampleCompleted
 from swarm.supervisor.end_states import RAISED, REFUSED, STOPPED
@@ -104,6 +106,10 @@ async def first_part(folder, name):
         return tree.past()
 
 
+def words(text):
+    return UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),))
+
+
 def told(tree):
     items = [one.item for one in tree.bodies(ItemRecorded, "/root")]
     return [text_of(one.content) for one in items if isinstance(one, Message)]
@@ -130,9 +136,9 @@ async def test_a_resume_goes_on_with_all_that_did_not_come_to_a_good_end(
             return
         assert (completed.result, warned) == ("again", [])
         assert len(asked) == 1
-        words = [text_of(one.content) for one in asked[0] if isinstance(one, Message)]
-        assert sum("do it" in one for one in words) == 1
-        assert [one for one in words if "Go on with the task" in one] == [note][: bool(note)]
+        heard = [text_of(one.content) for one in asked[0] if isinstance(one, Message)]
+        assert sum("do it" in one for one in heard) == 1
+        assert [one for one in heard if "Go on with the task" in one] == [note][: bool(note)]
         assert [one for one in told(tree) if one not in told_before] == (
             [note, "again"] if note else ["again"]
         )
@@ -149,10 +155,10 @@ async def test_words_given_to_a_resume_are_heard_after_all_that_was_before(
         with trio.fail_after(LIMIT_S):
             completed = await tree.work(past)
         assert completed.status == "completed"
-        words = told(tree)
-        assert words.index("do it") < words.index("and now this") < len(words) - 1
-        assert words[-1].endswith("again")
-        assert sum("and now this" in one for one in words) == 1
+        heard = told(tree)
+        assert heard.index("do it") < heard.index("and now this") < len(heard) - 1
+        assert heard[-1].endswith("again")
+        assert sum("and now this" in one for one in heard) == 1
 
 
 async def test_a_call_that_was_cut_off_has_one_output_and_does_not_run_again(
@@ -300,3 +306,63 @@ async def test_a_resume_that_is_stopped_and_resumed_again_loses_and_doubles_noth
         memory = fold_agent(read_records(tree.running.places, file=file))
         assert (memory.inputs, memory.open_turn) == ({}, None)
         assert sum("do it" in one for one in told(tree)) == 1
+
+
+async def test_no_letter_keeps_a_run_at_work_that_ctrl_c_has_ended(tmp_path, autojump_clock):
+    """It comes while its reader is interrupted, and begins another turn of his."""
+    wishes = {"/root": [calls(WORK), calls(WORK), says("root")]}
+    async with open_tree(tmp_path, wishes, prompt="do it", max_agents=4) as tree:
+
+        async def stop():
+            await at_work(tree)
+            tree.ending.press_interrupt()
+            await tree.until(lambda: bool(tree.bodies(TurnAborted)))
+            await tree.agency.say(tree.agency.team.members["/root"], words("and this"))
+
+        tree.nursery.start_soon(stop)
+        with trio.fail_after(8):  # a second turn would work for ten seconds
+            completed = await tree.work()
+        assert completed.status == "interrupted"
+        past = tree.past()
+    async with open_tree(tmp_path, {"/root": [says("again")]}, resumes=True) as tree:
+        with trio.fail_after(LIMIT_S):
+            assert (await tree.work(past)).result == "again"
+
+
+async def test_words_that_are_being_written_when_ctrl_c_comes_begin_no_turn(
+    tmp_path, autojump_clock
+):
+    async with open_tree(tmp_path, {"/root": [calls(WORK)]}, prompt="do it", disk_s=0.5) as tree:
+
+        async def stop():
+            await tree.until(lambda: "/root" in tree.control.agents)
+            tree.ending.press_interrupt()
+
+        tree.nursery.start_soon(stop)
+        with trio.fail_after(8):
+            assert (await tree.work()).status == "interrupted"
+        assert tree.bodies(TurnStarted) == []
+        past = tree.past()
+    async with open_tree(tmp_path, {"/root": [says("again")]}, resumes=True) as tree:
+        with trio.fail_after(LIMIT_S):
+            assert (await tree.work(past)).result == "again"
+        assert sum("do it" in one for one in told(tree)) == 1
+
+
+async def test_who_is_born_while_the_run_ends_is_ended_too_and_goes_on_with_the_resume(
+    tmp_path, autojump_clock
+):
+    wishes = {path: [*said] for path, said in TEAM.items()}
+    async with open_tree(tmp_path, wishes, prompt="do it", max_agents=4) as tree:
+        tree.mute.add("/root/a")  # its birth takes as long as a birth may
+
+        async def stop():
+            await tree.until(lambda: "/root/a" in tree.children)
+            tree.ending.end("terminated")
+
+        tree.nursery.start_soon(stop)
+        with trio.fail_after(60):
+            await tree.work()
+        assert (tree.alive - {"/root/a"}, tree.slots) == (set(), 0)
+        assert not tree.control.agents
+        tree.running.registry.check()

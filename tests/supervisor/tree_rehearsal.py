@@ -181,10 +181,12 @@ class Tree:
         note = RunStarted(run_id="r", task="-", title="", cwd="/", version="", resumed=bool(past))
         self.running.note(note)
         parts = (self.running, self.control, self.agency, keeper, self.ending)
-        completed = await Work(*parts, past or RunPast()).run()
+        work = Work(*parts, past or RunPast())
+        completed = await work.run()
         self.control.end_of_run.has_begun = True
         self.agency.close()
         await self.control.end_all()
+        work.close()
         await self.running.commit(completed)
         return completed
 
