@@ -23,6 +23,7 @@ from .places import FilePolicy, Verdict, is_pinned, judge_place
 from .renaming import move_entry
 from .resolve import NotResolved, Place, open_base, open_folder, open_place, place_of
 from .shared_names import SharedNames
+from .terminals import Terminals
 from .words import HERE, check_alive, or_go_on, umask_of, words_of
 
 _MOST_LINKS = 40
@@ -42,10 +43,12 @@ class FileBroker:
     def __init__(self, policy: FilePolicy) -> None:
         self._policy = policy
         self._shared = SharedNames()
+        self._terminals = Terminals()
 
     def close(self) -> None:
         """Remove what the command left that nobody else can use."""
         self._shared.close()
+        self._terminals.close()
 
     def handlers(self) -> Mapping[str, Handler]:
         """By call name: where each call has its words, and what is done."""
@@ -73,6 +76,7 @@ class FileBroker:
             ),
             "truncate": self._truncate,
             "bind": self._bind,
+            "ioctl": self._open_peer,
         }
         return {name: or_go_on(handler) for name, handler in plain.items()}
 
@@ -152,6 +156,8 @@ class FileBroker:
                     os.umask(umask_of(call))
                     fd = self._shared.open_object(place, flags, mode)
                     return Opened(fd, bool(flags & os.O_CLOEXEC))
+                if (terminal := self._terminals.open_named(place, call.pid, flags)) is not None:
+                    return Opened(terminal, bool(flags & os.O_CLOEXEC))
                 if self._judge(place) != "open" or place.is_folder:
                     return GoOn()
                 answer = self._open_at(call, place, flags, mode)
@@ -210,6 +216,12 @@ class FileBroker:
             fd = os.open(f"/proc/self/fd/{folder}", flags & ~os.O_NOFOLLOW, mode & 0o7777)
             return Opened(fd, bool(flags & os.O_CLOEXEC))
 
+    def _open_peer(self, call: WaitingCall) -> Answer:
+        flags = call.args[2] & 0xFFFFFFFF
+        with _closing(_taken(call)) as master:
+            peer = self._terminals.open_peer(master, flags)
+        return GoOn() if peer is None else Opened(peer, bool(flags & os.O_CLOEXEC))
+
     def _truncate(self, call: WaitingCall) -> Answer:
         length = call.args[1]
         if length >= 1 << 63:
@@ -235,11 +247,7 @@ class FileBroker:
             is_whole = any(is_within(place.path, tree) for tree in self._policy.whole)
             if self._judge(place) != "open" or is_whole:
                 return GoOn()  # done by the kernel the socket keeps the name that was asked for
-            try:
-                fd = call.take_descriptor(call.args[0] & 0x7FFFFFFF)
-            except PermissionError as error:
-                raise NotResolved from error
-            return bind_in(place, fd, umask_of(call))
+            return bind_in(place, _taken(call), umask_of(call))
 
 
 def bind_in(place: Place, fd: int, umask: int) -> Answer:
@@ -256,6 +264,14 @@ def bind_in(place: Place, fd: int, umask: int) -> Answer:
         finally:
             os.chdir("/")
     return Done()
+
+
+def _taken(call: WaitingCall) -> int:
+    """A copy of the descriptor that the call is about. Raises NotResolved, OSError."""
+    try:
+        return call.take_descriptor(call.args[0] & 0x7FFFFFFF)
+    except PermissionError as error:
+        raise NotResolved from error
 
 
 @contextlib.contextmanager
@@ -308,8 +324,8 @@ def _given_back(fd: int) -> Answer:
 
 
 @contextlib.contextmanager
-def _closing(fd: int) -> Iterator[None]:
+def _closing(fd: int) -> Iterator[int]:
     try:
-        yield
+        yield fd
     finally:
         os.close(fd)

@@ -74,7 +74,7 @@ def prepare_command(
     said = environment.get("NODE_OPTIONS", "")
     environment = {**environment, **sandbox_environment(plan), **node_options(plan, said)}
     broker = None
-    if plan.stack == "landlock" and plan.writable and probe_sandbox().answers:
+    if plan.stack == "landlock" and probe_sandbox().answers:
         broker = Brokered(policy=file_policy(plan), rules=broker_rules(plan))
     program = build_filter(
         FilterRequest(
@@ -82,7 +82,7 @@ def prepare_command(
             connect=plan.stack == "bwrap" or broker is not None,
             answered=broker is not None,
             loopback=plan.stack == "bwrap" and not plan.network,
-            unix=plan.stack != "bwrap" or probe_sandbox().notifies,
+            unix=probe_sandbox().notifies if plan.stack == "bwrap" else broker is not None,
             shared=plan.stack != "bwrap",
         )
     )
@@ -117,9 +117,9 @@ def sandbox_environment(plan: SandboxPlan) -> dict[str, str]:
         marks = proxy_environment(plan.proxied, ca_bundle=plan.ca_bundle)
     else:
         marks = {} if plan.network else {"SWARM_SANDBOX_NETWORK_DISABLED": "1"}
-    if plan.stack == "bwrap":
-        return {**marks, "TMPDIR": "/tmp"}
-    return {**marks, "TMPDIR": plan.tmp_dir} if plan.tmp_dir else marks
+    tmp = "/tmp" if plan.stack == "bwrap" else plan.tmp_dir
+    # tmux does not look at TMPDIR; a server of the person's is out of reach anyway.
+    return {**marks, "TMPDIR": tmp, "TMUX_TMPDIR": tmp} if tmp else marks
 
 
 def is_loader_variable(name: str) -> bool:

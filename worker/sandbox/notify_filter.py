@@ -14,6 +14,7 @@ from functools import cache
 
 from .landlock import forbid_new_privileges
 from .seccomp import ARCHITECTURES, UnsupportedMachine
+from .terminals import OPEN_PEER
 
 _LD, _JEQ, _JSET, _RET = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _NOTIFY, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
@@ -27,7 +28,7 @@ CONNECT_CALLS = ("connect",)
 FILE_CALLS = (
     "open", "openat", "creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat",
     "renameat2", "link", "linkat", "symlink", "symlinkat", "unlink", "unlinkat", "rmdir",
-    "truncate", "bind",
+    "truncate", "bind", "ioctl",
 )  # fmt: skip
 
 # name → number on x86-64, on aarch64 (None: does not exist there)
@@ -37,10 +38,13 @@ CALL_NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "renameat": (264, 38), "renameat2": (316, 276), "link": (86, None), "linkat": (265, 37),
     "symlink": (88, None), "symlinkat": (266, 36), "unlink": (87, None), "unlinkat": (263, 35),
     "rmdir": (84, None), "truncate": (76, 45), "bind": (49, 200), "connect": (42, 203),
-    "openat2": (437, 437),
+    "openat2": (437, 437), "ioctl": (16, 29),
 }  # fmt: skip
-_FLAGS_AT = {"open": 1, "openat": 2}  # which argument holds the flags
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | (os.O_TMPFILE & ~os.O_DIRECTORY)
+# Of these only some wait: the argument that is looked at, the test, its bits or value.
+_SOME = {
+    "open": (1, _JSET, _WRITES), "openat": (2, _JSET, _WRITES), "ioctl": (1, _JEQ, OPEN_PEER),
+}  # fmt: skip
 
 
 def call_name(number: int, machine: str = "") -> str:
@@ -55,6 +59,7 @@ def build_notify_filter(names: tuple[str, ...], machine: str = "") -> bytes:
 
     `open` and `openat` are notified only where their flags allow writing or making; with them
     `openat2`, whose flags lie in memory, does not exist (ENOSYS: programs then take `openat`).
+    `ioctl` is notified only where it opens a terminal's other end.
     Another architecture's calls are allowed here: the denying filter kills them.
 
     Raises UnsupportedMachine.
@@ -69,10 +74,11 @@ def build_notify_filter(names: tuple[str, ...], machine: str = "") -> bytes:
     for name in names:
         if (number := CALL_NUMBERS[name][column]) is None:
             continue
-        if (at := _FLAGS_AT.get(name)) is None:
+        if (some := _SOME.get(name)) is None:
             code += [_op(_JEQ, number, no=1), _op(_RET, _NOTIFY)]
             continue
-        code += [_op(_JEQ, number, no=4), _op(_LD, _ARGS + 8 * at), _op(_JSET, _WRITES, no=1)]
+        at, test, value = some
+        code += [_op(_JEQ, number, no=4), _op(_LD, _ARGS + 8 * at), _op(test, value, no=1)]
         code += [_op(_RET, _NOTIFY), _op(_RET, _ALLOW)]
     code.append(_op(_RET, _ALLOW))
     return b"".join(code)

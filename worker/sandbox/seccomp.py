@@ -180,7 +180,7 @@ def build_filter(request: FilterRequest) -> bytes:
             program.allow_kinds("socket", _AF_UNIX, _CONNECTED)
             program.allow_kinds("socketpair", _AF_UNIX, _CONNECTED)
         _close_network(program, connect=request.connect)
-    elif not request.shared or request.answered:
+    else:
         program.allow_kinds("socket", _AF_UNIX, _CONNECTED if request.unix else ())
         program.allow_kinds("socketpair", _AF_UNIX, _CONNECTED)
     program.emit(_RET, _ALLOW)
