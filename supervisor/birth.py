@@ -191,6 +191,7 @@ def write_spec(
         environment=_environment(request),
         shell_environment=request.shell_environment,
         resources=request.resources,
+        run_began_s=running.began_s,
         sandbox_required=request.sandbox_required,
         allow_commit=request.allow_commit and not plan.slotless,
         model=plan.model,

@@ -44,6 +44,7 @@ class Running(NamedTuple):
     room: WaitingRoom  # the line for the registry's slots
     grants: Grants  # a person's lasting yeses
     chances: Chances = REAL
+    began_s: float = 0.0  # Unix time
 
     def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
         """Journal, then show; without waiting for it."""

@@ -211,6 +211,7 @@ async def _open_all(
         room=WaitingRoom(registry),
         grants=Grants(),
         chances=around.chances,
+        began_s=around.chances.unix_s(),
     )
 
 

@@ -125,6 +125,7 @@ class AgentSpec(Tagged):
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
     paused: bool = False  # it makes no request before it is told to go on
+    run_began_s: float = 0.0  # Unix time; of a resumed run, when it was resumed
     sandbox_required: str = ""  # why no command is let out of the sandbox, whoever says yes
     allow_commit: bool = (
         False  # a person's yes, given beforehand, to recording work in a repository

@@ -145,7 +145,8 @@ def _handlers(
     both = plain
     if brokered.policy.repositories:
         both = {**plain, **{n: _first(one, plain[n]) for n, one in commits.handlers().items()}}
-    return files, {**both, **_connections(brokered.policy)}
+    connect = confinement.connect or ConnectRules()
+    return files, {**both, **_connections(brokered.policy, connect)}
 
 
 def _go_on(_: WaitingCall) -> Answer:
@@ -162,11 +163,11 @@ def _first(one: Handler, other: Handler) -> Handler:
     return handle
 
 
-def _connections(policy: FilePolicy) -> Mapping[str, Handler]:
+def _connections(policy: FilePolicy, rules: ConnectRules) -> Mapping[str, Handler]:
     def is_own(socket: int, _root: int) -> bool:
         return judge_place(policy, place_of(socket)) == "open"
 
-    return connect_handlers(ConnectRules(), is_own)
+    return connect_handlers(rules, is_own)
 
 
 def _leave_working_folder() -> None:

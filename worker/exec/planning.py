@@ -62,7 +62,8 @@ def plan_command(
         stack=stack,
         proxied=spec.limits.network,
     )
-    return msgspec.structs.replace(plan, ca_bundle=spec.ca_bundle) if plan.proxied else plan
+    ca_bundle = spec.ca_bundle if plan.proxied else ""
+    return msgspec.structs.replace(plan, ca_bundle=ca_bundle, since_s=spec.run_began_s)
 
 
 def check_hidden(folders: tuple[FolderMark, ...]) -> None:

@@ -4,6 +4,10 @@ Which Unix socket a path leads to is looked up step by step in the caller's own 
 held open while it is judged; the connection then goes to what is held, whatever the path leads to
 by then. So no name is trusted: not one that was bound by a relative path, renamed or linked since.
 
+A socket that is older than the run was bound by somebody else, wherever it lies: no command of the
+run lived then, and the birth of a file is set by the kernel alone. Where a file system does not keep
+births its place alone decides.
+
 Guards: address and descriptor are the launcher's own copies, and it never lets the kernel look
 again: either could be swapped for others. The thread that connects has no capabilities, as the
 command has none.
@@ -15,6 +19,7 @@ import fcntl
 import os
 import socket
 import stat
+import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -32,6 +37,8 @@ _MOST_LINKS = 40
 _FAMILY_BYTES = 2
 _UNIX = socket.AF_UNIX.to_bytes(_FAMILY_BYTES, "little")
 _SIOCGSKNS = 0x894C  # the network namespace of a socket
+_AT_EMPTY_PATH, _STATX_BTIME, _STATX_BYTES = 0x1000, 0x800, 256
+_MASK, _BIRTH, _BIRTH_AT = struct.Struct("=I"), struct.Struct("=qI"), 0x50
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,6 +49,7 @@ class ConnectRules(Value):
 
     sockets: tuple[str, ...] = ()  # of other programs, that a rule opens
     own: tuple[str, ...] = ()  # only what lies below these is the command's own; (): no such bound
+    since_s: float = 0.0  # when the run began (Unix time): what is older is nobody's own
 
 
 def connect_handlers(rules: ConnectRules, is_own: IsOwn) -> Mapping[str, Handler]:
@@ -138,7 +146,7 @@ def _judge(place: int, root: int, rules: ConnectRules, is_own: IsOwn) -> None:
     found = os.fstat(place)
     if not stat.S_ISSOCK(found.st_mode):
         raise ConnectionRefusedError(errno.ECONNREFUSED, "no socket")
-    if is_own(place, root):
+    if is_own(place, root) and not _is_older(place, rules.since_s):
         return
     for path in rules.sockets:
         with suppress(OSError):
@@ -194,6 +202,16 @@ def own_by_mount(rules: ConnectRules) -> IsOwn:
         return not rules.own or any(is_within(path, tree) for tree in rules.own)
 
     return is_own
+
+
+def _is_older(place: int, since_s: float) -> bool:
+    """True if what is held open there was made before; False where nobody knows."""
+    told = ctypes.create_string_buffer(_STATX_BYTES)
+    if _libc.statx(place, b"", _AT_EMPTY_PATH, _STATX_BTIME, told) != 0:
+        return False
+    (mask,) = _MASK.unpack_from(told)
+    seconds, nanoseconds = _BIRTH.unpack_from(told, _BIRTH_AT)
+    return bool(mask & _STATX_BTIME) and seconds + nanoseconds / 1e9 < since_s
 
 
 def _mount_id(fd: int) -> bytes:

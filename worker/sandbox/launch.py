@@ -93,7 +93,8 @@ def prepare_command(
         plan = msgspec.structs.replace(plan, missing=guard.placeholders)
     if plan.stack == "landlock":
         rules = landlock_rules(plan, brokered=broker is not None)
-        confinement = Confinement(landlock=rules, seccomp=program, broker=broker)
+        connect = ConnectRules(since_s=plan.since_s) if broker is not None else None
+        confinement = Confinement(landlock=rules, seccomp=program, broker=broker, connect=connect)
         return Prepared(
             argv=argv, environment=environment, confinement=confinement, filter_fd=None,
             wrapped=False, guard=guard,
@@ -151,7 +152,7 @@ def _second_wall(plan: SandboxPlan) -> Confinement:
     """
     rules = rules_beside_mounts()
     # Where nobody can look the filter lets no Unix socket be made.
-    connect = ConnectRules(sockets=plan.sockets, own=_own_trees(plan))
+    connect = ConnectRules(sockets=plan.sockets, own=_own_trees(plan), since_s=plan.since_s)
     # Rules about files would forbid every mount, so this broker is held by its own checks alone.
     broker = Brokered(policy=file_policy(plan), rules=None) if plan.committing else None
     return Confinement(

@@ -65,6 +65,7 @@ class SandboxPlan(Value):
     tmp_writable: bool = True
     network: bool = True
     proxied: NetworkPolicy | None = None  # beside `network` False: the network proxy alone
+    since_s: float = 0.0  # when the run began: an older socket is no command's own
     ca_bundle: str = ""  # what commands are to trust beside it, if it looks into tunnels
     reason: str = ""
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from types import FrameType
 
@@ -139,12 +140,14 @@ def _stack(name: str) -> Stack:
 
 def run_call(call: SandboxCall) -> int:
     """Run it to its end; returns its exit code. Raises SandboxUnavailable, OSError."""
+    began_s = time.time()
     tmp_dir = tempfile.mkdtemp(prefix="swarm-sandbox-")
     try:
         stack = call.stack or probe_sandbox().stack
         plan = plan_sandbox(
             call.policy, cwd=call.cwd, tmp_dir=tmp_dir, hidden_paths=call.hidden, stack=stack
         )
+        plan = msgspec.structs.replace(plan, since_s=began_s)
         base = os.environ if plan.network else without_proxies(os.environ)
         environment = command_environment(base, ShellEnvironmentPolicy(), {})
         if shutil.which(call.argv[0], path=environment.get("PATH")) is None:
