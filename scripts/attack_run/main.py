@@ -1,6 +1,7 @@
 """`scripts/attack`: play every escape known to the project against real runs, and say what got out.
 
-Exit: 0 all walls held, 1 something got out (or what must work did not), 2 wrong options.
+Exit: 0 all walls held, 1 something got out (or what must work did not, or a play showed nothing),
+2 wrong options.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 
 from play import BOTH, Play, Stack
-from scene import open_scene
+from scene import Scene, open_scene
 
 HERE = Path(__file__).parent
 _STAGED = "SWARM_ATTACK_STAGED"
@@ -23,13 +24,18 @@ _BWRAPS = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
 
 
 class Outcome(NamedTuple):
-    """How one play ended. `words` say what got out, or what broke."""
+    """How one play ended. `words` say what got out, what broke, or why it was not played."""
 
     group: str
     play: Play
-    stack: Stack
-    words: str
-    seconds: float
+    state: str
+    words: str = ""
+    seconds: float = 0.0
+
+    @property
+    def is_lost(self) -> bool:
+        """True for what nobody may be content with."""
+        return self.state in {"ESCAPED", "BROKEN", "VOID"}
 
 
 def groups() -> dict[str, tuple[Play, ...]]:
@@ -40,20 +46,30 @@ def groups() -> dict[str, tuple[Play, ...]]:
     return found
 
 
-def perform(play: Play, user: str) -> str:
-    """Play it; what got out, "" if nothing did."""
-    with open_scene(user) as scene:
+def perform(group: str, play: Play, options: argparse.Namespace) -> Outcome:
+    """Play it, and look."""
+    began = time.monotonic()
+    with open_scene(options.user, options.swarm) as scene:
         play.prepare(scene)
         scene.own()
         with play.host(scene):
             scene.run(
-                play.calls(scene), play.options(scene), deadline_s=play.deadline_s,
-                extra=play.environment,
+                play.calls(scene), play.options(scene), others=play.others(scene),
+                deadline_s=play.deadline_s, extra=play.environment,
             )  # fmt: skip
-            words = play.escaped(scene)
-        if words and os.environ.get("SWARM_ATTACK_VERBOSE"):
+            state, words = judge(play, scene)
+        if options.verbose:
             print(scene.said, file=sys.stderr)
-        return words
+        return Outcome(group, play, state, words, time.monotonic() - began)
+
+
+def judge(play: Play, scene: Scene) -> tuple[str, str]:
+    """What got out, or what broke, comes before the doubt whether anything was tried."""
+    if words := play.escaped(scene):
+        return ("BROKEN" if play.must_work else "ESCAPED"), words
+    if words := play.tried(scene):
+        return "VOID", words
+    return ("works" if play.must_work else "held"), ""
 
 
 def read_options() -> argparse.Namespace:
@@ -64,8 +80,28 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--fast", action="store_true", help="the selection that CI plays")
     parser.add_argument("--group", action="append", help="only this group; can be repeated")
     parser.add_argument("--only", default="", help="only plays whose name holds this text")
+    parser.add_argument("--swarm", type=Path, default=Path(sys.executable).with_name("swarm"),
+                        help="attack this command, of another installation")  # fmt: skip
+    parser.add_argument("--verbose", action="store_true", help="print what each run said")
     parser.add_argument("--list", action="store_true", help="name the plays, play nothing")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.swarm = options.swarm.absolute()
+    return options
+
+
+def why_not_playable(options: argparse.Namespace) -> str:
+    """What keeps the user from starting the command at all; "" if nothing does."""
+    try:
+        with open_scene(options.user, options.swarm) as scene:
+            said, code = scene.perform(scene.swarm("--version"))
+    except (KeyError, OSError) as error:
+        return f"no scene for {options.user or 'you'}: {error}"
+    if code == 0:
+        return ""
+    return (
+        f"{options.user or 'you'} cannot start {options.swarm}: {said.strip()[-300:]}\n"
+        "All folders on the way to it, its checkout, and its Python must be open to that user."
+    )
 
 
 def hide_bubblewrap() -> None:
@@ -78,29 +114,28 @@ def hide_bubblewrap() -> None:
 
 
 def play_all(options: argparse.Namespace, stack: Stack) -> list[Outcome]:
-    """Each play that is wanted on this stack, a line each."""
+    """Each play that is wanted, a line each; those that this stack does not have say why."""
     outcomes: list[Outcome] = []
     for group, plays in groups().items():
         if options.group and group not in options.group:
             continue
         for play in plays:
-            if stack not in play.stacks or (options.fast and not play.fast):
+            if (options.fast and not play.fast) or options.only not in play.name:
                 continue
-            if options.only not in play.name:
-                continue
-            began = time.monotonic()
-            words = "" if options.list else perform(play, options.user)
-            outcome = Outcome(group, play, stack, words, time.monotonic() - began)
+            if stack in play.not_on:
+                outcome = Outcome(group, play, "not here", play.not_on[stack])
+            elif options.list:
+                outcome = Outcome(group, play, "-")
+            else:
+                outcome = perform(group, play, options)
             outcomes.append(outcome)
-            show(outcome, listed=options.list)
+            show(outcome, stack)
     return outcomes
 
 
-def show(outcome: Outcome, *, listed: bool) -> None:
+def show(outcome: Outcome, stack: Stack) -> None:
     """One line of the table."""
-    good, bad = ("works", "BROKEN") if outcome.play.must_work else ("held", "ESCAPED")
-    state = "-" if listed else (bad if outcome.words else good)
-    line = f"{outcome.group:10} {outcome.stack:9} {state:8} {outcome.seconds:5.1f}s  "
+    line = f"{outcome.group:10} {stack:9} {outcome.state:8} {outcome.seconds:5.1f}s  "
     print(line + outcome.play.name + (f": {outcome.words}" if outcome.words else ""), flush=True)
 
 
@@ -118,9 +153,13 @@ def main() -> int:
     if options.stack == "landlock" and not os.environ.get(_STAGED):
         os.environ[_STAGED] = "1"
         hide_bubblewrap()
+    if not options.list and (why := why_not_playable(options)):
+        print(f"scripts/attack: {why}", file=sys.stderr)
+        return 2
     outcomes = play_all(options, options.stack)
-    lost = [one for one in outcomes if one.words]
-    print(f"{options.stack}: {len(outcomes)} plays, {len(lost)} got out")
+    lost = [one for one in outcomes if one.is_lost]
+    played = sum(one.state != "not here" for one in outcomes)
+    print(f"{options.stack}: {played} plays, {len(lost)} got out or showed nothing")
     return 1 if lost else 0
 
 

@@ -1,8 +1,8 @@
 """What a play is: an escape that was tried or found, written down so that it can be tried again.
 
 A play prepares a scene (files, sockets, servers), lets a scripted model run commands or call tools
-in a real `swarm run`, and then looks whether anything got out. A module `plays_<group>.py` beside
-this one holds `PLAYS`, a tuple of them; `main.py` finds it by its name.
+in a real `swarm run`, looks whether anything got out, and whether it was tried at all. A module
+`plays_<group>.py` beside this one holds `PLAYS`, a tuple of them; `main.py` finds it by its name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +15,34 @@ from scene import Scene
 Stack = Literal["bwrap", "landlock"]
 BOTH: tuple[Stack, ...] = ("bwrap", "landlock")
 Call = Mapping[str, object]  # name, arguments: as in docs/scripted.md
+Turn = Mapping[str, object]  # agent, calls, text: likewise
+
+
+_SIGN = "the-play-began"
+
+
+def bare_command(script: str, **arguments: object) -> Call:
+    """A shell command as the model would ask for it."""
+    return {"name": "exec_command", "arguments": {"cmd": script, **arguments}}
 
 
 def command(script: str, **arguments: object) -> Call:
-    """A shell command as the model would ask for it."""
-    return {"name": "exec_command", "arguments": {"cmd": script, **arguments}}
+    """The same, and it first prints a sign that it runs."""
+    return bare_command(f"echo the-'play'-began; {script}", **arguments)
+
+
+def commands_ran(scene: Scene) -> str:
+    """For plays whose commands must run to try anything: why that did not happen, or ""."""
+    if _SIGN in scene.said:
+        return run_ended(scene)
+    return f"its commands did not run (exit {scene.exit_code}): {scene.said[-300:]}"
+
+
+def run_ended(scene: Scene) -> str:
+    """For plays whose calls may all be refused."""
+    if '"type":"run.completed"' in scene.said:
+        return ""
+    return f"the run did not end by itself (exit {scene.exit_code}): {scene.said[-300:]}"
 
 
 def _nothing(scene: Scene) -> None:
@@ -32,7 +55,9 @@ def _no_host(scene: Scene) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Play:
-    """One escape. It got out when `escaped` returns words; "" means that the walls held."""
+    """One escape. It got out when `escaped` returns words; where neither that nor `tried` does, the
+    walls held.
+    """
 
     name: str  # a sentence: what is tried
     calls: Callable[[Scene], Sequence[Call]]  # one request of the model each
@@ -40,7 +65,9 @@ class Play:
     prepare: Callable[[Scene], None] = _nothing
     host: Callable[[Scene], AbstractContextManager[None]] = _no_host  # lives beside the run
     options: Callable[[Scene], Sequence[str]] = lambda scene: ()
-    stacks: tuple[Stack, ...] = BOTH
+    others: Callable[[Scene], Sequence[Turn]] = lambda scene: ()  # what other agents answer
+    tried: Callable[[Scene], str] = commands_ran  # why the run shows nothing, "" if it does
+    not_on: Mapping[Stack, str] = field(default_factory=dict[Stack, str])  # and why
     fast: bool = False  # part of the selection that CI plays
     must_work: bool = False  # the opposite: `escaped` says what did *not* work inside the walls
     deadline_s: float = 60.0

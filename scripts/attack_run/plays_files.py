@@ -1,11 +1,12 @@
 """Files that swarm itself opens, changed by a command between the decision and the use."""
 
-from collections.abc import Sequence
+from pathlib import Path
 
-from play import Call, Play, command
+from play import Call, Play, Turn, command, run_ended
 from scene import SECRET, Scene
 
 _ROWS = "name\none\n"
+_HIDDEN_WORDS = "words-of-an-older-run"
 
 
 def _job(table: str, output: str) -> Call:
@@ -18,17 +19,48 @@ def _job(table: str, output: str) -> Call:
     }  # fmt: skip
 
 
+def _asked(scene: Scene) -> str:
+    """A job was asked for and answered; no command is needed."""
+    if '"tool":"spawn_agents_on_csv"' not in scene.said:
+        return "no job was asked for"
+    return run_ended(scene)
+
+
 def _table(scene: Scene) -> None:
     (scene.project / "rows.csv").write_text(_ROWS, "utf-8")
     (scene.project / "out").mkdir()
     (scene.home / ".bashrc").write_text("mine\n", "utf-8")
 
 
-def _swapped_output(scene: Scene) -> Sequence[Call]:
-    """The folder is swapped again and again while the job's worker runs."""
-    swap = f"mv out o2; ln -s {scene.home} out; sleep 0.02; rm out; mv o2 out; sleep 0.02"
-    loop = f"(for i in $(seq 400); do {swap}; done) >/dev/null 2>&1"
-    return [command(loop, yield_time_ms=250), *[_job("rows.csv", "out/.bashrc")] * 3]
+def _worker(script: str) -> list[Turn]:
+    """The worker of the only row: after the look, before the results are written."""
+    return [{"agent": "/root/*", "calls": [command(script)]}]
+
+
+def _swap_folder(scene: Scene) -> list[Turn]:
+    return _worker(f"mv out o2 && ln -s {scene.home} out")
+
+
+def _swap_table(scene: Scene) -> list[Turn]:
+    """The results repeat the cells of the table."""
+    return _worker(f"mv rows.csv r2 && ln -s {_older(scene)}/rows.csv rows.csv")
+
+
+def _kept(scene: Scene) -> None:
+    (scene.project / "d").mkdir()
+    (scene.project / "d/x").write_text("first\n", "utf-8")
+    _hidden_table(scene)
+    (_older(scene) / "x").write_text(_HIDDEN_WORDS + "\n", "utf-8")
+
+
+def _put_back(scene: Scene) -> str:
+    """The person looks at the changes and takes them back."""
+    run = scene.run_id()
+    for words in (("diff", run), ("undo", run, "--force"), ("undo", run, "--force", "--yes")):
+        scene.said += scene.perform(scene.swarm(*words))[0]
+    if (scene.home / "x").exists():
+        return "undo wrote through a link that a command had made"
+    return _leaked(scene)
 
 
 def _bashrc(scene: Scene) -> str:
@@ -36,14 +68,20 @@ def _bashrc(scene: Scene) -> str:
     return "" if same else "the person's .bashrc was replaced by the results of a job"
 
 
+def _older(scene: Scene) -> Path:
+    return scene.state / "state" / "runs" / "older"
+
+
 def _hidden_table(scene: Scene) -> None:
-    folder = scene.state / "state" / "runs" / "older"
-    folder.mkdir(parents=True)
-    (folder / "rows.csv").write_text("name\nwords-of-an-older-run\n", "utf-8")
+    _table(scene)
+    _older(scene).mkdir(parents=True)
+    (_older(scene) / "rows.csv").write_text(f"name\n{_HIDDEN_WORDS}\n", "utf-8")
 
 
 def _leaked(scene: Scene) -> str:
-    return "a hidden file was read as a table" if "words-of-an-older-run" in scene.said else ""
+    results = scene.project / "o.csv"
+    shown = scene.said + (results.read_text("utf-8") if results.exists() else "")
+    return "a hidden file was read as a table" if _HIDDEN_WORDS in shown else ""
 
 
 def _ended(scene: Scene) -> str:
@@ -63,7 +101,13 @@ def _told(scene: Scene) -> str:
 PLAYS = (
     Play(
         name="the output folder of a batch job becomes a link to the home",
-        prepare=_table, calls=_swapped_output, escaped=_bashrc, fast=True,
+        prepare=_table, calls=lambda scene: [_job("rows.csv", "out/.bashrc")],
+        others=_swap_folder, escaped=_bashrc, fast=True,
+    ),
+    Play(
+        name="a batch job's table becomes a link to a file of another run",
+        prepare=_hidden_table, calls=lambda scene: [_job("rows.csv", "o.csv")],
+        others=_swap_table, escaped=_leaked, fast=True,
     ),
     Play(
         name="a batch job's output is a protected name",
@@ -71,22 +115,41 @@ PLAYS = (
         calls=lambda scene: [_job("rows.csv", ".git/hooks/pre-commit"), _job("rows.csv", ".swarm")],
         escaped=lambda scene: "it was made" if (scene.project / ".swarm").exists()
         or (scene.project / ".git/hooks/pre-commit").exists() else "",
+        tried=_asked,
     ),
     Play(
         name="a batch job's table is a link to a file of another run",
         prepare=_hidden_table,
         calls=lambda scene: [
-            command(f"ln -s {scene.state}/state/runs/older/rows.csv t.csv"), _job("t.csv", "o.csv"),
+            command(f"ln -s {_older(scene)}/rows.csv t.csv"), _job("t.csv", "o.csv"),
         ],
         escaped=_leaked, fast=True,
     ),
     Play(
-        name="a batch job's table is a pipe, or a device without end",
+        name="a batch job's table is a pipe that nobody writes to",
+        calls=lambda scene: [command("mkfifo p.csv"), _job("p.csv", "o.csv")],
+        escaped=_ended, fast=True, deadline_s=12.0,
+        options=lambda scene: ("--deadline", "4s"),
+    ),
+    Play(
+        name="a batch job's table is a device without end, or one of the kernel's files",
         calls=lambda scene: [
-            command("mkfifo p.csv; ln -s /dev/zero z.csv"),
-            _job("p.csv", "o.csv"), _job("z.csv", "o.csv"), _job("/proc/self/environ", "o.csv"),
+            command("ln -s /dev/zero z.csv"), _job("z.csv", "o.csv"), _job("/dev/zero", "o.csv"),
+            _job("/proc/self/environ", "o.csv"),
         ],
-        escaped=_ended, fast=True,
+        escaped=_ended, deadline_s=12.0, options=lambda scene: ("--deadline", "4s"),
+    ),
+    Play(
+        name="a folder of a changed file becomes a link to the home before the change is undone",
+        prepare=_kept, escaped=_put_back,
+        calls=lambda scene: [command(f"echo 2 > d/x; mv d d.real; ln -s {scene.home} d")],
+    ),
+    Play(
+        name="a folder of a changed file becomes a link to the files of another run",
+        prepare=_kept, escaped=_put_back,
+        calls=lambda scene: [
+            command("echo 2 > d/x"), command(f"mv d d.real; ln -s {_older(scene)} d"),
+        ],
     ),
     Play(
         name="AGENTS.md is a link to a file outside of the project",

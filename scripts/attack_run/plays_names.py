@@ -1,7 +1,12 @@
 """Protected names: a planted `.git` runs code at the person's next `git status`."""
 
 import os
+import signal
 import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from play import Play, command
@@ -15,6 +20,7 @@ _EVIL = (
     "mkdir -p seed/objects seed/refs; echo 'ref: refs/heads/m' > seed/HEAD; "
     "printf '[core]\\nfsmonitor = touch /tmp/ran\\n' > seed/config; "
 )
+_TIDY_S = 5.0
 
 
 def _names(scene: Scene) -> str:
@@ -58,6 +64,48 @@ def _worked(scene: Scene) -> str:
     return "" if "all-of-it-worked" in scene.said else f"work failed: {scene.said[-300:]}"
 
 
+def _nested(scene: Scene) -> None:
+    hooks = scene.project / "x/a/.git/hooks"
+    hooks.mkdir(parents=True)
+
+
+def _hooked(scene: Scene) -> str:
+    found = [path for path in scene.project.glob("*/a/.git/hooks/*")]
+    return "a hook was put into a protected .git" if found else ""
+
+
+@contextmanager
+def _killed_supervisor(scene: Scene) -> Iterator[None]:
+    """As soon as a command says that it has tried, nothing of the supervisor tidies up."""
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.02):
+            if (scene.project / "now").exists():
+                os.kill(scene.pid, signal.SIGKILL)
+                return
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _names_later(scene: Scene) -> str:
+    """What its launcher tidies up is gone within a few seconds."""
+    deadline = time.monotonic() + _TIDY_S
+    while (words := _names(scene)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return words
+
+
+def _was_killed(scene: Scene) -> str:
+    return "" if scene.exit_code == -signal.SIGKILL else f"not killed, exit {scene.exit_code}"
+
+
 PLAYS = (
     Play(
         name="plant a .git in every way there is",
@@ -96,6 +144,22 @@ PLAYS = (
             command("git add . && cp .git/HEAD .git/commondir"),
         ],
         escaped=_followed,
+    ),
+    Play(
+        name="plant a .git, and the supervisor is killed before the command ends",
+        prepare=_no_repository, host=_killed_supervisor,
+        calls=lambda scene: [command(_EVIL + "mv seed .git; cp -r seed .git; touch now; sleep 60")],
+        escaped=_names_later, tried=_was_killed,
+    ),
+    Play(
+        name="move the folder above a further root, whose .git is protected",
+        prepare=_nested,
+        options=lambda scene: ["--add-dir", str(scene.project / "x/a")],
+        calls=lambda scene: [
+            command("mv x y; mkdir -p x/a; touch y/a/.git/hooks/one"),
+            command("touch y/a/.git/hooks/two x/a/.git/hooks/two; mv x z; touch z/a/.git/hooks/t"),
+        ],
+        escaped=_hooked,
     ),
     Play(
         name="ordinary work at the top of a repository",

@@ -5,7 +5,6 @@ Every secret is put together here from parts, so that this file holds none.
 
 import base64
 import json
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -57,11 +56,10 @@ def _files(scene: Scene) -> dict[str, str]:
 
 
 def _listings(scene: Scene) -> dict[str, str]:
-    (run,) = (path.name for path in (scene.state / "state" / "runs").iterdir() if path.is_dir())
-    swarm = [*scene.words_as_user(), str(Path(sys.executable).with_name("swarm"))]
+    run = scene.run_id()
     packed = scene.tmp / "run.tar.gz"
     told = {
-        " ".join(words): scene.perform([*swarm, *words])[0]
+        " ".join(words): scene.perform(scene.swarm(*words))[0]
         for words in (("show", run), ("log", run), ("log", run, "--json"), ("ps", "--all"),
                       ("export", run, str(packed)))
     }  # fmt: skip
@@ -92,7 +90,6 @@ PLAYS = (
         name="a bare secret a line, as in a file of settings, is shown",
         calls=lambda scene: [_print("\n".join(BARE.values()) + "\n")],
         escaped=_leaks(*BARE.values()),
-        stacks=("bwrap",),
         fast=True,
     ),
     Play(
@@ -101,7 +98,6 @@ PLAYS = (
             _print("".join(f"\t{one}\x1b[0m{one}\\n{one}" for one in BARE.values()))
         ],
         escaped=_leaks(*BARE.values()),
-        stacks=("bwrap",),
     ),
     Play(
         name="a password of a variable or of a URL is shown",
@@ -109,7 +105,6 @@ PLAYS = (
             _print(f"PGPASSWORD={_PASSWORD}\nDATABASE_URL=postgres://me:{_PASSWORD}@db/app\n")
         ],
         escaped=_leaks(_PASSWORD),
-        stacks=("bwrap",),
     ),
     Play(
         name="the lines of a private key are shown",
@@ -117,14 +112,12 @@ PLAYS = (
             _print(f"-----BEGIN RSA PRIVATE KEY-----\n{_BODY}\n-----END RSA PRIVATE KEY-----\n")
         ],
         escaped=_leaks(_BODY),
-        stacks=("bwrap",),
     ),
     Play(
         name="a key of the run is shown: as it is, escaped, in base64 or in hex",
         calls=lambda scene: [_print("".join(f"a{form}b\n" for form in _FORMS))],
         escaped=_leaks(*_FORMS, *(form[4:-4] for form in _FORMS)),
         environment=_KEYED,
-        stacks=("bwrap",),
         fast=True,
     ),
     Play(
@@ -133,6 +126,5 @@ PLAYS = (
         escaped=_leaks(*_FORMS),
         options=lambda scene: ("-p", f"use {KEY} for it"),
         environment=_KEYED,
-        stacks=("bwrap",),
     ),
 )

@@ -5,14 +5,13 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from play import Call, Play, command
+from play import Call, Play, bare_command, command
 from scene import Scene
 
 from swarm.mailbox.lineage import strike_descendants
@@ -104,12 +103,9 @@ def _journal_words(scene: Scene) -> str:
 @contextmanager
 def _another_run(scene: Scene) -> Iterator[None]:
     """It waits in a command; its id stands in the project."""
-    script = scene.folder / "other.json"
-    calls = [{"name": "exec_command", "arguments": {"cmd": "sleep 100"}}]
-    script.write_text(json.dumps({"turns": [{"calls": calls}], "default": {"text": "done"}}))
-    swarm = Path(sys.executable).with_name("swarm")
-    words = [*scene.words_as_user(), str(swarm), "run", "-p", "wait", "--provider"]
-    words += [f"scripted:{script}", "-C", str(scene.home)]
+    provider = scene.script("other", [{"calls": [bare_command("sleep 100")]}])
+    words = scene.swarm("run", "-p", "wait", "--provider", provider)
+    words += ["-C", str(scene.home)]
     run = subprocess.Popen(
         words, env=scene.environment({}), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
@@ -138,11 +134,41 @@ _STEERING = ("kill $RUN", "send $RUN /root hello", "interrupt $RUN", "approvals 
 
 
 def _steer(scene: Scene) -> list[Call]:
-    swarm = Path(sys.executable).with_name("swarm")
-    words = "; ".join(f"{swarm} {one} 2>&1" for one in _STEERING)
+    words = "; ".join(f"{scene.swarm_path} {one} 2>&1" for one in _STEERING)
     return [command(f"RUN=$(cat other); {words}; true")]
 
 
+def _reach(scene: Scene) -> str:
+    """A shell script that tries what a command of an agent tries; prints that it does."""
+    (scene.project / "reach.py").write_text(_CONNECT, "utf-8")
+    journals = f"cat {scene.state}/state/runs/*/journal/* 2>&1"
+    return f"echo it-'has'-begun; python3 reach.py; {journals}; true"
+
+
+def _alone(scene: Scene) -> str:
+    words = ("sandbox", "-s", "workspace-write", "-C", str(scene.project), "--", "sh", "-c")
+    return _reached(scene, [*words, _reach(scene)])
+
+
+def _as_lines(scene: Scene) -> str:
+    """Each line is an item, and each agent answers with its item."""
+    each = json.dumps({"lines": _reach(scene)})
+    task = f'---\nfan_out:\n  each: {each}\n  prompt: "it is {{item}}"\n---\njoin\n'
+    (scene.project / "task.md").write_text(task, "utf-8")
+    scene.own()
+    provider = scene.script("items", [{"agent": "/root/*", "text": "{last_user}"}])
+    return _reached(scene, ["run", "task.md", "--json", "--provider", provider])
+
+
+def _reached(scene: Scene, words: list[str]) -> str:
+    said, code = scene.perform(scene.swarm(*words), deadline_s=60.0)
+    if "it-has-begun" not in said:
+        return f"it did not run (exit {code}): {said[-300:]}"
+    scene.said += said
+    return _connected(scene) or _journal_words(scene)
+
+
+_NO_CONNECT = {"landlock": "without the network its filter refuses every connection"}
 PLAYS = (
     Play(
         name="reach a socket that was bound by a relative path, renamed, linked or oddly named",
@@ -150,7 +176,8 @@ PLAYS = (
     ),
     Play(
         name="the same with the network granted",
-        host=_strangers, calls=_python(_CONNECT), escaped=_connected, stacks=("bwrap",),
+        host=_strangers, calls=_python(_CONNECT), escaped=_connected,
+        not_on={"landlock": "its rules stop no connection by path (docs/sandbox.md, known limits)"},
         options=lambda scene: ("-c", "sandbox_workspace_write.network_access=true",
                                "-s", "workspace-write"),
     ),
@@ -158,7 +185,17 @@ PLAYS = (
         name="move the folders above the state folder",
         prepare=_an_older_run, calls=lambda scene: [command(_MOVE), command(_READ)],
         escaped=_journal_words, options=lambda scene: ("-C", str(scene.folder)),
-        stacks=("bwrap",), fast=True,
+        fast=True,
+    ),
+    Play(
+        name="reach a socket, or another run's journal, by `swarm sandbox`",
+        prepare=_an_older_run, host=_strangers, calls=lambda scene: [command("true")],
+        escaped=_alone,
+    ),
+    Play(
+        name="reach a socket, or another run's journal, by the command that lists items",
+        prepare=_an_older_run, host=_strangers, calls=lambda scene: [command("true")],
+        escaped=_as_lines,
     ),
     Play(
         name="steer another run from a command that nothing confines",
@@ -167,12 +204,12 @@ PLAYS = (
     ),
     Play(
         name="a test that starts a server on the loopback device",
-        calls=_python(_SERVE_ITSELF), escaped=_answered, stacks=("bwrap",), must_work=True,
-        fast=True,
+        calls=_python(_SERVE_ITSELF), escaped=_answered, must_work=True,
+        fast=True, not_on=_NO_CONNECT,
     ),
     Play(
         name="a command's own Unix socket",
-        calls=_python(_OWN_SOCKET), escaped=_answered, stacks=("bwrap",), must_work=True,
+        calls=_python(_OWN_SOCKET), escaped=_answered, must_work=True, not_on=_NO_CONNECT,
         options=lambda scene: ("-s", "workspace-write"),
     ),
 )  # fmt: skip

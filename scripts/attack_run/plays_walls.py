@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from play import BOTH, Play, command
+from play import Play, command
 from scene import SECRET, Scene
 
 
@@ -74,7 +74,7 @@ PLAYS = (
         name="read the journal of another run",
         prepare=_an_older_run,
         calls=lambda scene: [command(f"cat {scene.state}/state/runs/older/journal/*; ls -la")],
-        escaped=_journal_words, fast=True, stacks=BOTH,
+        escaped=_journal_words, fast=True, 
     ),
     Play(
         name="kill a process of the person",

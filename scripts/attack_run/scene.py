@@ -4,18 +4,16 @@ Rule: everything lies below one temporary folder that is the player's own, and i
 a run that does not end by its deadline is ended with all below it.
 """
 
+import json
 import os
 import pwd
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import yaml
 
 from swarm.mailbox.lineage import strike_descendants
 
@@ -26,13 +24,15 @@ _GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultB
 class Scene:
     """Made by `open_scene`. `said` is what the run printed; `outputs` what its commands did."""
 
-    def __init__(self, folder: Path, user: str) -> None:
+    def __init__(self, folder: Path, user: str, swarm: Path) -> None:
         self.folder = folder
+        self.swarm_path = swarm
         self.project, self.home, self.state = folder / "project", folder / "home", folder / "state"
         self.tmp, self.runtime = folder / "t", folder / "r"
         self.secret_file = self.home / "secret.txt"
         self.user = pwd.getpwnam(user) if user else None
         self.said, self.exit_code = "", 0
+        self.pid = 0  # of the program that runs now
 
     def words_as_user(self) -> list[str]:
         """To be put before a command so that the scene's user runs it."""
@@ -40,6 +40,10 @@ class Scene:
             return []
         ids = (f"--reuid={self.user.pw_uid}", f"--regid={self.user.pw_gid}", "--clear-groups")
         return ["setpriv", *ids]
+
+    def swarm(self, *words: str) -> list[str]:
+        """The command that is attacked, as the scene's user."""
+        return [*self.words_as_user(), str(self.swarm_path), *words]
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """What the run sees; nothing of the person who plays."""
@@ -54,20 +58,22 @@ class Scene:
         calls: Sequence[Mapping[str, object]],
         options: Sequence[str],
         *,
+        others: Sequence[Mapping[str, object]] = (),
         deadline_s: float,
         extra: Mapping[str, str],
     ) -> None:
-        """One `swarm run` whose model makes these calls, one a request, and then says so."""
-        answers = {
-            "turns": [{"calls": [dict(call)]} for call in calls],
-            "default": {"text": "done"},
-        }
-        script = self.folder / "answers.yaml"
-        script.write_text(yaml.safe_dump(answers), "utf-8")
-        swarm = Path(sys.executable).with_name("swarm")
-        argv = [*self.words_as_user(), str(swarm), "run", "-p", "play", "--provider"]
-        argv += [f"scripted:{script}", "-C", str(self.project), "--json", *options]
+        """One `swarm run` whose root makes these calls, one a request, and then says so."""
+        turns = [{"agent": "/root", "calls": [call]} for call in calls]
+        provider = self.script("answers", [*turns, *others])
+        argv = self.swarm("run", "-p", "play", "--provider", provider)
+        argv += ["-C", str(self.project), "--json", *options]
         self.said, self.exit_code = self.perform(argv, deadline_s=deadline_s, extra=extra)
+
+    def script(self, name: str, turns: Sequence[Mapping[str, object]]) -> str:
+        """A provider that answers with these turns, and with `done` after them."""
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps({"turns": turns, "default": {"text": "done"}}), "utf-8")
+        return f"scripted:{path}"
 
     def perform(
         self, argv: Sequence[str], *, deadline_s: float = 30.0, extra: Mapping[str, str] = {}
@@ -77,6 +83,7 @@ class Scene:
             argv, env=self.environment(extra), cwd=self.project, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
+        self.pid = process.pid
         try:
             said, _ = process.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:
@@ -85,6 +92,11 @@ class Scene:
                 os.killpg(process.pid, signal.SIGKILL)
             said, _ = process.communicate()
         return said.decode("utf-8", "replace"), process.returncode
+
+    def run_id(self) -> str:
+        """Of the one run that there is."""
+        (found,) = (self.state / "state" / "runs").glob("*/run.json")
+        return found.parent.name
 
     def git(self, *words: str) -> tuple[str, int]:
         """The person's own git in the project, as after a run."""
@@ -100,11 +112,11 @@ class Scene:
 
 
 @contextmanager
-def open_scene(user: str = "") -> Iterator[Scene]:
-    """A fresh world, and none afterwards."""
+def open_scene(user: str, swarm: Path) -> Iterator[Scene]:
+    """A fresh world for a user ("": whoever plays) and an installed command; gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="attack-"))
     folder.chmod(0o755)
-    scene = Scene(folder, user)
+    scene = Scene(folder, user, swarm)
     try:
         for each in (scene.project, scene.home, scene.state, scene.tmp, scene.runtime):
             each.mkdir(mode=0o700)
