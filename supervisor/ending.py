@@ -5,7 +5,7 @@ and SIGHUP end it in order. Nobody waits here for anybody: events are set, other
 """
 
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import trio
@@ -14,6 +14,7 @@ from .agents import LiveAgent
 from .control import Control
 
 StopStatus = Literal["interrupted", "terminated", "deadline"]
+Step = Callable[[], Awaitable[None]]
 
 
 class Signals:
@@ -91,6 +92,28 @@ class Ending:
             self.status = status
         self._control.end_of_run.has_begun = True
         self.stop.set()
+
+    async def carry_out(self, end_gateway: Step, kill_all: Step) -> None:
+        """End every agent, then the gateway: in order, unless somebody hurries.
+
+        Args:
+            end_gateway: Ends it in order.
+            kill_all: Kills what is left of the run, without any grace.
+        """
+        async with trio.open_nursery() as nursery:
+
+            async def in_order() -> None:
+                await self._control.end_all()
+                await end_gateway()
+                nursery.cancel_scope.cancel()
+
+            async def hurry() -> None:
+                await self.hurry.wait()
+                await kill_all()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(in_order)
+            nursery.start_soon(hurry)
 
     def stop_by_kill(self) -> None:
         """`swarm kill RUN`."""

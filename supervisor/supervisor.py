@@ -7,6 +7,7 @@ vigil, doorman, view), then the work. The work's end, a signal or a broken part 
 import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -300,7 +301,8 @@ async def _live(running: Running, past: RunPast, held: _Held, view: View) -> Run
             control.end_of_run.has_begun = True  # whoever is still at work goes on with a resume
             agency.close()
             proxy.let_go()
-            await _close(running, control, keeper, ending)
+            end_gateway = partial(keeper.end, grace_s=2.0)
+            await ending.carry_out(end_gateway, partial(running.household.close, grace_s=0.0))
             work.close()
             await ear.keeping.watching.finish()
             nursery.cancel_scope.cancel()
@@ -332,24 +334,6 @@ def _open_treasury(running: Running, past: RunPast) -> Treasury:
     deadline = None if request.deadline_s is None else running.chances.unix_s() + request.deadline_s
     treasury.open_books(request.budget, deadline_unix_s=deadline)
     return treasury
-
-
-async def _close(running: Running, control: Control, keeper: Keeper, ending: Ending) -> None:
-    """End every agent, then the gateway: in order, unless somebody hurries."""
-    async with trio.open_nursery() as nursery:
-
-        async def in_order() -> None:
-            await control.end_all()
-            await keeper.end(grace_s=2.0)
-            nursery.cancel_scope.cancel()
-
-        async def hurry() -> None:
-            await ending.hurry.wait()
-            await running.household.close(grace_s=0.0)  # kills what is left
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(in_order)
-        nursery.start_soon(hurry)
 
 
 def _with_totals(running: Running, completed: RunCompleted, seconds: float) -> RunCompleted:

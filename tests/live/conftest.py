@@ -221,6 +221,10 @@ class Rig:
         """Until that many calls have begun; the last of them."""
         return (await self.wait(lambda: self._begun(count, agent)))[-1]
 
+    async def wait_runs(self, count: int = 1) -> None:
+        """Until so many commands have written a line to `runs`: the file is there before it."""
+        await self.wait(lambda: (self.work / "runs").read_text().count("\n") == count)
+
     def _begun(self, count: int, agent: str | None) -> list[CallBegan]:
         begun = self.bodies(CallBegan, agent=agent)
         return begun if len(begun) >= count else []

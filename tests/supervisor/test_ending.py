@@ -1,0 +1,78 @@
+"""The ladder of endings: a first Ctrl-C, a second, a third; and two SIGTERM."""
+
+import signal
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+
+from swarm.supervisor.end_of_run import EndOfRun
+from swarm.supervisor.ending import Ending
+
+LIMIT_S = 3600  # of the virtual clock: whoever waits so long waits for ever
+
+
+class Run:
+    """One whose agents never end in order, or do; what was done to it stands in `steps`."""
+
+    def __init__(self, *, obeys: bool) -> None:
+        self.obeys, self.steps = obeys, list[str]()
+        self.agents: dict[str, object] = {}
+        self.end_of_run = EndOfRun()
+
+    async def interrupt(self, agents, reason) -> None:
+        self.steps.append("interrupt")
+
+    async def end_all(self) -> None:
+        self.steps.append("end all")
+        if not self.obeys:
+            await trio.sleep_forever()
+
+    async def end_gateway(self) -> None:
+        self.steps.append("end gateway")
+
+    async def kill_all(self) -> None:
+        self.steps.append("kill all")
+
+
+async def press(ending: Ending, *numbers: int) -> None:
+    for number in numbers:
+        ending.obey(number)
+        await trio.testing.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT] * 3, [signal.SIGTERM] * 2, [signal.SIGHUP] * 2, [signal.SIGTERM,
+     signal.SIGINT, signal.SIGINT]],
+    ids=["third-ctrl-c", "second-sigterm", "second-sighup", "ctrl-c-after-sigterm"],
+)  # fmt: skip
+async def test_who_hurries_waits_for_nobody(autojump_clock, numbers):
+    run = Run(obeys=False)
+    run.agents = {"/root": _at_work()}
+    with trio.fail_after(LIMIT_S):
+        async with trio.open_nursery() as nursery:
+            ending = Ending(run, nursery)
+            nursery.start_soon(ending.carry_out, run.end_gateway, run.kill_all)
+            await press(ending, *numbers[:-1])
+            assert "kill all" not in run.steps
+            await press(ending, numbers[-1])
+            assert run.steps[-1] == "kill all"
+            nursery.cancel_scope.cancel()
+    assert "end gateway" not in run.steps
+
+
+async def test_without_hurry_agents_end_first_and_the_gateway_after_them(autojump_clock):
+    run = Run(obeys=True)
+    with trio.fail_after(LIMIT_S):
+        async with trio.open_nursery() as nursery:
+            ending = Ending(run, nursery)
+            await ending.carry_out(run.end_gateway, run.kill_all)
+    assert run.steps == ["end all", "end gateway"]
+
+
+def _at_work() -> SimpleNamespace:
+    return SimpleNamespace(
+        plan=SimpleNamespace(slotless=False), turn="t", ending=0, done=trio.Event()
+    )
