@@ -34,6 +34,7 @@ from swarm.supervisor.console.reduce import RunState
 from swarm.supervisor.journal.replay import fold_run
 
 Check = Callable[[Facts], Iterator[str]]
+_REFUSED = 2  # the exit code of a command that did nothing
 _CRASHES = 4  # an agent that dies so often is given up, rightly (within a minute; clocks jump)
 
 
@@ -52,13 +53,17 @@ def violations(facts: Facts) -> list[str]:
 
 
 def it_noticed_that_its_folder_is_gone(facts: Facts) -> Iterator[str]:
-    """A run whose folder was deleted ends by itself, and says why."""
+    """A run whose folder was deleted ends by itself, and says why. A resume may find no run at all,
+    where the folder went after the start before had been killed.
+    """
     if not facts.in_time or not facts.starts:
         yield "it lives on without its folder"
         return
     last = facts.starts[-1]
     if "Traceback" in last.said:
         yield f"it ended with a traceback: {last.said.strip()[-300:]}"
+    elif len(facts.starts) > 1 and last.code == _REFUSED and "no run" in last.said:
+        pass
     elif last.code and facts.vanished not in last.said and not (last.lost or last.ended):
         yield f"it ended with {last.code} and did not name its folder: {last.said.strip()[-300:]}"
 

@@ -226,3 +226,24 @@ def test_an_attempt_at_an_item_counts_as_the_item_also_one_that_was_cut_off(agai
     found = violations(facts(told, play={**PLAY, "/root/i": item_part},
                              words={"[[word 1]]": "/root/i"}))  # fmt: skip
     assert not any(one.startswith(("calls_have", "words_were")) for one in found), found
+
+
+GONE = "/state/runs/r"
+NO_RUN = "swarm: there is no run yet; start one with `swarm run TASK.md`"
+
+
+@pytest.mark.parametrize(
+    ("starts", "is_sound"),
+    [
+        ((Start(1, f"swarm: {GONE} is gone"),), True),
+        ((Start(1, "swarm: something else"),), False),
+        ((Start(1, f"Traceback: {GONE}"),), False),
+        ((Start(-9, "", lost=True),), True),
+        ((Start(-9, "", lost=True), Start(2, NO_RUN)), True),
+        ((Start(2, NO_RUN),), False),
+        ((), False),
+    ],
+)
+def test_a_run_without_its_folder_says_so_and_a_resume_may_find_no_run(starts, is_sound):
+    facts = Facts({}, (), {}, starts=starts, vanished=GONE)
+    assert (violations(facts) == []) is is_sound
