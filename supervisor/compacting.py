@@ -6,7 +6,7 @@ journal, which is settled first.
 
 import trio
 
-from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.errors import MessageTooLarge, PeerGone
 from swarm.mailbox.protocol.control import AnyControlReply, CompactAgent, Done, Refused
 from swarm.mailbox.protocol.ops import AnyOp, Compact, UndoCompaction
 
@@ -34,6 +34,8 @@ async def compact_agent(running: Running, member: Member, wish: CompactAgent) ->
         await running.send(life, op)
     except PeerGone:
         return Refused(message=f"{member.path} has ended")
+    except MessageTooLarge as error:
+        return Refused(message=f"what {member.path} had forgotten is too large to be sent: {error}")
     return Done(message=done)
 
 

@@ -23,6 +23,8 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, InLine, RequestRefused
 
+from .event_limits import fit_event
+
 COALESCE_S = 0.02
 COALESCE_CHARS = 2_048
 _AT_ONCE_BYTES = 64 * 1024  # far below what any mailbox takes
@@ -70,13 +72,13 @@ class Reporter:
     # --- durable -----------------------------------------------------------------------------
 
     def say(self, event: AnyEvent) -> None:
-        """Queue a durable event; it is posted in the order of saying."""
-        self._put(encode_event(event), None)
+        """Queue a durable event; it is posted in the order of saying. One too large is cut."""
+        self._put(fit_event(event), None)
 
     def say_tracked(self, event: AnyEvent) -> Ticket:
         """As `say`, for an event that must be journaled before something else happens."""
         ticket = Ticket()
-        self._put(encode_event(event), ticket)
+        self._put(fit_event(event), ticket)
         return ticket
 
     async def wait_journaled(self, ticket: Ticket) -> None:

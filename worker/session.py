@@ -12,8 +12,10 @@ import msgspec
 import trio
 
 from swarm.mailbox.chances import REAL, Chances
+from swarm.mailbox.errors import MessageTooLarge
+from swarm.mailbox.parts import MESSAGE_BYTES
 from swarm.mailbox.protocol.changes import Shortened
-from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted, Warned
+from swarm.mailbox.protocol.events import ContextReplaced, ItemCompleted, Warned, encode_event
 from swarm.mailbox.protocol.items import (
     AnyItem,
     AnyOutput,
@@ -292,18 +294,22 @@ class Session:
         undoes: str = "",
         rolled_back: int = 0,
     ) -> None:
-        """Go on with other items, and say so, in one step."""
+        """Go on with other items, and say so, in one step.
+
+        Raises MessageTooLarge: they are too many to be told; nothing was changed.
+        """
         raws = tuple(msgspec.Raw(encode_item(item)) for item in items)
-        self.history.replace(raws)
-        self.reporter.say(
-            ContextReplaced(
-                turn_id=turn_id,
-                items=raws,
-                shortened=shortened,
-                undoes=undoes,
-                rolled_back=rolled_back,
-            )
+        told = ContextReplaced(
+            turn_id=turn_id,
+            items=raws,
+            shortened=shortened,
+            undoes=undoes,
+            rolled_back=rolled_back,
         )
+        if (size := len(encode_event(told))) > MESSAGE_BYTES:
+            raise MessageTooLarge(size_bytes=size, limit_bytes=MESSAGE_BYTES)
+        self.history.replace(raws)
+        self.reporter.say(told)
 
     def record_pending(self, turn: Turn) -> None:
         """Add what waits in the inbox and may be read now."""
@@ -349,7 +355,10 @@ class Session:
         items = without_latest_images(self.decoded_history())
         if items is None:
             return False
-        self.replace_history(turn.turn_id, items)
+        try:
+            self.replace_history(turn.turn_id, items)
+        except MessageTooLarge:
+            return False
         return True
 
     def _restore(self) -> History:

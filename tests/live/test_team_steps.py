@@ -80,6 +80,7 @@ def assert_nothing_is_lost(story: Story) -> None:
     begun = Counter((one.agent, one.body.call_id) for one in records if is_a(one, CallBegan))
     ended = Counter((one.agent, one.body.call_id) for one in records if is_a(one, CallEnded))
     assert begun == ended
+    assert set(begun.values()) == {1}  # also by a gateway that began its script anew
     lines = Counter(one.item_id for one in story.of(ItemRecorded))
     assert set(lines.values()) == {1}
 

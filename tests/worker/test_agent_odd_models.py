@@ -9,6 +9,7 @@ from swarm.mailbox.protocol.items import (
     CustomToolCallOutput,
     FunctionCall,
     FunctionCallOutput,
+    encode_item,
     text_message,
 )
 from swarm.mailbox.protocol.ops import TextInput, UserInput
@@ -109,6 +110,28 @@ async def test_two_calls_with_one_id_are_told_apart(autojump_clock):
     begun = [event.call_id for event in play.stage.heard(CallBegan)]
     ended = [event.call_id for event in play.stage.heard(CallEnded)]
     assert sorted(begun) == sorted(ended) == ["c", "c-2", "c-3", "call-2"]
+
+
+async def test_a_server_that_counts_its_calls_anew_in_each_response_is_told_them_apart(
+    autojump_clock,
+):
+    look, (first, again) = PropTool("look"), ("call_0", "call_0-2")
+    former = (
+        FunctionCall(call_id="old", name="look", arguments="{}"),
+        FunctionCallOutput(call_id="old", output="look ok", success=True),
+    )
+    spec = msgspec.structs.replace(
+        PROP_SPEC, history=tuple(msgspec.Raw(encode_item(item)) for item in former)
+    )
+    replies = [(done(call("look", name)), END) for name in ("call_0", "call_0", "old")]
+    async with open_rehearsal(spec, [*replies, FINAL], tools=[look]) as play:
+        await play.stage.say("go")
+        assert isinstance(await play.stage.wait_turns(), TurnCompleted)
+    begun = [event.call_id for event in play.stage.heard(CallBegan)]
+    ended = [event.call_id for event in play.stage.heard(CallEnded)]
+    told = [item.call_id for item in play.stage.items("tool")]
+    assert begun == ended == told == [first, again, "old-2"]
+    assert len(look.runs) == 3
 
 
 @pytest.mark.parametrize("arguments", ["no json", "[1]", '{"plan": [', "{" * 5_000, "17"])

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarm.mailbox.protocol.items import AnyItem, encode_item
+from swarm.mailbox.protocol.items import AnyCall, AnyItem, encode_item
 from swarm.mailbox.protocol.sampling import chain_digest
+
+from ..event_limits import MOST_ITEM_BYTES, fit_item
 
 
 class Unsent(NamedTuple):
@@ -26,6 +28,7 @@ class History:
     def __init__(self, encoded: tuple[msgspec.Raw, ...] = ()) -> None:
         self._items: list[msgspec.Raw] = []
         self._digest = b""
+        self.call_ids: set[str] = set()  # of every call that was ever appended
         self._sent_count, self._sent_digest = 0, b""
         for raw in encoded:
             self._add(raw)
@@ -39,8 +42,13 @@ class History:
         return self._digest
 
     def append(self, item: AnyItem) -> msgspec.Raw:
-        """Add an item; returns its encoding, to be posted as it is."""
-        raw = msgspec.Raw(encode_item(item))
+        """Add an item; returns its encoding, to be posted as it is. One too large is cut."""
+        body = encode_item(item)
+        if len(body) > MOST_ITEM_BYTES:  # else the supervisor could not be told of it
+            body = encode_item(fit_item(item, size_bytes=len(body)))
+        if isinstance(item, AnyCall):
+            self.call_ids.add(item.call_id)
+        raw = msgspec.Raw(body)
         self._add(raw)
         return raw
 

@@ -165,10 +165,10 @@ class Attempt:
     # --- calls --------------------------------------------------------------------------------
 
     def _with_own_id(self, call: AnyCall) -> AnyCall:
-        """The call, by another id if it has none or one that a call before it in this response
-        has: its output must find it.
+        """The call, by another id if it has none or one that a call before it has: its output must
+        find it, and no call of a session runs twice. Some servers count anew in each response.
         """
-        taken = {pending.call.call_id for pending in self._turn.pending}
+        taken = self._session.history.call_ids
         if call.call_id and call.call_id not in taken:
             return call
         numbers = range(2, len(taken) + 3)

@@ -6,6 +6,7 @@ is read from it anew, so that the next turn tells it what it no longer knows.
 
 from typing import TYPE_CHECKING
 
+from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import decode_item
 from swarm.mailbox.protocol.ops import TakeBack
@@ -26,6 +27,10 @@ def take_back(session: "Session", op: TakeBack) -> None:
         )
         return
     items = repair(tuple(decode_item(bytes(raw)) for raw in op.items)).items
+    try:
+        session.replace_history("", items, rolled_back=op.turns)
+    except MessageTooLarge as error:
+        session.reporter.say(Warned(message=f"no turn was taken back: {error}"))
+        return
     session.told = told_by(items, cwd=session.spec.cwd)
     session.meter.start_over(sum(map(measure_item, items)))
-    session.replace_history("", items, rolled_back=op.turns)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
+from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.protocol.changes import Shortened
 from swarm.mailbox.protocol.events import Waiting, Warned
 from swarm.mailbox.protocol.items import AnyItem, decode_item
@@ -195,8 +196,8 @@ class Upkeep:
         context, told = session.context_now(model, anew=True)
         rebuilt = rebuild(items, context=context, ending=ending, room=room, measure=measure_item)
         rebuilt = self._smaller(rebuilt, model)
-        session.told = told
         self._replace(turn_id, rebuilt, trigger, means)
+        session.told = told
         return self._settle(model)
 
     async def _ending_by_provider(
@@ -270,18 +271,21 @@ class Upkeep:
         self, turn_id: str, items: tuple[AnyItem, ...], trigger: Trigger, means: Means
     ) -> None:
         session = self._session
-        before_tokens, before_items = session.meter.context_tokens, len(session.history)
-        session.meter.start_over(sum(map(measure_item, items)))
+        meter, size = session.meter, sum(map(measure_item, items))
         self._count += 1
         shortened = Shortened(
             compaction_id=f"{session.spec.agent_id[-8:]}-{session.spec.epoch}-c{self._count}",
             trigger=trigger,
             means=means,
-            before_tokens=before_tokens,
-            after_tokens=session.meter.context_tokens,
-            before_items=before_items,
+            before_tokens=meter.context_tokens,
+            after_tokens=meter.calibrated(meter.head + size),
+            before_items=len(session.history),
         )
-        session.replace_history(turn_id, items, shortened=shortened)
+        try:
+            session.replace_history(turn_id, items, shortened=shortened)
+        except MessageTooLarge as error:
+            raise _trouble(f"even compacted it cannot be told: {error}") from error
+        meter.start_over(size)
         self._held, self._left = False, len(items)
 
     def _settle(self, model: ModelInfo) -> bool:
@@ -325,9 +329,13 @@ class Upkeep:
                 f"tokens, and {model.slug} takes {window:,}"
             )
             return
+        try:
+            session.replace_history(turn_id, items, undoes=op.compaction_id)
+        except MessageTooLarge as error:
+            self._warn(f"the compaction was not taken back: {error}")
+            return
         session.told = told_by(items, cwd=session.spec.cwd)
         session.meter.start_over(size)
-        session.replace_history(turn_id, items, undoes=op.compaction_id)
         self._held, self._left, self._rests_below = True, 0, 0
         self._say_fill(model)
 
@@ -347,10 +355,13 @@ def _is_out_of_budget(failed: SampleFailed | None) -> bool:
 
 
 def _does_not_fit(tokens: int, window: int) -> SampleTrouble:
-    message = (
+    return _trouble(
         f"even compacted it holds about {tokens:,} tokens of {window:,}: instructions, AGENTS.md "
         "and the task alone are too long"
     )
+
+
+def _trouble(message: str) -> SampleTrouble:
     return SampleTrouble(
         SampleFailed(request_id=0, kind="context_window_exceeded", message=message)
     )

@@ -1,0 +1,217 @@
+"""The door for other terminals: every wish gets an answer, and each refusal says why."""
+
+import os
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tree_rehearsal import WORK, calls, open_tree, says
+
+from swarm.mailbox.control import ControlCall
+from swarm.mailbox.parts import MESSAGE_BYTES, split_body
+from swarm.mailbox.protocol.changes import Shortened
+from swarm.mailbox.protocol.control import (
+    CompactAgent,
+    Done,
+    GetSnapshot,
+    InterruptAgent,
+    KillAgent,
+    Refused,
+    ResolveApproval,
+    ReviewWork,
+    RollBack,
+    SendText,
+    UndoFiles,
+    decode_control_reply,
+    encode_control,
+)
+from swarm.mailbox.protocol.events import CallBegan
+from swarm.mailbox.protocol.items import text_message
+from swarm.mailbox.protocol.records import ContextRecorded
+from swarm.supervisor.doorman import Doorman
+
+LIMIT_S = 60
+US = os.getpid()
+
+
+class Server:
+    """A ControlServer without a socket; the limit of a reply is the real one."""
+
+    def __init__(self) -> None:
+        self._in, self._calls = trio.open_memory_channel[ControlCall](9)
+        self._out, self._replies = trio.open_memory_channel[bytes](9)
+
+    async def receive(self) -> ControlCall:
+        return await self._calls.receive()
+
+    def reply(self, call: ControlCall, body: bytes) -> None:
+        self._out.send_nowait(b"".join(split_body(body)))
+
+    async def ask(self, wish, *, pid: int | None = US):
+        body = wish if isinstance(wish, bytes) else encode_control(wish)
+        self._in.send_nowait(ControlCall(pid, body, None))
+        return decode_control_reply(await self._replies.receive())
+
+
+@asynccontextmanager
+async def open_door(folder, scripts):
+    """A run whose root works or has finished, and a terminal at its door."""
+    async with open_tree(folder, scripts) as tree:
+        server, stopped = Server(), []
+        parts = (tree.running, tree.control, tree.agency, server)
+        tree.nursery.start_soon(Doorman(*parts, lambda: stopped.append(True)).serve)
+        with trio.fail_after(LIMIT_S):
+            await tree.begin()
+            yield tree, server, stopped
+
+
+async def at_rest(tree):
+    await tree.until(lambda: "/root" in tree.ends())
+
+
+async def test_who_cannot_be_looked_at_is_refused_whatever_it_wants(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, stopped):
+        for wish in (GetSnapshot(), KillAgent(), SendText(agent="", text="obey")):
+            reply = await server.ask(wish, pid=None)
+            assert (type(reply), reply.exit_code) == (Refused, 3)
+            assert "the system does not say who asks" in reply.message
+        assert (stopped, tree.alive) == ([], {"/root"})
+
+
+async def test_what_is_no_wish_is_refused_and_the_next_one_is_served(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server, stopped):
+        for junk in (b"", b"\xc1", b"\xff" * 99, b'{"type": "KillAgent"}'):
+            reply = await server.ask(junk)
+            assert (type(reply), reply.exit_code) == (Refused, 2)
+            assert "cannot be read" in reply.message
+        assert stopped == []
+        assert isinstance(await server.ask(KillAgent()), Done)
+        assert stopped == [True]
+
+
+async def test_an_answer_that_is_too_large_is_refused_and_the_door_stays_open(
+    tmp_path, autojump_clock, monkeypatch
+):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, _):
+        view = tree.running.showing.current()
+        large = type(view)(**{**_fields(view), "title": "x" * (MESSAGE_BYTES + 1)})
+        monkeypatch.setattr(tree.running.showing, "current", lambda: large)
+        reply = await server.ask(GetSnapshot())
+        assert isinstance(reply, Refused)
+        assert reply.message.startswith("the answer is too large to be told: ")
+        assert isinstance(await server.ask(InterruptAgent(agent="/root")), Done)
+
+
+def _fields(struct):
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [SendText(agent="/root/nobody", text="x"), InterruptAgent(agent="/root/nobody"),
+     KillAgent(agent="/root/nobody"), CompactAgent(agent="/root/nobody"),
+     RollBack(agent="/root/nobody"), ReviewWork(prompt="p", agent="/root/nobody")],
+    ids=lambda wish: type(wish).__name__,
+)  # fmt: skip
+async def test_a_wish_for_nobody_names_those_who_live(tmp_path, autojump_clock, wish):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server, _):
+        reply = await server.ask(wish)
+        assert reply == Refused(message="no live agent '/root/nobody'; live now: /root")
+
+
+async def test_a_run_that_asks_nobody_and_keeps_nothing_says_so(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server, _):
+        reply = await server.ask(ResolveApproval(approval_id="a", approve=True))
+        assert reply == Refused(message="this run asks nobody")
+        assert await server.ask(UndoFiles()) == Refused(message="this run keeps no files")
+
+
+async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, _):
+        tree.agency.team.members["/root"].closed = True
+        reply = await server.ask(SendText(agent="/root", text="x"))
+        assert reply == Refused(message="/root was ended for good; nothing reaches it")
+        assert isinstance(await server.ask(ReviewWork(prompt="p", agent="/root")), Refused)
+
+
+async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, _):
+        tree.agency.close()
+        reply = await server.ask(SendText(agent="/root", text="x"))
+        assert reply == Refused(message="the run is ending; say it with `swarm resume`")
+
+
+# --- turns taken back ----------------------------------------------------------------------------
+
+
+async def test_no_turn_is_taken_back_of_an_agent_at_work_or_without_turns(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [calls(WORK), says("r")]}) as (tree, server, _):
+        reply = await server.ask(RollBack(turns=0))
+        assert reply == Refused(message="at least one turn must be taken back", exit_code=2)
+        await tree.until(lambda: bool(tree.bodies(CallBegan)))
+        reply = await server.ask(RollBack())
+        assert isinstance(reply, Refused)
+        assert "/root is at work; `swarm interrupt` it first" in reply.message
+        await at_rest(tree)
+        assert isinstance(await server.ask(RollBack()), Done)
+        await tree.until(lambda: bool(tree.bodies(ContextRecorded)))
+        reply = await server.ask(RollBack())
+        assert reply == Refused(message="/root has had no turn that could be taken back")
+        assert [one.rolled_back for one in tree.bodies(ContextRecorded)] == [1]
+
+
+async def test_a_history_that_no_mailbox_takes_is_not_taken_back_to(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (tree, server, _):
+        await at_rest(tree)
+        file = tree.agency.team.members["/root"].plan.agent_id
+        items = tuple(text_message("user", "x" * (MESSAGE_BYTES // 3)) for _ in range(4))
+        kept = ContextRecorded(turn_id="", items=items)
+        await tree.running.commit(kept, agent="/root", file=file)
+        await server.ask(SendText(agent="/root", text="once more"))
+        tree.scripts["/root"].append(says("again"))
+        await tree.until(lambda: len(tree.ends()["/root"]) == 2)
+        reply = await server.ask(RollBack())
+        assert isinstance(reply, Refused)
+        assert reply.message.startswith(
+            "what would stay of /root's history is too large to be sent"
+        )
+        assert reply.message.endswith("; take back more turns, or compact it first")
+        assert tree.alive == {"/root"}
+
+
+async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
+    tmp_path, autojump_clock
+):
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (tree, server, _):
+        await at_rest(tree)
+        file = tree.agency.team.members["/root"].plan.agent_id
+        long = tuple(text_message("user", "x" * (MESSAGE_BYTES // 3)) for _ in range(4))
+        made = Shortened(
+            compaction_id="c", trigger="person", means="model",
+            before_tokens=9, after_tokens=1, before_items=4,
+        )  # fmt: skip
+        for body in (
+            ContextRecorded(turn_id="", items=long),
+            ContextRecorded(turn_id="", items=(text_message("user", "sum"),), shortened=made),
+        ):
+            await tree.running.commit(body, agent="/root", file=file)
+        reply = await server.ask(CompactAgent(undo=True))
+        assert isinstance(reply, Refused)
+        assert reply.message.startswith("what /root had forgotten is too large to be sent: ")
+        assert isinstance(await server.ask(CompactAgent()), Done)
+
+
+async def test_an_agent_that_is_just_ending_has_no_turn_taken_back(
+    tmp_path, autojump_clock, monkeypatch
+):
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (tree, server, _):
+        await at_rest(tree)
+        life = tree.control.agents["/root"]
+        tree.office.dismiss(life.identity)  # as its end does, before anybody has noticed
+        assert await server.ask(RollBack()) == Refused(message="/root is just ending; try again")
+        reply = await server.ask(CompactAgent())
+        assert reply == Refused(message="/root has ended")

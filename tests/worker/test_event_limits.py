@@ -1,0 +1,173 @@
+"""What is too large for a mailbox is cut or refused in words, and the agent lives on."""
+
+import msgspec
+import pytest
+import trio
+
+from swarm.mailbox.pair import open_pair_office
+from swarm.mailbox.parts import MESSAGE_BYTES
+from swarm.mailbox.protocol.changes import FileChange
+from swarm.mailbox.protocol.events import (
+    CallBegan,
+    CallEnded,
+    CommandCall,
+    ContextReplaced,
+    ItemCompleted,
+    OtherCall,
+    PatchCall,
+    StdinCall,
+    TurnCompleted,
+    TurnFailed,
+    Warned,
+    decode_event,
+    encode_event,
+)
+from swarm.mailbox.protocol.items import (
+    Compaction,
+    CustomToolCall,
+    FunctionCall,
+    FunctionCallOutput,
+    InputImage,
+    InputText,
+    Message,
+    Reasoning,
+    encode_item,
+    text_message,
+)
+from swarm.mailbox.protocol.ops import Compact, TakeBack, UndoCompaction, encode_op
+from swarm.worker.context.history import History
+from swarm.worker.event_limits import MOST_ITEM_BYTES, fit_event
+from swarm.worker.props import PROP_SPEC
+from swarm.worker.rehearsal import END, done, open_rehearsal
+from swarm.worker.reporter import Reporter
+
+LARGE = "ä" * (MESSAGE_BYTES // 2 + 1)
+DIFF = FileChange(path="/p", kind="delete", unified_diff=LARGE)
+FINAL = (done(text_message("assistant", "done")), END)
+UNDO = UndoCompaction(compaction_id="a", base_count=0, base_digest=b"", items=())
+
+
+def began(detail):
+    return CallBegan(turn_id="t", call_id="c", tool="tool", detail=detail)
+
+
+EVENTS = [
+    began(CommandCall(script=LARGE, argv=("sh", "-c", LARGE), cwd="/")),
+    began(StdinCall(session_id=1, chars=LARGE)),
+    began(PatchCall(changes=(DIFF, DIFF))),
+    began(PatchCall(changes=(FileChange(path="/long" * 9, kind="add"),) * 400_000)),
+    began(OtherCall(argument=LARGE)),
+    CallEnded(turn_id="t", call_id="c", tool="tool", status="completed", changes=(DIFF,)),
+    CallEnded(turn_id="t", call_id="c", tool="tool", status="failed", output=LARGE),
+    TurnCompleted(turn_id="t", last_message=LARGE),
+    TurnFailed(turn_id="t", kind="other", message=LARGE),
+    Warned(message=LARGE),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_that_is_cut_stays_the_event_of_its_call_or_turn(event):
+    assert len(encode_event(event)) > MESSAGE_BYTES
+    body = fit_event(event)
+    assert len(body) <= MESSAGE_BYTES
+    told = decode_event(body)
+    assert type(told) is type(event)
+    for name in ("turn_id", "call_id", "tool", "status", "kind"):
+        assert getattr(told, name, None) == getattr(event, name, None)
+
+
+def test_what_fits_is_told_as_it_is():
+    event = began(StdinCall(session_id=1, chars="x" * (MESSAGE_BYTES - 200)))
+    assert fit_event(event) == encode_event(event)
+
+
+async def test_an_event_that_no_mailbox_takes_ends_no_agent_and_those_behind_it_arrive(
+    autojump_clock,
+):
+    raw = msgspec.Raw(encode_item(text_message("user", LARGE)))
+    async with open_pair_office() as office, trio.open_nursery() as nursery:
+        office.admit(b"a", epoch=1)
+        reporter = Reporter(office.connect(b"a", epoch=1))
+        nursery.start_soon(reporter.pump)
+        ticket = reporter.say_tracked(began(PatchCall(changes=(DIFF,))))
+        reporter.say(ItemCompleted(turn_id="t", item=raw, item_id="i"))
+        reporter.say(Warned(message="behind"))
+        heard = []
+        while len(heard) < 3:
+            letter = await office.receive()
+            heard.append(decode_event(letter.body))
+            office.handled(letter)
+        with trio.fail_after(5):
+            await reporter.wait_journaled(ticket)
+        nursery.cancel_scope.cancel()
+    assert heard[0].call_id == "c"
+    assert "ItemCompleted" in heard[1].message
+    assert "left out" in heard[1].message
+    assert heard[2].message == "behind"
+
+
+ITEMS = [
+    text_message("user", LARGE),
+    Message(role="user", content=(InputText(text="look"), InputImage(image_url=LARGE))),
+    FunctionCall(call_id="c", name="n", arguments=LARGE),
+    CustomToolCall(call_id="c", name="n", input=LARGE),
+    FunctionCallOutput(call_id="c", output=LARGE),
+    FunctionCallOutput(call_id="c", output=(InputText(text=LARGE), InputText(text="b"))),
+    Reasoning(content=(LARGE,)),
+    Compaction(encrypted_content=LARGE),
+]
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
+def test_an_item_joins_the_history_as_the_supervisor_can_be_told_of_it(item):
+    history = History()
+    raw = history.append(item)
+    assert len(bytes(raw)) <= MOST_ITEM_BYTES
+    event = ItemCompleted(turn_id="t", item=raw, item_id="i")
+    assert fit_event(event) == encode_event(event)
+    assert history.all_items() == (raw,)
+    kept = msgspec.msgpack.decode(bytes(raw))
+    assert kept.get("call_id") == getattr(item, "call_id", None)
+
+
+async def test_turns_are_not_taken_back_to_a_history_that_cannot_be_told(autojump_clock):
+    texts = [text_message("user", "x" * (MESSAGE_BYTES // 2)), text_message("user", "")]
+    room = MESSAGE_BYTES - len(encode_op(TakeBack(turns=1, items=as_raw(texts))))
+    items = as_raw([texts[0], text_message("user", "y" * (room - 4))])
+    async with open_rehearsal(PROP_SPEC, [FINAL, FINAL]) as play:
+        await play.stage.say("first")
+        await play.stage.wait_turns()
+        before = play.stage.items()
+        order = TakeBack(turns=1, items=items)
+        assert MESSAGE_BYTES - 64 < len(encode_op(order)) <= MESSAGE_BYTES
+        await play.stage.order(order)
+        warned = await play.stage.wait_for(Warned)
+        await play.stage.say("second", input_id="turn-2")
+        await play.stage.wait_turns(2)
+    assert "no turn was taken back: a message of " in warned.message
+    assert play.stage.heard(ContextReplaced) == []
+    assert list(play.gateway.inputs[-1])[: len(before)] == before
+
+
+@pytest.mark.parametrize("order", [Compact(), UNDO])
+async def test_a_history_that_cannot_be_told_is_not_exchanged_for_another(
+    autojump_clock, monkeypatch, order
+):
+    monkeypatch.setattr("swarm.worker.session.MESSAGE_BYTES", 64)
+    replies = [FINAL, *[FINAL] * isinstance(order, Compact), FINAL]
+    async with open_rehearsal(PROP_SPEC, replies) as play:
+        await play.stage.say("first")
+        await play.stage.wait_turns()
+        before = play.stage.items()
+        await play.stage.order(order)
+        warned = await play.stage.wait_for(Warned)
+        await play.stage.say("second", input_id="turn-2")
+        await play.stage.wait_turns(2)
+        last = play.gateway.inputs[-1]
+    assert "is over the limit of 64" in warned.message
+    assert play.stage.heard(ContextReplaced) == []
+    assert list(last) == [*before, text_message("user", "second")]
+
+
+def as_raw(items):
+    return tuple(msgspec.Raw(encode_item(item)) for item in items)
