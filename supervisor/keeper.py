@@ -73,7 +73,17 @@ class Keeper:
         return peer == self._identity
 
     async def start(self, *, first: bool) -> None:
-        """Start a gateway; return once its process exists. It listens a little later."""
+        """Start a gateway; return once its process exists. It listens a little later.
+
+        Raises SpawnError: none could be started.
+        """
+        try:
+            await self._start(first=first)
+        except StartLost:  # once more, as a gateway of another epoch
+            self._run.office.dismiss(self._identity)
+            await self._start(first=False)
+
+    async def _start(self, *, first: bool) -> None:
         self._bound.epoch += 1
         self._bound.endpoint = self._run.places.gateway(self._bound.epoch)
         self._identity = f"g/{self._run.run_id}/{self._bound.epoch}".encode()
@@ -105,13 +115,6 @@ class Keeper:
         else:
             self._child = await home.start(spec, title="gateway", keys=request.keys)
 
-    async def _start_anew(self) -> None:
-        try:
-            await self.start(first=False)
-        except StartLost:  # once more, as a gateway of another epoch
-            self._run.office.dismiss(self._identity)
-            await self.start(first=False)
-
     async def keep(self, live_agents: Callable[[], list[LiveAgent]]) -> None:
         """Watch the process until cancelled; a dead one is replaced by the restart rule."""
         while True:
@@ -133,7 +136,7 @@ class Keeper:
                 return
             await trio.sleep(verdict.after_s)
             try:
-                await self._start_anew()
+                await self.start(first=False)
             except SpawnError as error:
                 self._fail(f"no gateway could be started: {error}")
                 return

@@ -172,7 +172,7 @@ class Household:
             with trio.move_on_after(_KILL_LIMIT_S):
                 await link.gone.wait()  # reaped: what it forked and did not report is ours now
             await self._sweep()
-            raise StartLost(f"{order.title}: {error}") from error
+            raise StartLost(f"{order.title.removeprefix('swarm: ')}: {error}") from error
 
     def _spawn(self, title: str, parcel: Parcel) -> tuple[int, int, None]:
         fds = (parcel.spec_fd, self._ignition.lifeline_reader, *parcel.keys)

@@ -1,0 +1,55 @@
+"""The gateway's start: a fork-server that answers nothing costs a run no more than a second try."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tree_rehearsal import open_tree
+
+from swarm.mailbox.errors import PeerGone
+from swarm.supervisor.agents import Bound
+from swarm.supervisor.keeper import Keeper
+from swarm.supervisor.spawner.base import StartLost
+
+
+class Household:
+    """Its fork-server loses so many starts."""
+
+    def __init__(self, lost: int) -> None:
+        self.lost, self.epochs = lost, list[int]()
+
+    async def start(self, spec, *, title, keys=None):
+        self.epochs.append(spec.epoch)
+        if len(self.epochs) <= self.lost:
+            raise StartLost("the fork-server said nothing")
+        return SimpleNamespace(pid=1)
+
+    async def first_gateway(self, spec, keys):
+        return await self.start(spec, title="gateway", keys=keys)  # the one that waited had died
+
+
+def keeper_of(tree, household):
+    treasury = SimpleNamespace(meet_gateway=lambda identity: False)
+    running = tree.running._replace(household=household)
+    return Keeper(running, Bound(), treasury, models_dir="")
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_lost_start_of_a_gateway_is_tried_once_more_under_another_identity(
+    tmp_path, autojump_clock, first
+):
+    async with open_tree(tmp_path, {}) as tree:
+        household = Household(lost=1)
+        await keeper_of(tree, household).start(first=first)
+        assert household.epochs == [1, 2]
+        with pytest.raises(PeerGone):  # nobody who comes late as the first one is heard
+            await tree.office.post(f"g/{tree.running.run_id}/1".encode(), b"")
+
+
+async def test_a_gateway_whose_start_is_lost_twice_is_none(tmp_path, autojump_clock):
+    async with open_tree(tmp_path, {}) as tree:
+        with pytest.raises(StartLost):
+            await keeper_of(tree, Household(lost=2)).start(first=True)
