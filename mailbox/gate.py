@@ -6,8 +6,8 @@ whole process when no file descriptor is left for the next one. So its own socke
 that hold (an O_PATH descriptor) to each caller it lets in, and keeps no connection open itself.
 
 Rule guarded: a process with more system-call filters than this one, that is a sandboxed command,
-reaches no mailbox of the run, where its sandbox does not prevent that anyway. In any doubt nobody
-is let in.
+reaches no mailbox of the run, where its sandbox does not prevent that anyway; nor does a launcher,
+which makes connections for such commands and none for itself. In any doubt nobody is let in.
 """
 
 import array
@@ -29,6 +29,7 @@ _KNOCK_AGAIN_S, _KNOCK_LATER_S = 0.005, 0.5
 _NOBODY = (errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.ENOTSOCK)
 _SHUT = b"\x00"  # the answer to whom the gate stays shut
 _CREDENTIALS = struct.Struct("3i")
+_GO_BETWEENS = (b"swarm: launcher of ", b"swarm: sandbox ")  # titles of who connects for commands
 
 
 @asynccontextmanager
@@ -97,9 +98,14 @@ def _see_to_callers(listener: socket.socket, hold: int, ours: int | None) -> boo
 
 
 def may_come_in(pid: int, ours: int | None) -> bool:
-    """False for a process under more filters than `ours`, and for one of whom nobody knows."""
+    """False for a process under more filters than `ours`, for one that connects on behalf of such
+    processes, and for one of whom nobody knows.
+    """
     theirs = _filters_of(str(pid)) if pid > 0 else None
-    return ours is not None and theirs is not None and theirs <= ours
+    if ours is None or theirs is None or theirs > ours:
+        return False
+    title = _read(f"/proc/{pid}/cmdline")
+    return title is not None and not title.startswith(_GO_BETWEENS)
 
 
 def _pid_of(caller: socket.socket) -> int:
@@ -110,22 +116,28 @@ def _pid_of(caller: socket.socket) -> int:
 
 def _filters_of(pid: str) -> int | None:
     """How many system-call filters a process has; before Linux 5.9 only whether it has any."""
-    try:
-        fd = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    if (status := _read(f"/proc/{pid}/status")) is None:
         return None
-    try:
-        status = os.read(fd, 8192)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
     found = [
         int(line.split()[1])
         for line in status.splitlines()
         if line.startswith((b"Seccomp:", b"Seccomp_filters:"))
     ]
     return found[-1] if found else 0  # a kernel without filters
+
+
+def _read(path: str) -> bytes | None:
+    """Its first 8 KiB."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, 8192)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 @asynccontextmanager

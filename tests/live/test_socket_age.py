@@ -48,6 +48,18 @@ print(called("own"))
 """
 
 
+def told(work, stack, user, policy, *options, script):
+    """The words that it prints, run by `swarm sandbox` as that user."""
+    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone", "-s", policy]
+    words += ["--stack", stack, *options, "-C", str(work), "--", "/usr/bin/python3", "-c", script]
+    more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
+    done = subprocess.run(
+        words, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=60,
+        check=True, **more,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("network", [(), ("--network",)], ids=["off", "on"])
@@ -59,17 +71,47 @@ def test_a_socket_that_was_there_before_the_run_is_refused(stack, user, network)
             door.listen()
             for path in (work, work / "older"):
                 os.chown(path, user, -1)
-            words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone"]
-            words += ["-s", "workspace-write", "--stack", stack, *network, "-C", str(work), "--"]
-            more = {"user": user, "group": user, "extra_groups": ()}
-            done = subprocess.run(
-                [*words, "/usr/bin/python3", "-c", _CALL], env={"PATH": "/usr/bin:/bin"},
-                capture_output=True, text=True, timeout=60, check=False,
-                **({} if user == os.geteuid() else more),
-            )  # fmt: skip
-            assert done.stdout.split() == [*["PermissionError"] * 3, "reached"], done.stderr
+            said = told(work, stack, user, "workspace-write", *network, script=_CALL)
+            assert said == [*["PermissionError"] * 3, "reached"]
             door.setblocking(False)
             with pytest.raises(BlockingIOError):
                 door.accept()
+    finally:
+        shutil.rmtree(work)
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("network", [(), ("--network",)], ids=["off", "on"])
+def test_who_may_write_nothing_reaches_no_socket_of_others(stack, user, network):
+    work = Path(tempfile.mkdtemp(prefix="swarm-age-", dir="/var/tmp"))
+    script = f"""
+import os, socket
+for address in ("door", "\\0{work.name}"):
+    try:
+        socket.socket(socket.AF_UNIX).connect(address)
+        print("reached")
+    except OSError as error:
+        print(type(error).__name__)
+os.chdir(os.environ["TMPDIR"])
+own = socket.socket(socket.AF_UNIX)
+own.bind("own")
+own.listen()
+socket.socket(socket.AF_UNIX).connect("own")
+print("reached")
+"""
+    try:
+        with socket.socket(socket.AF_UNIX) as door, socket.socket(socket.AF_UNIX) as nameless:
+            for one, address in ((door, str(work / "door")), (nameless, f"\0{work.name}")):
+                one.bind(address)
+                one.listen()
+            work.chmod(0o755)
+            (work / "door").chmod(0o777)
+            refused, named_nowhere, own = told(
+                work, stack, user, "read-only", *network, script=script
+            )
+            assert refused == "PermissionError"
+            assert named_nowhere in ("PermissionError", "ConnectionRefusedError")
+            assert own == "reached"
     finally:
         shutil.rmtree(work)

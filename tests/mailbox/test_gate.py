@@ -104,3 +104,15 @@ async def test_who_is_not_let_in_is_told_and_waits_for_nothing(endpoint, monkeyp
             with pytest.raises(NoEndpoint, match="system-call filter"):
                 async with open_dealer(endpoint, b"x", epoch=1):
                     raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "title", ["swarm: launcher of /root [default] 01234567", "swarm: sandbox ls"]
+)
+def test_who_connects_for_sandboxed_commands_is_not_let_in(title):
+    script = "import setproctitle, sys; setproctitle.setproctitle(sys.argv[1]); print(); input()"
+    words = [sys.executable, "-c", script, title]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as between:
+        assert between.stdout is not None
+        between.stdout.readline()
+        assert not may_come_in(between.pid, 99)
