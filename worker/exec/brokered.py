@@ -17,10 +17,17 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+import msgspec
+
 from ..sandbox.commit_broker import CommitBroker
 from ..sandbox.connect import ConnectRules, connect_handlers, own_by_mount
 from ..sandbox.file_broker import FileBroker
-from ..sandbox.landlock import apply_landlock, drop_capabilities, forbid_new_privileges
+from ..sandbox.landlock import (
+    apply_landlock,
+    drop_capabilities,
+    forbid_new_privileges,
+    has_scopes,
+)
 from ..sandbox.launch import Brokered, Confinement
 from ..sandbox.notifier import Answer, GoOn, Handler, Notifier, WaitingCall
 from ..sandbox.notify_filter import (
@@ -146,6 +153,7 @@ def _handlers(
     if brokered.policy.repositories:
         both = {**plain, **{n: _first(one, plain[n]) for n, one in commits.handlers().items()}}
     connect = confinement.connect or ConnectRules()
+    connect = msgspec.structs.replace(connect, scoped=has_scopes())  # by the broker's own rules
     return files, {**both, **_connections(brokered.policy, connect)}
 
 

@@ -5,8 +5,8 @@ held open while it is judged; the connection then goes to what is held, whatever
 by then. So no name is trusted: not one that was bound by a relative path, renamed or linked since.
 
 A socket that is older than the run was bound by somebody else, wherever it lies: no command of the
-run lived then, and the birth of a file is set by the kernel alone. Where a file system does not keep
-births its place alone decides.
+run lived then, and only the kernel sets the birth of a file. Where a file system does not keep it,
+the place alone decides.
 
 Guards: address and descriptor are the launcher's own copies, and it never lets the kernel look
 again: either could be swapped for others. The thread that connects has no capabilities, as the
@@ -49,6 +49,7 @@ class ConnectRules(Value):
 
     sockets: tuple[str, ...] = ()  # of other programs, that a rule opens
     own: tuple[str, ...] = ()  # only what lies below these is the command's own; (): no such bound
+    scoped: bool = False  # the kernel lets whoever connects reach only the command's abstract names
     since_s: float = 0.0  # when the run began (Unix time): what is older is nobody's own
 
 
@@ -70,7 +71,7 @@ def _connect(call: WaitingCall, rules: ConnectRules, is_own: IsOwn) -> Answer:
         if taken.family != socket.AF_UNIX:
             return _connected(taken, address)
         if _is_nameless(address):
-            if _is_in_our_network(taken):
+            if not rules.scoped and _is_in_our_network(taken):
                 return Refused()  # such a name may be another program's
             return _connected(taken, address)
         place = find_socket(call, address, rules, is_own)

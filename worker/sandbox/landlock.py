@@ -89,6 +89,11 @@ def drop_capabilities() -> None:
     _checked(_libc.capset(header, none), "capset")
 
 
+def has_scopes() -> bool:
+    """True where rules also end signals and connections to abstract names outside of the domain."""
+    return landlock_abi() >= _SCOPES_SINCE
+
+
 def rules_beside_mounts() -> LandlockRules | None:
     """What holds for a process that still has to mount: no abstract socket and no signal leads out.
     None where the kernel has no such rules.
@@ -96,7 +101,7 @@ def rules_beside_mounts() -> LandlockRules | None:
     A rule about files would forbid every mount, so there is none; and none about TCP: commands
     without the network have a loopback device of their own, where they may serve themselves.
     """
-    return LandlockRules(network=True, files=False) if landlock_abi() >= _SCOPES_SINCE else None
+    return LandlockRules(network=True, files=False) if has_scopes() else None
 
 
 def _handled_files(abi: int) -> int:

@@ -190,7 +190,7 @@ def build_filter(request: FilterRequest) -> bytes:
 def _keep_to_itself(program: _Program) -> None:
     """What Landlock has no rule for: IPC objects, and the resource limits of other processes."""
     for name in _DENIED_WHEN_SHARED:
-        program.deny(name)
+        program.deny(name, errno.ENOSYS)  # as of a kernel without them: programs take another way
     program.allow_only("prlimit64", 0, (0,))
 
 
