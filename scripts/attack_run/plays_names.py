@@ -60,6 +60,43 @@ def _followed(scene: Scene) -> str:
     return f"{left} were made in .git" if left else ""
 
 
+def _nested(scene: Scene) -> None:
+    """A root below the project, a folder deeper."""
+    _no_repository(scene)
+    (scene.project / "x" / "a").mkdir(parents=True)
+    scene.own()
+
+
+_MOVE = """
+import ctypes, os
+def attempt(do, *args):
+    try:
+        do(*args)
+        print("done", args)
+    except OSError as error:
+        print(error, args)
+libc = ctypes.CDLL(None)
+os.makedirs("other/a", exist_ok=True)
+attempt(os.rename, "x", "y")
+attempt(os.rename, "x/a", "b")
+libc.renameat2(-100, b"x", -100, b"other", 2)  # RENAME_EXCHANGE
+libc.renameat2(-100, b"x/a", -100, b"other/a", 2)
+attempt(os.rename, "other", "x")
+attempt(os.rmdir, "x/a")
+for place in ("x/a", "y/a", "b", "other/a", "other", "a"):
+    for name in (".git", ".GIT", ".swarm"):
+        attempt(os.mkdir, f"{place}/{name}")
+"""
+
+
+def _left_in_nested(scene: Scene) -> str:
+    if not (scene.project / "x" / "a").is_dir():
+        return "the nested root was moved"
+    # Where letter case counts `.GIT` is none; where it does not, this sees it.
+    left = [name for name in (".git", ".swarm") if os.path.lexists(scene.project / "x/a" / name)]
+    return f"{left} were made in the nested root" if left else ""
+
+
 def _worked(scene: Scene) -> str:
     return "" if "all-of-it-worked" in scene.said else f"work failed: {scene.said[-300:]}"
 
@@ -107,6 +144,13 @@ def _was_killed(scene: Scene) -> str:
 
 
 PLAYS = (
+    Play(
+        name="move the folder above a nested root, to make protected names in it",
+        prepare=_nested,
+        options=lambda scene: ["--add-dir", str(scene.project / "x" / "a")],
+        calls=lambda scene: [command(f"python3 - <<'END'\n{_MOVE}\nEND")] * 2,
+        escaped=_left_in_nested, fast=True,
+    ),
     Play(
         name="plant a .git in every way there is",
         prepare=_no_repository,
