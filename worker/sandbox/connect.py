@@ -29,6 +29,7 @@ from swarm.mailbox.protocol.base import Value
 
 from .landlock import drop_capabilities
 from .notifier import Answer, Done, Handler, Refused, Slowly, WaitingCall
+from .pairs import pair_handlers
 
 IsOwn = Callable[[int, int], bool]  # descriptors of a socket's file and of the caller's root
 
@@ -60,7 +61,7 @@ def connect_handlers(rules: ConnectRules, is_own: IsOwn) -> Mapping[str, Handler
         # Any connection may wait, and any path may lead to a file system that does.
         return Slowly(lambda: _connect(call, rules, is_own))
 
-    return {"connect": handle}
+    return {"connect": handle, **pair_handlers()}
 
 
 def _connect(call: WaitingCall, rules: ConnectRules, is_own: IsOwn) -> Answer:

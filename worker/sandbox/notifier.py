@@ -38,6 +38,10 @@ _log = logging.getLogger("swarm.notifier")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+class _Vector(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
 class WaitingCall(NamedTuple):
     """A system call of a confined process, which sleeps until it is answered."""
 
@@ -64,6 +68,44 @@ class WaitingCall(NamedTuple):
         if not self.is_valid():
             raise ProcessLookupError(errno.ESRCH, "the caller has gone")
         return data
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Raises OSError: it cannot be written there, or the caller has gone."""
+        if address == 0 or address + len(data) >= 1 << 63:
+            raise OSError(errno.EFAULT, "bad address")
+        try:
+            memory = os.open(f"/proc/{self.pid}/mem", os.O_WRONLY | os.O_CLOEXEC)
+        except PermissionError:  # under a broker's rules, by which no memory but the command's is
+            self._write_by_number(address, data)  # in reach, whoever may have the number by then
+            return
+        try:
+            if not self.is_valid():
+                raise ProcessLookupError(errno.ESRCH, "the caller has gone")
+            written = os.pwrite(memory, data, address)
+        except OSError as error:
+            raise OSError(errno.EFAULT, "bad address") from error
+        finally:
+            os.close(memory)
+        if written < len(data):
+            raise OSError(errno.EFAULT, "bad address")
+
+    def _write_by_number(self, address: int, data: bytes) -> None:
+        ours = ctypes.create_string_buffer(data, len(data))
+        source = _Vector(ctypes.addressof(ours), len(data))
+        target = _Vector(address, len(data))
+        if not self.is_valid():
+            raise ProcessLookupError(errno.ESRCH, "the caller has gone")
+        done = _libc.process_vm_writev(
+            self.pid, ctypes.byref(source), 1, ctypes.byref(target), 1, 0
+        )
+        if done != len(data):
+            raise OSError(errno.EFAULT, "bad address")
+
+    def give_descriptor(self, fd: int, *, close_on_exec: bool) -> int:
+        """Its number in the caller, which has a copy of `fd` from now on. Raises OSError."""
+        flags = os.O_CLOEXEC if close_on_exec else 0
+        wish = bytearray(_NEW_FD.pack(self.id, 0, fd, 0, flags))  # of bytes no result would come
+        return fcntl.ioctl(self.listener, _ADD_FD, wish)
 
     def read_path(self, index: int) -> bytes:
         """The path that argument `index` points to. Raises OSError: unreadable, or too long."""

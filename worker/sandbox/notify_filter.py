@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import platform
+import socket
 import threading
 from functools import cache
 
@@ -23,7 +24,7 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _PIDFD_GETFD = 438
 _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 
-CONNECT_CALLS = ("connect",)
+CONNECT_CALLS = ("connect", "socketpair")
 # All that can make, remove, replace or open for writing something at a path.
 FILE_CALLS = (
     "open", "openat", "creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat",
@@ -39,11 +40,13 @@ CALL_NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "symlink": (88, None), "symlinkat": (266, 36), "unlink": (87, None), "unlinkat": (263, 35),
     "rmdir": (84, None), "truncate": (76, 45), "bind": (49, 200), "connect": (42, 203),
     "openat2": (437, 437), "ioctl": (16, 29),
+    "socketpair": (53, 199),
 }  # fmt: skip
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | (os.O_TMPFILE & ~os.O_DIRECTORY)
 # Of these only some wait: the argument that is looked at, the test, its bits or value.
 _SOME = {
     "open": (1, _JSET, _WRITES), "openat": (2, _JSET, _WRITES), "ioctl": (1, _JEQ, OPEN_PEER),
+    "socketpair": (1, _JSET, socket.SOCK_DGRAM),  # raw ones, which are datagrams, too
 }  # fmt: skip
 
 
@@ -59,7 +62,8 @@ def build_notify_filter(names: tuple[str, ...], machine: str = "") -> bytes:
 
     `open` and `openat` are notified only where their flags allow writing or making; with them
     `openat2`, whose flags lie in memory, does not exist (ENOSYS: programs then take `openat`).
-    `ioctl` is notified only where it opens a terminal's other end.
+    `ioctl` is notified only where it opens a terminal's other end, `socketpair` only where it makes
+    datagram sockets.
     Another architecture's calls are allowed here: the denying filter kills them.
 
     Raises UnsupportedMachine.

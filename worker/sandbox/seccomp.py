@@ -28,6 +28,7 @@ _CONNECTED = tuple(  # kinds of sockets that carry nothing before they are conne
     for kind in (_SOCK_STREAM, _SOCK_SEQPACKET)
     for flag in (0, 0o4000, 0o2000000, 0o2004000)
 )
+_DATAGRAMS = tuple(kind + shift for kind in _CONNECTED[:4] for shift in (1, 2))  # and raw ones
 # machine → its audit number, its column in the tables of call numbers
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
@@ -178,11 +179,11 @@ def build_filter(request: FilterRequest) -> bytes:
     elif not request.network:
         if request.answered:
             program.allow_kinds("socket", _AF_UNIX, _CONNECTED)
-            program.allow_kinds("socketpair", _AF_UNIX, _CONNECTED)
+            program.allow_kinds("socketpair", _AF_UNIX, _paired(unix=True))
         _close_network(program, connect=request.connect)
     else:
         program.allow_kinds("socket", _AF_UNIX, _CONNECTED if request.unix else ())
-        program.allow_kinds("socketpair", _AF_UNIX, _CONNECTED)
+        program.allow_kinds("socketpair", _AF_UNIX, _paired(unix=request.unix))
     program.emit(_RET, _ALLOW)
     return b"".join(program.code)
 
@@ -194,14 +195,21 @@ def _keep_to_itself(program: _Program) -> None:
     program.allow_only("prlimit64", 0, (0,))
 
 
+def _paired(*, unix: bool) -> tuple[int, ...]:
+    """Kinds of Unix pairs. Who looks at connections answers a call for datagram ones itself, with a
+    pair that takes no addresses (`pairs.py`).
+    """
+    return _CONNECTED + _DATAGRAMS if unix else _CONNECTED
+
+
 def _leave_loopback(program: _Program, *, unix: bool) -> None:
     """Internet sockets, which reach only the namespace's loopback, and Unix sockets that carry
-    nothing before they are connected: a datagram, also of a pair, could be sent to any path.
+    nothing before they are connected: a datagram could be sent to any path.
     """
     program.allow_only("socket", 0, (_AF_INET, _AF_INET6, *((_AF_UNIX,) if unix else ())))
     program.allow_kinds("socket", _AF_UNIX, _CONNECTED)
     program.allow_only("socketpair", 0, (_AF_UNIX,))
-    program.allow_only("socketpair", 1, _CONNECTED)
+    program.allow_only("socketpair", 1, _paired(unix=unix))
 
 
 def _close_network(program: _Program, *, connect: bool) -> None:

@@ -1,0 +1,43 @@
+"""Pairs of Unix datagram sockets for a confined command: the ends reach each other and nobody else.
+
+A connected datagram socket still sends to any address that a message names. So a command that asks
+for such a pair gets one of kind SOCK_SEQPACKET, which keeps messages apart as well and pays no heed
+to addresses (`unix_seqpacket_sendmsg`). What differs: the kind that the socket tells (`SO_TYPE`),
+and a closed end is seen as an end of file.
+
+Guards: nothing is installed before the caller's memory could be written.
+"""
+
+import errno
+import socket
+import struct
+from collections.abc import Mapping
+
+from .notifier import Answer, Done, Handler, Refused, WaitingCall
+
+_ENDS = struct.Struct("=ii")
+
+
+def pair_handlers() -> Mapping[str, Handler]:
+    """For `Notifier.add`."""
+    return {"socketpair": make_pair}
+
+
+def make_pair(call: WaitingCall) -> Answer:
+    """Raises OSError."""
+    family, kind, protocol, at = call.args[:4]
+    if family & 0xFFFFFFFF != socket.AF_UNIX or protocol & 0xFFFFFFFF not in (0, 1):
+        return Refused(errno.EPROTONOSUPPORT)
+    call.write_memory(at, _ENDS.pack(-1, -1))
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        numbers: list[int] = []
+        for end in ends:
+            end.setblocking(not kind & socket.SOCK_NONBLOCK)
+            is_private = bool(kind & socket.SOCK_CLOEXEC)
+            numbers.append(call.give_descriptor(end.fileno(), close_on_exec=is_private))
+        call.write_memory(at, _ENDS.pack(*numbers))
+    finally:
+        for end in ends:
+            end.close()
+    return Done()
