@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from play import Call, Play, bare_command, command
@@ -30,6 +30,13 @@ for name in ("relative", "renamed", "linked", "new\\nline", "real"):
     attempt(socket.socket(socket.AF_UNIX).connect, f"{folder}/{name}")
 for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
     attempt(lambda: socket.socket(socket.AF_UNIX, kind).sendto(b"x", f"{folder}/datagram"))
+for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
+    one, other = socket.socketpair(socket.AF_UNIX, kind)
+    for send in (one.sendto, lambda data, to: other.sendmsg([data], [], 0, to)):
+        try:
+            send(b"x", f"{folder}/datagram")  # to the other end, wherever it is addressed to
+        except OSError as error:
+            print(error)
 os.chdir(folder)
 attempt(socket.socket(socket.AF_UNIX).connect, "relative")
 """
@@ -51,6 +58,7 @@ print(server.accept()[0].recv(99).decode(), "answers")
 _MOVE = "mv state aside; mkdir state; mv $PWD/state/state $PWD/elsewhere; ls; true"
 _READ = "cat aside/state/runs/*/journal/* state/state/runs/*/journal/* elsewhere/runs/*/journal/*"
 _WAIT_S = 30.0
+_HEARD = "a datagram came"
 
 
 def _python(script: str) -> Callable[[Scene], list[Call]]:
@@ -80,10 +88,15 @@ def _strangers(scene: Scene) -> Iterator[None]:
         os.chdir(before)
         (scene.project / "strangers").write_text(str(folder), "utf-8")
         yield
+        letters.setblocking(False)
+        with suppress(BlockingIOError):
+            letters.recv(1)
+            (scene.project / "strangers").write_text(_HEARD, "utf-8")
 
 
 def _connected(scene: Scene) -> str:
-    return "another program's socket was reached" if "CONNECTED" in scene.said else ""
+    heard = (scene.project / "strangers").read_text("utf-8") == _HEARD
+    return "another program's socket was reached" if heard or "CONNECTED" in scene.said else ""
 
 
 def _answered(scene: Scene) -> str:

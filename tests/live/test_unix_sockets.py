@@ -5,6 +5,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def places(world):
         yield [stack.enter_context(answering(path, word=path.stem)) for path in beside]
 
 
-async def call(world, paths, *, rules=UnixSockets(), policy=None, network=None):  # noqa: B008
+async def call(world, paths, *, rules=UnixSockets(), policy=None, network=None, began_s=0.0):  # noqa: B008
     """What a command hears that connects to each of these."""
     policy = policy or WorkspaceWrite()
     spec = AgentSpec(
@@ -96,7 +97,7 @@ async def call(world, paths, *, rules=UnixSockets(), policy=None, network=None):
         limits=Limits(sandbox=policy, unix_sockets=rules, network=network), cwd=str(world.work),
         endpoint="", gateway_endpoint="", gateway_token=b"", identity=b"",
         secret=b"", model="m", environment={}, tmp_dir=str(world.home / "tmp"),
-        hidden_paths=(str(world.run_folder),),
+        hidden_paths=(str(world.run_folder),), run_began_s=began_s,
     )  # fmt: skip
     asked = CommandRequest(
         argv=(PYTHON, "-I", "-S", "-c", CALL, *paths), cwd=str(world.work),
@@ -114,6 +115,15 @@ async def test_without_a_rule_nothing_of_others_is_reached(world, places):
     heard = await call(world, places)
     assert len(heard) == 3
     assert all(map(is_error, heard))
+
+
+async def test_a_socket_in_a_root_that_is_older_than_the_run_needs_a_rule_too(world):
+    with answering(world.work / "older.sock") as path:
+        began_s = time.time() + 1  # as if: no clock is waited for
+        assert is_error((await call(world, [path], began_s=began_s))[0])
+        opened = await call(world, [path], rules=UnixSockets(allow=(path,)), began_s=began_s)
+        assert opened[0] == "hello" if world.stack == "bwrap" else is_error(opened[0])
+        assert await call(world, [path]) == ["hello"]  # younger, it is the command's own
 
 
 async def test_a_rule_opens_what_it_names_and_nothing_else(world, places):

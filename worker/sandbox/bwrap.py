@@ -77,6 +77,8 @@ def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
         if not _is_covered(path, plan):
             add(path, 4, "--ro-bind", "/dev/null", path)
     for path in plan.sockets:
+        if any(is_within(path, root) for root in plan.writable):
+            continue  # it is there anyway, and may be replaced
         add(path, 5, "--ro-bind-try", path, path)  # its program may have ended since
     for path in masks:
         add(path, 4, "--perms", "0555", "--tmpfs", path)

@@ -149,7 +149,7 @@ def plan_sandbox(
         ),
         hidden=tuple(path for path in hidden if Path(path).is_dir()),
         hidden_files=tuple(path for path in hidden if not Path(path).is_dir()),
-        sockets=open_sockets(sockets, hidden, roots, stack=stack),
+        sockets=open_sockets(sockets, hidden, stack=stack),
         tmp_dir=os.path.realpath(tmp_dir) if tmp_dir else None,
         tmp_writable=not (isinstance(policy, WorkspaceWrite) and policy.exclude_slash_tmp),
         network=policy.network_access,
@@ -178,14 +178,11 @@ def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def open_sockets(
-    sockets: Sequence[str], hidden: Sequence[str], roots: Sequence[str], *, stack: Stack
-) -> tuple[str, ...]:
-    """Those that can be shown. What lies in a writable root is there anyway; hidden stays so."""
+def open_sockets(sockets: Sequence[str], hidden: Sequence[str], *, stack: Stack) -> tuple[str, ...]:
+    """Those that can be opened; hidden stays so."""
     if stack != "bwrap":
         return ()
-    closed = (*hidden, *roots)
-    return tuple(path for path in sockets if not any(is_within(path, tree) for tree in closed))
+    return tuple(path for path in sockets if not any(is_within(path, tree) for tree in hidden))
 
 
 def is_placeholder(path: str) -> bool:

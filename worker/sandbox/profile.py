@@ -92,7 +92,7 @@ def plan_profile(
         aliases=() if "/" in shape.readable else _aliases(),
         hidden=tuple(path for path in hidden if Path(path).is_dir()),
         hidden_files=tuple(path for path in hidden if not Path(path).is_dir()),
-        sockets=open_sockets(wanted.sockets, (*hidden, *shape.denied, *aloud), roots, stack=stack),
+        sockets=open_sockets(wanted.sockets, (*hidden, *shape.denied, *aloud), stack=stack),
         tmp_dir=os.path.realpath(wanted.tmp_dir) if wanted.tmp_dir else None,
         tmp_writable=policy.tmp == "write",
         network=policy.network_access,
