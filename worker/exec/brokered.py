@@ -152,9 +152,9 @@ def _handlers(
     both = plain
     if brokered.policy.repositories:
         both = {**plain, **{n: _first(one, plain[n]) for n, one in commits.handlers().items()}}
-    connect = confinement.connect or ConnectRules()
-    connect = msgspec.structs.replace(connect, scoped=has_scopes())  # by the broker's own rules
-    return files, {**both, **_connections(brokered.policy, connect)}
+    wanted = confinement.connect or ConnectRules()
+    judged = msgspec.structs.replace(wanted, scoped=has_scopes())  # by the broker's own rules
+    return files, {**both, **_connections(brokered.policy, judged)}
 
 
 def _go_on(_: WaitingCall) -> Answer:

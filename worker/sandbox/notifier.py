@@ -105,7 +105,7 @@ class WaitingCall(NamedTuple):
         """Its number in the caller, which has a copy of `fd` from now on. Raises OSError."""
         flags = os.O_CLOEXEC if close_on_exec else 0
         wish = bytearray(_NEW_FD.pack(self.id, 0, fd, 0, flags))  # of bytes no result would come
-        return fcntl.ioctl(self.listener, _ADD_FD, wish)
+        return int(fcntl.ioctl(self.listener, _ADD_FD, wish))
 
     def read_path(self, index: int) -> bytes:
         """The path that argument `index` points to. Raises OSError: unreadable, or too long."""
