@@ -60,7 +60,7 @@ def _followed(scene: Scene) -> str:
     return f"{left} were made in .git" if left else ""
 
 
-def _nested(scene: Scene) -> None:
+def _bare_nested_root(scene: Scene) -> None:
     """A root below the project, a folder deeper."""
     _no_repository(scene)
     (scene.project / "x" / "a").mkdir(parents=True)
@@ -107,7 +107,7 @@ def _nested(scene: Scene) -> None:
 
 
 def _hooked(scene: Scene) -> str:
-    found = [path for path in scene.project.glob("*/a/.git/hooks/*")]
+    found = list(scene.project.glob("*/a/.git/hooks/*"))
     return "a hook was put into a protected .git" if found else ""
 
 
@@ -146,7 +146,7 @@ def _was_killed(scene: Scene) -> str:
 PLAYS = (
     Play(
         name="move the folder above a nested root, to make protected names in it",
-        prepare=_nested,
+        prepare=_bare_nested_root,
         options=lambda scene: ["--add-dir", str(scene.project / "x" / "a")],
         calls=lambda scene: [command(f"python3 - <<'END'\n{_MOVE}\nEND")] * 2,
         escaped=_left_in_nested, fast=True,

@@ -74,7 +74,7 @@ PLAYS = (
         name="read the journal of another run",
         prepare=_an_older_run,
         calls=lambda scene: [command(f"cat {scene.state}/state/runs/older/journal/*; ls -la")],
-        escaped=_journal_words, fast=True, 
+        escaped=_journal_words, fast=True,
     ),
     Play(
         name="kill a process of the person",
