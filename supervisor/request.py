@@ -92,6 +92,7 @@ class RunRequest(Value):
     shell_snapshot: bool = True  # commands get the login shell's environment
     max_spawns: int = 1_000  # agents that models may start in one run; items and rows not counted
     wake_parents: bool = True  # a child's end starts a turn of its idle parent
+    job_seconds: int | None = None  # for one row of a table, where the call says nothing
     budget: Budget = Budget()
     deadline_s: float | None = None
     output_schema: dict[str, Any] | None = None

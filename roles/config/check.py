@@ -14,6 +14,7 @@ from swarm.mailbox.errors import UsageError
 
 from .key_sources import key_source_problem
 from .merge import Layer, as_table, is_table
+from .no_effect import keys_without_effect
 from .positions import ANY, KeyPath, Place, find_place, key_places
 from .schema import (
     CODEX_INNER_KEYS,
@@ -30,6 +31,7 @@ from .schema import (
 from .shell_table import shell_mistakes
 
 _T = TypeVar("_T", bound=msgspec.Struct)
+_MOST_NAMED = 20
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 
 
@@ -53,10 +55,12 @@ def check_layer(layer: Layer) -> None:
     config = _typed(layer, (), values, Config)
     for path, words in shell_mistakes(config.shell_environment_policy):
         raise UsageError(f"{where(layer, ('shell_environment_policy', *path))}: {words}")
-    for key in ("max_threads", "max_depth", "max_total"):
+    for key in ("max_threads", "max_concurrent_threads_per_session", "max_depth", "max_total"):
         number = getattr(fixed, key)
         if number is not None and number < 0:
             raise UsageError(f"{where(layer, f'agents.{key}')}: must not be negative")
+    if fixed.job_max_runtime_seconds is not None and fixed.job_max_runtime_seconds < 1:
+        raise UsageError(f"{where(layer, 'agents.job_max_runtime_seconds')}: must be at least 1")
     for name, provider in tables.items():
         _check_provider(layer, name, provider)
 
@@ -137,6 +141,18 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
             default = getattr(Config(), key)
             if isinstance(default, msgspec.Struct):
                 yield from _unknown_in(layer, (key,), value, type(default))
+
+
+def idle_keys(layer: Layer) -> Iterator[str]:
+    """One sentence that names each of Codex's keys in the layer that has no effect here."""
+    named: list[str] = []
+    for path in keys_without_effect(layer):
+        place = place_of(layer, path)
+        named.append(f"{'.'.join(path)}{f' (line {place.line})' if place else ''}")
+    if named:
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        keys = ", ".join(named[:_MOST_NAMED])
+        yield f"{layer.source or layer.name}: keys of Codex that have no effect here: {keys}{more}"
 
 
 def _unknown_in(

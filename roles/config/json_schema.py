@@ -1,6 +1,6 @@
 """The configuration as JSON Schema, for editors: made from the structs of `schema.py`. Pure.
 
-Rule: it forbids what the loader warns of, and knows nothing that the structs do not say. Codex's
+Rule: it forbids unknown keys, and knows nothing that the structs do not say. Codex's
 keys that have no effect here are allowed with any value.
 """
 

@@ -13,7 +13,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
-from .check import check_layer, unknown_keys, where
+from .check import check_layer, idle_keys, unknown_keys, where
 from .merge import Layer, Merged, Origin, merge_layers
 from .paths import absolute_paths
 from .positions import KeyPath
@@ -106,15 +106,15 @@ def load_config(
 
     Args:
         layers: Lowest first.
-        strict: An unknown key is an error.
+        strict: An unknown key is an error, and so is one that has no effect.
         lenient: A layer that is wrong is left out and told of in `problems`, for whoever shows
             the configuration. No run may use the result then.
         requirements: Hold the result.
 
     Raises:
         UsageError: Without `lenient`: a layer that could not be read, a value of the wrong type, a
-            rule broken, with `strict` an unknown key; names the file, its line, and the key. Or a
-            value that the requirements do not allow.
+            rule broken, with `strict` an unknown key or one without effect; names the file, its
+            line, and the key. Or a value that the requirements do not allow.
     """
     warnings: list[str] = []
     problems: list[str] = []
@@ -157,7 +157,7 @@ def _checked(layer: Layer, *, strict: bool) -> tuple[Layer, list[str]]:
     if layer.broken:
         raise UsageError(layer.broken)
     check_layer(layer)
-    complaints = list(unknown_keys(layer))
+    complaints = [*unknown_keys(layer), *idle_keys(layer)]
     if strict and complaints:
         raise UsageError(complaints[0])
     return layer, complaints

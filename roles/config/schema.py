@@ -56,7 +56,7 @@ class ProviderTable(Value):
     key_file: str | None = None  # ours: a file of mode 0600
     keyring: KeyringTable | None = None  # ours
     aws: Toml | None = None  # not obeyed
-    websocket_connect_timeout_ms: int | None = None  # no websockets here
+    websocket_connect_timeout_ms: int | None = None  # no effect: no websockets here
     supports_websockets: bool = False
 
 
@@ -77,17 +77,24 @@ class ShellTable(Value):
     exclude: tuple[str, ...] = ()
     set: dict[str, str] = {}
     include_only: tuple[str, ...] = ()
-    experimental_use_profile: bool = False  # the shell's environment is always taken once
+    experimental_use_profile: bool = False  # no effect: the shell's environment is taken once
 
 
 class AgentsTable(Value):
     """The fixed keys of `[agents]`; any other key there names a role."""
 
     max_threads: int | None = None  # children: one less than `max_agents`
+    max_concurrent_threads_per_session: int | None = None  # Codex's later name of it
     max_depth: int | None = None
-    job_max_runtime_seconds: int | None = None
+    job_max_runtime_seconds: int | None = None  # of one row of a table, where a call says nothing
     max_total: int | None = None  # ours: agents that models may start in one run
     wake_parents: bool = True  # ours: a child's end starts a turn of its idle parent
+
+    @property
+    def children(self) -> int | None:
+        """How many at once, by whichever name it is said; `max_threads` goes before."""
+        both = (self.max_threads, self.max_concurrent_threads_per_session)
+        return next((number for number in both if number is not None), None)
 
 
 class RoleTable(Value):
@@ -155,7 +162,7 @@ class NetworkTable(Value):
     allow_upstream_proxy: bool = False
     dangerously_allow_all_unix_sockets: bool = False
     unix_sockets: dict[str, Literal["allow", "none"]] = {}  # also where the proxy is off
-    # Codex's other keys: nothing here could obey them, and the proxy is the stricter for it.
+    # Codex's other keys: nothing here could obey them (`no_effect.py`); the proxy is stricter.
     proxy_url: str | None = None
     socks_url: str | None = None
     enable_socks5_udp: bool = False
@@ -233,7 +240,7 @@ class Config(Value):
         return msgspec.convert(msgspec.to_builtins(policy.granular), Granular)
 
 
-# Codex's keys that are read elsewhere, later, or never: no warning, no effect.
+# Codex's keys that have no effect here; `no_effect.py` names them to whoever sets one.
 _CODEX = """
     plan_mode_reasoning_effort
     model_supports_reasoning_summaries model_catalog_json
@@ -253,8 +260,8 @@ CODEX_KEYS = frozenset(_CODEX.split())
 # Within tables that we do obey.
 CODEX_INNER_KEYS = frozenset(
     {
-        "agents.max_concurrent_threads_per_session", "agents.default_subagent_model",
-        "agents.default_subagent_reasoning_effort", "agents.interrupt_message",
+        "agents.default_subagent_model", "agents.default_subagent_reasoning_effort",
+        "agents.interrupt_message",
     }
 )  # fmt: skip
 RESERVED_PROVIDERS = ("openai", "anthropic", "ollama", "lmstudio", "llamacpp", "local")

@@ -217,7 +217,7 @@ class Jobs:
     async def _one_row(self, asker: Member, job: Job, item: Item) -> str | None:
         """Why the row failed; None if it did not."""
         member = self._enlist(asker, job, item)
-        limit_s = job.wish.max_runtime_seconds or _RUNTIME_S
+        limit_s = job.wish.max_runtime_seconds or self._run.request.job_seconds or _RUNTIME_S
         ended_in_time = False
         try:
             show = partial(self._show_place, item.path)

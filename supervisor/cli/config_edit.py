@@ -14,6 +14,7 @@ from swarm.roles.config.edit import Edit, parse_value, version_of
 from swarm.roles.config.keypath import check_key, format_key, parse_key
 from swarm.roles.config.load import load_config
 from swarm.roles.config.merge import Layer, is_table
+from swarm.roles.config.no_effect import keys_without_effect
 from swarm.roles.config.paths import absolute_paths
 from swarm.roles.config.schema import Toml
 from swarm.roles.config.write import read_values, write_edit
@@ -39,6 +40,7 @@ class Outcome(msgspec.Struct, frozen=True):
     version: str
     file: str
     overridden_by: str | None = None
+    idle: bool = False  # ours: nothing here obeys it
 
 
 @click.command("set", cls=DoorCommand)
@@ -114,7 +116,7 @@ def change_file(edit: Edit, if_version: str | None) -> Outcome:
     by = _overriding(path, edit) if edit.value is not None else None
     return Outcome(
         status="ok" if by is None else "okOverridden",
-        version=version, file=str(path), overridden_by=by,
+        version=version, file=str(path), overridden_by=by, idle=_is_idle(path, edit),
     )  # fmt: skip
 
 
@@ -154,6 +156,18 @@ def _overriding(path: Path, edit: Edit) -> str | None:
     return None
 
 
+def _is_idle(path: Path, edit: Edit) -> bool:
+    """The key that was set, or all that it is above, is one that nothing here obeys."""
+    if edit.value is None:
+        return False
+    named = {tuple(steps) for steps in keys_without_effect(_own(_layers(path)))}
+    return any(edit.steps[: len(steps)] == steps[: len(edit.steps)] for steps in named)
+
+
+def _own(layers: tuple[Layer, ...]) -> Layer:
+    return next(layer for layer in layers if layer.name == "user")
+
+
 def _says(values: object, steps: tuple[str, ...]) -> bool:
     """True if something stands at this key, or at one above it that is no table."""
     here = values
@@ -177,3 +191,5 @@ def _tell(edit: Edit, outcome: Outcome, *, as_json: bool) -> None:
             f"swarm: warning: it has no effect here: overridden by {outcome.overridden_by}",
             err=True,
         )
+    if outcome.idle:
+        click.echo("swarm: warning: a key of Codex that has no effect here", err=True)

@@ -109,7 +109,7 @@ def _bounds_of(config: Config) -> dict[str, int]:
     """Those that are set."""
     table = msgspec.convert(config.agents, AgentsTable)
     said = {
-        "max_agents": None if table.max_threads is None else table.max_threads + 1,
+        "max_agents": None if table.children is None else table.children + 1,
         "max_depth": table.max_depth,
         "max_spawns": table.max_total,
     }

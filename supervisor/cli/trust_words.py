@@ -28,8 +28,8 @@ _MEANINGS: dict[str, str] = {
     "network": "changes what commands may reach",
     "allow_commit": "agents may record work in the repository unasked",
     "approvals_reviewer": "changes who is asked",
-    "mcp_servers": "starts programs",
-    "hooks": "starts programs",
+    "mcp_servers": "names programs; nothing starts them yet",
+    "hooks": "names programs; nothing starts them yet",
     "features": "switches parts on or off",
     "limits": "changes what commands may use",
     "budget": "changes what a run may cost",
@@ -61,7 +61,7 @@ def describe(folders: Sequence[ProjectFolder]) -> list[str]:
 def _file_lines(name: str, data: bytes) -> Iterator[str]:
     text = data.decode("utf-8", "replace")
     if not name.endswith(".toml"):
-        yield from _plain_lines(text, starts_programs=name == "hooks.json")
+        yield from _plain_lines(text, names_programs=name == "hooks.json")
         return
     try:
         values: Toml = tomllib.loads(text.removeprefix("\ufeff"))
@@ -72,9 +72,9 @@ def _file_lines(name: str, data: bytes) -> Iterator[str]:
         yield _key_line(path, value, own=name == "config.toml")
 
 
-def _plain_lines(text: str, *, starts_programs: bool) -> Iterator[str]:
-    if starts_programs:
-        yield f"{_MARK} programs to be started (not done yet)"
+def _plain_lines(text: str, *, names_programs: bool) -> Iterator[str]:
+    if names_programs:
+        yield f"{_MARK} names programs; nothing starts them yet"
     for line in text.splitlines():
         if (shown := clean_line(line, limit=160)) and not shown.startswith("#"):
             yield f"  {shown}"

@@ -164,3 +164,16 @@ async def test_a_job_of_an_interrupted_run_goes_on_with_its_resume(tmp_path):
         await resume_and_let_go(story, lambda: story.of(TurnCompleted, "/root"))
     assert_each_row_ended_once(story, tmp_path)
     assert "cut off, has ended" in story.of(MailPosted, "/root")[-1].mail.content
+
+
+async def test_a_row_has_the_time_that_the_configuration_gives_it(tmp_path):
+    prepare(tmp_path)
+    story = Story(tmp_path)
+    turns = turns_for(calls("/root", JOB), says("/root", "done"))
+    argv = story.argv(turns, "--max-agents", "3", "-c", "agents.job_max_runtime_seconds=1")
+    with trio.fail_after(LIMIT_S):
+        await trio.run_process(
+            argv, env=story.environment, capture_stdout=True, capture_stderr=True, check=False
+        )
+    errors = {row["name"]: row["last_error"] for row in results(tmp_path)}
+    assert all("exceeded max runtime of 1s" in errors[name] for name in ROWS[3:]), errors

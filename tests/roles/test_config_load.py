@@ -1,11 +1,12 @@
-"""Configuration files: errors name file, line and key; foreign keys of Codex are silent."""
+"""Configuration files: errors name file, line and key; keys of Codex without effect are named."""
 
+import msgspec
 import pytest
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import Granular
 from swarm.roles.config.load import load_config, read_layers
-from swarm.roles.config.schema import CODEX_KEYS, Config
+from swarm.roles.config.schema import CODEX_KEYS, AgentsTable, Config
 
 
 @pytest.fixture
@@ -79,9 +80,81 @@ def test_unknown_keys_are_errors_when_strict(home):
         load(home, "modle = 'x'", strict=True)
 
 
-def test_every_key_of_codex_is_silent_even_when_strict(home):
-    text = "\n".join(f"{key} = 1" for key in sorted(CODEX_KEYS))
+def test_every_key_of_codex_is_obeyed_or_named(home):
+    text = "\n".join(f"{key} = 1" for key in sorted(CODEX_KEYS - {"projects"}))
+    for line in text.splitlines():
+        (warning,) = load(home, line).warnings
+        key = line.partition(" ")[0]
+        assert warning.endswith(f"keys of Codex that have no effect here: {key} (line 1)")
+        with pytest.raises(UsageError, match=f"no effect here: {key} "):
+            load(home, line, strict=True)
+
+
+def test_all_keys_without_effect_of_a_file_are_one_warning(home):
+    text = """
+history.persistence = "none"
+allow_login_shell = false
+[tools]
+web_search = true
+view_image = true
+[mcp_servers.docs]
+command = "docs"
+[agents]
+default_subagent_model = "m"
+[model_providers.mine]
+base_url = "https://example.org"
+supports_websockets = true
+[shell_environment_policy]
+experimental_use_profile = false
+[permissions.dev.network]
+proxy_url = "http://127.0.0.1:1"
+"""
+    (warning,) = load(home, text).warnings
+    assert warning.partition("no effect here: ")[2].split(", ") == [
+        "history.persistence (line 2)",
+        "allow_login_shell (line 3)",
+        "tools.web_search (line 5)",
+        "mcp_servers.docs (line 7)",
+        "agents.default_subagent_model (line 10)",
+        "model_providers.mine.supports_websockets (line 13)",
+        "shell_environment_policy.experimental_use_profile (line 15)",
+        "permissions.dev.network.proxy_url (line 17)",
+    ]
+
+
+def test_a_key_that_says_what_happens_anyway_is_obeyed(home):
+    text = """
+allow_login_shell = true
+web_search = "disabled"
+analytics.enabled = false
+tools = { web_search = false }
+network.enable_socks5_udp = false
+"""
     assert load(home, text, strict=True).warnings == ()
+
+
+def test_a_warning_names_twenty_keys_and_counts_the_rest(home):
+    (warning,) = load(home, "\n".join(f"tui.k{n} = 1" for n in range(25))).warnings
+    assert warning.endswith("tui.k19 (line 20) and 5 more")
+
+
+@pytest.mark.parametrize(
+    ("text", "children"),
+    [
+        ("", None),
+        ("max_concurrent_threads_per_session = 3", 3),
+        ("max_concurrent_threads_per_session = 3\nmax_threads = 5", 5),
+        ("max_concurrent_threads_per_session = 3\nmax_threads = 0", 0),
+    ],
+)
+def test_the_later_name_of_max_threads_counts_where_that_is_not_set(home, text, children):
+    loaded = load(home, f"[agents]\n{text}", strict=True)
+    assert msgspec.convert(loaded.config.agents, AgentsTable).children == children
+
+
+def test_a_row_may_not_be_given_no_time(home):
+    with pytest.raises(UsageError, match="job_max_runtime_seconds: must be at least 1"):
+        load(home, "agents.job_max_runtime_seconds = 0")
 
 
 def test_the_user_wins_over_the_system_and_a_profile_over_both(home):

@@ -228,6 +228,17 @@ def test_what_is_dangerous_is_shown_first_however_long_the_file_is(tmp_path):
     assert lines[-1].strip() == "… 461 lines more: read the file"
 
 
+def test_servers_and_hooks_are_said_to_name_programs_that_nothing_starts(tmp_path):
+    (tmp_path / ".swarm").mkdir()
+    (tmp_path / ".swarm" / "config.toml").write_text('[mcp_servers.docs]\ncommand = "run-me"\n')
+    (tmp_path / ".swarm" / "hooks.json").write_text("{}")
+    lines = describe(read_projects(tmp_path, [], config_folder=tmp_path / "none"))
+    assert [line.strip() for line in lines if "!" in line] == [
+        '! mcp_servers.docs.command = "run-me"   <- names programs; nothing starts them yet',
+        "! names programs; nothing starts them yet",
+    ]
+
+
 def test_a_project_cannot_draw_on_the_terminal(tmp_path):
     (tmp_path / ".swarm").mkdir()
     (tmp_path / ".swarm" / "config.toml").write_text(

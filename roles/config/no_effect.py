@@ -1,0 +1,79 @@
+"""Keys that are Codex's and that nothing here obeys: found, so that they can be named. Pure.
+
+Rule: a key is obeyed, or it is named; a person must not believe in a setting that does nothing. A
+value that says what happens here anyway is obeyed.
+"""
+
+from collections.abc import Iterator
+
+from .merge import Layer, as_table, is_table
+from .positions import KeyPath
+from .schema import CODEX_INNER_KEYS, CODEX_KEYS, Toml
+
+_READ_ELSEWHERE = frozenset({"projects"})  # trust.py: a standing no
+# Within tables that are obeyed; `*` is any name.
+_INNER = (
+    *(tuple(key.split(".")) for key in sorted(CODEX_INNER_KEYS)),
+    ("model_providers", "*", "supports_websockets"),
+    ("model_providers", "*", "websocket_connect_timeout_ms"),
+    ("shell_environment_policy", "experimental_use_profile"),
+    *(
+        (*above, key)
+        for above in (("network",), ("permissions", "*", "network"))
+        for key in (
+            "proxy_url", "socks_url", "enable_socks5_udp", "dangerously_allow_non_loopback_proxy"
+        )
+    ),
+)  # fmt: skip
+_AS_IT_IS: dict[str, object] = {
+    "allow_login_shell": True,
+    "analytics.enabled": False,
+    "check_for_update_on_startup": False,
+    "experimental_use_unified_exec_tool": True,
+    "feedback.enabled": False,
+    "file_opener": "none",
+    "tools.view_image": True,
+    "tools.web_search": False,
+    "web_search": "disabled",
+    "dangerously_allow_non_loopback_proxy": False,
+    "enable_socks5_udp": False,
+    "experimental_use_profile": True,
+    "interrupt_message": True,
+    "supports_websockets": False,
+}
+
+
+def keys_without_effect(layer: Layer) -> Iterator[KeyPath]:
+    """Each key of the layer that changes nothing, in the order of the file."""
+    for key, value in layer.values.items():
+        if key in CODEX_KEYS and key not in _READ_ELSEWHERE:
+            yield from _of_codex(key, value)
+        for pattern in _INNER:
+            if pattern[0] == key:
+                yield from _inside(layer.values, pattern)
+
+
+def _of_codex(key: str, value: object) -> Iterator[KeyPath]:
+    """A table's keys one by one: `history.persistence`, `mcp_servers.docs`."""
+    if is_table(value) and value:
+        for inner, said in as_table(value).items():
+            if not _says_what_is(f"{key}.{inner}", said):
+                yield key, inner
+    elif not _says_what_is(key, value):
+        yield (key,)
+
+
+def _inside(table: Toml, pattern: KeyPath, above: KeyPath = ()) -> Iterator[KeyPath]:
+    step, rest = pattern[0], pattern[1:]
+    for key in table if step == "*" else (step,):
+        if key not in table:
+            continue
+        if rest:
+            yield from _inside(as_table(table[key]), rest, (*above, key))
+        elif not _says_what_is(key, table[key]):
+            yield (*above, key)
+
+
+def _says_what_is(key: str, value: object) -> bool:
+    known = _AS_IT_IS.get(key)
+    return type(value) is type(known) and value == known
