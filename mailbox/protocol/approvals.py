@@ -8,6 +8,7 @@ from typing import Literal
 
 from .base import Tagged, Value
 from .changes import FileChange
+from .meaning import Meaning
 
 SandboxPermissions = Literal["use_default", "require_escalated", "with_additional_permissions"]
 Cause = Literal[
@@ -55,6 +56,7 @@ class CommandAction(Tagged, tag="command"):
     extra: ExtraPermissions | None = None
     sandboxed: bool = True  # False: it would run without any sandbox
     commits_in: str = ""  # the repository whose data it would write
+    parsed_cmd: tuple[Meaning, ...] = ()  # as in CommandCall
 
 
 class PatchAction(Tagged, tag="patch"):

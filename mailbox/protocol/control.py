@@ -34,6 +34,7 @@ class AgentView(Value):
     epoch: int = 1
     tool: str = ""  # what runs now, "" if nothing
     argument: str = ""
+    doing: str = ""  # the same in words, of a command that is known to only read
     last_progress: float = 0.0  # unix seconds
     started: float = 0.0
     usage: TokenUsage = TokenUsage()

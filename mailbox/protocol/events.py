@@ -13,6 +13,7 @@ from .base import Tagged, Value
 from .changes import FileChange as FileChange
 from .changes import Shortened as Shortened
 from .items import TokenUsage
+from .meaning import Meaning
 from .requests import AnyRequest
 from .sampling import ModelInfo, SampleErrorKind
 
@@ -117,6 +118,7 @@ class CommandCall(Tagged, tag="command"):
     cwd: str
     sandbox: str = ""  # "bwrap", "landlock", "none"
     tty: bool = False
+    parsed_cmd: tuple[Meaning, ...] = ()  # of a command that is known to only read; bounded
 
 
 class StdinCall(Tagged, tag="stdin"):

@@ -26,7 +26,7 @@ from swarm.mailbox.protocol.records import (
 )
 
 from .amounts import render_count, render_span, render_usd
-from .describe import describe_changes
+from .describe import describe_changes, describe_meanings
 from .safe_text import clean_block, clean_line, first_line
 
 _CAUSES = {
@@ -128,6 +128,8 @@ def detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) -> list[s
         lines.append(f"in {clean_line(action.cwd)}{'' if action.sandboxed else ', no sandbox'}")
         if action.extra is not None:
             lines.append(f"it wants: {clean_line(describe_permissions(action.extra))}")
+        if action.parsed_cmd:
+            lines.append(f"it only reads: {describe_meanings(action.parsed_cmd)}")
         body = _script_lines(action)
     elif isinstance(action, PatchAction):
         body = _diff_lines(action)

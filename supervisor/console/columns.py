@@ -120,6 +120,8 @@ def describe_activity(agent: AgentView) -> tuple[str, Style]:
     if agent.state == "ended":
         return (clean_line(agent.note), BAD) if agent.note else (first_line(agent.result), DIM)
     if agent.tool and not (agent.note and agent.state == "waiting"):
+        if agent.doing:
+            return clean_line(agent.doing), PLAIN
         tool = "$" if agent.tool == "exec_command" else agent.tool
         return clean_line(f"{tool} {agent.argument}"), PLAIN
     if agent.note:

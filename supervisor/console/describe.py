@@ -31,6 +31,7 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.meaning import ListFiles, Meaning, ReadFile, Search, Unknown
 from swarm.mailbox.protocol.ops import TextInput
 from swarm.mailbox.protocol.records import ContextRecorded, InputPosted, MailPosted
 
@@ -59,6 +60,43 @@ def describe_call(detail: AnyCallDetail, *, limit: int = 200) -> str:
             return clean_line(detail.argument, limit=limit)
         case _:
             assert_never(detail)
+
+
+def describe_doing(detail: AnyCallDetail, *, limit: int = 200) -> str:
+    """`Read a.py, b.py; Search foo in src`, of a command that only reads; else empty."""
+    if not isinstance(detail, CommandCall):
+        return ""
+    return describe_meanings(detail.parsed_cmd, limit=limit)
+
+
+def describe_shortly(detail: AnyCallDetail) -> str:
+    """What a command does where that is known, else the argument that says most."""
+    return describe_doing(detail) or describe_call(detail)
+
+
+def describe_meanings(meanings: tuple[Meaning, ...], *, limit: int = 200) -> str:
+    """What a command reads, lists and searches; empty for none."""
+    words = ""
+    before: Meaning | None = None
+    for one in meanings:
+        more = isinstance(one, ReadFile) and isinstance(before, ReadFile)
+        words += f"{', ' if more else '; ' if words else ''}{_meaning(one, is_more=more)}"
+        before = one
+    return clean_line(words, limit=limit)
+
+
+def _meaning(meaning: Meaning, *, is_more: bool) -> str:
+    match meaning:
+        case ReadFile(path=path):
+            return path if is_more else f"Read {path}"
+        case ListFiles(path=path):
+            return f"List {path or 'files'}"
+        case Search(query=query, path=path):
+            return f"Search {query or 'files'}" + (f" in {path}" if path else "")
+        case Unknown(cmd=cmd):
+            return cmd
+        case _:
+            assert_never(meaning)
 
 
 def describe_changes(changes: tuple[FileChange, ...]) -> str:

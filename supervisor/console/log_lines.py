@@ -63,11 +63,11 @@ from .answer import redacted_words
 from .asking_words import describe_approval
 from .bounds import describe_bound, describe_window, widened_words
 from .describe import (
-    describe_call,
     describe_end,
     describe_item,
     describe_replaced,
     describe_sandbox,
+    describe_shortly,
     describe_task,
     describe_turn_diff,
 )
@@ -191,7 +191,7 @@ def _in_turn_words(
 ) -> str:
     match body:
         case CallBegan():
-            return f"{body.tool} {describe_call(body.detail)}"
+            return f"{body.tool} {describe_shortly(body.detail)}"
         case CallEnded():
             return f"{body.tool} {describe_end(body)}"
         case ItemRecorded():

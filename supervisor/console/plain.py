@@ -46,10 +46,10 @@ from .answer import print_answer, summarize
 from .asking_words import answered_words, asked_words
 from .bounds import widened_words
 from .describe import (
-    describe_call,
     describe_end,
     describe_fetching,
     describe_replaced,
+    describe_shortly,
     describe_throttle,
     describe_turn_diff,
     describe_waiting,
@@ -182,7 +182,7 @@ def _agent_words(record: Record, state: PlainState, agent: str) -> list[str]:
 
 def _call_began(body: CallBegan, state: PlainState, agent: str) -> list[str]:
     tool = clean_line(body.tool, limit=40)
-    words = f"{tool}: {describe_call(body.detail)}"
+    words = f"{tool}: {describe_shortly(body.detail)}"
     state.calls[agent, body.call_id] = words
     if isinstance(body.detail, PlanCall):
         steps = [f"{step.status.replace('_', ' ')}: {step.step}" for step in body.detail.plan]

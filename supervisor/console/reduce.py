@@ -33,7 +33,7 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
 )
 
-from .describe import describe_call, describe_task, describe_throttle
+from .describe import describe_call, describe_doing, describe_task, describe_throttle
 from .reduce_agent import reduce_agent, reduce_passing, shrink_ended
 from .reduce_approvals import mark_waiting, reduce_cost, reduce_queue, unmark
 from .reduce_run import reduce_run
@@ -72,7 +72,7 @@ class RunState:
         self._agents: dict[str, AgentView] = {}
         self._order: list[str] = []  # paths, sorted: a parent stands before its children
         self._paths: dict[str, str] = {}  # agent id → path
-        self._calls: dict[str, dict[str, tuple[str, str]]] = {}  # path → running calls
+        self._calls: dict[str, dict[str, tuple[str, str, str]]] = {}  # path → running calls
         self._tasks: dict[str, str] = {}  # path → first words, said before the agent was there
         self._ended: deque[str] = deque()  # newest last; only those still whole
         self._shrunk: deque[str] = deque()  # those after them, newest last
@@ -247,7 +247,8 @@ class RunState:
                 self._calls.pop(path, None)
             case CallBegan(call_id=call_id, tool=tool, detail=detail):
                 running = self._calls.setdefault(path, {})
-                running[call_id] = (clean_line(tool, limit=40), describe_call(detail))
+                words = (describe_call(detail), describe_doing(detail))
+                running[call_id] = (clean_line(tool, limit=40), *words)
             case CallEnded(call_id=call_id):
                 if left := self._calls.get(path):
                     left.pop(call_id, None)
@@ -267,8 +268,8 @@ class RunState:
         """After a call's end, show the latest one that still runs."""
         if not isinstance(body, CallEnded) or not (running := self._calls.get(view.path)):
             return view
-        tool, argument = next(reversed(running.values()))
-        return replace(view, tool=tool, argument=argument)
+        tool, argument, doing = next(reversed(running.values()))
+        return replace(view, tool=tool, argument=argument, doing=doing)
 
     def _apply_to_run(self, record: Record) -> None:
         body = record.body
@@ -303,7 +304,9 @@ class RunState:
     def _lay_down(self) -> None:
         """The run is resumed: no process of its earlier life is there any more."""
         for path in sorted(self._live):
-            view = replace(self._agents[path], pid=0, rss_bytes=0, tool="", argument="", text="")
+            view = replace(
+                self._agents[path], pid=0, rss_bytes=0, tool="", argument="", doing="", text=""
+            )
             self._put(view if view.state == "ended" else replace(view, state="suspended"))
         for path, view in self._agents.items():
             if is_reviewer(path) and view.pid:
@@ -316,7 +319,9 @@ class RunState:
         view = self._agents.get("/root")
         if view is not None and view.state != "ended":
             end = body.status if body.status in _END_STATES else "failed"
-            self._put(replace(view, state="ended", end_state=end, tool="", argument="", text=""))
+            self._put(
+                replace(view, state="ended", end_state=end, tool="", argument="", doing="", text="")
+            )
 
     def _remember_task(self, path: str, body: InputPosted | MailPosted) -> None:
         words = describe_task(body)

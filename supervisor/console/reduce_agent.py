@@ -37,7 +37,7 @@ from swarm.mailbox.protocol.records import (
 )
 
 from ..end_states import GOOD_ENDS
-from .describe import describe_call, describe_sandbox, describe_waiting
+from .describe import describe_call, describe_doing, describe_sandbox, describe_waiting
 from .safe_text import clean_block, clean_line
 
 TEXT_TAIL = 400  # characters kept of the text that arrives now
@@ -121,6 +121,7 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
         epoch=body.epoch,
         tool="",
         argument="",
+        doing="",
         text="",
         note="" if body.epoch == 1 else f"restarted, life {body.epoch}",
         started=view.started or at,
@@ -134,7 +135,7 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
 def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
     if body.epoch < view.epoch:  # the end of an earlier life, told late
         return view
-    gone = replace(view, pid=0, rss_bytes=0, tool="", argument="", text="")
+    gone = replace(view, pid=0, rss_bytes=0, tool="", argument="", doing="", text="")
     if view.state == "ended":
         return gone
     if is_reviewer(view.path):  # nobody restarts it
@@ -153,6 +154,7 @@ def _ended(view: AgentView, body: AgentEnded, at: float) -> AgentView:
         end_state=intern(body.state),
         tool="",
         argument="",
+        doing="",
         text="",
         note="" if good else clean_line(body.message),
         result=result if good else view.result,
@@ -164,7 +166,7 @@ def _ended(view: AgentView, body: AgentEnded, at: float) -> AgentView:
 def _turn(
     view: AgentView, body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted, at: float
 ) -> AgentView:
-    view = replace(view, tool="", argument="", text="", last_progress=at)
+    view = replace(view, tool="", argument="", doing="", text="", last_progress=at)
     match body:
         case TurnStarted(model=model):
             return replace(
@@ -197,11 +199,14 @@ def _in_turn(
                 state="ended" if ended else waits,
                 tool=clean_line(tool, limit=40),
                 argument=describe_call(detail),
+                doing=describe_doing(detail),
                 last_progress=at,
                 note=view.note if ended else "",
             )
         case CallEnded():
-            return replace(view, state=_going_on(view), tool="", argument="", last_progress=at)
+            return replace(
+                view, state=_going_on(view), tool="", argument="", doing="", last_progress=at
+            )
         case TokenCount():
             return replace(
                 view,

@@ -42,6 +42,7 @@ from swarm.mailbox.protocol.records import (
 from .amounts import context_left, render_count, render_span
 from .describe import (
     describe_call,
+    describe_doing,
     describe_end,
     describe_replaced,
     describe_sandbox,
@@ -211,9 +212,12 @@ def _spawned(body: AgentSpawned) -> Iterator[Text]:
 
 
 def _command(command: CommandCall) -> Iterator[Text]:
+    doing = describe_doing(command)
+    if doing:
+        yield Text(doing, style=HEAD)
     script = clean_block(command.script or " ".join(command.argv)).strip().split("\n")
     for index, line in enumerate(script):
-        yield Text(("$ " if index == 0 else "> ") + line, style=HEAD)
+        yield Text(("$ " if index == 0 else "> ") + line, style=DIM if doing else HEAD)
     where = f"in {command.cwd}" + (f", {command.sandbox}" if command.sandbox else "")
     yield _line(f"  {where}", DIM)
 

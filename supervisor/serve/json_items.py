@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.events import (
     StdinCall,
 )
 from swarm.mailbox.protocol.items import AnyItem, Message, Reasoning, text_of
+from swarm.mailbox.protocol.meaning import Unknown
 
 from .json_lines import (
     AgentMessage,
@@ -137,8 +138,10 @@ class OpenItems:
 
 def _opened(body: CallBegan, item_id: str) -> AnyJsonItem | None:
     match body.detail:
-        case CommandCall(argv=argv, script=script):
-            return CommandExecution(id=item_id, command=shlex.join(argv) if argv else script)
+        case CommandCall(argv=argv, script=script, parsed_cmd=parsed):
+            command = shlex.join(argv) if argv else script
+            parsed = parsed or (Unknown(cmd=script or command),)
+            return CommandExecution(id=item_id, command=command, parsed_cmd=parsed)
         case PatchCall(changes=changes):
             return FileChangeItem(id=item_id, changes=_changes(changes))
         case OtherCall(argument=argument):

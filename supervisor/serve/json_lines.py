@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from swarm.mailbox.protocol.approvals import AnyAction, Preview
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.protocol.meaning import Meaning
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -70,6 +71,7 @@ class ReasoningItem(Item, tag="reasoning"):
 
 class CommandExecution(Item, tag="command_execution"):
     command: str  # the whole argv, quoted for a shell
+    parsed_cmd: tuple[Meaning, ...]
     aggregated_output: str = ""
     exit_code: int | None = None
     status: ItemStatus = "in_progress"

@@ -132,7 +132,12 @@ def test_a_normal_turn_is_codex_line_by_line(stream):
         "output_tokens": 20,
         "reasoning_output_tokens": 3,
     }
-    command = {"id": "item_5", "type": "command_execution", "command": "/bin/bash -c 'echo hi'"}
+    command = {
+        "id": "item_5",
+        "type": "command_execution",
+        "command": "/bin/bash -c 'echo hi'",
+        "parsed_cmd": [{"type": "unknown", "cmd": "echo hi"}],
+    }
     assert bare(stream.finish(result="done")) == [
         {"type": "thread.started", "thread_id": "01a1", "run": "run-1"},
         {"type": "turn.started"},

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.mailbox.protocol.meaning import ListFiles, Meaning, ReadFile, Search, Unknown
 from swarm.worker.policy.intent import encode_meanings, parse_command
-from swarm.worker.policy.meaning import ListFiles, Meaning, ReadFile, Search, Unknown
 
 
 def read(path: str, cmd: str | None = None, name: str | None = None):

@@ -6,8 +6,9 @@ A table of readers, one per program; whatever is not in it is unknown, absolute 
 import re
 from collections.abc import Callable, Sequence
 
+from swarm.mailbox.protocol.meaning import ListFiles, Meaning, ReadFile, Search, Unknown
+
 from .formatting import awk_reads, is_count, sed_reads
-from .meaning import ListFiles, Meaning, ReadFile, Search, Unknown
 from .operands import first, flags, operands, shorten, shorten_if_any, value_of
 from .quoting import join_words
 

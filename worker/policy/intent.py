@@ -10,9 +10,10 @@ from itertools import pairwise
 
 import msgspec
 
+from swarm.mailbox.protocol.meaning import Meaning, ReadFile, Unknown, encode_meanings
+
 from .formatting import is_formatting
 from .heads import summarise
-from .meaning import Meaning, ReadFile, Unknown, encode_meanings
 from .operands import operands
 from .words import Words, join_words, plain_commands, program_name, shell_script, split_words
 

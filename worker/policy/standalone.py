@@ -5,8 +5,9 @@ Run as `python -P -m swarm.worker.policy.standalone`; the command line's doors s
 
 import sys
 
+from swarm.mailbox.protocol.meaning import ListFiles, Meaning, ReadFile, Search, Unknown
+
 from .intent import encode_meanings, parse_command
-from .meaning import ListFiles, Meaning, ReadFile, Search, Unknown
 
 USAGE = (
     "Usage: parse-command [--json] -- COMMAND [ARGUMENT]...\n"

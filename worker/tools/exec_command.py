@@ -24,6 +24,7 @@ from ..policy.decide import Ask, Run, Verdict, asks_unruled, decide
 from ..policy.facts import Facts, Wish
 from ..policy.keys import command_key, commit_key
 from ..policy.permissions import covers
+from ..policy.shown import only_reads, shown_meanings
 from ..policy.words import Words
 from .apply_patch import PatchDeed
 from .effects import Effects, effects_of
@@ -200,6 +201,7 @@ class _CommandDeed:
             records_only=effects.records_only,
         )
         self._verdict = decide(self._facts)
+        self._meanings = shown_meanings(facts)
 
     @property
     def detail(self) -> AnyCallDetail:
@@ -211,6 +213,7 @@ class _CommandDeed:
             cwd=self._planned.folder,
             sandbox="none" if leaves else self._site.stack,
             tty=self._arguments.tty,
+            parsed_cmd=self._meanings,
         )
 
     def judge(self) -> Verdict:
@@ -273,9 +276,7 @@ class _CommandDeed:
         confined = run.sandboxed and run.extra is None
         if confined and isinstance(self._site.limits.sandbox, ReadOnly):
             return False
-        facts = self._facts
-        known = facts.shell_is_known and not facts.is_complex and bool(facts.commands)
-        return not (known and all(one.is_safe for one in facts.commands))
+        return not only_reads(self._facts)
 
     def _action(self, run: Run) -> CommandAction:
         return CommandAction(
@@ -287,6 +288,7 @@ class _CommandDeed:
             extra=self._planned.extra if run.sandboxed else None,
             sandboxed=run.sandboxed,
             commits_in=run.commits_in,
+            parsed_cmd=self._meanings,
         )
 
 

@@ -1,8 +1,12 @@
-"""What a command is shown as: reading, listing, searching, or unknown. For display only."""
+"""What a command is shown as: reading, listing, searching, or unknown. For display only.
+
+Shapes and tags are those of Codex's `parsed_cmd`. The text in them is a model's: whoever shows it
+cleans it.
+"""
 
 import msgspec
 
-from swarm.mailbox.protocol.base import Tagged
+from .base import Tagged
 
 
 class ReadFile(Tagged, tag="read"):

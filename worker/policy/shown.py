@@ -1,0 +1,43 @@
+"""What a command is shown as where people look: only if the policy knows that it just reads. Pure.
+
+Rule: words such as "Read a.py" stand in the place of the command itself, so they must not hide
+what it does. `find . -delete` has the shape of a listing, and `rg --pre PROGRAM` that of a search:
+neither is known to be safe, and both are shown as they are.
+"""
+
+from swarm.mailbox.protocol.meaning import ListFiles, Meaning, ReadFile, Search, Unknown
+
+from .facts import Facts
+from .intent import parse_command
+
+_MOST_WORDS_CHARS = 4_000  # of a command that is looked at
+_MOST_PARTS = 8
+_MOST_CHARS = 2_000  # of all texts together: a record keeps them beside the command
+
+
+def only_reads(facts: Facts) -> bool:
+    """Each part of the command is known to change nothing."""
+    known = facts.shell_is_known and not facts.is_complex and bool(facts.commands)
+    return known and all(one.is_safe for one in facts.commands)
+
+
+def shown_meanings(facts: Facts) -> tuple[Meaning, ...]:
+    """What it reads, lists and searches, in order; empty where it is to be shown as it is."""
+    if not only_reads(facts) or sum(map(len, facts.argv)) > _MOST_WORDS_CHARS:
+        return ()
+    meanings = parse_command(facts.argv)
+    if len(meanings) > _MOST_PARTS or any(isinstance(one, Unknown) for one in meanings):
+        return ()
+    return meanings if sum(map(_chars, meanings)) <= _MOST_CHARS else ()
+
+
+def _chars(meaning: Meaning) -> int:
+    match meaning:
+        case ReadFile(cmd=cmd, name=name, path=path):
+            return len(cmd) + len(name) + len(path)
+        case ListFiles(cmd=cmd, path=path):
+            return len(cmd) + len(path or "")
+        case Search(cmd=cmd, query=query, path=path):
+            return len(cmd) + len(query or "") + len(path or "")
+        case Unknown(cmd=cmd):
+            return len(cmd)
