@@ -168,18 +168,13 @@ class Decided(Tagged):
 
 
 class FilesKept(Tagged):
-    """A copy is there, named by its snapshot; `message` says what of it is not."""
+    """A copy is there; `message` says what of it is not."""
 
-    snapshot_id: str = ""  # "" = nothing was there to be kept
-    files: int = 0
-    size_bytes: int = 0
     message: str = ""
 
 
 class FilesWatched(Tagged):
-    """The call may run. Not `ready`: some files could not be seen before, and have no copy."""
-
-    ready: bool = True
+    """The call may run, with what could be seen before it."""
 
 
 class ChangesAre(Tagged):

@@ -7,7 +7,7 @@ often that giving it up would be right, and every lasting fault ends.
 
 import random
 from collections import Counter
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 Kind = Literal[
     "kill", "segv", "stop",  # a signal to a process
@@ -96,6 +96,3 @@ def _draw(lots: random.Random, at_s: float) -> Strike:
 
 def _victim(lots: random.Random) -> Victim:
     return lots.choices(list(_VICTIMS), list(_VICTIMS.values()))[0]
-
-
-KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -62,12 +62,7 @@ class Keeping:
             agent=agent.path,
         )
         self._open[wish.call_id] = name, taken.manifest, agent
-        return FilesKept(
-            snapshot_id=name,
-            files=taken.files,
-            size_bytes=taken.size_bytes,
-            message=_left_out(taken),
-        )
+        return FilesKept(message=_left_out(taken))
 
     async def list_changes(self, agent: LiveAgent) -> ChangesAre | RequestRefused:
         """What this agent changed over all its lives, by the journal; as of a look right now."""

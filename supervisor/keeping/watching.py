@@ -100,9 +100,8 @@ class Watching:
         self._was_asked = True
         plan = agent.plan
         is_new = self.tree.add_roots(roots_of(plan.limits.sandbox, plan.cwd, plan.add_dirs))
-        is_ready = True
         if is_new or self._turns.get(agent.path) != wish.turn_id:
-            is_ready = await self.look()
+            await self.look()
             self._turns[agent.path] = wish.turn_id
         self._diffs.begin(agent.path, wish.turn_id)
         window = Window(agent.path, wish.turn_id, wish.call_id, began_ns=now_ns())
@@ -111,7 +110,7 @@ class Watching:
             self.tree.opened_ns = window.began_ns
         if others := [path for path in wish.paths if not self.tree.covers(path)]:
             opened.exact = await trio.to_thread.run_sync(self._store.entries_of, others)
-        return FilesWatched(ready=is_ready)
+        return FilesWatched()
 
     def call_ended(self, call_id: str, *, detached: bool) -> None:
         """The call is over; with `detached` what it started goes on. Never waits."""

@@ -3,12 +3,13 @@
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "chaos_run"))
-from plan import KINDS, plan_strikes
+from plan import Kind, plan_strikes
 from plot import (
     MANY_COMMANDS,
     MOST_TRIES,
@@ -46,7 +47,7 @@ def test_no_plan_kills_so_often_that_giving_up_would_be_right(seed):
 
 def test_every_kind_of_fault_is_thrown_by_some_seed():
     thrown = {strike.kind for seed in range(40) for strike in plan_strikes(str(seed), 20)}
-    assert thrown == set(KINDS)
+    assert thrown == set(get_args(Kind))
     assert all(
         s.kind != "disk_full" for n in range(40) for s in plan_strikes(str(n), 20, disk=False)
     )
