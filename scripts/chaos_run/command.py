@@ -65,10 +65,10 @@ def disturb_disk(knobs: Knobs) -> None:
 
     append = JournalFiles.append
 
-    def slowly(files: JournalFiles, name: str, lines: Iterable[bytes]) -> int:
+    def slowly(files: JournalFiles, name: str, lines: Iterable[bytes]) -> None:
         if pause_s := knobs.disk_s:
             time.sleep(pause_s)
-        return append(files, name, lines)
+        append(files, name, lines)
 
     JournalFiles.append = slowly  # type: ignore[method-assign, assignment]
 

@@ -113,9 +113,11 @@ def test_what_is_wrong_is_told_before_anything_starts(build, front, options, wor
         build(front, **options)
 
 
-def test_keys_are_named_and_never_in_the_request(build):
+def test_keys_are_named_and_never_in_the_request(build, tmp_path):
     prepared = build(file=PROVIDER)
-    assert {"OPENAI_API_KEY", "MINE_KEY", "MINE_ORG"} <= set(prepared.key_variables)
+    task = parse_task("The task.", name="t.md", task="t.md")
+    settings = load_settings(RunOptions(), task, {"SWARM_HOME": str(tmp_path / "home")})
+    assert {"OPENAI_API_KEY", "MINE_KEY", "MINE_ORG"} <= set(settings.key_variables)
     (spec,) = prepared.request.providers
     assert (spec.id, spec.env_key, spec.env_http_headers) == (
         "mine", "MINE_KEY", {"x-org": "MINE_ORG"},
