@@ -84,7 +84,6 @@ async def living_agent(replies, *, locked=False):
             PROP_SPEC,
             cwd=str(work),
             tmp_dir=str(base / "tmp"),
-            blobs_dir=str(base),
             limits=Limits(sandbox=ReadOnly() if locked else WorkspaceWrite()),
             role=RoleBrief(locked=locked),
             environment={"PATH": os.environ["PATH"], "HOME": folder},
