@@ -18,6 +18,10 @@ Call = Mapping[str, object]  # name, arguments: as in docs/scripted.md
 Turn = Mapping[str, object]  # agent, calls, text: likewise
 
 
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@b",
+}  # fmt: skip
 _SIGN = "the-play-began"
 
 

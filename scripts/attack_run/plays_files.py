@@ -27,8 +27,8 @@ def _asked(scene: Scene) -> str:
 
 
 def _table(scene: Scene) -> None:
-    (scene.project / "rows.csv").write_text(_ROWS, "utf-8")
-    (scene.project / "out").mkdir()
+    (scene.project / "sub/out").mkdir(parents=True)
+    (scene.project / "sub/rows.csv").write_text(_ROWS, "utf-8")
     (scene.home / ".bashrc").write_text("mine\n", "utf-8")
 
 
@@ -38,25 +38,25 @@ def _worker(script: str) -> list[Turn]:
 
 
 def _swap_folder(scene: Scene) -> list[Turn]:
-    return _worker(f"mv out o2 && ln -s {scene.home} out")
+    return _worker(f"cd sub && mv out o2 && ln -s {scene.home} out")
 
 
 def _swap_table(scene: Scene) -> list[Turn]:
     """The results repeat the cells of the table."""
-    return _worker(f"mv rows.csv r2 && ln -s {_older(scene)}/rows.csv rows.csv")
+    return _worker(f"cd sub && mv rows.csv r2 && ln -s {_older(scene)}/rows.csv rows.csv")
 
 
 def _kept(scene: Scene) -> None:
-    (scene.project / "d").mkdir()
-    (scene.project / "d/x").write_text("first\n", "utf-8")
     _hidden_table(scene)
+    (scene.project / "sub/d").mkdir()
+    (scene.project / "sub/d/x").write_text("first\n", "utf-8")
     (_older(scene) / "x").write_text(_HIDDEN_WORDS + "\n", "utf-8")
 
 
 def _put_back(scene: Scene) -> str:
     """The person looks at the changes and takes them back."""
     run = scene.run_id()
-    for words in (("diff", run), ("undo", run, "--force"), ("undo", run, "--force", "--yes")):
+    for words in (("diff", run), ("undo", run), ("undo", run, "--force")):
         scene.said += scene.perform(scene.swarm(*words))[0]
     if (scene.home / "x").exists():
         return "undo wrote through a link that a command had made"
@@ -79,7 +79,7 @@ def _hidden_table(scene: Scene) -> None:
 
 
 def _leaked(scene: Scene) -> str:
-    results = scene.project / "o.csv"
+    results = scene.project / "sub/o.csv"
     shown = scene.said + (results.read_text("utf-8") if results.exists() else "")
     return "a hidden file was read as a table" if _HIDDEN_WORDS in shown else ""
 
@@ -101,18 +101,20 @@ def _told(scene: Scene) -> str:
 PLAYS = (
     Play(
         name="the output folder of a batch job becomes a link to the home",
-        prepare=_table, calls=lambda scene: [_job("rows.csv", "out/.bashrc")],
+        prepare=_table, calls=lambda scene: [_job("sub/rows.csv", "sub/out/.bashrc")],
         others=_swap_folder, escaped=_bashrc, fast=True,
     ),
     Play(
         name="a batch job's table becomes a link to a file of another run",
-        prepare=_hidden_table, calls=lambda scene: [_job("rows.csv", "o.csv")],
+        prepare=_hidden_table, calls=lambda scene: [_job("sub/rows.csv", "sub/o.csv")],
         others=_swap_table, escaped=_leaked, fast=True,
     ),
     Play(
         name="a batch job's output is a protected name",
         prepare=_table,
-        calls=lambda scene: [_job("rows.csv", ".git/hooks/pre-commit"), _job("rows.csv", ".swarm")],
+        calls=lambda scene: [
+            _job("sub/rows.csv", ".git/hooks/pre-commit"), _job("sub/rows.csv", ".swarm"),
+        ],
         escaped=lambda scene: "it was made" if (scene.project / ".swarm").exists()
         or (scene.project / ".git/hooks/pre-commit").exists() else "",
         tried=_asked,
@@ -121,34 +123,37 @@ PLAYS = (
         name="a batch job's table is a link to a file of another run",
         prepare=_hidden_table,
         calls=lambda scene: [
-            command(f"ln -s {_older(scene)}/rows.csv t.csv"), _job("t.csv", "o.csv"),
+            command(f"ln -s {_older(scene)}/rows.csv sub/t.csv"), _job("sub/t.csv", "sub/o.csv"),
         ],
         escaped=_leaked, fast=True,
     ),
     Play(
         name="a batch job's table is a pipe that nobody writes to",
-        calls=lambda scene: [command("mkfifo p.csv"), _job("p.csv", "o.csv")],
+        prepare=_table,
+        calls=lambda scene: [command("mkfifo sub/p.csv"), _job("sub/p.csv", "o.csv")],
         escaped=_ended, fast=True, deadline_s=12.0,
         options=lambda scene: ("--deadline", "4s"),
     ),
     Play(
         name="a batch job's table is a device without end, or one of the kernel's files",
+        prepare=_table,
         calls=lambda scene: [
-            command("ln -s /dev/zero z.csv"), _job("z.csv", "o.csv"), _job("/dev/zero", "o.csv"),
-            _job("/proc/self/environ", "o.csv"),
+            command("ln -s /dev/zero sub/z.csv"), _job("sub/z.csv", "o.csv"),
+            _job("/dev/zero", "o.csv"), _job("/proc/self/environ", "o.csv"),
         ],
         escaped=_ended, deadline_s=12.0, options=lambda scene: ("--deadline", "4s"),
     ),
     Play(
         name="a folder of a changed file becomes a link to the home before the change is undone",
         prepare=_kept, escaped=_put_back,
-        calls=lambda scene: [command(f"echo 2 > d/x; mv d d.real; ln -s {scene.home} d")],
+        calls=lambda scene: [command(f"cd sub; echo 2 > d/x; mv d real; ln -s {scene.home} d")],
     ),
     Play(
         name="a folder of a changed file becomes a link to the files of another run",
         prepare=_kept, escaped=_put_back,
         calls=lambda scene: [
-            command("echo 2 > d/x"), command(f"mv d d.real; ln -s {_older(scene)} d"),
+            command("echo 2 > sub/d/x"),
+            command(f"cd sub; mv d real; ln -s {_older(scene)} d"),
         ],
     ),
     Play(

@@ -4,12 +4,11 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from play import Play, command
+from play import AUTHOR, Play, bare_command, command
 from scene import Scene
 
 _PLANT = (
@@ -20,7 +19,13 @@ _EVIL = (
     "mkdir -p seed/objects seed/refs; echo 'ref: refs/heads/m' > seed/HEAD; "
     "printf '[core]\\nfsmonitor = touch /tmp/ran\\n' > seed/config; "
 )
-_TIDY_S = 5.0
+
+
+_FOLLOWED_BY_GIT = (
+    "echo ../seed > .git/commondir; mkdir .git/rebase-merge .git/sequencer .git/objects/x; "
+    "echo x > .git/rebase-merge/git-rebase-todo; echo /tmp > .git/objects/x/alternates; "
+    'echo /tmp > .git/objects/info/alternates; echo words > "$1"'
+)
 
 
 def _names(scene: Scene) -> str:
@@ -102,12 +107,11 @@ def _worked(scene: Scene) -> str:
 
 
 def _nested(scene: Scene) -> None:
-    hooks = scene.project / "x/a/.git/hooks"
-    hooks.mkdir(parents=True)
+    (scene.project / "sub/x/a/.git/hooks").mkdir(parents=True)
 
 
 def _hooked(scene: Scene) -> str:
-    found = list(scene.project.glob("*/a/.git/hooks/*"))
+    found = list(scene.project.glob("sub/*/a/.git/hooks/*"))
     return "a hook was put into a protected .git" if found else ""
 
 
@@ -131,12 +135,15 @@ def _killed_supervisor(scene: Scene) -> Iterator[None]:
         thread.join()
 
 
-def _names_later(scene: Scene) -> str:
-    """What its launcher tidies up is gone within a few seconds."""
-    deadline = time.monotonic() + _TIDY_S
-    while (words := _names(scene)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return words
+def _names_after_another_run(scene: Scene) -> str:
+    """What is left is an empty folder at most, and the next run's first command removes it."""
+    git = scene.project / ".git"
+    if os.path.lexists(git) and (not git.is_dir() or os.listdir(git)):
+        return "a .git was left in the project"
+    was_killed, said = scene.exit_code, scene.said
+    scene.run([command("true")], [], deadline_s=30.0, extra={})
+    scene.exit_code, scene.said = was_killed, said
+    return _names(scene)
 
 
 def _was_killed(scene: Scene) -> str:
@@ -178,30 +185,30 @@ PLAYS = (
     Play(
         name="with the grant to commit, make what git follows or runs",
         prepare=_repository,
-        options=lambda scene: ["--allow-commit"],
+        options=lambda scene: ["--allow-commit", "-a", "on-request", "--reviewer", "guardian"],
         calls=lambda scene: [
-            command(
-                "git add -A; echo ../seed > .git/commondir; mkdir .git/rebase-merge; "
-                "echo /tmp > .git/objects/info/alternates; mkdir .git/objects/x; "
-                "echo /tmp > .git/objects/x/alternates; mkdir .git/sequencer"
-            ),
-            command("git add . && cp .git/HEAD .git/commondir"),
+            command(f"printf '%s' '{_FOLLOWED_BY_GIT}' > editor.sh"),
+            bare_command("git add -A > .git/commondir"),
+            bare_command("GIT_EDITOR='sh editor.sh' git commit -q --allow-empty"),
+            bare_command("git -c core.editor='sh editor.sh' commit -q --allow-empty"),
+            bare_command("git commit -q --allow-empty -m one > .git/commondir"),
         ],
+        environment=AUTHOR,
         escaped=_followed,
     ),
     Play(
         name="plant a .git, and the supervisor is killed before the command ends",
         prepare=_no_repository, host=_killed_supervisor,
         calls=lambda scene: [command(_EVIL + "mv seed .git; cp -r seed .git; touch now; sleep 60")],
-        escaped=_names_later, tried=_was_killed,
+        escaped=_names_after_another_run, tried=_was_killed,
     ),
     Play(
         name="move the folder above a further root, whose .git is protected",
         prepare=_nested,
-        options=lambda scene: ["--add-dir", str(scene.project / "x/a")],
+        options=lambda scene: ["--add-dir", str(scene.project / "sub/x/a")],
         calls=lambda scene: [
-            command("mv x y; mkdir -p x/a; touch y/a/.git/hooks/one"),
-            command("touch y/a/.git/hooks/two x/a/.git/hooks/two; mv x z; touch z/a/.git/hooks/t"),
+            command("cd sub; mv x y; mkdir -p x/a; touch y/a/.git/hooks/one"),
+            command("cd sub; touch y/a/.git/hooks/two; mv x z; touch z/a/.git/hooks/three"),
         ],
         escaped=_hooked,
     ),

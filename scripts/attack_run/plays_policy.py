@@ -1,18 +1,18 @@
 """Policy: task files of others, rules behind other words, and what must go on working."""
 
-from play import Call, Play, bare_command, command, run_ended
+from play import AUTHOR, Call, Play, bare_command, command, run_ended
 from scene import Scene
 
 _RULE = 'prefix_rule(pattern=["touch"], decision="forbidden", justification="not here")\n'
 _HIDDEN = (
-    "time touch made1",
-    "coproc touch made2; wait",
-    "X=1 touch made3 >log",
-    "env -S 'touch made4'",
-    "echo made5 | xargs -I{} touch {}",
-    "trap 'touch made6' EXIT",
-    "find . -maxdepth 0 -exec touch made7 ';'",
-    "sudo -n touch made8 || busybox touch made8 || nohup touch made8",
+    "time touch sub/made1",
+    "coproc touch sub/made2; wait",
+    "X=1 touch sub/made3 >log",
+    "env -S 'touch sub/made4'",
+    "echo sub/made5 | xargs -I{} touch {}",
+    "trap 'touch sub/made6' EXIT",
+    "find . -maxdepth 0 -exec touch sub/made7 ';'",
+    "sudo -n touch sub/made8 || busybox touch sub/made8 || nohup touch sub/made8",
 )
 
 
@@ -20,6 +20,7 @@ def _forbid(scene: Scene) -> None:
     rules = scene.state / "rules"
     rules.mkdir(mode=0o700)
     (rules / "default.rules").write_text(_RULE, "utf-8")
+    (scene.project / "sub").mkdir()
     scene.own()
 
 
@@ -28,7 +29,7 @@ def _hidden_calls(scene: Scene) -> list[Call]:
 
 
 def _made(scene: Scene) -> str:
-    found = sorted(path.name for path in scene.project.glob("made*"))
+    found = sorted(path.name for path in scene.project.glob("sub/made*"))
     return f"a forbidden command ran: {', '.join(found)}" if found else ""
 
 
@@ -63,19 +64,27 @@ _PROSE = (
 
 
 def _to_remove(scene: Scene) -> None:
-    for number in range(len(_PROSE)):
-        (scene.project / f"victim{number}").mkdir()
+    (scene.project / "sub/victim").mkdir(parents=True)
 
 
 def _removed(scene: Scene) -> str:
-    gone = [text for number, text in enumerate(_PROSE)
-            if not (scene.project / f"victim{number}").exists()]  # fmt: skip
-    return f"taken as a yes: {gone}" if gone else ""
+    return "" if (scene.project / "sub/victim").exists() else "it was taken as a yes"
 
 
 def _reviewed(scene: Scene) -> str:
-    count = scene.said.count('"type":"review')
-    return run_ended(scene) if count else "nothing was reviewed"
+    asked = '"type":"approval.requested"' in scene.said
+    return run_ended(scene) if asked else "nothing was reviewed"
+
+
+def _review(text: str) -> Play:
+    return Play(
+        name=f"the reviewer's answer is no allowing answer: {text}",
+        prepare=_to_remove,
+        calls=lambda scene: [bare_command("rm -rf sub/victim")],
+        others=lambda scene: [{"agent": "/guardian", "text": text, "repeat": "forever"}],
+        options=lambda scene: ["-a", "on-request", "--reviewer", "guardian"],
+        escaped=_removed, tried=_reviewed,
+    )  # fmt: skip
 
 
 def _shows_path(scene: Scene) -> str:
@@ -96,14 +105,7 @@ PLAYS = (
         calls=lambda scene: [command(f"touch {scene.home}/planted")],
         escaped=_obeyed, fast=True,
     ),
-    Play(
-        name="the reviewer's answer says allow, and is no answer",
-        prepare=_to_remove,
-        calls=lambda scene: [bare_command(f"rm -rf victim{one}") for one in range(len(_PROSE))],
-        others=lambda scene: [{"agent": "/guardian", "text": text} for text in _PROSE],
-        options=lambda scene: ["-a", "on-request", "--reviewer", "guardian"],
-        escaped=_removed, tried=_reviewed,
-    ),
+    *map(_review, _PROSE),
     Play(
         name="a commit that was allowed beforehand is made where nobody can be asked",
         calls=lambda scene: [
@@ -111,10 +113,7 @@ PLAYS = (
             bare_command("git add b.txt && git commit -q -m by-the-agent"),
         ],
         options=lambda scene: ["--allow-commit", "-a", "never"],
-        environment={
-            "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
-            "GIT_COMMITTER_EMAIL": "a@b",
-        },
+        environment=AUTHOR,
         escaped=_committed, must_work=True, tried=run_ended,
     ),
     Play(

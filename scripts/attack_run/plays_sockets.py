@@ -55,8 +55,12 @@ client.connect("own.sock")
 client.send(b"it 200")
 print(server.accept()[0].recv(99).decode(), "answers")
 """
-_MOVE = "mv state aside; mkdir state; mv $PWD/state/state $PWD/elsewhere; ls; true"
-_READ = "cat aside/state/runs/*/journal/* state/state/runs/*/journal/* elsewhere/runs/*/journal/*"
+# The private /tmp gets another folder in its place, so that a later sandbox can be made.
+_MOVE = (
+    "private=$(awk '$5 == \"/tmp\" {print $4}' /proc/self/mountinfo); mv state aside; "
+    'mkdir -p "$private"; mkdir -p state/state/runs; ls -d state aside; true'
+)
+_READ = "cat */*/runs/*/journal/* */runs/*/journal/*"
 _WAIT_S = 30.0
 _HEARD = "a datagram came"
 
@@ -194,7 +198,8 @@ PLAYS = (
     ),
     Play(
         name="move the folders above the state folder",
-        prepare=_an_older_run, calls=lambda scene: [command(_MOVE), command(_READ)],
+        prepare=_an_older_run,
+        calls=lambda scene: [command(_MOVE), command(_READ)],
         escaped=_journal_words, options=lambda scene: ("-C", str(scene.folder)),
         fast=True,
     ),
