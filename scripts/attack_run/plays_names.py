@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from play import AUTHOR, Play, bare_command, command
+from play import AUTHOR, Play, bare_command, command, commands_ran
 from scene import Scene
 
 _PLANT = (
@@ -24,7 +24,7 @@ _EVIL = (
 _FOLLOWED_BY_GIT = (
     "echo ../seed > .git/commondir; mkdir .git/rebase-merge .git/sequencer .git/objects/x; "
     "echo x > .git/rebase-merge/git-rebase-todo; echo /tmp > .git/objects/x/alternates; "
-    'echo /tmp > .git/objects/info/alternates; echo words > "$1"'
+    "echo /tmp > .git/objects/info/alternates; echo it-was-tried"
 )
 
 
@@ -55,6 +55,18 @@ def _repository(scene: Scene) -> None:
     subprocess.run(words, cwd=scene.project, check=True)
     subprocess.run(["chown", "-R", f"--reference={scene.project}", ".git"], cwd=scene.project,
                    check=True)  # fmt: skip
+
+
+def _own_hooks(scene: Scene) -> None:
+    """The person's hooks lie in the tree, as many tools have it: what they do is an agent's."""
+    _repository(scene)
+    (scene.project / "own").mkdir()
+    scene.own()
+    scene.git("config", "core.hooksPath", "own")
+
+
+def _hook_ran(scene: Scene) -> str:
+    return commands_ran(scene) or ("" if "it-was-tried" in scene.said else "no hook ran")
 
 
 def _followed(scene: Scene) -> str:
@@ -138,7 +150,7 @@ def _killed_supervisor(scene: Scene) -> Iterator[None]:
 def _names_after_another_run(scene: Scene) -> str:
     """What is left is an empty folder at most, and the next run's first command removes it."""
     git = scene.project / ".git"
-    if os.path.lexists(git) and (not git.is_dir() or os.listdir(git)):
+    if os.path.lexists(git) and (not git.is_dir() or any(git.iterdir())):
         return "a .git was left in the project"
     was_killed, said = scene.exit_code, scene.said
     scene.run([command("true")], [], deadline_s=30.0, extra={})
@@ -184,17 +196,16 @@ PLAYS = (
     ),
     Play(
         name="with the grant to commit, make what git follows or runs",
-        prepare=_repository,
+        prepare=_own_hooks,
         options=lambda scene: ["--allow-commit", "-a", "on-request", "--reviewer", "guardian"],
         calls=lambda scene: [
-            command(f"printf '%s' '{_FOLLOWED_BY_GIT}' > editor.sh"),
-            bare_command("git add -A > .git/commondir"),
-            bare_command("GIT_EDITOR='sh editor.sh' git commit -q --allow-empty"),
-            bare_command("git -c core.editor='sh editor.sh' commit -q --allow-empty"),
-            bare_command("git commit -q --allow-empty -m one > .git/commondir"),
+            command(f"printf '#!/bin/sh\\n{_FOLLOWED_BY_GIT}' > own/pre-commit; chmod 755 own/*"),
+            bare_command("git add -A"),
+            bare_command("git commit -q -m one"),
+            bare_command("git commit -q --allow-empty -m two > .git/commondir"),
         ],
         environment=AUTHOR,
-        escaped=_followed,
+        escaped=_followed, tried=_hook_ran,
     ),
     Play(
         name="plant a .git, and the supervisor is killed before the command ends",

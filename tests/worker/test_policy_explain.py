@@ -165,3 +165,12 @@ def test_an_explanation_never_differs_from_the_decision_and_is_always_printable(
     if not found.throws_away:  # else the explanation has looked further than these facts
         assert isinstance(verdict, kinds[found.verdict])
     assert render_explanation(found).replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("stack", ["bwrap", "landlock"])
+def test_a_commit_that_was_allowed_beforehand_is_allowed_in_both_stacks(tmp_path, stack):
+    (tmp_path / ".git").mkdir()
+    allowed = msgspec.structs.replace(situation(tmp_path, stack=stack), allow_commit=True)
+    assert explain(["git", "commit", "-m", "one"], allowed).verdict == "run"
+    asked = explain(["git", "commit", "-m", "one"], situation(tmp_path, stack=stack))
+    assert asked.cause == "commit"

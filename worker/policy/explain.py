@@ -17,7 +17,7 @@ from swarm.roles.rules.load import LoadedRules
 
 from ..patch.intercept import intercept
 from ..sandbox.plan import SandboxPlan, SandboxUnavailable, Stack, plan_sandbox
-from ..sandbox.repository import find_repository
+from ..sandbox.repository import can_open_repository, find_repository
 from ..sandbox.sockets import allowed_sockets
 from .asking import may_ask
 from .decide import Ask, Refuse, Run, Verdict, decide
@@ -172,7 +172,7 @@ def _with_effects(facts: Facts, destroyed: tuple[Destruction, ...], situation: S
     """As if there were something to be lost; an agent looks first, and asks only if there is."""
     if isinstance(facts.sandbox, ReadOnly):
         return facts
-    opens = situation.stack == "bwrap" and not isinstance(facts.sandbox, DangerFullAccess)
+    opens = can_open_repository(situation.stack) and not isinstance(facts.sandbox, DangerFullAccess)
     if destroyed:
         shown = "; ".join(one.shown for one in destroyed)
         kept = all(one.losses_are_files and not one.unknown for one in destroyed)

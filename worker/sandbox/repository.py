@@ -13,7 +13,7 @@ from swarm.mailbox.beneath import read_named
 from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.base import Value
 
-from .plan import SandboxPlan
+from .plan import SandboxPlan, Stack
 from .probe import probe_sandbox
 
 _MOST_POINTER_BYTES = 8192
@@ -47,13 +47,18 @@ def open_repository(folder: str) -> Repository | None:
     return Repository(folder=str(pointer.parent), git_folders=tuple(str(path) for path in found))
 
 
+def can_open_repository(stack: Stack) -> bool:
+    """Whether a command can be let commit here: its calls can wait for a broker, in both stacks."""
+    return stack != "none" and probe_sandbox().answers
+
+
 def with_repository(plan: SandboxPlan, folder: str) -> SandboxPlan | None:
     """The plan with the grant on top: the folders stay read-only, and a broker writes for git.
 
     None where it cannot be held to: no system call of a command can wait for a broker; or there is
     no repository of which the plan lets the tree be written.
     """
-    if not probe_sandbox().answers:
+    if not can_open_repository(plan.stack):
         return None
     found = open_repository(folder)
     if found is None or not any(is_within(found.folder, root) for root in plan.writable):

@@ -31,11 +31,11 @@ async def effects_of(site: Site, facts: Facts, folder: str) -> Effects:
     """Find out. Never raises but Cancelled."""
     if _can_change_nothing(site, facts) or not _may_have_effects(facts.argv):
         return Effects()
-    from ..sandbox.repository import find_repository  # for the few that have effects
+    from ..sandbox.repository import can_open_repository, find_repository  # for the few that do
     from .foresight import foresee
 
     foreseen = await foresee(facts.argv, folder, site.commands)
-    opens = site.stack == "bwrap"
+    opens = can_open_repository(site.stack)
     if foreseen is None:
         records = _records_in(facts, folder) if opens else None
         repository = None if records is None else find_repository(records)

@@ -22,7 +22,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 from ..exec.sessions import ExecSessions
 from ..policy.facts import Facts, MatchRules, Standing, Wish, gather_facts, no_rules
 from ..reporter import Reporter
-from ..sandbox.plan import SandboxPlan, SandboxUnavailable
+from ..sandbox.plan import SandboxPlan, SandboxUnavailable, Stack
 from ..sandbox.probe import probe_sandbox
 from .errors import ToolFailed
 from .permissions import Held
@@ -147,7 +147,7 @@ class Site:
         return not isinstance(self.limits.sandbox, DangerFullAccess)
 
     @property
-    def stack(self) -> str:
+    def stack(self) -> Stack:
         """What confines commands here: bwrap, landlock, none."""
         return probe_sandbox().stack if self.is_confined else "none"
 
