@@ -6,13 +6,16 @@ Rule: nothing outside the folder of runs is ever deleted, and never a run that i
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from swarm.mailbox.beneath import FOLDER, open_beneath, open_canonical
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.remove_tree import remove_tree
 
 from .about import About, is_alive, read_about
 from .label import Label, read_label
@@ -50,6 +53,7 @@ class Listing(Value):
 
 
 _ALL = Listing()
+_MOST_COUNTED = 1_000_000
 
 
 def list_runs(places: Places, wanted: Listing = _ALL) -> tuple[RunSummary, ...]:
@@ -115,20 +119,39 @@ def _row(about: About, state: str, size: int, label: Label) -> RunSummary:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below, links not followed; what vanishes meanwhile counts nothing."""
-    total = 0
-    waiting = [str(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_size
-        except OSError:
-            continue
-    return total
+    """Bytes of all files below; of a tree without end, those of its first million files."""
+    return sum(islice(file_sizes(folder), _MOST_COUNTED))
+
+
+def file_sizes(folder: Path) -> Iterator[int]:
+    """Each file's bytes. Commands can change what is below while this is read: nothing outside is
+    entered, by no link; what vanishes, or lies too deep to be named, counts nothing.
+    """
+    try:
+        top = open_canonical(os.path.realpath(folder), FOLDER)
+    except OSError:
+        return
+    try:
+        waiting = ["."]
+        while waiting:
+            path = waiting.pop()
+            with suppress(OSError):
+                yield from _sizes_in(open_beneath(top, path, FOLDER), path, waiting)
+    finally:
+        os.close(top)
+
+
+def _sizes_in(fd: int, path: str, waiting: list[str]) -> Iterator[int]:
+    """Of an open folder, which is closed; the folders in it are added to those that wait."""
+    try:
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(f"{path}/{entry.name}")
+                else:
+                    yield entry.stat(follow_symlinks=False).st_size
+    finally:
+        os.close(fd)
 
 
 def remove_run(places: Places, run_id: str) -> None:
@@ -143,7 +166,7 @@ def remove_run(places: Places, run_id: str) -> None:
         short = short_id(run_id)
         raise UsageError(f"run {short} is alive; end it first: swarm kill {short}")
     try:
-        shutil.rmtree(here.folder)
+        remove_tree(here.folder)
     except OSError as error:
         raise SwarmError(f"cannot delete {here.folder}: {error.strerror}") from error
     shutil.rmtree(here.sockets, ignore_errors=True)

@@ -6,7 +6,7 @@ vigil, doorman, view), then the work. The work's end, a signal or a broken part 
 
 import shutil
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -19,6 +19,7 @@ from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import RunCompleted, RunStarted
 from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
+from swarm.mailbox.remove_tree import remove_tree
 
 from .about import (
     About,
@@ -108,14 +109,16 @@ async def run_to_its_end(
                 finally:
                     shutil.rmtree(here.sockets, ignore_errors=True)
                     if never_began(here):  # then no run is left to be listed
-                        shutil.rmtree(here.folder, ignore_errors=True)
+                        with suppress(OSError):
+                            remove_tree(here.folder)
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         if (fault := blame(group)) is not None:
             raise fault from None
         raise
     if request.ephemeral:
-        shutil.rmtree(here.folder, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(here.folder)
     view.finish(completed)
     return completed
 

@@ -1,6 +1,7 @@
 """Listing, deleting and configuring: nothing alive is deleted, nothing outside the runs' folder."""
 
 import json
+import os
 
 import pytest
 
@@ -9,7 +10,14 @@ from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.supervisor.about import About, hold_run, write_about
 from swarm.supervisor.cli.main import run_cli
 from swarm.supervisor.places import find_places, make_private, run_places
-from swarm.supervisor.runs import RunSummary, choose_old, list_runs, remove_run
+from swarm.supervisor.runs import (
+    RunSummary,
+    choose_old,
+    file_sizes,
+    list_runs,
+    remove_run,
+    size_of,
+)
 
 
 @pytest.fixture
@@ -151,3 +159,37 @@ def test_roles_explain_shows_what_is_narrowed(home, capfd):
     assert json.loads(capfd.readouterr().out)["limits"]["sandbox"] == {"type": "read-only"}
     assert run_cli(["roles", "explain", "explorer"]) == 0
     assert "read-only (narrowed from workspace-write)" in capfd.readouterr().out
+
+
+def test_the_size_of_a_run_counts_nothing_behind_a_folder_that_became_a_link(tmp_path):
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    for folder, size in ((run / "tmp", 10), (outside, 1_000)):
+        folder.mkdir(parents=True)
+        (folder / "file").write_bytes(bytes(size))
+    (run / "first").write_bytes(bytes(1))
+    sizes = file_sizes(run)
+    assert next(sizes) == 1  # `tmp` was seen as a folder and waits
+    (run / "tmp").rename(run / "moved")
+    (run / "tmp").symlink_to(outside)
+    assert list(sizes) == []
+
+
+def make_deep(folder):
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(3_000):
+        os.mkdir("deep", dir_fd=here)
+        below = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+def test_a_run_whose_tree_is_too_deep_to_be_named_is_counted_and_removed(home):
+    here = add_run(home, "deep-run")
+    before = size_of(here.folder)
+    private = here.folder / "tmp/agent"
+    private.mkdir(parents=True)
+    make_deep(private)
+    assert size_of(here.folder) == before
+    remove_run(home, "deep-run")
+    assert not here.folder.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.mailbox.path_rules import PROTECTED_NAMES
+from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS, PROTECTED_NAMES
 from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.worker.sandbox.grants import landlock_rules
 from swarm.worker.sandbox.guard import Guard, remove_placeholder
@@ -139,6 +139,37 @@ def test_a_link_in_a_placeholders_place_is_not_followed(tmp_path):
     with pytest.raises(OSError, match="\\.git"):
         Guard(made)
     assert os.listdir(outside) == []
+
+
+@pytest.mark.parametrize("stack", ["bwrap", "landlock"])
+def test_where_a_folder_above_became_a_link_nothing_is_made_behind_it(tmp_path, stack):
+    outside = tmp_path / "outside"
+    (outside / "root").mkdir(parents=True)
+    (tmp_path / "above/root").mkdir(parents=True)
+    made = plan(tmp_path / "above/root", stack=stack)
+    (tmp_path / "above").rename(tmp_path / "moved")
+    (tmp_path / "above").symlink_to(outside)
+    with pytest.raises(OSError, match="above/root"):
+        Guard(made)
+    assert os.listdir(outside / "root") == []
+
+
+def test_a_folder_that_was_moved_gets_its_placeholders_removed_and_no_other(tmp_path):
+    root, outside = tmp_path / "above/root", tmp_path / "outside"
+    root.mkdir(parents=True)
+    guard = Guard(plan(root))
+    (tmp_path / "above").rename(tmp_path / "moved")
+    (outside / "root").mkdir(parents=True)
+    for name in PROTECTED_NAMES:  # what a crash left there, of somebody else
+        (outside / "root" / name).mkdir()
+        os.utime(outside / "root" / name, ns=(PLACEHOLDER_MTIME_NS, PLACEHOLDER_MTIME_NS))
+    (tmp_path / "above").symlink_to(outside)
+    held = guard.placeholders
+    guard.close()
+    for path in held:
+        remove_placeholder(path)
+    assert os.listdir(tmp_path / "moved/root") == []
+    assert sorted(os.listdir(outside / "root")) == sorted(PROTECTED_NAMES)
 
 
 def writable(made):

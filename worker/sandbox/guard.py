@@ -7,6 +7,9 @@ broker makes what is new (Landlock), no command can make such a name; what is th
 made by somebody else, and is said and left alone. Where neither holds (Landlock on an old kernel),
 and for links, which cannot be mounted on, what came to be at the name is renamed to
 `NAME.moved-aside-…` and the link is put back. Whatever is found is said, and fails the command.
+
+Guards: this process is not confined, and a command may swap any folder above a name for a link. So
+the name's folder is opened once, through no link, and every act is by that descriptor.
 """
 
 import errno
@@ -19,13 +22,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from swarm.mailbox.beneath import FOLDER, HOLD, open_canonical
 from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS
 
 from .footing import is_same
-from .plan import SandboxPlan, is_placeholder
+from .plan import SandboxPlan
 
 _MOST_TRIES = 16
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Place(NamedTuple):
@@ -45,53 +48,56 @@ class Guard:
         With `brokered` no command can make, remove or replace any of the names.
         """
         self._is_brokered = brokered
-        self._locks: dict[str, int] = {}
+        self._locks: dict[_Place, int] = {}
         self._folders: dict[str, int] = {}  # held open: a command may put links in their place
-        absent = plan.missing if plan.stack == "landlock" else ()
-        self._absent = self._places(absent)
-        self._links = {
-            place: target
-            for place in self._places(plan.links)
-            if (target := _link(place)) is not None
-        }
-        if plan.stack != "bwrap":
-            return
+        self._absent: list[_Place] = []
+        self._links: dict[_Place, str] = {}
         try:
-            for path in plan.missing:
-                if (lock := _hold_if_possible(path)) is not None:
-                    self._locks[path] = lock
+            self._look(plan)
         except OSError:
             self.close()
             raise
 
+    def _look(self, plan: SandboxPlan) -> None:
+        for place in self._places(plan.links):
+            if (target := _link(place)) is not None:
+                self._links[place] = target
+        missing = self._places(plan.missing)
+        if plan.stack != "bwrap":
+            self._absent = missing
+            return
+        for place in missing:
+            if (lock := _hold_if_possible(place)) is not None:
+                self._locks[place] = lock
+
     def _places(self, paths: tuple[str, ...]) -> list[_Place]:
-        """Where each of them is, whatever its folder will be called."""
+        """Where each of them is, whatever its folder will be called. Raises OSError."""
         found: list[_Place] = []
         for path in paths:
             folder, _, name = path.rpartition("/")
             if folder not in self._folders:
                 try:
-                    self._folders[folder] = os.open(folder or "/", _FOLDER)
-                except OSError:
-                    continue  # gone, or no folder any more: nothing is there
+                    self._folders[folder] = open_canonical(folder or "/", HOLD)
+                except FileNotFoundError:
+                    continue  # gone: nothing is there, nor can the command be shown it
             found.append(_Place(self._folders[folder], name, path))
         return found
 
     @property
     def placeholders(self) -> tuple[str, ...]:
         """The missing names that exist now, for as long as this is held."""
-        return tuple(self._locks)
+        return tuple(place.path for place in self._locks)
 
     def holds(self) -> bool:
         """True while every placeholder is the one that was made or found."""
-        return all(is_same(path, lock) for path, lock in self._locks.items())
+        return all(is_same(place.path, lock) for place, lock in self._locks.items())
 
     def close(self) -> tuple[str, ...]:
         """Remove the placeholders nobody else needs; return what stands at protected names that was
         not there before, and what was done with it.
         """
-        for path, lock in self._locks.items():
-            _let_go(path, lock)
+        for place, lock in self._locks.items():
+            _let_go(place, lock)
         self._locks.clear()
         found = [self._deal_with(place) for place in self._absent if _exists(place)]
         for place, target in self._links.items():
@@ -118,10 +124,14 @@ class Guard:
 
 def remove_placeholder(path: str) -> None:
     """After a crash: remove it if it is one and nobody holds it."""
-    if not is_placeholder(path):
-        return
+    above, _, name = path.rpartition("/")
     with suppress(OSError):
-        _let_go(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+        folder = open_canonical(above or "/", HOLD)
+        try:
+            place = _Place(folder, name, path)
+            _let_go(place, _open_folder(place))
+        finally:
+            os.close(folder)
 
 
 def _link(place: _Place) -> str | None:
@@ -139,54 +149,84 @@ def _exists(place: _Place, name: str = "") -> bool:
     return True
 
 
-def _hold_if_possible(path: str) -> int | None:
+def _hold_if_possible(place: _Place) -> int | None:
     """In a folder of ours that is closed to us a command could open it again, so that does not
     count. What we may not make in another's, a command of ours may not make either: None.
     """
+    is_ours = os.fstat(place.folder).st_uid == os.geteuid()
     for _ in range(_MOST_TRIES):  # another of us may just close it again
-        is_ours = False
         try:
-            with _opened(path) as is_ours:
-                return _hold(path)
+            with _writable(place.folder):
+                return _hold(place)
         except PermissionError as error:
             if error.errno != errno.EACCES or not is_ours:
                 return None
-    raise PermissionError(errno.EACCES, "no placeholder can be made", path)
+    raise PermissionError(errno.EACCES, "no placeholder can be made", place.path)
 
 
-def _hold(path: str) -> int:
-    """A shared lock on the placeholder at `path`, made if need be."""
+def _hold(place: _Place) -> int:
+    """A shared lock on the placeholder, made if need be."""
     for _ in range(_MOST_TRIES):
-        with suppress(FileExistsError):
-            _make_folder(path)
-            os.utime(path, ns=(PLACEHOLDER_MTIME_NS, PLACEHOLDER_MTIME_NS))
+        is_made = _make_folder(place)
         try:
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = _open_folder(place)
         except FileNotFoundError:
             continue  # removed by its last user just now
+        if is_made:
+            os.utime(lock, ns=(PLACEHOLDER_MTIME_NS, PLACEHOLDER_MTIME_NS))
         fcntl.flock(lock, fcntl.LOCK_SH)
-        if is_same(path, lock):
+        if _stands(place, lock):
             return lock
         os.close(lock)
-    raise OSError(f"cannot hold a placeholder at {path}")
+    raise OSError(f"cannot hold a placeholder at {place.path}")
 
 
-def _make_folder(path: str) -> None:
+def _open_folder(place: _Place) -> int:
     try:
-        Path(path).mkdir(mode=0o755)
+        return os.open(place.name, FOLDER | os.O_NOFOLLOW, dir_fd=place.folder)
     except OSError as error:
-        if error.errno == errno.EROFS:
-            raise PermissionError(error.errno, "read-only file system", path) from error
+        error.filename = place.path
         raise
 
 
-def _let_go(path: str, lock: int) -> None:
-    with suppress(OSError):
+def _make_folder(place: _Place) -> bool:
+    """False: something is there."""
+    try:
+        os.mkdir(place.name, 0o755, dir_fd=place.folder)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise PermissionError(error.errno, "read-only file system", place.path) from error
+        raise
+    return True
+
+
+def _let_go(place: _Place, lock: int) -> None:
+    """Close the lock; the placeholder goes if it still is one and nobody else holds it."""
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another uses it
-        if is_same(path, lock) and is_placeholder(path):
-            with _opened(path):
-                Path(path).rmdir()
-    os.close(lock)
+        if _stands(place, lock) and _is_untouched(lock):
+            with _writable(place.folder):
+                os.rmdir(place.name, dir_fd=place.folder)
+    except OSError:
+        pass  # it stays; the next command's guard finds it
+    finally:
+        os.close(lock)
+
+
+def _stands(place: _Place, lock: int) -> bool:
+    """True while the name leads to what is held open."""
+    try:
+        there = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return os.path.samestat(there, os.fstat(lock))
+
+
+def _is_untouched(lock: int) -> bool:
+    with os.scandir(lock) as entries:
+        return os.fstat(lock).st_mtime_ns == PLACEHOLDER_MTIME_NS and not any(entries)
 
 
 def _move_aside(place: _Place) -> str:
@@ -195,19 +235,6 @@ def _move_aside(place: _Place) -> str:
     with _writable(place.folder):
         os.rename(place.name, aside, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     return f"{place.path.rpartition('/')[0]}/{aside}"
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[bool]:
-    """The folder of `path` can be written meanwhile, if it is ours, which is said. Raises OSError:
-    it is none.
-    """
-    folder = os.open(path.rpartition("/")[0] or "/", _FOLDER)
-    try:
-        with _writable(folder):
-            yield os.fstat(folder).st_uid == os.geteuid()
-    finally:
-        os.close(folder)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
 from swarm.mailbox.proxies import without_proxies
+from swarm.mailbox.remove_tree import remove_tree
 
 from ..boot import set_title
 from ..exec.brokered import await_brokers
@@ -164,7 +165,8 @@ def run_call(call: SandboxCall) -> int:
                 _say(f"this came to be where nothing may be made: {path}")
         return OWN_FAILURE if found else code
     finally:
-        shutil.rmtree(tmp_dir, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(tmp_dir)
 
 
 def _run(prepared: Prepared, call: SandboxCall) -> int:
