@@ -51,7 +51,7 @@ def _leaks(*secrets: str) -> Callable[[Scene], str]:
 
 def _files(scene: Scene) -> dict[str, str]:
     runs = scene.state / "state" / "runs"
-    files = [path for path in runs.rglob("*") if path.suffix in {".jsonl", ".json", ".diff"}]
+    files = [path for path in runs.rglob("*") if path.is_file()]
     return {str(path.relative_to(runs)): path.read_text("utf-8", "replace") for path in files}
 
 
