@@ -114,11 +114,11 @@ async def test_what_commands_and_models_say_is_hidden_everywhere_and_counted(rig
 
 @pytest.mark.parametrize("by", ["file", "prompt"])
 async def test_a_task_with_secrets_in_it_is_saved_without_them(rig, by):
-    text = "Use these:\n" + "".join(f"{one}\n" for one in (KEY, *SHAPED.values()))
+    text = f"Use {KEY} and these:\n" + "".join(f"{one}\n" for one in (KEY, *SHAPED.values()))
     task = rig.folder / "task.md"
     task.write_text(text)
     words = (str(task),) if by == "file" else ("-p", text)
     provider = rig.script({"text": "done"})
     seen = await run_to_its_end(rig, *words, "--provider", provider, "--json")
     assert shown(seen) == []
-    assert b"Use these:" in b"".join(seen.values())
+    assert b"Use [redacted] and these:" in b"".join(seen.values())
