@@ -46,7 +46,7 @@ def work():
     shutil.rmtree(folder)
 
 
-def run(top, *argv, user=None):
+def run(top, *argv, user=None, stack="landlock"):
     """Through `swarm sandbox`, as that user, whose the folder is then."""
     more = {}
     if user not in (None, os.geteuid()):
@@ -54,7 +54,7 @@ def run(top, *argv, user=None):
             os.lchown(path, user, user)
         more = {"user": user, "group": user, "extra_groups": ()}
     words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone", "-s", "workspace-write"]
-    words += ["--stack", "landlock", "-C", str(top), "--", *argv]
+    words += ["--stack", stack, "-C", str(top), "--", *argv]
     return subprocess.run(
         words, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False, **more
     )
@@ -170,6 +170,7 @@ def test_a_protected_link_cannot_be_replaced(work):
     assert (work / ".git").readlink() == Path("../real")
 
 
+_NAMES = {*PROTECTED_NAMES}
 # Steps that hostile code would try, at random and with others racing it.
 _PLAYER = """
 import json, os, sys, threading
@@ -188,6 +189,7 @@ def act(step):
             case "unlink": os.unlink(one)
             case "rmdir": os.rmdir(one)
             case "chmod": os.chmod(one, 0o755)
+            case "close": os.chmod(one, 0o555)
             case "mknod": os.mknod(one)
             case "truncate": os.truncate(one, 0)
             case "from":
@@ -208,16 +210,17 @@ _PATHS = st.sampled_from(
 )  # fmt: skip
 _KINDS = st.sampled_from(
     ("mkdir", "write", "exclusive", "rename", "link", "symlink", "unlink", "rmdir", "chmod",
-     "mknod", "truncate", "from")
+     "close",     "mknod", "truncate", "from")
 )  # fmt: skip
 _STEPS = st.lists(st.tuples(_KINDS, _PATHS, _PATHS), min_size=1, max_size=12)
 
 
+@pytest.mark.parametrize("stack", ["bwrap", "landlock"])
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(plays=st.lists(_STEPS, min_size=1, max_size=3), has_repository=st.booleans())
-def test_no_play_makes_or_changes_a_protected_name(plays, has_repository):
+def test_no_play_makes_or_changes_a_protected_name(stack, plays, has_repository):
     with tempfile.TemporaryDirectory(prefix="swarm-broker-", dir="/var/tmp") as home:
         work = Path(home, "work")
         (work / "src").mkdir(parents=True)
@@ -225,9 +228,11 @@ def test_no_play_makes_or_changes_a_protected_name(plays, has_repository):
         if has_repository:
             (work / ".git").mkdir()
             (work / ".git/config").write_text("good")
-        done = run(work, "/usr/bin/python3", "-c", _PLAYER, json.dumps(plays))
+        done = run(work, "/usr/bin/python3", "-c", _PLAYER, json.dumps(plays), stack=stack)
         assert done.returncode == 0, done.stderr
-        assert protected_in(work) == ({".git"} if has_repository else set())
+        # bubblewrap covers exact names: where letter case counts, `.GIT` is another one
+        names = protected_in(work) if stack == "landlock" else {*os.listdir(work)} & _NAMES
+        assert names == ({".git"} if has_repository else set())
         if has_repository:
             assert tree(work / ".git") == {"config": b"good"}
         assert os.listdir(home) == ["work"]
