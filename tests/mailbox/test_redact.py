@@ -49,6 +49,40 @@ def test_a_secret_of_every_rule_is_hidden_after_whatever_stands_before_it(sample
         assert cleaned.endswith(" after")
 
 
+# As issuers write them: a rule that is lost or mistyped shows here.
+_BODY = "a1B2c3D4e5F6g7H8i9J0" * 3
+PUBLISHED = {
+    "OpenAI": ("sk-" + "proj-", 40), "Anthropic": ("sk-" + "ant-api03-", 40),
+    "GitHub": ("gh" + "p_", 36), "GitHub, fine-grained": ("github_" + "pat_", 60),
+    "GitLab": ("gl" + "pat-", 20), "Stripe": ("sk_" + "live_", 24),
+    "Stripe, restricted": ("rk_" + "live_", 24), "npm": ("np" + "m_", 36),
+    "PyPI": ("py" + "pi-", 60), "Google's OAuth": ("ya" + "29.", 60),
+    "Google": ("AI" + "za", 35), "Slack": ("xo" + "xb-", 24), "Hugging Face": ("h" + "f_", 34),
+    "SendGrid": ("S" + "G." + _BODY[:22] + ".", 43), "Groq": ("gs" + "k_", 52),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("issuer", PUBLISHED)
+@pytest.mark.parametrize("before", ["", "\n", "\t", "=", '"'], ids=repr)
+def test_a_key_as_its_issuer_writes_it_is_hidden_whatever_the_rules_say(issuer, before):
+    begins, length = PUBLISHED[issuer]
+    key = begins + _BODY[:length]
+    assert PLAIN.clean(f"one{before or ' '}{key}\n") == f"one{before or ' '}{REDACTED}\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "PGPASSWORD=%s", "export MYSQL_PWD=%s", "DATABASE_URL=postgres://me:%s@db/app",
+        "redis://:%s@localhost:6379/0", "Authorization: Bearer %s", '"api_key": "%s"',
+        "aws_secret_access_key = %s",
+    ],
+)  # fmt: skip
+def test_a_value_that_is_named_as_a_secret_is_hidden_whatever_the_rules_say(line):
+    value = "Hx7" + "passWord91" + _BODY[:27]
+    assert value not in PLAIN.clean(line % value)
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
 def test_what_is_hidden_is_counted_by_the_name_of_its_rule(sample):
     counts = Counter()
