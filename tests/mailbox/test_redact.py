@@ -74,7 +74,7 @@ def test_a_key_as_its_issuer_writes_it_is_hidden_whatever_the_rules_say(issuer, 
     "line",
     [
         "PGPASSWORD=%s", "export MYSQL_PWD=%s", "DATABASE_URL=postgres://me:%s@db/app",
-        "redis://:%s@localhost:6379/0", "Authorization: Bearer %s", '"api_key": "%s"',
+        "redis://:%s@localhost:6379/0", "Authorization: Bearer %s", "API_KEY: %s",
         "aws_secret_access_key = %s",
     ],
 )  # fmt: skip
