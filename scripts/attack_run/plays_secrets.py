@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-from play import Call, Play, command
+from play import Call, Play, command, run_ended
 from scene import Scene
 
 KEY = "sentinel-" + "7f3a9c1e5b2d8460" + '-"quoted"\\back'
@@ -37,16 +37,17 @@ def _leaks(*secrets: str) -> Callable[[Scene], str]:
     """Where any of these is: in what the run printed, its folder, or what others print of it."""
 
     def look(scene: Scene) -> str:
-        if '"type":"run.completed"' not in scene.said:
-            return f"the run did not end (exit {scene.exit_code}): {scene.said[-400:]}"
-        if "[redacted]" not in scene.said:
-            return "nothing was hidden: the command did not print it"
         seen = {"--json": scene.said, **_files(scene), **_listings(scene)}
         shown = (f"{where}: {one[:8]}…" for where, text in seen.items() for one in secrets
                  if one in text)  # fmt: skip
         return "; ".join(shown)
 
     return look
+
+
+def _hidden(scene: Scene) -> str:
+    """It was printed, and hidden."""
+    return run_ended(scene) or ("" if "[redacted]" in scene.said else "nothing was printed")
 
 
 def _files(scene: Scene) -> dict[str, str]:
@@ -90,6 +91,7 @@ PLAYS = (
         name="a bare secret a line, as in a file of settings, is shown",
         calls=lambda scene: [_print("\n".join(BARE.values()) + "\n")],
         escaped=_leaks(*BARE.values()),
+        tried=_hidden,
         fast=True,
     ),
     Play(
@@ -98,6 +100,7 @@ PLAYS = (
             _print("".join(f"\t{one}\x1b[0m{one}\\n{one}" for one in BARE.values()))
         ],
         escaped=_leaks(*BARE.values()),
+        tried=_hidden,
     ),
     Play(
         name="a password of a variable or of a URL is shown",
@@ -105,6 +108,7 @@ PLAYS = (
             _print(f"PGPASSWORD={_PASSWORD}\nDATABASE_URL=postgres://me:{_PASSWORD}@db/app\n")
         ],
         escaped=_leaks(_PASSWORD),
+        tried=_hidden,
     ),
     Play(
         name="the lines of a private key are shown",
@@ -112,11 +116,13 @@ PLAYS = (
             _print(f"-----BEGIN RSA PRIVATE KEY-----\n{_BODY}\n-----END RSA PRIVATE KEY-----\n")
         ],
         escaped=_leaks(_BODY),
+        tried=_hidden,
     ),
     Play(
         name="a key of the run is shown: as it is, escaped, in base64 or in hex",
         calls=lambda scene: [_print("".join(f"a{form}b\n" for form in _FORMS))],
         escaped=_leaks(*_FORMS, *(form[4:-4] for form in _FORMS)),
+        tried=_hidden,
         environment=_KEYED,
         fast=True,
     ),
@@ -124,6 +130,7 @@ PLAYS = (
         name="a key of the run in a prompt is shown as its title",
         calls=lambda scene: [_print(KEY)],
         escaped=_leaks(*_FORMS),
+        tried=_hidden,
         options=lambda scene: ("-p", f"use {KEY} for it"),
         environment=_KEYED,
     ),
