@@ -78,6 +78,9 @@ class Stage:
         Stage.facts = {"facts": facts} | self.written()
         return RunCompleted(status="completed")
 
+    def close(self) -> None:
+        """Nothing is left to be written."""
+
     def say(self, text: str) -> None:
         """A person's words join the history of the agent that asks."""
         name, file = new_uuid7(), self.root.agent_id

@@ -12,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+sys.path.insert(0, str(Path(__file__).parent))
+from users import USERS
+
 from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.worker.sandbox.places import is_protected_name
 from swarm.worker.sandbox.probe import probe_sandbox
@@ -19,13 +22,6 @@ from swarm.worker.sandbox.probe import probe_sandbox
 pytestmark = pytest.mark.skipif(
     not (probe_sandbox().landlock_abi and probe_sandbox().answers), reason="no brokered stack here"
 )
-USERS = [
-    pytest.param(os.geteuid(), id="this-user"),
-    pytest.param(
-        65534, id="another",
-        marks=pytest.mark.skipif(os.geteuid() != 0, reason="it becomes another user"),
-    ),
-]  # fmt: skip
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b",
     "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b", "GIT_CONFIG_NOSYSTEM": "1",

@@ -166,7 +166,7 @@ async def test_only_internet_sockets_and_connected_unix_ones_can_be_made():
     async with open_world() as world:
         argv = ("/usr/bin/python3", "-I", "-S", "-c", SOCKETS)
         _, said, _ = await world.run("", local("index.test"), argv=argv)
-        assert said == "ok EPERM EPERM EPERM ok ok\nok EPERM ok\n"
+        assert said == "ok EPERM EPERM EPERM ok ok\nok ok ok\n"  # a pair of datagrams has no names
 
 
 async def test_the_stage_leaves_no_trace_in_the_command():

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from users import USERS
+
 from swarm.worker.sandbox.probe import probe_sandbox
 
 FACTS = probe_sandbox()
@@ -20,13 +23,6 @@ PLACES = [
     pytest.param("bwrap", "$PWD", id="bwrap-root", marks=_BWRAP),
     pytest.param("landlock", "$TMPDIR", id="landlock-tmp", marks=_LANDLOCK),
 ]
-USERS = [
-    pytest.param(os.geteuid(), id="this-user"),
-    pytest.param(
-        65534, id="another",
-        marks=pytest.mark.skipif(os.geteuid() != 0, reason="it becomes another user"),
-    ),
-]  # fmt: skip
 PLAYS = {
     "gpg": """
         mkdir -m 700 "$PLACE/keys"; export GNUPGHOME="$PLACE/keys"

@@ -10,15 +10,11 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from users import USERS
+
 from swarm.worker.sandbox.probe import probe_sandbox
 
-USERS = [
-    pytest.param(os.geteuid(), id="this-user"),
-    pytest.param(
-        65534, id="another",
-        marks=pytest.mark.skipif(os.geteuid() != 0, reason="it becomes another user"),
-    ),
-]  # fmt: skip
 STACKS = [
     pytest.param(
         "bwrap", marks=pytest.mark.skipif(not probe_sandbox().bwrap, reason="no bubblewrap")

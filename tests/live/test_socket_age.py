@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from users import USERS
+
 from swarm.worker.sandbox.probe import probe_sandbox
 
 FACTS = probe_sandbox()
@@ -20,13 +23,6 @@ STACKS = [
         marks=pytest.mark.skipif(not (FACTS.landlock_abi and FACTS.answers), reason="no broker"),
     ),
 ]
-USERS = [
-    pytest.param(os.geteuid(), id="this-user"),
-    pytest.param(
-        65534, id="another",
-        marks=pytest.mark.skipif(os.geteuid() != 0, reason="it becomes another user"),
-    ),
-]  # fmt: skip
 _CALL = """
 import os, socket
 def called(path):
