@@ -7,20 +7,22 @@ from functools import partial
 import trio
 import zmq
 
-from .desk import OTHER_SIDE, Desk, SoleMailbox
-from .gate import through_gate
+from .endpoint import SOLE_PEER, ReliableEndpoint, SinglePeerMailbox
+from .fault_injection import with_injected_faults
+from .guarded_listener import open_guarded_connection
 from .polled import PolledSocket, open_socket
-from .wire import over_wire
 
-_KNOCK_AGAIN_MS = 5  # nobody listens yet: the first agent is often ready before the gateway
-_KNOCK_LATER_MS = 500  # the pause doubles up to this
+_RECONNECT_MS = 5  # nobody listens yet: the first agent is often ready before the gateway
+_MAX_RECONNECT_MS = 500  # the pause doubles up to this
 
 _ROUTING_ID = int(zmq.ROUTING_ID)
 _RECONNECT_IVL, _RECONNECT_IVL_MAX = int(zmq.RECONNECT_IVL), int(zmq.RECONNECT_IVL_MAX)
 
 
 @asynccontextmanager
-async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIterator[SoleMailbox]:
+async def open_dealer(
+    endpoint: str, identity: bytes, *, epoch: int
+) -> AsyncIterator[SinglePeerMailbox]:
     """A mailbox to whoever listens at `endpoint`; it may begin to listen later.
 
     All sockets of a process share one ZeroMQ context, made here (so after any fork) and ended with
@@ -38,33 +40,33 @@ async def open_dealer(endpoint: str, identity: bytes, *, epoch: int) -> AsyncIte
     """
     with open_socket("dealer") as sock:
         sock.raw.set(_ROUTING_ID, identity)
-        sock.raw.set(_RECONNECT_IVL, _KNOCK_AGAIN_MS)
-        sock.raw.set(_RECONNECT_IVL_MAX, _KNOCK_LATER_MS)
-        async with through_gate(sock, endpoint), trio.open_nursery() as nursery:
-            carry = over_wire(lambda _peer, frame: sock.send(frame), nursery)
-            desk = Desk(carry, epoch=epoch)
-            mailbox = SoleMailbox(desk)
-            sock.begin_pump(nursery, partial(_take, desk))
-            nursery.start_soon(desk.tend_acknowledgements)
-            nursery.start_soon(desk.tend_silence)
-            desk.greet(OTHER_SIDE)
+        sock.raw.set(_RECONNECT_IVL, _RECONNECT_MS)
+        sock.raw.set(_RECONNECT_IVL_MAX, _MAX_RECONNECT_MS)
+        async with open_guarded_connection(sock, endpoint), trio.open_nursery() as nursery:
+            carry = with_injected_faults(lambda _peer, frame: sock.send(frame), nursery)
+            desk = ReliableEndpoint(carry, epoch=epoch)
+            mailbox = SinglePeerMailbox(desk)
+            sock.start_pump(nursery, partial(_receive_message, desk))
+            nursery.start_soon(desk.run_acks)
+            nursery.start_soon(desk.run_probes)
+            desk.announce(SOLE_PEER)
             try:
                 yield mailbox
             finally:
-                desk.hang_up()
+                desk.disconnect()
                 nursery.cancel_scope.cancel()
 
 
-def _take(desk: Desk, message: list[bytes]) -> None:
+def _receive_message(desk: ReliableEndpoint, message: list[bytes]) -> None:
     if len(message) == 1:
-        desk.arrive(OTHER_SIDE, message[0])
+        desk.receive_frame(SOLE_PEER, message[0])
     else:
-        desk.refuse("malformed")
+        desk.count_drop("malformed")
 
 
 @asynccontextmanager
-async def open_asker(endpoint: str) -> AsyncIterator[PolledSocket]:
+async def open_request_client(endpoint: str) -> AsyncIterator[PolledSocket]:
     """A nameless, unnumbered connection for one question (control.py). Raises NoEndpoint."""
     with open_socket("dealer") as sock:
-        async with through_gate(sock, endpoint):
+        async with open_guarded_connection(sock, endpoint):
             yield sock

@@ -12,7 +12,7 @@ import zmq
 
 from .codec import FRAME_BYTES
 from .errors import MalformedMessage
-from .gate import open_gate, through_gate
+from .guarded_listener import open_guarded_connection, open_guarded_listener
 from .polled import PolledSocket, open_socket
 
 QUEUE_MESSAGES = 1024  # kept for one slow watcher before it loses some
@@ -39,7 +39,7 @@ class Feed:
     def _send(self, body: bytes) -> None:
         self._sock.send(self._number.to_bytes(_NUMBER_BYTES, "big"), body)
 
-    async def tend_watchers(self) -> None:
+    async def track_watchers(self) -> None:
         """Count joins and leaves; a join is answered by the last number and an empty body.
 
         Runs until cancelled; `open_feed` starts it.
@@ -94,8 +94,8 @@ async def open_feed(endpoint: str) -> AsyncIterator[Feed]:
         sock.raw.sndhwm = QUEUE_MESSAGES
         sock.raw.setsockopt(zmq.XPUB_VERBOSER, 1)  # hear of every reader, not of the first alone
         feed = Feed(sock)
-        async with open_gate(sock, endpoint), trio.open_nursery() as nursery:
-            nursery.start_soon(feed.tend_watchers)
+        async with open_guarded_listener(sock, endpoint), trio.open_nursery() as nursery:
+            nursery.start_soon(feed.track_watchers)
             try:
                 yield feed
             finally:
@@ -108,5 +108,5 @@ async def open_feed_reader(endpoint: str) -> AsyncIterator[FeedReader]:
     with open_socket("sub") as sock:
         sock.raw.rcvhwm = QUEUE_MESSAGES
         sock.raw.subscribe(b"")
-        async with through_gate(sock, endpoint):
+        async with open_guarded_connection(sock, endpoint):
             yield FeedReader(sock)

@@ -12,99 +12,99 @@ from typing import NamedTuple
 
 import trio
 
-from .desk import OTHER_SIDE, Desk, SoleMailbox
-from .doorway import Accept, Doorway
+from .admission import Accept, Admission
+from .endpoint import SOLE_PEER, ReliableEndpoint, SinglePeerMailbox
 
 
-class Passage(NamedTuple):
+class FrameInTransit(NamedTuple):
     """One frame on its way, as a fault hook sees it."""
 
     peer: bytes  # the child's identity
-    inward: bool  # True: from the child to the office
+    to_server: bool  # True: from the child to the office
     frame: bytes
 
 
-Faults = Callable[[Passage], tuple[float, ...]]
+Faults = Callable[[FrameInTransit], tuple[float, ...]]
 """For each frame the delays in seconds of its copies: (0.0,) is a sound wire, () drops it,
 (0.0, 0.0) doubles it, (0.5,) delays it, so that later ones overtake it."""
 
 
-def no_faults(_passage: Passage) -> tuple[float, ...]:
+def no_faults(_passage: FrameInTransit) -> tuple[float, ...]:
     """A sound wire."""
     return (0.0,)
 
 
-class PairOffice(Desk):
-    """PostOffice in memory. Made by `open_pair_office`."""
+class PairServer(ReliableEndpoint):
+    """PostOffice in memory. Made by `open_pair_server`."""
 
     def __init__(
         self, nursery: trio.Nursery, *, epoch: int, faults: Faults, accept: Accept | None = None
     ) -> None:
-        super().__init__(partial(self._carry_frame, inward=False), epoch=epoch)
-        self._doorway = Doorway(accept)
+        super().__init__(partial(self._transmit_frame, inward=False), epoch=epoch)
+        self._admission = Admission(accept)
         self._nursery, self.faults = nursery, faults
-        self._children: dict[bytes, Desk] = {}
+        self._children: dict[bytes, ReliableEndpoint] = {}
         self._scopes: dict[bytes, trio.CancelScope] = {}  # of what runs beside a child's desk
-        self._wire = deque[Passage]()
+        self._wire = deque[FrameInTransit]()
         self._traffic = trio.lowlevel.ParkingLot()
 
-    def connect(self, identity: bytes, *, epoch: int) -> SoleMailbox:
+    def connect(self, identity: bytes, *, epoch: int) -> SinglePeerMailbox:
         """A child's end. It need not be admitted yet, but until then its frames are dropped."""
-        carry = partial(self._from_child, identity)
-        desk = self._children[identity] = Desk(carry, epoch=epoch)
-        mailbox = SoleMailbox(desk)
+        carry = partial(self._transmit_from_child, identity)
+        desk = self._children[identity] = ReliableEndpoint(carry, epoch=epoch)
+        mailbox = SinglePeerMailbox(desk)
         scope = self._scopes[identity] = trio.CancelScope()
-        self._nursery.start_soon(self._tend, desk, scope)
-        desk.greet(OTHER_SIDE)
+        self._nursery.start_soon(self._run_child, desk, scope)
+        desk.announce(SOLE_PEER)
         return mailbox
 
-    async def _tend(self, desk: Desk, scope: trio.CancelScope) -> None:
+    async def _run_child(self, desk: ReliableEndpoint, scope: trio.CancelScope) -> None:
         with scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(desk.tend_acknowledgements)
-                nursery.start_soon(desk.tend_silence)
+                nursery.start_soon(desk.run_acks)
+                nursery.start_soon(desk.run_probes)
 
-    def arrive(self, peer: bytes, frame: bytes) -> None:
-        if peer not in self._talks and (epoch := self._doorway.epoch_of(peer)) is not None:
+    def receive_frame(self, peer: bytes, frame: bytes) -> None:
+        if peer not in self._peers and (epoch := self._admission.epoch_for(peer)) is not None:
             self.admit(peer, epoch=epoch)
-        super().arrive(peer, frame)
+        super().receive_frame(peer, frame)
 
     def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
-        self._doorway.close_behind(peer)
+        self._admission.mark_dismissed(peer)
         return super().dismiss(peer)
 
-    def sever(self, identity: bytes) -> None:
+    def disconnect_child(self, identity: bytes) -> None:
         """The child's process has died: nothing reaches it, nothing comes from it."""
         del self._children[identity]
         self._scopes.pop(identity).cancel()
 
     def inject(self, identity: bytes, frame: bytes) -> None:
         """Put raw bytes on the wire to the office, as a hostile child would."""
-        self._carry_frame(identity, frame, inward=True)
+        self._transmit_frame(identity, frame, inward=True)
 
-    def _from_child(self, identity: bytes, _other_side: bytes, frame: bytes) -> bool:
-        return identity in self._children and self._carry_frame(identity, frame, inward=True)
+    def _transmit_from_child(self, identity: bytes, _other_side: bytes, frame: bytes) -> bool:
+        return identity in self._children and self._transmit_frame(identity, frame, inward=True)
 
-    def _carry_frame(self, peer: bytes, frame: bytes, *, inward: bool) -> bool:
+    def _transmit_frame(self, peer: bytes, frame: bytes, *, inward: bool) -> bool:
         if peer not in self._children and not inward:
             return False  # what ROUTER_MANDATORY says of a peer that is not connected
-        passage = Passage(peer, inward, frame)
+        passage = FrameInTransit(peer, inward, frame)
         for delay_s in self.faults(passage):
             if delay_s:
-                self._nursery.start_soon(self._delay, passage, delay_s)
+                self._nursery.start_soon(self._put_later, passage, delay_s)
             else:
-                self._put(passage)
+                self._put_on_wire(passage)
         return True
 
-    def _put(self, passage: Passage) -> None:
+    def _put_on_wire(self, passage: FrameInTransit) -> None:
         self._wire.append(passage)
         self._traffic.unpark()
 
-    async def _delay(self, passage: Passage, delay_s: float) -> None:
+    async def _put_later(self, passage: FrameInTransit, delay_s: float) -> None:
         await trio.sleep(delay_s)
-        self._put(passage)
+        self._put_on_wire(passage)
 
-    async def tend_wire(self) -> None:
+    async def run_wire(self) -> None:
         """Carry frames, each a tick after it was given."""
         while True:
             if not self._wire:
@@ -112,23 +112,23 @@ class PairOffice(Desk):
             for _ in range(len(self._wire)):
                 passage = self._wire.popleft()
                 child = self._children.get(passage.peer)
-                if passage.inward:
-                    self.arrive(passage.peer, passage.frame)
+                if passage.to_server:
+                    self.receive_frame(passage.peer, passage.frame)
                 elif child is not None:
-                    child.arrive(OTHER_SIDE, passage.frame)
+                    child.receive_frame(SOLE_PEER, passage.frame)
             await trio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
-async def open_pair_office(
+async def open_pair_server(
     *, epoch: int = 1, faults: Faults = no_faults, accept: Accept | None = None
-) -> AsyncIterator[PairOffice]:
+) -> AsyncIterator[PairServer]:
     """An office whose children connect in memory; when the block ends, so do their mailboxes."""
     async with trio.open_nursery() as nursery:
-        office = PairOffice(nursery, epoch=epoch, faults=faults, accept=accept)
-        nursery.start_soon(office.tend_wire)
-        nursery.start_soon(office.tend_acknowledgements)
-        nursery.start_soon(office.tend_silence)
+        office = PairServer(nursery, epoch=epoch, faults=faults, accept=accept)
+        nursery.start_soon(office.run_wire)
+        nursery.start_soon(office.run_acks)
+        nursery.start_soon(office.run_probes)
         try:
             yield office
         finally:

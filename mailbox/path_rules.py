@@ -12,12 +12,12 @@ import msgspec
 
 from .protocol.limits import Access, PathRule, ProfilePolicy
 
-STRENGTH: dict[Access, int] = {"deny": 0, "read": 1, "write": 2}
+ACCESS_RANK: dict[Access, int] = {"deny": 0, "read": 1, "write": 2}
 _ESCAPED = re.compile(r"\[([*?[])\]")
 # Replaced as a whole in the sandbox: sockets and other people's files. What there is the machine's
 # own must be named.
-COVERED = ("/tmp", "/run", "/var/run")
-OWN_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: nothing can be shown there
+PRIVATE_TREES = ("/tmp", "/run", "/var/run")
+SANDBOX_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: nothing can be shown there
 # Not to be changed by commands, or to come to be: while one runs, each that is missing is an empty
 # folder with a telltale time.
 PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".aws")
@@ -42,7 +42,7 @@ def deepest_rule(rules: Iterable[PathRule], path: str) -> PathRule | None:
             best = rule
     if best is None or any(
         is_within(path, tree) and (best.path == tree or not is_within(best.path, tree))
-        for tree in COVERED
+        for tree in PRIVATE_TREES
     ):
         return None
     return best
@@ -74,7 +74,7 @@ def intersect_rules(one: Sequence[PathRule], other: Sequence[PathRule]) -> tuple
     """
     places = {rule.path for rule in (*one, *other)}
     return make_rules(
-        (place, min(access_at(one, place), access_at(other, place), key=STRENGTH.__getitem__))
+        (place, min(access_at(one, place), access_at(other, place), key=ACCESS_RANK.__getitem__))
         for place in places
     )
 
@@ -102,7 +102,7 @@ def intersect_profiles(one: ProfilePolicy, other: ProfilePolicy) -> ProfilePolic
         rules=intersect_rules(one.rules, other.rules),
         deny_globs=tuple(dict.fromkeys((*one.deny_globs, *other.deny_globs))),
         glob_depth=None if None in searched else max((d for d in searched if d), default=None),
-        tmp=min(one.tmp, other.tmp, key=STRENGTH.__getitem__),
+        tmp=min(one.tmp, other.tmp, key=ACCESS_RANK.__getitem__),
         workspace=one.workspace,
         network_access=one.network_access and other.network_access,
     )
@@ -110,12 +110,12 @@ def intersect_profiles(one: ProfilePolicy, other: ProfilePolicy) -> ProfilePolic
 
 def may_read(policy: ProfilePolicy, path: str) -> bool:
     """True if commands under this profile see what lies at this canonical path of the machine."""
-    return access_at(policy.rules, path) != "deny" and not is_globbed(policy, path)
+    return access_at(policy.rules, path) != "deny" and not matches_deny_glob(policy, path)
 
 
 def may_write(policy: ProfilePolicy, path: str) -> bool:
     """True if commands under this profile may write this canonical path of the machine."""
-    return access_at(policy.rules, path) == "write" and not is_globbed(policy, path)
+    return access_at(policy.rules, path) == "write" and not matches_deny_glob(policy, path)
 
 
 def denies_reading(policy: ProfilePolicy) -> bool:
@@ -127,40 +127,40 @@ def denies_reading(policy: ProfilePolicy) -> bool:
     )
 
 
-def is_denied_aloud(policy: ProfilePolicy, path: str) -> bool:
+def is_explicitly_denied(policy: ProfilePolicy, path: str) -> bool:
     """True where a rule says deny, so that no grant may open it; not where just no rule speaks."""
     rule = deepest_rule(policy.rules, path)
-    return (rule is not None and rule.access == "deny") or is_globbed(policy, path)
+    return (rule is not None and rule.access == "deny") or matches_deny_glob(policy, path)
 
 
-def is_globbed(policy: ProfilePolicy, path: str) -> bool:
+def matches_deny_glob(policy: ProfilePolicy, path: str) -> bool:
     """True if a pattern fits the path or a folder on the way to it."""
     if not policy.deny_globs:
         return False
     steps = path.split("/")
     heads = ["/".join(steps[:count]) for count in range(2, len(steps) + 1)]
-    return any(glob_pattern(glob).fullmatch(head) for glob in policy.deny_globs for head in heads)
+    return any(compile_glob(glob).fullmatch(head) for glob in policy.deny_globs for head in heads)
 
 
-def fixed_part(glob: str) -> str:
+def glob_base(glob: str) -> str:
     """The folder above the first step with a sign of patterns: `/a/b` of `/a/b/**/*.env`. A sign
     that is escaped (`[*]`) is none.
     """
     steps: list[str] = []
     for step in glob.split("/"):
-        if has_pattern(_ESCAPED.sub("", step)):
+        if has_glob_signs(_ESCAPED.sub("", step)):
             break
         steps.append(_ESCAPED.sub(r"\1", step))
     return "/".join(steps) or "/"
 
 
-def has_pattern(text: str) -> bool:
+def has_glob_signs(text: str) -> bool:
     """True if it holds `*`, `?` or `[`."""
     return any(sign in text for sign in "*?[")
 
 
 @lru_cache(maxsize=256)
-def glob_pattern(glob: str) -> re.Pattern[str]:
+def compile_glob(glob: str) -> re.Pattern[str]:
     """`*` and `?` within a step, `**` any number of steps, `[…]` one of these. Any letter case
     counts as written.
     """
@@ -171,11 +171,11 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
         if step == "**":
             words.append(".*" if last else "(?:[^/]+/)*")
         else:
-            words.append(_step(step) + ("" if last else "/"))
+            words.append(_compile_glob_step(step) + ("" if last else "/"))
     return re.compile("".join(words), re.DOTALL)
 
 
-def _step(step: str) -> str:
+def _compile_glob_step(step: str) -> str:
     words: list[str] = []
     rest = step
     while rest:

@@ -19,8 +19,8 @@ FRAME_LIMIT_BYTES = 2 * 1024 * 1024  # a backstop behind the codec's 1 MiB: the 
 IPC_PATH_BYTES = 107  # sun_path without its final zero
 
 Pattern = Literal["dealer", "router", "xpub", "sub"]
-Take = Callable[[list[bytes]], None]  # takes a message, all its frames; never waits
-_BATCH = 64  # messages taken before other tasks run
+MessageHandler = Callable[[list[bytes]], None]  # takes a message, all its frames; never waits
+_PUMP_BATCH = 64  # messages taken before other tasks run
 _TYPES = {
     "router": zmq.SocketType.ROUTER,
     "xpub": zmq.SocketType.XPUB,
@@ -34,11 +34,11 @@ _DEALER_TYPE = int(zmq.DEALER)
 _SCHED_POLICY = int(zmq.THREAD_SCHED_POLICY)
 
 
-class NoEndpoint(MailboxError):
+class EndpointUnavailable(MailboxError):
     """The endpoint cannot be bound or connected to: its text names it and the system's reason."""
 
 
-class _Context:
+class _SharedContext:
     """One context, so one I/O thread, for all sockets of a process; keyed by pid for forks.
 
     It is of pyzmq's inner, compiled layer: the outer one costs each agent some 200 KB.
@@ -53,7 +53,7 @@ class _Context:
         """The process's context; the last borrower ends it."""
         if self._context is None or self._pid != os.getpid():
             self._context, self._pid, self._users = zmq.backend.Context(1), os.getpid(), 0
-            _let_sender_run_on(self._context)
+            _use_batch_scheduling(self._context)
         context = self._context
         self._users += 1
         try:
@@ -65,7 +65,7 @@ class _Context:
                 context.term()
 
 
-def _let_sender_run_on(context: zmq.backend.Context) -> None:
+def _use_batch_scheduling(context: zmq.backend.Context) -> None:
     """On a busy machine each send would be interrupted by the I/O thread that it wakes.
 
     Threads of SCHED_BATCH interrupt nobody; of 50 processes that write to each other, the 99th
@@ -81,7 +81,7 @@ def _let_sender_run_on(context: zmq.backend.Context) -> None:
     context.set(_SCHED_POLICY, os.SCHED_BATCH)
 
 
-_shared = _Context()
+_shared = _SharedContext()
 
 
 class PolledSocket:
@@ -95,63 +95,63 @@ class PolledSocket:
     def __init__(self, sock: zmq.Socket[bytes]) -> None:
         self.raw = sock
         self._fd = int(sock.get(int(zmq.FD)))
-        self._nap = trio.CancelScope()
-        self._overlooked: trio.lowlevel.ParkingLot | None = None  # of a pump's second task
+        self._wait_scope = trio.CancelScope()
+        self._pump_wakeup: trio.lowlevel.ParkingLot | None = None  # of a pump's second task
         self._is_draining = False  # whoever sends need not look for mail then
 
-    def has_mail(self) -> bool:
+    def has_message(self) -> bool:
         """True if a message can be taken now."""
         return bool(int(self.raw.get(_EVENTS)) & _POLLIN)
 
-    async def wait_mail(self) -> None:
+    async def wait_message(self) -> None:
         """Return once a message can be taken. One task at a time."""
-        if self.has_mail():
+        if self.has_message():
             await trio.lowlevel.checkpoint()
             return
         while True:
-            with trio.CancelScope() as self._nap:
+            with trio.CancelScope() as self._wait_scope:
                 await trio.lowlevel.wait_readable(self._fd)
-            if self.has_mail():
+            if self.has_message():
                 return
 
     async def receive(self) -> list[bytes]:
         """The next message, all its frames. Cancelling it loses nothing."""
-        await self.wait_mail()
-        return self._take()
+        await self.wait_message()
+        return self._receive_frames()
 
-    def begin_pump(self, nursery: trio.Nursery, take: Take) -> None:
+    def start_pump(self, nursery: trio.Nursery, take: MessageHandler) -> None:
         """Hand every message to `take` at once, for as long as `nursery` lives, instead of
         `receive`. Other tasks run after every 64 of them.
         """
-        self._overlooked = trio.lowlevel.ParkingLot()
+        self._pump_wakeup = trio.lowlevel.ParkingLot()
         nursery.start_soon(self._pump, take)
-        nursery.start_soon(self._take_overlooked, take, self._overlooked)
+        nursery.start_soon(self._pump_on_wakeup, take, self._pump_wakeup)
 
-    async def _pump(self, take: Take) -> None:
+    async def _pump(self, take: MessageHandler) -> None:
         while True:
             while not self._drain(take):
                 await trio.lowlevel.checkpoint()
             await trio.lowlevel.wait_readable(self._fd)
 
-    async def _take_overlooked(self, take: Take, lot: trio.lowlevel.ParkingLot) -> None:
+    async def _pump_on_wakeup(self, take: MessageHandler, lot: trio.lowlevel.ParkingLot) -> None:
         while True:
             await lot.park()
             while not self._drain(take):
                 await trio.lowlevel.checkpoint()
 
-    def _drain(self, take: Take) -> bool:
+    def _drain(self, take: MessageHandler) -> bool:
         """Take what is there, but a batch at most. True: nothing is left."""
         self._is_draining = True
         try:
-            for _ in range(_BATCH):
-                if not self.has_mail():
+            for _ in range(_PUMP_BATCH):
+                if not self.has_message():
                     return True
-                take(self._take())
+                take(self._receive_frames())
             return False
         finally:
             self._is_draining = False
 
-    def _take(self) -> list[bytes]:
+    def _receive_frames(self) -> list[bytes]:
         frames = [self.raw.recv(_NOBLOCK)]
         while self.raw.get(_RCVMORE):  # a message comes whole, or not at all
             frames.append(self.raw.recv(_NOBLOCK))
@@ -168,15 +168,15 @@ class PolledSocket:
                 raise
             return False
         finally:
-            if not self._is_draining and self.has_mail():
-                self._tell_receiver()
+            if not self._is_draining and self.has_message():
+                self._wake_receiver()
         return True
 
-    def _tell_receiver(self) -> None:
-        if self._overlooked is None:
-            self._nap.cancel()
+    def _wake_receiver(self) -> None:
+        if self._pump_wakeup is None:
+            self._wait_scope.cancel()
         else:
-            self._overlooked.unpark()
+            self._pump_wakeup.unpark()
 
 
 @contextmanager
@@ -186,7 +186,11 @@ def open_socket(pattern: Pattern) -> Iterator[PolledSocket]:
     A dealer's `raw` is of pyzmq's inner layer: get, set, send, recv, connect and no more.
     """
     with _shared.borrow() as context:
-        sock = _bare(context) if pattern == "dealer" else _complete(context, pattern)
+        sock = (
+            _open_dealer_socket(context)
+            if pattern == "dealer"
+            else _open_full_socket(context, pattern)
+        )
         try:
             for option in (zmq.LINGER, zmq.SNDHWM, zmq.RCVHWM):
                 sock.set(int(option), 0)
@@ -196,11 +200,11 @@ def open_socket(pattern: Pattern) -> Iterator[PolledSocket]:
             sock.close(linger=0)
 
 
-def _bare(context: zmq.backend.Context) -> zmq.Socket[bytes]:
+def _open_dealer_socket(context: zmq.backend.Context) -> zmq.Socket[bytes]:
     return cast("zmq.Socket[bytes]", zmq.backend.Socket(context, _DEALER_TYPE))
 
 
-def _complete(context: zmq.backend.Context, pattern: Pattern) -> zmq.Socket[bytes]:
+def _open_full_socket(context: zmq.backend.Context, pattern: Pattern) -> zmq.Socket[bytes]:
     outer: zmq.Context[zmq.Socket[bytes]] = zmq.Context(shadow=context.underlying)
     return outer.socket(_TYPES[pattern])
 
@@ -219,7 +223,7 @@ def check_length(endpoint: str) -> None:
     """Raises NoEndpoint for a path that no socket can have."""
     path = endpoint.removeprefix("ipc://")
     if path != endpoint and len(os.fsencode(path)) > IPC_PATH_BYTES:
-        raise NoEndpoint(
+        raise EndpointUnavailable(
             f"the socket path {path!r} is over {IPC_PATH_BYTES} bytes; set XDG_RUNTIME_DIR or "
             "SWARM_HOME to a shorter folder"
         )
@@ -230,4 +234,4 @@ def _attach(how: Callable[[str], object], endpoint: str) -> None:
     try:
         how(endpoint)
     except zmq.ZMQError as error:
-        raise NoEndpoint(f"no mailbox at {endpoint}: {error.strerror}") from error
+        raise EndpointUnavailable(f"no mailbox at {endpoint}: {error.strerror}") from error

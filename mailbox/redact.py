@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from .redact_forms import MIN_SECRET_CHARS as MIN_SECRET_CHARS
-from .redact_forms import encoded_form, forms_of, is_hideable
-from .redact_rules import Span, load_rules, shapes
+from .redact_forms import is_redactable, json_form, secret_forms
+from .redact_rules import Span, load_secret_rules, secret_matcher
 
 REDACTED = "[redacted]"
 NOT_HIDDEN = (
     "is too short, or too ordinary a word, to be hidden: it may stand in the journal and be shown"
 )
-KNOWN = "key-of-this-run"  # the name under which known keys are counted
+KNOWN_KEY_RULE = "key-of-this-run"  # the name under which known keys are counted
 
 # Of errors only: whatever is named as a secret, in prose and code too.
-_NAMED = re.compile(
+_NAMED_SECRET = re.compile(
     r"(?i)(?P<name>\bbearer\s+|\b(?:api[-_]?key|access[-_]?token|client[-_]?secret|password|"
     r"authorization)[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)(?P<value>[^\s\"'&,;}<]{6,})"
 )
@@ -35,14 +35,14 @@ class Redactor:
         self._encoded: tuple[bytes, ...] = ()
         self._by_first: dict[str, tuple[str, ...]] = {}
         self.longest = 0
-        self.learn(*secrets)
+        self.add_secrets(*secrets)
 
-    def learn(self, *secrets: str) -> None:
+    def add_secrets(self, *secrets: str) -> None:
         """Hide these as well, from now on; also what they are without the blanks around them."""
         self._secrets |= {secret.strip() for secret in secrets}
         known = [secret for secret in self._secrets if is_secret(secret)]
-        forms = sorted({form for secret in known for form in forms_of(secret)}, key=len)[::-1]
-        self._encoded = tuple(encoded_form(form) for form in forms)
+        forms = sorted({form for secret in known for form in secret_forms(secret)}, key=len)[::-1]
+        self._encoded = tuple(json_form(form) for form in forms)
         firsts = {form[0] for form in forms}
         self._by_first = {
             first: tuple(form for form in forms if form[0] == first) for first in firsts
@@ -50,7 +50,7 @@ class Redactor:
         self.longest = len(forms[0]) if forms else 0
         self._forms = tuple(forms)
 
-    def clean(self, text: str, counts: Counts | None = None) -> str:
+    def redact(self, text: str, counts: Counts | None = None) -> str:
         """The text without anything that is, or looks like, a secret; the same one if it has none.
 
         Args:
@@ -59,7 +59,7 @@ class Redactor:
         """
         if len(text) < MIN_SECRET_CHARS:
             return text
-        spans = self.spans(text)
+        spans = self.find_spans(text)
         if not spans:
             return text
         pieces: list[str] = []
@@ -71,13 +71,13 @@ class Redactor:
                 counts[span.rule] += 1
         return "".join((*pieces, text[at:]))
 
-    def clean_error(self, text: str) -> str:
+    def redact_error(self, text: str) -> str:
         """As `clean`; of an error also what is merely named as a secret."""
-        return _NAMED.sub(_hide_value, self.clean(text))
+        return _NAMED_SECRET.sub(_hide_value, self.redact(text))
 
-    def spans(self, text: str) -> list[Span]:
+    def find_spans(self, text: str) -> list[Span]:
         """What must not be shown of a text, in order and apart."""
-        found = [*self._known_in(text), *shapes().find(text)]
+        found = [*self._find_known(text), *secret_matcher().find(text)]
         apart: list[Span] = []
         for span in sorted(found, key=lambda one: (one.start, -one.end)):
             if apart and span.start < apart[-1].end:
@@ -87,11 +87,11 @@ class Redactor:
                 apart.append(span)
         return apart
 
-    def may_hold(self, encoded: bytes) -> bool:
+    def may_hold_secret(self, encoded: bytes) -> bool:
         """False only if nothing in this JSON would be hidden. Quick: every record is asked of."""
-        return any(form in encoded for form in self._encoded) or shapes().may_hold(encoded)
+        return any(form in encoded for form in self._encoded) or secret_matcher().may_match(encoded)
 
-    def begun(self, text: str, at: int) -> int:
+    def find_partial_secret(self, text: str, at: int) -> int:
         """Where, from `at` on, a known key begins that the text's end cuts off; else that end."""
         by_first = self._by_first
         for place in range(max(at, len(text) - self.longest + 1), len(text)):
@@ -101,30 +101,30 @@ class Redactor:
                     return place
         return len(text)
 
-    def holds(self, data: bytes) -> bool:
+    def holds_known_secret(self, data: bytes) -> bool:
         """Whether a known key stands in these bytes, in whatever form."""
         return any(form.encode("utf-8", "replace") in data for form in self._forms)
 
-    def _known_in(self, text: str) -> Iterable[Span]:
+    def _find_known(self, text: str) -> Iterable[Span]:
         for form in self._forms:
             at = text.find(form)
             while at >= 0:
-                yield Span(at, at + len(form), KNOWN)
+                yield Span(at, at + len(form), KNOWN_KEY_RULE)
                 at = text.find(form, at + 1)
 
 
 def is_secret(value: str) -> bool:
     """Whether a key is hidden: one that is very short, or a word that stands for none, is not."""
-    return is_hideable(value) and value.lower() not in load_rules().placeholders
+    return is_redactable(value) and value.lower() not in load_secret_rules().placeholders
 
 
 def unhidden_keys(keys: Mapping[str, str]) -> list[str]:
     """The names of keys that are too short or too ordinary to be hidden; placeholders are none."""
-    placeholders = load_rules().placeholders
+    placeholders = load_secret_rules().placeholders
     return sorted(
         name
         for name, value in keys.items()
-        if value.strip() and not is_hideable(value.strip())
+        if value.strip() and not is_redactable(value.strip())
         and value.strip().lower() not in placeholders
     )  # fmt: skip
 

@@ -11,20 +11,20 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 MIN_SECRET_CHARS = 6
-_ORDINARY_CHARS = 8  # small letters alone, and fewer: an ordinary word
-_LEAST_BASE64_CHARS = 7  # of what is the same wherever in a text the key stands
+_MIN_LOWERCASE_CHARS = 8  # small letters alone, and fewer: an ordinary word
+_MIN_BASE64_CHARS = 7  # of what is the same wherever in a text the key stands
 
 
-def is_hideable(secret: str) -> bool:
+def is_redactable(secret: str) -> bool:
     """Whether hiding this leaves the rest readable: no short, ordinary word.
 
     At least six characters; at least eight if they are all small letters.
     """
-    least = _ORDINARY_CHARS if secret.isalpha() and secret.islower() else MIN_SECRET_CHARS
+    least = _MIN_LOWERCASE_CHARS if secret.isalpha() and secret.islower() else MIN_SECRET_CHARS
     return len(secret) >= least
 
 
-def forms_of(secret: str) -> tuple[str, ...]:
+def secret_forms(secret: str) -> tuple[str, ...]:
     """Every form of a key that is looked for, the longest first.
 
     Base64 stands for three forms in each alphabet, for a key may begin at any byte of three; what
@@ -47,7 +47,7 @@ def _escaped(secret: str) -> Iterator[str]:
         yield json.dumps(text, ensure_ascii=False)[1:-1]
     for text in (quote(plain, safe=""), quote(plain), quote_plus(plain)):
         yield text
-        yield "".join(_lowered(text))
+        yield "".join(_lowercase_escapes(text))
     bare = secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     yield bare
     yield bare.replace('"', "&quot;").replace("'", "&#x27;")
@@ -57,7 +57,7 @@ def _escaped(secret: str) -> Iterator[str]:
     yield repr(secret)[1:-1]
 
 
-def _lowered(text: str) -> Iterator[str]:
+def _lowercase_escapes(text: str) -> Iterator[str]:
     """%2F as %2f; and nothing else."""
     pieces = text.split("%")
     yield pieces[0]
@@ -69,9 +69,9 @@ def _base64(data: bytes, encoded: str, lead: int) -> str:
     """The letters of `encoded` that the key alone decides; "" if they are too few to say much."""
     start = -(-lead * 8 // 6)
     end = (lead + len(data)) * 8 // 6
-    return encoded[start:end] if end - start >= _LEAST_BASE64_CHARS else ""
+    return encoded[start:end] if end - start >= _MIN_BASE64_CHARS else ""
 
 
-def encoded_form(form: str) -> bytes:
+def json_form(form: str) -> bytes:
     """As it stands inside a JSON string that our own encoder wrote."""
     return msgspec.json.encode(form.encode("utf-8", "replace").decode())[1:-1]

@@ -16,12 +16,14 @@ from msgspec.structs import replace
 
 _FILE = Path(__file__).with_name("secret_rules.toml")
 _NAMES = "@NAMES@"
-_SHORT = 5  # a shorter beginning is part of ordinary words too: task-, half_
+_SHORT_PREFIX_CHARS = 5  # a shorter beginning is part of ordinary words too: task-, half_
 _RUN = r"[A-Za-z0-9_.-]"
 _RUN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-_IN_RUN = 8  # of a body that may go on with other characters, so many lie in the run at least
-_LOOKED_AT_CHARS = 512  # of what may be a token, until it is known to be one
-_MOST_RUN_CHARS = 256  # of a longer run of letters, what has a short beginning by chance is no key
+_MIN_RUN_CHARS = (
+    8  # of a body that may go on with other characters, so many lie in the run at least
+)
+_MAX_TOKEN_CHARS = 512  # of what may be a token, until it is known to be one
+_MAX_RUN_CHARS = 256  # of a longer run of letters, what has a short beginning by chance is no key
 # What may stand before a word without being a part of it: an escape of JSON, a URL, a terminal.
 _ESCAPE = re.compile(
     r"(?:\\[nrtbfv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]*m)\Z"
@@ -30,17 +32,17 @@ _KEY_NAME = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
 _KEY_MATERIAL = (
     r"""[\s\\nrt"'+,>|#*]{0,32}(?:(?=[a-z]{0,2}[A-Z0-9+/])[A-Za-z0-9+/=]{3}|[A-Z][A-Za-z-]+: )"""
 )
-KEY_BEGINS = "-----BEGIN"
-KEY_END = re.compile(rf"-----END {_KEY_NAME}")
+KEY_HEADER = "-----BEGIN"
+KEY_FOOTER = re.compile(rf"-----END {_KEY_NAME}")
 PRIVATE_KEY = re.compile(
-    rf"{KEY_BEGINS} {_KEY_NAME}(?={_KEY_MATERIAL})"
-    rf"(?:(?s:.){{0,65536}}?{KEY_END.pattern}|(?s:.)*)"
+    rf"{KEY_HEADER} {_KEY_NAME}(?={_KEY_MATERIAL})"
+    rf"(?:(?s:.){{0,65536}}?{KEY_FOOTER.pattern}|(?s:.)*)"
 )
-KEY_BEGUN = re.compile(rf"{KEY_BEGINS} {_KEY_NAME}")
+KEY_HEADER_LINE = re.compile(rf"{KEY_HEADER} {_KEY_NAME}")
 KEY_MATERIAL = re.compile(_KEY_MATERIAL)
 
 
-class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A secret that is known by how it begins. See the head of the data file."""
 
     name: str
@@ -63,7 +65,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.shape or f"[{self.body}]{{{self.least},}}"
 
 
-class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MarkerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A secret that is known by what stands before it. See the head of the data file."""
 
     name: str
@@ -83,17 +85,17 @@ class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.marker}(?P<hidden>{first}[{self.value}]{{{self.least - 1},}}){then}"
 
     @property
-    def begun(self) -> str:
+    def partial_pattern(self) -> str:
         return rf"{self.marker}(?P<hidden>[{self.value}]*){self.between}\Z"
 
 
-class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SecretRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file as it stands."""
 
     placeholders: tuple[str, ...]
     names: tuple[str, ...]
-    tokens: tuple[Token, ...]
-    after: tuple[After, ...]
+    tokens: tuple[TokenRule, ...]
+    after: tuple[MarkerRule, ...]
 
 
 class Span(NamedTuple):
@@ -105,15 +107,15 @@ class Span(NamedTuple):
 
 
 @cache
-def load_rules() -> Rules:
+def load_secret_rules() -> SecretRules:
     """The kept list."""
-    rules = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8")), Rules)
-    names = _names(rules.names)
+    rules = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8")), SecretRules)
+    names = _names_pattern(rules.names)
     after = (replace(rule, marker=rule.marker.replace(_NAMES, names)) for rule in rules.after)
     return replace(rules, after=tuple(after))
 
 
-def _names(names: tuple[str, ...]) -> str:
+def _names_pattern(names: tuple[str, ...]) -> str:
     """One of these names, as an expression whose every way begins with a sign of its own.
 
     Many end with KEY: that is looked for, and what stands before it then.
@@ -124,22 +126,22 @@ def _names(names: tuple[str, ...]) -> str:
     return f"(?:{'|'.join(others)}|KEY(?:{before_key}))"
 
 
-class _Hints:
+class _WordSearch:
     """Which of some words stand in a text. One search for all that begin with a rare sign."""
 
     def __init__(self, words: list[str]) -> None:
         rare = sorted({word for word in words if not word[0].islower()})
         self._common = tuple(sorted({word for word in words if word[0].islower()}))
         self._common_bytes = tuple(word.encode() for word in self._common)
-        self._rare = _grouped((word, "") for word in rare)
+        self._rare = _grouped_alternatives((word, "") for word in rare)
         # A word that is found may hide another that stands within it, or begins there.
-        self._implied = {word: [one for one in rare if _hides(word, one)] for word in rare}
+        self._implied = {word: [one for one in rare if _may_hide(word, one)] for word in rare}
 
-    def stand_in(self, encoded: bytes) -> bool:
+    def any_in(self, encoded: bytes) -> bool:
         found = _compiled_bytes(self._rare).search(encoded)
         return found is not None or any(word in encoded for word in self._common_bytes)
 
-    def of(self, text: str) -> set[str]:
+    def words_in(self, text: str) -> set[str]:
         found = set[str]()
         for word in set(_compiled(self._rare).findall(text)):
             found.update(self._implied[word])
@@ -147,76 +149,78 @@ class _Hints:
         return found
 
 
-def _hides(word: str, other: str) -> bool:
+def _may_hide(word: str, other: str) -> bool:
     ends = (word[-size:] for size in range(1, len(word)))
     return other in word or any(other.startswith(end) for end in ends)
 
 
-class Shapes:
+class SecretMatcher:
     """The rules, compiled as they are needed. Made by `shapes`; holds no secret, never changes."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: SecretRules) -> None:
         self._pairs = [(begin, rule) for rule in rules.tokens for begin in rule.begins]
-        self._rules: dict[str, list[Token]] = {}
+        self._rules: dict[str, list[TokenRule]] = {}
         for begin, rule in self._pairs:
             self._rules.setdefault(begin, []).append(rule)
         self.begins = tuple(sorted(self._rules, key=len)[::-1])
-        words = (*self.begins, KEY_BEGINS)
+        words = (*self.begins, KEY_HEADER)
         self._first_letters = {word[:end] for word in words for end in range(1, len(word))}
         self._longest = max(map(len, self._first_letters))
         least = min(len(begin) + _least_in_run(rule) for begin, rule in self._pairs)
         self._run = f"{_RUN}{{{least},}}"
-        self._after = rules.after
-        self._hints = _Hints([KEY_BEGINS, *(hint for rule in rules.after for hint in rule.hints)])
+        self._marker_rules = rules.after
+        self._hints = _WordSearch(
+            [KEY_HEADER, *(hint for rule in rules.after for hint in rule.hints)]
+        )
 
     @cached_property
     def _begin(self) -> re.Pattern[str]:
-        return re.compile(_grouped((begin, "") for begin in self.begins))
+        return re.compile(_grouped_alternatives((begin, "") for begin in self.begins))
 
     @cached_property
     def _token(self) -> str:
         """An expression for what may be a token; of a run, not of a text."""
         loose = ((begin, f"{_RUN}{{{_least_in_run(rule)}}}") for begin, rule in self._pairs)
-        return _grouped(loose)
+        return _grouped_alternatives(loose)
 
-    def may_hold(self, encoded: bytes) -> bool:
+    def may_match(self, encoded: bytes) -> bool:
         """False only if no rule matches a text in this JSON; no hint has signs that it escapes."""
         runs = _compiled_bytes(self._run).findall(encoded)
         if runs and _compiled_bytes(self._token).search(b"\n".join(runs)):
             return True
-        return self._hints.stand_in(encoded)
+        return self._hints.any_in(encoded)
 
     def find(self, text: str) -> Iterator[Span]:
         """Whatever a rule matches, in no order; parts may overlap."""
         yield from self._tokens(text)
-        hints = self._hints.of(text)
+        hints = self._hints.words_in(text)
         if not hints:
             return
-        if KEY_BEGINS in hints:
+        if KEY_HEADER in hints:
             for found in PRIVATE_KEY.finditer(text):
                 yield Span(found.start(), found.end(), "private-key")
-        for rule in self._after:
+        for rule in self._marker_rules:
             if not hints.isdisjoint(rule.hints):
-                yield from _values(rule, text)
+                yield from _find_marked_values(rule, text)
 
-    def first_begin(self, text: str, at: int) -> int:
+    def find_prefix(self, text: str, at: int) -> int:
         """Where, from `at` on, something begins as a token does; else the text's end."""
         found = self._begin.search(text, at)
         return len(text) if found is None else found.start()
 
-    def beginning(self, text: str, at: int) -> int:
+    def find_partial_prefix(self, text: str, at: int) -> int:
         """Where, from `at` on, the first letters of some beginning stand at the text's end."""
         for size in range(min(self._longest, len(text) - at), 0, -1):
             if text[len(text) - size :] in self._first_letters:
                 return len(text) - size
         return len(text)
 
-    def values_begun(self, text: str, at: int) -> Iterator[int]:
+    def find_partial_values(self, text: str, at: int) -> Iterator[int]:
         """Where values begin that reach to the text's end, so that more may follow."""
-        hints = self._hints.of(text)
-        for rule in self._after:
+        hints = self._hints.words_in(text)
+        for rule in self._marker_rules:
             if not hints.isdisjoint(rule.hints):
-                found = _compiled(rule.begun).search(text, at)
+                found = _compiled(rule.partial_pattern).search(text, at)
                 if found is not None:
                     yield found.start("hidden")
 
@@ -239,11 +243,15 @@ class Shapes:
                 continue
             for rule in self._rules[begin]:
                 # Looked at in part, so that many beginnings in one long run cost no more than it.
-                most = len(text) if rule.shape else start + _LOOKED_AT_CHARS
+                most = len(text) if rule.shape else start + _MAX_TOKEN_CHARS
                 found = _compiled(re.escape(begin) + rule.rest).match(text, start, most)
                 if found is None or (rule.digit and not _has_digit(found[0], len(begin))):
                     continue
-                if len(begin) >= _SHORT or rule.shape or _counts(text, found, run, rule.kinds):
+                if (
+                    len(begin) >= _SHORT_PREFIX_CHARS
+                    or rule.shape
+                    or _is_likely_token(text, found, run, rule.kinds)
+                ):
                     return Span(start, _end_of(rule, text, found.end()), rule.name)
         return None
 
@@ -259,12 +267,12 @@ def _compiled_bytes(pattern: str) -> re.Pattern[bytes]:
 
 
 @cache
-def shapes() -> Shapes:
+def secret_matcher() -> SecretMatcher:
     """The kept list, ready for use."""
-    return Shapes(load_rules())
+    return SecretMatcher(load_secret_rules())
 
 
-def begins_word(text: str, at: int) -> bool:
+def is_word_start(text: str, at: int) -> bool:
     """Whether no letter or digit stands before; an escape that ends with one does not count."""
     before = text[at - 1 : at]
     return (
@@ -273,21 +281,23 @@ def begins_word(text: str, at: int) -> bool:
     )
 
 
-def _counts(text: str, found: re.Match[str], run: tuple[int, int], kinds: tuple[str, ...]) -> bool:
+def _is_likely_token(
+    text: str, found: re.Match[str], run: tuple[int, int], kinds: tuple[str, ...]
+) -> bool:
     """Whether what has a short beginning is more than a part of ordinary words."""
-    if begins_word(text, found.start()):
+    if is_word_start(text, found.start()):
         return True
     is_mixed = all(_holds(found[0], kind) for kind in kinds)
-    return is_mixed and run[1] - run[0] <= _MOST_RUN_CHARS
+    return is_mixed and run[1] - run[0] <= _MAX_RUN_CHARS
 
 
-def _end_of(rule: Token, text: str, end: int) -> int:
+def _end_of(rule: TokenRule, text: str, end: int) -> int:
     """Where a token ends whose first part ends there."""
     rest = None if rule.shape else _compiled(f"[{rule.body}]*").match(text, end)
     return end if rest is None else rest.end()
 
 
-def _values(rule: After, text: str) -> Iterator[Span]:
+def _find_marked_values(rule: MarkerRule, text: str) -> Iterator[Span]:
     at, pattern = 0, _compiled(rule.pattern)
     while (found := pattern.search(text, at)) is not None:
         start, end = found.span("hidden")
@@ -306,13 +316,13 @@ def _holds(text: str, kind: str) -> bool:
     return re.search(kind, text) is not None
 
 
-def _least_in_run(rule: Token) -> int:
+def _least_in_run(rule: TokenRule) -> int:
     """How many characters of a body lie in one run with its beginning."""
     inside = re.compile(f"[{rule.body}]")
-    return rule.least if not inside.match("+") else min(rule.least, _IN_RUN)
+    return rule.least if not inside.match("+") else min(rule.least, _MIN_RUN_CHARS)
 
 
-def _grouped(pairs: Iterator[tuple[str, str]]) -> str:
+def _grouped_alternatives(pairs: Iterator[tuple[str, str]]) -> str:
     """Alternatives that share their first letter stand together: then a search is quick."""
     by_first: dict[str, list[str]] = {}
     for begin, rest in sorted(pairs, key=lambda pair: -len(pair[0])):

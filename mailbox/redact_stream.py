@@ -9,21 +9,21 @@ import re
 
 from .redact import MIN_SECRET_CHARS, REDACTED, Redactor
 from .redact_rules import (
-    KEY_BEGINS,
-    KEY_BEGUN,
-    KEY_END,
+    KEY_FOOTER,
+    KEY_HEADER,
+    KEY_HEADER_LINE,
     KEY_MATERIAL,
     Span,
-    begins_word,
-    shapes,
+    is_word_start,
+    secret_matcher,
 )
 
-MOST_HELD_CHARS = 4_096  # or the longest known key; a longer beginning counts as a secret
+MAX_HELD_CHARS = 4_096  # or the longest known key; a longer beginning counts as a secret
 
 _CONTEXT_CHARS = 160  # of what was shown: a name that makes what follows a secret may be among it
 _TOKEN_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+/=-"
-_REST = re.compile(r"\A[^\s\"'`]*")
-_KEY_BEGINNING = re.compile(rf"{KEY_BEGINS}[ A-Z0-9]*-{{0,4}}\Z")
+_WORD_REST = re.compile(r"\A[^\s\"'`]*")
+_KEY_BEGINNING = re.compile(rf"{KEY_HEADER}[ A-Z0-9]*-{{0,4}}\Z")
 _MATERIAL_CHARS = 80  # after so many it is known whether a private key follows
 _END_CHARS = 64  # more than the line that ends a private key
 
@@ -33,70 +33,74 @@ class RedactedStream:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._before = ""  # the last of what is settled, as it came
+        self._context = ""  # the last of what is settled, as it came
         self._held = ""
-        self._skips = False  # a long secret goes on: leave out what fits
+        self._is_skipping = False  # a long secret goes on: leave out what fits
         self._in_key = False  # of a private key only its end is looked for
 
     def push(self, text: str) -> str:
         """What may be shown now."""
         if self._in_key:
             text = self._skip_key(text)
-        elif self._skips:
-            rest = _REST.sub("", text, count=1)
-            self._skips = not rest
+        elif self._is_skipping:
+            rest = _WORD_REST.sub("", text, count=1)
+            self._is_skipping = not rest
             text = rest
         if not text:
             return ""
-        at = len(self._before)
-        return self._settle(self._before + self._held + text, at)
+        at = len(self._context)
+        return self._settle(self._context + self._held + text, at)
 
-    def rest(self) -> str:
+    def finish(self) -> str:
         """The end has come: a few letters are shown, more might be most of a secret."""
         held, self._held = ("" if self._in_key else self._held), ""
         if len(held) < MIN_SECRET_CHARS:
             return held
-        whole, at = self._before + held, len(self._before)
-        begun = min(_word_begun(whole, at), _key_begun(whole, at), self._redactor.begun(whole, at))
-        spans = self._redactor.spans(whole)
-        begun = _outside(spans, begun, at)
+        whole, at = self._context + held, len(self._context)
+        begun = min(
+            _word_start(whole, at),
+            _private_key_start(whole, at),
+            self._redactor.find_partial_secret(whole, at),
+        )
+        spans = self._redactor.find_spans(whole)
+        begun = _before_span(spans, begun, at)
         cut_off = whole[begun:]
-        shown = _clean(whole, spans, at, begun)
+        shown = _redacted_part(whole, spans, at, begun)
         return shown + (cut_off if len(cut_off) < MIN_SECRET_CHARS else REDACTED)
 
     def _settle(self, whole: str, at: int) -> str:
-        spans = self._redactor.spans(whole)
-        end = _outside(spans, self._begun(whole, at), at)
-        shown = _clean(whole, spans, at, end)
+        spans = self._redactor.find_spans(whole)
+        end = _before_span(spans, self._partial_start(whole, at), at)
+        shown = _redacted_part(whole, spans, at, end)
         self._held = whole[end:]
-        self._before = whole[max(0, end - _CONTEXT_CHARS) : end]
-        if len(self._held) > max(MOST_HELD_CHARS, self._redactor.longest):
+        self._context = whole[max(0, end - _CONTEXT_CHARS) : end]
+        if len(self._held) > max(MAX_HELD_CHARS, self._redactor.longest):
             shown += REDACTED
-            self._in_key = self._held.startswith(KEY_BEGINS)
-            self._skips = not self._in_key
-            self._before, self._held = "", (self._held[-_END_CHARS:] if self._in_key else "")
+            self._in_key = self._held.startswith(KEY_HEADER)
+            self._is_skipping = not self._in_key
+            self._context, self._held = "", (self._held[-_END_CHARS:] if self._in_key else "")
         return shown
 
-    def _begun(self, whole: str, at: int) -> int:
+    def _partial_start(self, whole: str, at: int) -> int:
         """Where something begins that the next piece may make a secret; else the text's end."""
         return min(
             len(whole),
-            _token_begun(whole, at),
-            _key_begun(whole, at),
-            self._redactor.begun(whole, at),
-            *(max(at, place) for place in shapes().values_begun(whole, 0)),
+            _token_start(whole, at),
+            _private_key_start(whole, at),
+            self._redactor.find_partial_secret(whole, at),
+            *(max(at, place) for place in secret_matcher().find_partial_values(whole, 0)),
         )
 
     def _skip_key(self, text: str) -> str:
         """What comes after the private key; nothing while its end was not seen."""
         whole = self._held + text
-        found = KEY_END.search(whole)
+        found = KEY_FOOTER.search(whole)
         self._in_key = found is None
         self._held = whole[-_END_CHARS:] if found is None else ""
         return "" if found is None else whole[found.end() :]
 
 
-def _outside(spans: list[Span], end: int, at: int) -> int:
+def _before_span(spans: list[Span], end: int, at: int) -> int:
     """The same end, or the beginning of what must not be cut there."""
     for span in spans:
         if span.start < end < span.end:
@@ -104,7 +108,7 @@ def _outside(spans: list[Span], end: int, at: int) -> int:
     return end
 
 
-def _clean(whole: str, spans: list[Span], at: int, end: int) -> str:
+def _redacted_part(whole: str, spans: list[Span], at: int, end: int) -> str:
     """The part from `at` to `end` as it may be shown."""
     pieces: list[str] = []
     for span in spans:
@@ -117,31 +121,33 @@ def _clean(whole: str, spans: list[Span], at: int, end: int) -> str:
     return "".join((*pieces, whole[at:end]))
 
 
-def _word_begun(whole: str, at: int) -> int:
-    """As `_token_begun`, of a text that has ended: what stands within a word is a part of it."""
+def _word_start(whole: str, at: int) -> int:
+    """As `_token_start`, of a text that has ended: what stands within a word is a part of it."""
     place = max(at, len(whole.rstrip(_TOKEN_CHARS)))
-    while (place := shapes().first_begin(whole, place)) < len(whole):
-        if begins_word(whole, place):
+    while (place := secret_matcher().find_prefix(whole, place)) < len(whole):
+        if is_word_start(whole, place):
             return place
         place += 1
     return place
 
 
-def _token_begun(whole: str, at: int) -> int:
+def _token_start(whole: str, at: int) -> int:
     """Where what begins as a token reaches to the end, or begins to begin there."""
     run = max(at, len(whole.rstrip(_TOKEN_CHARS)))
-    return min(shapes().first_begin(whole, run), shapes().beginning(whole, at))
+    return min(
+        secret_matcher().find_prefix(whole, run), secret_matcher().find_partial_prefix(whole, at)
+    )
 
 
-def _key_begun(whole: str, at: int) -> int:
+def _private_key_start(whole: str, at: int) -> int:
     """Where a private key begins whose end has not come; what only speaks of one is none."""
-    if KEY_BEGINS not in whole[at:]:
+    if KEY_HEADER not in whole[at:]:
         return len(whole)
-    for found in KEY_BEGUN.finditer(whole, at):
-        if KEY_END.search(whole, found.end()) is not None:
+    for found in KEY_HEADER_LINE.finditer(whole, at):
+        if KEY_FOOTER.search(whole, found.end()) is not None:
             continue
         is_early = len(whole) - found.end() < _MATERIAL_CHARS
         if is_early or KEY_MATERIAL.match(whole, found.end()) is not None:
             return found.start()
-    last = _KEY_BEGINNING.search(whole, max(at, whole.rfind(KEY_BEGINS)))
+    last = _KEY_BEGINNING.search(whole, max(at, whole.rfind(KEY_HEADER)))
     return len(whole) if last is None else last.start()

@@ -16,11 +16,11 @@ from .redact import Counts, Redactor
 
 S = TypeVar("S", bound=msgspec.Struct)
 _PLAIN = (int, float, bool, type(None))
-_MOST_DEPTH = 100
+_MAX_DEPTH = 100
 _LONG_BYTES = 65_536  # of a longer record the texts are looked at right away, not twice
 
 
-class _Plan:
+class _FieldPlan:
     """What of a type of struct may hold text, and whether some of it is bytes."""
 
     def __init__(self, struct: type[msgspec.Struct]) -> None:
@@ -30,26 +30,26 @@ class _Plan:
         self.with_bytes = tuple(name for name in names if _may_hold_bytes(hints[name], ()))
 
 
-def clean_struct(redactor: Redactor, value: S, counts: Counts | None = None) -> S:
+def redact_struct(redactor: Redactor, value: S, counts: Counts | None = None) -> S:
     """The same struct with every text in it cleaned, at any depth, keys of mappings too."""
-    cleaned = _clean(redactor, value, counts, 0)
+    cleaned = _redact_value(redactor, value, counts, 0)
     assert isinstance(cleaned, type(value))
     return cleaned
 
 
-def clean_encoded(
+def redact_encoded(
     redactor: Redactor, value: S, encode: Callable[[S], bytes], counts: Counts | None = None
 ) -> tuple[S, bytes]:
     """The struct without secrets, and its JSON. Quick where there is nothing to hide."""
     encoded = encode(value)
     is_long = len(encoded) > _LONG_BYTES
-    if not is_long and not redactor.may_hold(encoded) and not _holds_bytes(value):
+    if not is_long and not redactor.may_hold_secret(encoded) and not _holds_bytes(value):
         return value, encoded
-    cleaned = clean_struct(redactor, value, counts)
+    cleaned = redact_struct(redactor, value, counts)
     return (value, encoded) if cleaned is value else (cleaned, encode(cleaned))
 
 
-def clean_json(redactor: Redactor, line: bytes) -> bytes:
+def redact_json(redactor: Redactor, line: bytes) -> bytes:
     """JSON of any kind without secrets in its texts; what is no JSON is cleaned as text.
 
     The very same object if there was nothing to hide.
@@ -58,35 +58,38 @@ def clean_json(redactor: Redactor, line: bytes) -> bytes:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         text = line.decode("utf-8", "surrogateescape")
-        cleaned = redactor.clean(text)
+        cleaned = redactor.redact(text)
         return line if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
-    clean = _clean(redactor, value, None, 0)
+    clean = _redact_value(redactor, value, None, 0)
     if clean is value:
         return line
     return msgspec.json.encode(clean) + (b"\n" if line.endswith(b"\n") else b"")
 
 
-def _clean(redactor: Redactor, value: object, counts: Counts | None, depth: int) -> object:
+def _redact_value(redactor: Redactor, value: object, counts: Counts | None, depth: int) -> object:
     if isinstance(value, str):
-        return redactor.clean(value, counts)
+        return redactor.redact(value, counts)
     if isinstance(value, _PLAIN):
         return value
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         return None  # nobody nests like this; what was not looked at is not shown
     if isinstance(value, msgspec.Struct):
-        return _clean_fields(redactor, value, counts, depth)
+        return _redact_fields(redactor, value, counts, depth)
     if isinstance(value, bytes):
-        return _clean_bytes(redactor, value, counts)
+        return _redact_bytes(redactor, value, counts)
     if isinstance(value, (tuple, list)):
         whole = cast("tuple[object, ...] | list[object]", value)
-        items = [_clean(redactor, one, counts, depth + 1) for one in whole]
+        items = [_redact_value(redactor, one, counts, depth + 1) for one in whole]
         if all(new is old for new, old in zip(items, whole, strict=True)):
             return whole
         return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, dict):
         rows = cast("dict[object, object]", value)
         pairs = [
-            (_clean(redactor, key, counts, depth + 1), _clean(redactor, one, counts, depth + 1))
+            (
+                _redact_value(redactor, key, counts, depth + 1),
+                _redact_value(redactor, one, counts, depth + 1),
+            )
             for key, one in rows.items()
         ]
         same = all(
@@ -97,28 +100,28 @@ def _clean(redactor: Redactor, value: object, counts: Counts | None, depth: int)
     return value
 
 
-def _clean_fields(
+def _redact_fields(
     redactor: Redactor, value: msgspec.Struct, counts: Counts | None, depth: int
 ) -> msgspec.Struct:
     changed: dict[str, object] = {}
-    for name in _plan(type(value)).fields:
+    for name in _field_plan(type(value)).fields:
         old = getattr(value, name)
-        new = _clean(redactor, old, counts, depth + 1)
+        new = _redact_value(redactor, old, counts, depth + 1)
         if new is not old:
             changed[name] = new
     return msgspec.structs.replace(value, **changed) if changed else value
 
 
-def _clean_bytes(redactor: Redactor, data: bytes, counts: Counts | None) -> bytes:
+def _redact_bytes(redactor: Redactor, data: bytes, counts: Counts | None) -> bytes:
     """Bytes are texts that were encoded once: schemas, results."""
     text = data.decode("utf-8", "surrogateescape")
-    cleaned = redactor.clean(text, counts)
+    cleaned = redactor.redact(text, counts)
     return data if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
 
 
 @cache
-def _plan(struct: type[msgspec.Struct]) -> _Plan:
-    return _Plan(struct)
+def _field_plan(struct: type[msgspec.Struct]) -> _FieldPlan:
+    return _FieldPlan(struct)
 
 
 def _may_hold_text(hint: object) -> bool:
@@ -142,7 +145,9 @@ def _may_hold_bytes(hint: object, above: tuple[object, ...]) -> bool:
 def _holds_bytes(value: object) -> bool:
     """Whether some text in it is encoded twice, so that the JSON does not show it."""
     if isinstance(value, msgspec.Struct):
-        return any(_holds_bytes(getattr(value, name)) for name in _plan(type(value)).with_bytes)
+        return any(
+            _holds_bytes(getattr(value, name)) for name in _field_plan(type(value)).with_bytes
+        )
     if isinstance(value, (tuple, list)):
         return any(map(_holds_bytes, cast("tuple[object, ...] | list[object]", value)))
     if isinstance(value, dict):

@@ -10,7 +10,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from .beneath import FOLDER, LOOK, open_canonical
+from .safe_open import FOLDER_FLAGS, NOFOLLOW_FLAGS, open_canonical
 
 _USABLE = 0o700
 
@@ -21,7 +21,7 @@ def remove_tree(folder: str | Path) -> None:
     Only the path to the folder itself is resolved; the folder must not be in use any more.
     """
     name = Path(folder).name
-    parent = open_canonical(str(Path(folder).parent.resolve()), FOLDER)
+    parent = open_canonical(str(Path(folder).parent.resolve()), FOLDER_FLAGS)
     try:
         top = _open_folder(parent, name)
         try:
@@ -68,11 +68,11 @@ def _flatten(top: int, name: str) -> None:
 
 def _open_folder(parent: int, name: str) -> int:
     """No link. One that its mode closes to us is opened first, where it is ours."""
-    held = os.open(name, LOOK | os.O_DIRECTORY, dir_fd=parent)
+    held = os.open(name, NOFOLLOW_FLAGS | os.O_DIRECTORY, dir_fd=parent)
     try:
         if os.fstat(held).st_mode & _USABLE != _USABLE:
             with suppress(OSError):
                 Path(f"/proc/self/fd/{held}").chmod(_USABLE)
-        return os.open(".", FOLDER, dir_fd=held)
+        return os.open(".", FOLDER_FLAGS, dir_fd=held)
     finally:
         os.close(held)

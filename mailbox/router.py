@@ -12,15 +12,15 @@ import msgspec
 import trio
 import zmq
 
-from .desk import Desk
-from .doorway import Accept, Doorway
-from .gate import open_gate
+from .admission import Accept, Admission
+from .endpoint import ReliableEndpoint
+from .fault_injection import with_injected_faults
+from .guarded_listener import open_guarded_listener
+from .interfaces import MailboxStatistics
 from .polled import PolledSocket, open_socket
-from .post import PostStatistics
-from .wire import over_wire
 
 
-class RouterOffice(Desk):
+class RouterServer(ReliableEndpoint):
     """PostOffice over a ROUTER socket."""
 
     def __init__(
@@ -32,44 +32,44 @@ class RouterOffice(Desk):
         epoch: int,
         accept: Accept | None = None,
     ) -> None:
-        carry = over_wire(lambda peer, frame: sock.send(peer, frame), nursery)
+        carry = with_injected_faults(lambda peer, frame: sock.send(peer, frame), nursery)
         super().__init__(carry, epoch=epoch)
-        self._monitor, self._doorway = monitor, Doorway(accept)
-        self._hung_up = self._farewells = 0
+        self._monitor, self._admission = monitor, Admission(accept)
+        self._disconnects = self._expected_disconnects = 0
 
     def admit(self, peer: bytes, *, epoch: int) -> None:
         super().admit(peer, epoch=epoch)
         self._drain_monitor()
 
-    def arrive(self, peer: bytes, frame: bytes) -> None:
-        if peer not in self._talks and (epoch := self._doorway.epoch_of(peer)) is not None:
+    def receive_frame(self, peer: bytes, frame: bytes) -> None:
+        if peer not in self._peers and (epoch := self._admission.epoch_for(peer)) is not None:
             self.admit(peer, epoch=epoch)
-        super().arrive(peer, frame)
+        super().receive_frame(peer, frame)
 
     def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
-        self._farewells += self.is_heard(peer)
-        self._doorway.close_behind(peer)
+        self._expected_disconnects += self.has_received_from(peer)
+        self._admission.mark_dismissed(peer)
         return super().dismiss(peer)
 
-    def statistics(self) -> PostStatistics:
+    def statistics(self) -> MailboxStatistics:
         """As PostOffice.statistics; `disconnects` are connections that ended, less dismissals.
 
         So it is exact when every peer that ended has been dismissed.
         """
         self._drain_monitor()
-        unexpected = max(0, self._hung_up - self._farewells)
+        unexpected = max(0, self._disconnects - self._expected_disconnects)
         return msgspec.structs.replace(super().statistics(), disconnects=unexpected)
 
     def _drain_monitor(self) -> None:
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._monitor.recv_multipart(zmq.NOBLOCK)
-            self._hung_up += 1
+            self._disconnects += 1
 
 
 @asynccontextmanager
 async def open_router(
     endpoint: str, *, epoch: int = 1, accept: Accept | None = None
-) -> AsyncIterator[RouterOffice]:
+) -> AsyncIterator[RouterServer]:
     """Listen at `endpoint` for peers, each admitted by name first, or by `accept`.
 
     Args:
@@ -88,61 +88,61 @@ async def open_router(
         monitor = sock.raw.get_monitor_socket(zmq.Event.DISCONNECTED)
         monitor.linger = monitor.rcvhwm = 0
         try:
-            async with open_gate(sock, endpoint), trio.open_nursery() as nursery:
-                office = RouterOffice(sock, monitor, nursery, epoch=epoch, accept=accept)
-                sock.begin_pump(nursery, partial(_take, office))
-                nursery.start_soon(office.tend_acknowledgements)
-                nursery.start_soon(office.tend_silence)
+            async with open_guarded_listener(sock, endpoint), trio.open_nursery() as nursery:
+                office = RouterServer(sock, monitor, nursery, epoch=epoch, accept=accept)
+                sock.start_pump(nursery, partial(_receive_message, office))
+                nursery.start_soon(office.run_acks)
+                nursery.start_soon(office.run_probes)
                 try:
                     yield office
                 finally:
-                    office.hang_up()
+                    office.disconnect()
                     nursery.cancel_scope.cancel()
         finally:
             sock.raw.disable_monitor()
             monitor.close(linger=0)
 
 
-def _take(office: RouterOffice, message: list[bytes]) -> None:
+def _receive_message(office: RouterServer, message: list[bytes]) -> None:
     if len(message) == 2:
-        office.arrive(message[0], message[1])
+        office.receive_frame(message[0], message[1])
     else:
-        office.refuse("malformed")
+        office.count_drop("malformed")
 
 
-class Caller(NamedTuple):
+class RequestSender(NamedTuple):
     """Who sent a frame on a plain router, and the process behind the connection if known."""
 
     identity: bytes
     pid: int | None
 
 
-class CallerSocket:
+class RequestServerSocket:
     """A ROUTER that anyone may call; one frame a message. control.py gives it meaning."""
 
     def __init__(self, sock: PolledSocket) -> None:
         self._sock = sock
 
-    async def receive(self) -> tuple[Caller, bytes] | None:
+    async def receive(self) -> tuple[RequestSender, bytes] | None:
         """The next frame and its sender; None for a message that is not of one frame."""
-        await self._sock.wait_mail()
+        await self._sock.wait_message()
         frames = self._sock.raw.recv_multipart(zmq.NOBLOCK, copy=False)
         if len(frames) != 2:
             return None
-        return Caller(frames[0].bytes, _peer_pid(frames[1])), frames[1].bytes
+        return RequestSender(frames[0].bytes, _peer_pid(frames[1])), frames[1].bytes
 
-    def reply(self, caller: Caller, frame: bytes) -> bool:
+    def reply(self, caller: RequestSender, frame: bytes) -> bool:
         """False if the caller has gone."""
         return self._sock.send(caller.identity, frame)
 
 
 @asynccontextmanager
-async def open_callers(endpoint: str) -> AsyncIterator[CallerSocket]:
+async def open_request_server(endpoint: str) -> AsyncIterator[RequestServerSocket]:
     """Listen for callers at `endpoint`. Raises NoEndpoint."""
     with open_socket("router") as sock:
         sock.raw.router_mandatory = 1
-        async with open_gate(sock, endpoint):
-            yield CallerSocket(sock)
+        async with open_guarded_listener(sock, endpoint):
+            yield RequestServerSocket(sock)
 
 
 def _peer_pid(frame: zmq.Frame) -> int | None:

@@ -17,14 +17,14 @@ WINDOW = 64  # unacknowledged envelopes on the way, for each direction of each c
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Kind(enum.IntEnum):
+class EnvelopeKind(enum.IntEnum):
     """What an envelope is, and so what its `seq` says."""
 
     WHOLE = 0  # numbered: a body, or the last part of one
-    PART = 1  # numbered: a part of a body; more follow under the next numbers
-    PASSING = 2  # no number, no promise
+    FRAGMENT = 1  # numbered: a part of a body; more follow under the next numbers
+    TRANSIENT = 2  # no number, no promise
     ACK = 3  # nothing but `ack`
-    AGAIN = 4  # "send again what comes after `seq`"
+    RESEND = 4  # "send again what comes after `seq`"
     PROBE = 5  # "my last number is `seq`: do you have it?"; answered by ACK or AGAIN
 
 
@@ -35,82 +35,82 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     epoch: Count = 0  # one for each life of the sending process
     seq: Count = 0  # 1, 2, 3 … for each (sender, receiver) pair; see Kind
     ack: Count = 0  # highest seq from the other side below which all is *handled*
-    kind: Kind = Kind.ACK
+    kind: EnvelopeKind = EnvelopeKind.ACK
     body: bytes = b""
 
 
-class Verdict(enum.Enum):
+class EnvelopeVerdict(enum.Enum):
     """What to do with an envelope that arrived."""
 
     FRESH = "hand it on"
     REPEAT = "drop it, but acknowledge again"
     GAP = "ask for everything after `seen`"
     STALE = "from another life: refuse"
-    BEYOND = "outside the window: no honest sender does this; refuse"
-    PLAIN = "has no number"
+    OUTSIDE_WINDOW = "outside the window: no honest sender does this; refuse"
+    UNNUMBERED = "has no number"
 
 
 class Inbound:
     """The receiving half. Epoch 0 adopts the epoch of the first envelope and keeps to it."""
 
-    __slots__ = ("_early", "_told", "epoch", "handled", "seen")
+    __slots__ = ("_handled_early", "_resend_requested_at", "epoch", "handled", "seen")
 
     def __init__(self, *, epoch: int) -> None:
         self.epoch = epoch
         self.seen = 0  # highest number admitted; all below were admitted too
         self.handled = 0  # all up to here are journaled or applied
-        self._early = set[int]()  # handled, but something before is not
-        self._told = -1  # the `seen` for which a resend was asked last
+        self._handled_early = set[int]()  # handled, but something before is not
+        self._resend_requested_at = -1  # the `seen` for which a resend was asked last
 
-    def recognises(self, epoch: int) -> bool:
+    def accepts_epoch(self, epoch: int) -> bool:
         """True if `epoch` is the one we talk to; the first one heard, if none was named."""
         self.epoch = self.epoch or epoch
         return epoch == self.epoch
 
-    def admit(self, envelope: Envelope) -> Verdict:
+    def admit(self, envelope: Envelope) -> EnvelopeVerdict:
         """Judge an envelope; FRESH moves `seen`, so a FRESH one must be kept by the caller."""
-        if not self.recognises(envelope.epoch):
-            return Verdict.STALE
-        if envelope.kind > Kind.PART:
-            return Verdict.PLAIN
+        if not self.accepts_epoch(envelope.epoch):
+            return EnvelopeVerdict.STALE
+        if envelope.kind > EnvelopeKind.FRAGMENT:
+            return EnvelopeVerdict.UNNUMBERED
         if envelope.seq <= self.seen:
-            return Verdict.REPEAT
+            return EnvelopeVerdict.REPEAT
         if envelope.seq > self.handled + WINDOW:
-            return Verdict.BEYOND
+            return EnvelopeVerdict.OUTSIDE_WINDOW
         if envelope.seq > self.seen + 1:
-            return Verdict.GAP
+            return EnvelopeVerdict.GAP
         self.seen = envelope.seq
-        return Verdict.FRESH
+        return EnvelopeVerdict.FRESH
 
-    def should_ask(self) -> bool:
+    def should_request_resend(self) -> bool:
         """True once for each gap, so that 60 envelopes behind a lost one ask only once."""
-        if self._told == self.seen:
+        if self._resend_requested_at == self.seen:
             return False
-        self._told = self.seen
+        self._resend_requested_at = self.seen
         return True
 
     def mark_handled(self, first: int, last: int) -> bool:
         """Numbers `first` to `last` are handled, in any order of calls. True if `handled` moved."""
         if first <= self.handled or last > self.seen:
             return False
-        self._early.update(range(first, last + 1))
+        self._handled_early.update(range(first, last + 1))
         before = self.handled
-        while self.handled + 1 in self._early:
+        while self.handled + 1 in self._handled_early:
             self.handled += 1
-            self._early.discard(self.handled)
+            self._handled_early.discard(self.handled)
         return self.handled > before
 
 
 class Outbound:
     """The sending half: numbers bodies and keeps each until it is acknowledged."""
 
-    __slots__ = ("_kept", "acked", "last", "sent")
+    __slots__ = ("_unacked", "acked", "last", "sent")
 
     def __init__(self) -> None:
         self.acked = 0
         self.sent = 0  # highest number given to the wire
         self.last = 0  # highest number given out; those after `sent` wait for the window
-        self._kept = deque[tuple[Kind, bytes]]()  # numbers acked + 1 … last
+        self._unacked = deque[tuple[EnvelopeKind, bytes]]()  # numbers acked + 1 … last
 
     @property
     def has_room(self) -> bool:
@@ -121,26 +121,26 @@ class Outbound:
     def unacknowledged(self) -> int:
         return self.last - self.acked
 
-    def take(self, kind: Kind, body: bytes) -> int:
+    def enqueue(self, kind: EnvelopeKind, body: bytes) -> int:
         """Number one envelope and keep it. A body's parts are taken without a pause between."""
-        self._kept.append((kind, body))
+        self._unacked.append((kind, body))
         self.last += 1
         return self.last
 
-    def due(self) -> list[tuple[int, Kind, bytes]]:
+    def due(self) -> list[tuple[int, EnvelopeKind, bytes]]:
         """What the window lets out now and was not sent yet; it counts as sent after this."""
         upto = min(self.last, self.acked + WINDOW)
         if upto <= self.sent:
             return []
         start, self.sent = self.sent + 1, upto
-        return [(seq, *self._kept[seq - self.acked - 1]) for seq in range(start, upto + 1)]
+        return [(seq, *self._unacked[seq - self.acked - 1]) for seq in range(start, upto + 1)]
 
-    def after(self, seen: int) -> list[tuple[int, Kind, bytes]]:
+    def sent_after(self, seen: int) -> list[tuple[int, EnvelopeKind, bytes]]:
         """What was sent, comes after `seen` and is unacknowledged: to be sent again, in order."""
         start = max(seen, self.acked) + 1
-        return [(seq, *self._kept[seq - self.acked - 1]) for seq in range(start, self.sent + 1)]
+        return [(seq, *self._unacked[seq - self.acked - 1]) for seq in range(start, self.sent + 1)]
 
-    def forget(self, ack: int) -> bool:
+    def acknowledge(self, ack: int) -> bool:
         """The other side handled all up to `ack`. True if that is news.
 
         Raises ValueError for a number that was never sent.
@@ -150,10 +150,10 @@ class Outbound:
         if ack <= self.acked:
             return False
         for _ in range(ack - self.acked):
-            self._kept.popleft()
+            self._unacked.popleft()
         self.acked = ack
         return True
 
-    def remaining(self) -> list[tuple[Kind, bytes]]:
+    def remaining(self) -> list[tuple[EnvelopeKind, bytes]]:
         """Everything never acknowledged, in order."""
-        return list(self._kept)
+        return list(self._unacked)

@@ -10,22 +10,22 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from swarm.mailbox.beneath import (
-    READ,
-    checked_regular,
-    open_canonical,
-    open_named,
-    read_start,
-    resolved,
-)
-from swarm.mailbox.path_rules import is_denied_aloud, is_within, may_read
+from swarm.mailbox.path_rules import is_explicitly_denied, is_within, may_read
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy
+from swarm.mailbox.safe_open import (
+    READ_FLAGS,
+    open_canonical,
+    open_user_file,
+    read_start,
+    require_regular_file,
+    resolve_links,
+)
 
 BUDGET_BYTES = 32 * 1024
 _NAMES = ("AGENTS.override.md", "AGENTS.md")
 _PERSONAL_BYTES = 256 * 1024
-_BETWEEN = "\n\n--- project-doc ---\n\n"
+_SEPARATOR = "\n\n--- project-doc ---\n\n"
 
 
 class Guidance(Value):
@@ -49,7 +49,7 @@ class GuidanceRules(Value):
     sandbox: SandboxPolicy | None = None  # what a profile denies to agents is not told to them
 
 
-class _LeftOut(Exception):
+class _FileSkipped(Exception):
     """Why a file that is there is not told."""
 
 
@@ -72,7 +72,7 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
             if found is None:
                 continue
             path, data = found[0], read_start(found[1], most_bytes=max(left, 0) + 1)
-        except _LeftOut as why:
+        except _FileSkipped as why:
             refused.append(str(why))
             continue
         except OSError as error:
@@ -81,14 +81,16 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
         if not data.strip():
             continue
         if left <= 0:
-            warnings.append(f"{path} is left out: {_over(rules.limit_bytes)}")
+            warnings.append(f"{path} is left out: {_budget_text(rules.limit_bytes)}")
             continue
         if len(data) > left:
-            warnings.append(f"{path} is cut after {left:,} bytes: {_over(rules.limit_bytes)}")
+            warnings.append(
+                f"{path} is cut after {left:,} bytes: {_budget_text(rules.limit_bytes)}"
+            )
         parts.append(data[:left].decode("utf-8", "replace"))
         left -= len(data)
     project = "\n\n".join(parts)
-    text = _BETWEEN.join(part for part in (personal, project) if part)
+    text = _SEPARATOR.join(part for part in (personal, project) if part)
     return Guidance(
         text=text,
         warnings=(*refused, *warnings),
@@ -97,7 +99,7 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
     )
 
 
-def read_further(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
+def load_folder_guidance(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
     """One folder's own file, for an agent that begins to work there; nothing if it has none.
 
     Args:
@@ -112,7 +114,7 @@ def read_further(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
         if found is None:
             return Guidance()
         path, data = found[0], read_start(found[1], most_bytes=rules.limit_bytes + 1)
-    except _LeftOut as why:
+    except _FileSkipped as why:
         return Guidance(warnings=(str(why),))
     except OSError as error:
         return Guidance(warnings=(f"{folder}: its AGENTS.md cannot be read: {error.strerror}",))
@@ -136,7 +138,7 @@ def _open_in(folder: Path, root: Path, rules: GuidanceRules) -> tuple[Path, int]
         path = folder / name
         try:
             fd = _open(path, root, rules)
-            return path, checked_regular(fd)
+            return path, require_regular_file(fd)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -154,18 +156,18 @@ def _open(path: Path, root: Path, rules: GuidanceRules) -> int:
     """
     real = str(path)
     try:
-        fd = open_canonical(real, READ)
+        fd = open_canonical(real, READ_FLAGS)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        real = resolved(path)
+        real = resolve_links(path)
         if real == str(path):
             raise  # a circle
         _check(path, real, root, rules)
-        return open_canonical(real, READ)
+        return open_canonical(real, READ_FLAGS)
     try:
         _check(path, real, root, rules)
-    except _LeftOut:
+    except _FileSkipped:
         os.close(fd)
         raise
     return fd
@@ -173,19 +175,19 @@ def _open(path: Path, root: Path, rules: GuidanceRules) -> int:
 
 def _check(path: Path, real: str, root: Path, rules: GuidanceRules) -> None:
     if not is_within(real, str(root)):
-        raise _LeftOut(
+        raise _FileSkipped(
             f"{path} is left out: it leads out of {root}; copy it there, or put what all your "
             "projects share into your own AGENTS.md"
         )
     policy = rules.sandbox
     if not isinstance(policy, ProfilePolicy):
         return
-    is_closed = is_denied_aloud(policy, real)
+    is_closed = is_explicitly_denied(policy, real)
     if is_closed or (real != str(path) and not may_read(policy, real)):
-        raise _LeftOut(f"{path} is left out: the permission profile denies agents what it says")
+        raise _FileSkipped(f"{path} is left out: the permission profile denies agents what it says")
 
 
-def _over(limit_bytes: int) -> str:
+def _budget_text(limit_bytes: int) -> str:
     return f"project_doc_max_bytes is {limit_bytes:,}; raise it or shorten the files"
 
 
@@ -193,7 +195,7 @@ def _read_personal(folder: Path) -> str:
     for name in _NAMES:
         path = folder / name
         try:
-            data = read_start(open_named(path), most_bytes=_PERSONAL_BYTES)
+            data = read_start(open_user_file(path), most_bytes=_PERSONAL_BYTES)
             text = data.decode("utf-8", "replace").strip()
         except OSError:
             continue
@@ -206,7 +208,7 @@ def _project_folders(cwd: Path, rules: GuidanceRules) -> Iterator[tuple[Path, Pa
     """The project's root, and each folder from there down."""
     if rules.limit_bytes <= 0:
         return
-    real = cwd if rules.keeps_cwd else Path(resolved(cwd))
+    real = cwd if rules.keeps_cwd else Path(resolve_links(cwd))
     root = find_project_root(real, rules.root_markers)
     for folder in reversed([one for one in (real, *real.parents) if one.is_relative_to(root)]):
         yield root, folder

@@ -22,16 +22,16 @@ from swarm.mailbox.protocol.limits import (
     WorkspaceWrite,
 )
 
-from .network import narrow_network
-from .schema import Role
-from .sockets import narrow_sockets
+from .proxy_policy import narrow_network
+from .role import Role
+from .unix_sockets import narrow_sockets
 
 BoundPolicy = ReadOnly | WorkspaceWrite | ProfilePolicy
 _N = TypeVar("_N", int, float)
 _STRICTNESS: tuple[AskForApproval, ...] = ("untrusted", "on-failure", "on-request")
 
 
-def narrow(parent: Limits, role: Role) -> Limits:
+def narrow_limits(parent: Limits, role: Role) -> Limits:
     """The limits of an agent of this role under this parent. The reviewer stays the parent's."""
     network = narrow_role_network(parent.network, role)
     sandbox = narrow_sandbox(parent.sandbox, role)
@@ -78,17 +78,17 @@ def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:
         case None | "danger-full-access":
             return parent
         case "read-only":
-            return intersect(parent, ReadOnly(network_access=_wants_network(role)))
+            return intersect_sandboxes(parent, ReadOnly(network_access=_wants_network(role)))
         case "workspace-write":
             table = role.workspace
             if table is None and isinstance(parent, ProfilePolicy):
                 return parent
             if table is None:
                 roots = parent.writable_roots if isinstance(parent, WorkspaceWrite) else ()
-                return intersect(
+                return intersect_sandboxes(
                     parent, WorkspaceWrite(writable_roots=roots, network_access=_network(parent))
                 )
-            return intersect(
+            return intersect_sandboxes(
                 parent,
                 WorkspaceWrite(
                     writable_roots=table.writable_roots,
@@ -99,7 +99,7 @@ def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:
             )
 
 
-def as_profile(policy: BoundPolicy, workspace: tuple[str, ...]) -> ProfilePolicy:
+def profile_from_policy(policy: BoundPolicy, workspace: tuple[str, ...]) -> ProfilePolicy:
     """A policy in the words of a profile, for a run with these folders. Source: Codex's mapping of
     its older modes.
     """
@@ -137,7 +137,7 @@ def _network(policy: SandboxPolicy) -> bool:
     return isinstance(policy, DangerFullAccess) or policy.network_access
 
 
-def intersect(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
+def intersect_sandboxes(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
     """The widest policy that allows nothing which either of the two forbids."""
     if isinstance(one, DangerFullAccess):
         return other
@@ -147,7 +147,9 @@ def intersect(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
     if isinstance(one, ProfilePolicy) or isinstance(other, ProfilePolicy):
         workspace = one.workspace if isinstance(one, ProfilePolicy) else ()
         workspace = workspace or (other.workspace if isinstance(other, ProfilePolicy) else ())
-        return intersect_profiles(as_profile(one, workspace), as_profile(other, workspace))
+        return intersect_profiles(
+            profile_from_policy(one, workspace), profile_from_policy(other, workspace)
+        )
     if isinstance(one, ReadOnly) or isinstance(other, ReadOnly):
         return ReadOnly(network_access=network)
     return WorkspaceWrite(

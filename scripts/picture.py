@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from swarm.mailbox.control import ask_control
+from swarm.mailbox.control_channel import send_control_request
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.control import (
     GetSnapshot,
@@ -22,8 +22,8 @@ from swarm.mailbox.protocol.control import (
     decode_control_reply,
     encode_control,
 )
-from swarm.supervisor.console.tree import export_svg
-from swarm.supervisor.places import find_places, find_run, run_places
+from swarm.supervisor.console.tree_view import export_svg
+from swarm.supervisor.runs.paths import find_run, find_user_paths, paths_of_run
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,7 +33,7 @@ RUN = ROOT / "scripts" / "picture_run"  # the task and the scripted answers
 async def look(endpoint: str) -> RunView | None:
     """The run as it is now; None while nobody answers yet."""
     try:
-        reply = await ask_control(endpoint, encode_control(GetSnapshot()), timeout_s=2)
+        reply = await send_control_request(endpoint, encode_control(GetSnapshot()), timeout_s=2)
     except SwarmError:
         return None
     answer = decode_control_reply(reply)
@@ -48,12 +48,12 @@ def main() -> int:
         command += [str(RUN / "task.md"), "--provider", "scripted:scripts/picture_run/answers.yaml"]
         run = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
         try:
-            places, deadline = find_places(environment), time.monotonic() + 30
+            places, deadline = find_user_paths(environment), time.monotonic() + 30
             while time.monotonic() < deadline:
                 time.sleep(0.2)
                 if not any(places.runs.glob("*/run.json")):
                     continue
-                endpoint = run_places(places, find_run(places, None)).control
+                endpoint = paths_of_run(places, find_run(places, None)).control_endpoint
                 view = trio.run(partial(look, endpoint))
                 working = sum(bool(agent.tool) for agent in view.agents) if view else 0
                 if view is not None and working >= 3 and view.fan_done >= 2:

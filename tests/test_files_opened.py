@@ -13,7 +13,7 @@ import pytest
 TOP = Path(__file__).parents[1]
 ROOMS = ("mailbox", "roles", "worker", "supervisor")
 WAYS = ("door", "own", "kernel", "person", "trust", "plan")
-_DOOR = "swarm.mailbox.beneath"
+_DOOR = "swarm.mailbox.safe_open"
 _MODULES = frozenset({"os", "shutil", "tempfile", "tarfile", "zipfile", "io"})
 _OF_MODULES = frozenset({
     "open", "unlink", "remove", "rename", "replace", "rmdir", "removedirs", "mkdir", "makedirs",

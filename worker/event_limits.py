@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from swarm.mailbox.parts import MESSAGE_BYTES
+from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.protocol.changes import FileChange
 from swarm.mailbox.protocol.events import (
     AnyCallDetail,
@@ -36,19 +36,21 @@ from swarm.mailbox.protocol.items import (
     text_message,
 )
 
-from .context.truncate import truncate_middle
+from .agent.context.truncate import truncate_middle
 
-# An event adds ids to its item. What the gateway lets through is smaller: `answer.MOST_ITEM_BYTES`.
-MOST_ITEM_BYTES = MESSAGE_BYTES - (1 << 20)
+# An event adds ids to its item. What the gateway lets through is smaller: `answer.MAX_ITEM_BYTES`.
+MOST_ITEM_BYTES = MAX_MESSAGE_BYTES - (1 << 20)
 _KEPT_BYTES = 1 << 20  # of all texts of one that is cut
 
 
 def fit_event(event: AnyEvent) -> bytes:
-    """The encoding of an event, of at most `MESSAGE_BYTES`; of a smaller event where it must be."""
+    """The encoding of an event, of at most `MAX_MESSAGE_BYTES`; of a smaller event where it must
+    be.
+    """
     body = encode_event(event)
-    if len(body) <= MESSAGE_BYTES:
+    if len(body) <= MAX_MESSAGE_BYTES:
         return body
-    fitting = (one for one in map(encode_event, _smaller(event)) if len(one) <= MESSAGE_BYTES)
+    fitting = (one for one in map(encode_event, _smaller(event)) if len(one) <= MAX_MESSAGE_BYTES)
     said = f"{type(event).__name__} of {len(body):,} bytes"
     left_out = Warned(message=f"the agent's {said} was too large to be told and was left out")
     return next(fitting, None) or encode_event(left_out)
@@ -93,7 +95,7 @@ def _cut_changes(changes: tuple[FileChange, ...]) -> tuple[FileChange, ...]:
 
 
 def fit_item(item: AnyItem, *, size_bytes: int) -> AnyItem:
-    """What joins the history for an item over `MOST_ITEM_BYTES`.
+    """What joins the history for an item over `MAX_ITEM_BYTES`.
 
     Args:
         item: Any.

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .base import Tagged, Value
 from .changes import FileChange
-from .meaning import Meaning
+from .parsed_command import ParsedCommand
 
 SandboxPermissions = Literal["use_default", "require_escalated", "with_additional_permissions"]
 Cause = Literal[
@@ -34,7 +34,7 @@ class ExtraPermissions(Value):
     write: tuple[str, ...] = ()
 
 
-class Preview(Value):
+class LossPreview(Value):
     """What a destructive action would throw away, found by a dry run."""
 
     summary: str  # one line: "removes 214 files (3.1 MB) below build/"
@@ -56,7 +56,7 @@ class CommandAction(Tagged, tag="command"):
     extra: ExtraPermissions | None = None
     sandboxed: bool = True  # False: it would run without any sandbox
     commits_in: str = ""  # the repository whose data it would write
-    parsed_cmd: tuple[Meaning, ...] = ()  # as in CommandCall
+    parsed_cmd: tuple[ParsedCommand, ...] = ()  # as in CommandCall
 
 
 class PatchAction(Tagged, tag="patch"):
@@ -76,7 +76,7 @@ class PermissionsAction(Tagged, tag="permissions"):
     permissions: ExtraPermissions
 
 
-class Choice(Value):
+class QuestionOption(Value):
     label: str
     description: str = ""
 
@@ -87,7 +87,7 @@ class PersonQuestion(Value):
     id: str
     header: str
     question: str
-    options: tuple[Choice, ...]
+    options: tuple[QuestionOption, ...]
 
 
 class QuestionsAction(Tagged, tag="questions"):
@@ -114,12 +114,12 @@ class ApprovalRequest(Value):
     retry_reason: str = ""  # what went wrong before
     keys: tuple[str, ...] = ()
     proposed_prefix: tuple[str, ...] = ()  # the rule that `always` would write; () = none
-    preview: Preview | None = None
+    preview: LossPreview | None = None
 
 
 Scope = Literal["once", "session", "subtree", "always"]
 DecidedBy = Literal["person", "guardian", "grant", "nobody"]
-Outcome = Literal[
+ApprovalOutcome = Literal[
     "approved",
     "denied",  # somebody said no
     "failed",  # the reviewer could not say anything that can be read
@@ -129,7 +129,7 @@ Outcome = Literal[
 ]
 
 
-class Grant(Value):
+class ApprovalGrant(Value):
     """A person's yes that holds longer than once. It only ever says yes to what it names."""
 
     grant_id: str

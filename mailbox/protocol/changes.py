@@ -12,7 +12,7 @@ class FileChange(Value):
     move_path: str | None = None
 
 
-class Shortened(Value):
+class CompactionInfo(Value):
     """How a history was made shorter. Tokens are estimates, calibrated by the provider's counts."""
 
     compaction_id: str  # unique in the run

@@ -230,14 +230,14 @@ class Recorded(Tagged):
     record: Record
 
 
-class Passed(Tagged):
+class TransientEvent(Tagged, tag="passed"):
     """On the feed: a passing event of an agent."""
 
     agent: str
     event: TextArrived | ReasoningArrived | OutputArrived | Waiting | Throttled | Fetching
 
 
-AnyFeed = Recorded | Passed
+AnyFeed = Recorded | TransientEvent
 
 encode_control = msgspec.msgpack.Encoder().encode
 decode_control = msgspec.msgpack.Decoder(AnyControl).decode

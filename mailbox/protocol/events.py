@@ -10,10 +10,10 @@ from typing import Literal
 import msgspec
 
 from .base import Tagged, Value
+from .changes import CompactionInfo as CompactionInfo
 from .changes import FileChange as FileChange
-from .changes import Shortened as Shortened
 from .items import TokenUsage
-from .meaning import Meaning
+from .parsed_command import ParsedCommand
 from .requests import AnyRequest
 from .sampling import ModelInfo, SampleErrorKind
 
@@ -105,7 +105,7 @@ class ContextReplaced(Tagged):
     turn_id: str
     items: tuple[msgspec.Raw, ...]
     summary: str = ""
-    shortened: Shortened | None = None
+    shortened: CompactionInfo | None = None
     undoes: str = ""
     rolled_back: int = 0  # turns that a person took back
 
@@ -118,7 +118,7 @@ class CommandCall(Tagged, tag="command"):
     cwd: str
     sandbox: str = ""  # "bwrap", "landlock", "none"
     tty: bool = False
-    parsed_cmd: tuple[Meaning, ...] = ()  # of a command that is known to only read; bounded
+    parsed_cmd: tuple[ParsedCommand, ...] = ()  # of a command that is known to only read; bounded
 
 
 class StdinCall(Tagged, tag="stdin"):
@@ -188,7 +188,7 @@ class Warned(Tagged):
     message: str
 
 
-class Asked(Tagged):
+class RequestSent(Tagged, tag="asked"):
     """A request to the supervisor; `ops.Answer` brings the reply."""
 
     request_id: int
@@ -245,13 +245,13 @@ AnyEvent = (
     | CallEnded
     | TokenCount
     | Warned
-    | Asked
+    | RequestSent
     | TextArrived
     | ReasoningArrived
     | OutputArrived
     | Waiting
 )
-PASSING = (Heartbeat, TextArrived, ReasoningArrived, OutputArrived, Waiting)
+TRANSIENT_EVENTS = (Heartbeat, TextArrived, ReasoningArrived, OutputArrived, Waiting)
 
 encode_event = msgspec.msgpack.Encoder().encode
 decode_event = msgspec.msgpack.Decoder(AnyEvent).decode

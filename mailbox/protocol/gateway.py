@@ -24,9 +24,11 @@ class GatewayUnable(Tagged):
 
 
 class Reserve(Tagged):
-    """May this request be sent? Asked only where a bound holds; `Granted` or `NotGranted` answers.
+    """May this request be sent? Asked only where a bound holds; `ResolvedProfile` or `NotGranted`
+    answers.
 
-    `reservation` is unique in the run. It ends with the `Drew` or the `Lapsed` that names it.
+    `reservation` is unique in the run. It ends with the `ResponseBilled` or the
+    `ReservationReleased` that names it.
     """
 
     agent_id: str
@@ -36,7 +38,7 @@ class Reserve(Tagged):
     worked: bool = False  # the agent has had answers before: a last one could sum them up
 
 
-class Drew(Tagged):
+class ResponseBilled(Tagged, tag="drew"):
     """One response was paid for. `reservation`: what was reserved for it; "" = nothing was."""
 
     agent_id: str
@@ -47,7 +49,7 @@ class Drew(Tagged):
     reservation: str = ""
 
 
-class Lapsed(Tagged):
+class ReservationReleased(Tagged, tag="lapsed"):
     """A reservation ended without a bill: it counts as so much."""
 
     agent_id: str
@@ -106,12 +108,14 @@ class AgentGone(Tagged):
     epoch: int = 0
 
 
-class AskFirst(Tagged):
+class RequireReservations(Tagged, tag="ask_first"):
     """From now on a bound holds somewhere: no request of any agent goes out unasked."""
 
 
 class Granted(Tagged):
-    """The request may be sent. `bounded` False: this agent need not ask again until `AskFirst`."""
+    """The request may be sent. `bounded` False: this agent need not ask again until
+    `RequireReservations`.
+    """
 
     reservation: str
     last: bool = False  # over the bound: for the agent's best answer, once
@@ -134,14 +138,14 @@ AnyGatewayEvent = (
     | GatewayReady
     | GatewayUnable
     | Reserve
-    | Drew
-    | Lapsed
+    | ResponseBilled
+    | ReservationReleased
     | Throttled
     | RateLimits
     | Fetching
     | SecretLearned
 )
-AnyGatewayOp = Shutdown | AgentGone | AskFirst | Granted | NotGranted
+AnyGatewayOp = Shutdown | AgentGone | RequireReservations | Granted | NotGranted
 
 encode_gateway_event = msgspec.msgpack.Encoder().encode
 decode_gateway_event = msgspec.msgpack.Decoder(AnyGatewayEvent).decode

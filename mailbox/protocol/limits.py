@@ -76,7 +76,7 @@ class Budget(Value):
 
 class NetworkPolicy(Value):
     """What commands may reach through the network proxy, and nothing else. Patterns are in normal
-    form (`hosts.normal_pattern`); `deny` wins over `ask`, that over `allow`. Without a port a
+    form (`hosts.normalize_pattern`); `deny` wins over `ask`, that over `allow`. Without a port a
     pattern allows those of the web (80, 443); a denial and a question hold for all.
     """
 

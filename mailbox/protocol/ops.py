@@ -6,7 +6,7 @@ import msgspec
 
 from .base import Tagged, Value
 from .requests import AnyReply
-from .settings import Settings
+from .settings import AgentSettings
 
 
 class TextInput(Tagged, tag="text"):
@@ -79,17 +79,17 @@ class UndoCompaction(Tagged):
     items: tuple[msgspec.Raw, ...]  # msgpack items
 
 
-class TakeBack(Tagged):
+class RollBackTurns(Tagged, tag="take_back"):
     """Forget the last turns: the history is these items again. A `Warned` if one runs instead."""
 
     turns: int
     items: tuple[msgspec.Raw, ...]  # msgpack items
 
 
-class Adopt(Tagged):
+class ApplySettings(Tagged, tag="adopt"):
     """Work like this from the next turn on; a turn that runs ends as it began."""
 
-    settings: Settings
+    settings: AgentSettings
 
 
 class LearnRule(Tagged):
@@ -133,8 +133,8 @@ AnyOp = (
     | Interrupt
     | Compact
     | UndoCompaction
-    | TakeBack
-    | Adopt
+    | RollBackTurns
+    | ApplySettings
     | LearnRule
     | Pause
     | Continue

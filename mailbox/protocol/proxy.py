@@ -26,7 +26,7 @@ BlockReason = Literal[
 ]
 
 
-class Target(Value):
+class NetworkTarget(Value):
     """Where a command wants to go. `host` is a name or an address without brackets."""
 
     host: str
@@ -43,7 +43,7 @@ class NetworkAsked(Tagged):
 
     question: int  # unique in the proxy's life
     agent: str  # path
-    target: Target
+    target: NetworkTarget
     trigger: str = ""  # the command that wants it
 
 
@@ -57,7 +57,7 @@ class NetworkBlocked(Tagged):
     """A request was refused. Told once for each agent, target and reason; bounded."""
 
     agent: str
-    target: Target
+    target: NetworkTarget
     reason: BlockReason
     method: str = ""  # of a plain HTTP request
 
@@ -78,7 +78,7 @@ AnyProxyEvent = (
 AnyProxyOp = Shutdown | NetworkAnswered
 
 
-class Ticket(Value):
+class NetworkTicket(Value):
     """What the supervisor says of one agent's life, sealed so that nobody can widen it."""
 
     agent: str  # path
@@ -98,7 +98,7 @@ class OpenRoute(Tagged):
 class RouteBlocked(Tagged):
     """The proxy tells the agent: this command was refused something."""
 
-    target: Target
+    target: NetworkTarget
     reason: BlockReason
 
 

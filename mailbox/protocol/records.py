@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from .approvals import ApprovalRequest, DecidedBy, Grant, Outcome, Scope
+from .approvals import ApprovalGrant, ApprovalOutcome, ApprovalRequest, DecidedBy, Scope
 from .base import SCHEMA_VERSION, Tagged, Value
-from .changes import Shortened, TurnDiff
+from .changes import CompactionInfo, TurnDiff
 from .events import (
     CallBegan,
     CallEnded,
@@ -20,13 +20,13 @@ from .events import (
     TurnStarted,
     Warned,
 )
-from .gateway import Drew, Lapsed, RateLimits
+from .gateway import RateLimits, ReservationReleased, ResponseBilled
 from .items import AnyItem, TokenUsage
 from .limits import Budget, Limits
 from .ops import Mail, UserInputPart
 from .requests import SpawnOnCsv
 from .review import EnteredReviewMode, ExitedReviewMode
-from .settings import Settings
+from .settings import AgentSettings
 
 EndState = Literal[
     "completed", "truncated", "interrupted", "budget", "deadline", "refused", "failed", "crashed",
@@ -108,7 +108,7 @@ class ContextRecorded(Tagged):
     turn_id: str
     items: tuple[AnyItem, ...]
     summary: str = ""
-    shortened: Shortened | None = None
+    shortened: CompactionInfo | None = None
     undoes: str = ""
     rolled_back: int = 0
 
@@ -140,7 +140,7 @@ class SettingsChanged(Tagged):
     """A person changed how an agent works, from its next turn on."""
 
     agent_id: str
-    settings: Settings
+    settings: AgentSettings
 
 
 class PauseSet(Tagged):
@@ -163,7 +163,9 @@ class BudgetSet(Tagged):
 
 
 class Reserved(Tagged):
-    """A request was granted: until its `Drew` or `Lapsed` it counts as spent."""
+    """A request was granted: until its `ResponseBilled` or `ReservationReleased` it counts as
+    spent.
+    """
 
     agent_id: str
     reservation: str
@@ -182,16 +184,16 @@ class ApprovalRequested(Tagged):
 
 class ApprovalResolved(Tagged):
     approval_id: str
-    outcome: Outcome
+    outcome: ApprovalOutcome
     by: DecidedBy
     scope: Scope = "once"
     reason: str = ""  # as the model reads it
 
 
 class GrantGiven(Tagged):
-    """It holds from now on, also after a resume; `used_up` takes it back."""
+    """It holds from now on, also after a resume; `budget_used_up_text` takes it back."""
 
-    grant: Grant
+    grant: ApprovalGrant
     used_up: bool = False
 
 
@@ -355,8 +357,8 @@ AnyRecordBody = (
     | PauseSet
     | BudgetSet
     | Reserved
-    | Drew
-    | Lapsed
+    | ResponseBilled
+    | ReservationReleased
     | RateLimits
     | ProcessEnded
     | AgentEnded

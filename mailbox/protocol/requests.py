@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from .approvals import ApprovalRequest, DecidedBy, ExtraPermissions, Outcome, Scope
+from .approvals import ApprovalOutcome, ApprovalRequest, DecidedBy, ExtraPermissions, Scope
 from .base import Tagged, Value
 
 
@@ -17,14 +17,14 @@ class GetEnvironment(Tagged):
     """What a login shell would give a command; taken once a run."""
 
 
-class Review(Tagged):
+class RequestApproval(Tagged, tag="review"):
     """May this be done? The reply is `Decided`, as late as a person's answer."""
 
     approval: ApprovalRequest
 
 
-MOST_KEPT_FILES = 20_000  # of one wish
-MOST_KEPT_BYTES = 512 * 1024 * 1024
+MAX_KEPT_FILES = 20_000  # of one wish
+MAX_KEPT_BYTES = 512 * 1024 * 1024
 
 
 class KeepFiles(Tagged):
@@ -48,7 +48,7 @@ class WatchFiles(Tagged):
 
 
 class ListChanges(Tagged):
-    """Which files have my patches and commands changed so far? The reply is `ChangesAre`."""
+    """Which files have my patches and commands changed so far? The reply is `ChangesReply`."""
 
 
 # --- the team --------------------------------------------------------------------------------
@@ -130,10 +130,12 @@ class ReportJobResult(Tagged):
     stop: bool = False
 
 
-Errand = StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges  # of no other agent
+NonTeamRequest = (
+    StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
+)  # of no other agent
 AnyRequest = (
-    Errand
-    | Review
+    NonTeamRequest
+    | RequestApproval
     | Spawn
     | SendMail
     | FollowUp
@@ -150,7 +152,7 @@ class BlobStored(Tagged):
     path: str  # absolute
 
 
-class EnvironmentIs(Tagged):
+class EnvironmentReply(Tagged, tag="environment_is"):
     """Without any provider's keys."""
 
     variables: dict[str, str]
@@ -159,7 +161,7 @@ class EnvironmentIs(Tagged):
 class Decided(Tagged):
     """What came of asking. Without `approved` nothing may be done, and `text` says why."""
 
-    outcome: Outcome
+    outcome: ApprovalOutcome
     by: DecidedBy = "nobody"
     scope: Scope = "once"
     text: str = ""  # whole, for the model
@@ -177,7 +179,7 @@ class FilesWatched(Tagged):
     """The call may run, with what could be seen before it."""
 
 
-class ChangesAre(Tagged):
+class ChangesReply(Tagged, tag="changes_are"):
     """Files as they are now against how this agent found them; the latest changed stand last."""
 
     files: tuple[str, ...] = ()  # `A path`, `M path`, `D path`, relative to its folder if within
@@ -191,7 +193,7 @@ class RequestRefused(Tagged):
     message: str
 
 
-class InLine(Tagged):
+class QueuedForSlot(Tagged, tag="in_line"):
     """Not yet the reply: the request waits for a slot. May come any number of times before it."""
 
     place: int  # 1 = next
@@ -247,13 +249,13 @@ class ResultAccepted(Tagged):
 
 AnyReply = (
     BlobStored
-    | EnvironmentIs
+    | EnvironmentReply
     | Decided
     | FilesKept
     | FilesWatched
-    | ChangesAre
+    | ChangesReply
     | RequestRefused
-    | InLine
+    | QueuedForSlot
     | Spawned
     | Sent
     | Waited

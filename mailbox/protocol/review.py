@@ -19,7 +19,7 @@ class CodeLocation(Value):
     line_range: LineRange = LineRange()
 
 
-class Finding(Value):
+class ReviewFinding(Value):
     title: str
     body: str = ""
     confidence_score: float = 0.0  # 0 to 1
@@ -30,7 +30,7 @@ class Finding(Value):
 class ReviewOutput(Value):
     """`overall_explanation` alone: the reviewer answered something else than was asked for."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ReviewFinding, ...] = ()
     overall_correctness: str = ""  # "patch is correct" or "patch is incorrect"
     overall_explanation: str = ""
     overall_confidence_score: float = 0.0

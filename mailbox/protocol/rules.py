@@ -37,7 +37,7 @@ class NetworkRule(Value):
     justification: str | None = None
 
 
-class Rules(Value):
+class RuleSet(Value):
     """All files together, in order. `broken`: a file could not be read, so nothing is known."""
 
     prefixes: tuple[PrefixRule, ...] = ()
@@ -45,7 +45,7 @@ class Rules(Value):
     network: tuple[NetworkRule, ...] = ()
     broken: str = ""  # what is wrong, with file and line; "" = nothing
 
-    def allowing(self, prefix: tuple[str, ...]) -> "Rules":
+    def allowing(self, prefix: tuple[str, ...]) -> "RuleSet":
         """With a rule that allows commands that begin with these words; the same if it is there."""
         rule = PrefixRule(pattern=tuple((word,) for word in prefix))
         if not prefix or rule in self.prefixes:

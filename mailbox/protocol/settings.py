@@ -10,7 +10,7 @@ SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
 Verbosity = Literal["low", "medium", "high"]  # of its answers, where the model knows it
 
 
-class Settings(Value):
+class AgentSettings(Value):
     """Always told whole: what has not changed is said again."""
 
     model: str | None = None  # None = the run's default

@@ -6,7 +6,7 @@ from .approvals import ExtraPermissions
 from .base import Tagged, Value
 from .items import TokenUsage
 from .limits import Limits, ResourceLimits
-from .rules import Rules
+from .rules import RuleSet
 from .settings import Summary, Verbosity
 
 
@@ -60,7 +60,7 @@ class ContextRules(Value):
     guidance_home: str = ""  # where the person's own file lies
 
 
-class FolderMark(Value):
+class FolderIdentity(Value):
     """A folder that its path must go on leading to."""
 
     path: str
@@ -100,7 +100,9 @@ class AgentSpec(Tagged):
     depth: int = 0
     ca_bundle: str = ""  # certificates that commands trust, where the network proxy opens tunnels
     hidden_paths: tuple[str, ...] = ()  # never visible to commands: the run's sockets
-    hidden_folders: tuple[FolderMark, ...] = ()  # of those, the ones that must stay what they are
+    hidden_folders: tuple[
+        FolderIdentity, ...
+    ] = ()  # of those, the ones that must stay what they are
     history: tuple[msgspec.Raw, ...] = ()  # msgpack items
     output_schema: bytes | None = None  # of its last turn; see `Session.output_schema`
     total_usage: TokenUsage = TokenUsage()
@@ -116,7 +118,7 @@ class AgentSpec(Tagged):
     # The id of the batch job whose item this agent works on; "" = none. Only with it is
     # `report_agent_job_result` offered.
     job: str = ""
-    rules: Rules = Rules()
+    rules: RuleSet = RuleSet()
     granted: ExtraPermissions = ExtraPermissions()  # by a person, for longer than one call
     proxy_endpoint: str = ""  # path of the network proxy's socket; "" = this run has none
     network_ticket: bytes = b""  # shown to the proxy with every command; see `tickets`

@@ -25,13 +25,13 @@ class Feature(Value):
     meaning: str
 
 
-class Switched(Value):
+class FeatureSettings(Value):
     """Every feature that exists here, and what a person should know about the choice."""
 
     values: dict[str, bool] = {}
     warnings: tuple[str, ...] = ()
 
-    def is_on(self, name: str) -> bool:
+    def is_enabled(self, name: str) -> bool:
         """Raises KeyError for a name that is no feature."""
         return self.values[name]
 
@@ -83,7 +83,7 @@ def resolve_features(
     pins: Mapping[str, bool] | None = None,
     features: Sequence[Feature] = FEATURES,
     warn_of_unstable: bool = True,
-) -> Switched:
+) -> FeatureSettings:
     """What is on.
 
     Args:
@@ -99,7 +99,7 @@ def resolve_features(
     values = {feature.name: feature.default for feature in features}
     warnings: list[str] = []
     for word, value in said.items():
-        is_on = _switch(word, value)
+        is_on = _read_switch(word, value)
         name = ALIASES.get(word, word)
         if name in known:
             values[name] = is_on
@@ -113,10 +113,10 @@ def resolve_features(
             f"under-development features enabled: {', '.join(sorted(young))}; they are incomplete "
             "and may behave unpredictably"
         )
-    return Switched(values=values, warnings=tuple(warnings))
+    return FeatureSettings(values=values, warnings=tuple(warnings))
 
 
-def _switch(name: str, value: object) -> bool:
+def _read_switch(name: str, value: object) -> bool:
     if is_table(value):
         value = as_table(value).get("enabled", True)
     if not isinstance(value, bool):
@@ -142,7 +142,7 @@ def _complaints(word: str, is_on: bool, known: Mapping[str, Feature]) -> Iterato
         yield f"features.{word} was removed; it has no effect"
 
 
-def check_name(name: str) -> str:
+def check_feature_name(name: str) -> str:
     """The feature's own name. Raises UsageError with Codex's words for one that there is not."""
     known = ALIASES.get(name, name)
     if known not in {feature.name for feature in FEATURES}:
@@ -152,9 +152,9 @@ def check_name(name: str) -> str:
     return known
 
 
-def as_overrides(enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
+def feature_overrides(enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
     """`--enable F` and `--disable F` as `-c` would say it. Raises UsageError for an unknown one."""
     return (
-        *(f"features.{check_name(name)}=true" for name in enable),
-        *(f"features.{check_name(name)}=false" for name in disable),
+        *(f"features.{check_feature_name(name)}=true" for name in enable),
+        *(f"features.{check_feature_name(name)}=false" for name in disable),
     )

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from .keypath import MIXED
+from .key_path import TABLES_WITH_CHOSEN_NAMES
 from .schema import CODEX_INNER_KEYS, CODEX_KEYS, Config
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -18,12 +18,12 @@ _REFERENCE = "#/$defs/{name}"
 
 def config_schema() -> dict[str, Any]:
     """The whole schema; equal calls give equal values."""
-    kinds = [Config, *(kind for pair in MIXED.values() for kind in pair)]
+    kinds = [Config, *(kind for pair in TABLES_WITH_CHOSEN_NAMES.values() for kind in pair)]
     _, parts = msgspec.json.schema_components(kinds, ref_template=_REFERENCE, schema_hook=_any)
     parts = dict(sorted(parts.items()))
     for part in parts.values():
         _close(part)
-    for key, (fixed, chosen) in MIXED.items():
+    for key, (fixed, chosen) in TABLES_WITH_CHOSEN_NAMES.items():
         table = parts[fixed.__name__]
         table["additionalProperties"] = {"$ref": _REFERENCE.format(name=chosen.__name__)}
         for inner in sorted(CODEX_INNER_KEYS):

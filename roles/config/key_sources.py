@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from .schema import AuthTable, ProviderTable
 
-_LONGEST_MS = 600_000
+_MAX_TIMEOUT_MS = 600_000
 
 
 def key_sources(table: ProviderTable) -> Iterator[str]:
@@ -41,8 +41,8 @@ def key_source_problem(table: ProviderTable) -> tuple[str, str] | None:
 def _auth_problem(auth: AuthTable) -> tuple[str, str] | None:
     if not auth.command.strip():
         return "auth.command", "provider auth.command must not be empty"
-    if not 0 < auth.timeout_ms <= _LONGEST_MS:
-        return "auth.timeout_ms", f"must be between 1 and {_LONGEST_MS}"
+    if not 0 < auth.timeout_ms <= _MAX_TIMEOUT_MS:
+        return "auth.timeout_ms", f"must be between 1 and {_MAX_TIMEOUT_MS}"
     if auth.refresh_interval_ms < 0:
         return "auth.refresh_interval_ms", "must not be negative; 0 = only when a key is refused"
     return None

@@ -11,7 +11,7 @@ from typing import TypeGuard
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 
-from .positions import KeyPath
+from .key_positions import KeyPath
 from .schema import Toml
 
 
@@ -29,7 +29,7 @@ class Layer(Value):
     files: dict[str, bytes] | None = None  # of a project: all that counts, read once; by path
 
 
-class Origin(Value):
+class ValueOrigin(Value):
     """Where a value is from."""
 
     layer: str
@@ -42,40 +42,40 @@ class Origin(Value):
         return f"{self.layer} ({self.file})" if self.file else self.layer
 
 
-class Merged(Value):
+class MergedConfig(Value):
     """What all layers say together; `origins` maps the path of each leaf to its layer."""
 
     values: Toml = {}
-    origins: dict[KeyPath, Origin] = {}
+    origins: dict[KeyPath, ValueOrigin] = {}
 
-    def origin(self, path: KeyPath) -> Origin | None:
+    def origin(self, path: KeyPath) -> ValueOrigin | None:
         """Of a leaf, or of a table whose leaves are all from one layer; None: built in or mixed."""
         below = {one for leaf, one in self.origins.items() if leaf[: len(path)] == path}
         return below.pop() if len(below) == 1 else None
 
 
-def merge_layers(layers: Sequence[Layer]) -> Merged:
+def merge_layers(layers: Sequence[Layer]) -> MergedConfig:
     """Merge from the lowest to the highest; ignored layers contribute nothing."""
     values: Toml = {}
-    origins: dict[KeyPath, Origin] = {}
+    origins: dict[KeyPath, ValueOrigin] = {}
     for layer in layers:
         if not layer.ignored:
             values = merge_tables(values, layer.values)
             _note_origins(layer, origins)
-    return Merged(values=values, origins=origins)
+    return MergedConfig(values=values, origins=origins)
 
 
-def _note_origins(layer: Layer, origins: dict[KeyPath, Origin]) -> None:
-    origin = Origin(layer=layer.name, file=layer.source)
+def _note_origins(layer: Layer, origins: dict[KeyPath, ValueOrigin]) -> None:
+    origin = ValueOrigin(layer=layer.name, file=layer.source)
     for leaf, value in leaves(layer.values):
         if value == {} and any(old[: len(leaf)] == leaf for old in origins):
             continue  # an empty table over a table changes nothing
-        for shadowed in [old for old in origins if _covers(leaf, old)]:
+        for shadowed in [old for old in origins if _overlaps(leaf, old)]:
             del origins[shadowed]
         origins[leaf] = origin
 
 
-def _covers(leaf: KeyPath, old: KeyPath) -> bool:
+def _overlaps(leaf: KeyPath, old: KeyPath) -> bool:
     """One of the two lies above the other: a table in a value's place, or the reverse."""
     return old[: len(leaf)] == leaf or leaf[: len(old)] == old
 
@@ -111,7 +111,7 @@ def leaves(table: Toml, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]
             yield (*above, key), value
 
 
-def look_up(table: Toml, key: str | KeyPath) -> object:
+def get_value(table: Toml, key: str | KeyPath) -> object:
     """The value at a dotted key or a path; None if there is none."""
     here: object = table
     for step in key.split(".") if isinstance(key, str) else key:

@@ -6,8 +6,8 @@ value that says what happens here anyway is obeyed.
 
 from collections.abc import Iterator
 
+from .key_positions import KeyPath
 from .merge import Layer, as_table, is_table
-from .positions import KeyPath
 from .schema import CODEX_INNER_KEYS, CODEX_KEYS, Toml
 
 _READ_ELSEWHERE = frozenset({"projects"})  # trust.py: a standing no

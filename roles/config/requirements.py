@@ -24,18 +24,20 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.rules import PrefixRule
 
-from .merge import Merged, Origin, as_table, leaves, look_up, merge_tables
-from .positions import KeyPath
+from .key_positions import KeyPath
+from .merge import MergedConfig, ValueOrigin, as_table, get_value, leaves, merge_tables
 from .schema import Config, GranularPolicy, Toml
 
-FILE = "requirements.toml"
-SandboxWord = Literal["read-only", "workspace-write", "danger-full-access", "external-sandbox"]
-ReviewerWord = Literal["user", "auto_review", "nobody"]
-Where = Callable[[KeyPath], str]  # FILE, line N, KEY of an effective value; or its layer and KEY
-_UNHELD = "danger-full-access"
+REQUIREMENTS_FILE = "requirements.toml"
+SandboxModeName = Literal["read-only", "workspace-write", "danger-full-access", "external-sandbox"]
+ReviewerName = Literal["user", "auto_review", "nobody"]
+DescribePlace = Callable[
+    [KeyPath], str
+]  # FILE, line N, KEY of an effective value; or its layer and KEY
+_UNSANDBOXED_MODE = "danger-full-access"
 
 
-class NetworkDemand(Value):
+class NetworkRequirements(Value):
     """`experimental_network`, as far as there is something to hold here."""
 
     enabled: bool | None = None
@@ -54,13 +56,13 @@ class Requirements(Value):
     """
 
     approvals: tuple[AskForApproval | GranularPolicy, ...] | None = None
-    reviewers: tuple[ReviewerWord, ...] | None = None
-    sandbox_modes: tuple[SandboxWord, ...] | None = None
+    reviewers: tuple[ReviewerName, ...] | None = None
+    sandbox_modes: tuple[SandboxModeName, ...] | None = None
     profiles: tuple[str, ...] | None = None
     web_search: tuple[str, ...] | None = None
     features: dict[str, bool] = {}
     prefix_rules: tuple[PrefixRule, ...] = ()
-    network: NetworkDemand | None = None
+    network: NetworkRequirements | None = None
     deny_read: tuple[str, ...] = ()
     reviewer_policy: str | None = None
     pins: Toml = {}
@@ -69,7 +71,7 @@ class Requirements(Value):
 
     def place(self, key: str) -> str:
         """Of a key, else of the table that it is in."""
-        return self.places.get(key) or self.places.get(key.partition(".")[0], FILE)
+        return self.places.get(key) or self.places.get(key.partition(".")[0], REQUIREMENTS_FILE)
 
     @property
     def sandbox_required(self) -> str:
@@ -83,10 +85,12 @@ class Requirements(Value):
         return f"{self.place(key)}: {key} can only be kept in a sandbox, so nothing runs without"
 
 
-NONE = Requirements()
+NO_REQUIREMENTS = Requirements()
 
 
-def constrain(merged: Merged, config: Config, held: Requirements, where: Where) -> Merged:
+def apply_requirements(
+    merged: MergedConfig, config: Config, held: Requirements, where: DescribePlace
+) -> MergedConfig:
     """The merged values as the requirements let them be.
 
     Args:
@@ -101,13 +105,13 @@ def constrain(merged: Merged, config: Config, held: Requirements, where: Where) 
         raise UsageError(held.broken)
     forced: list[tuple[KeyPath, object, str]] = []  # path, value, key of the requirement
     for key, allowed, fallback in _choices(config, held):
-        demand, said = _DEMANDS[key], look_up(merged.values, (key,))
+        demand, said = _REQUIREMENT_KEYS[key], get_value(merged.values, (key,))
         if said is None:
             if fallback is not None:
                 forced.append(((key,), fallback, demand))
         elif not allowed(said):
             raise UsageError(_refusal(where((key,)), said, held, demand))
-    _check_closed(config, held, where)
+    _check_sandbox_required(config, held, where)
     _check_profile(merged, config, held, where)
     forced += _pinned(merged, held, where)
     forced += _network(merged, held, where)
@@ -117,7 +121,7 @@ def constrain(merged: Merged, config: Config, held: Requirements, where: Where) 
     return merged
 
 
-_DEMANDS = {
+_REQUIREMENT_KEYS = {
     "approval_policy": "allowed_approval_policies",
     "approvals_reviewer": "allowed_approvals_reviewers",
     "sandbox_mode": "allowed_sandbox_modes",
@@ -159,18 +163,22 @@ def _reviewer(word: object) -> object:
     return "auto_review" if word == "guardian_subagent" else word
 
 
-def _check_closed(config: Config, held: Requirements, where: Where) -> None:
-    if (why := held.sandbox_required) and config.sandbox_mode == _UNHELD:
-        raise UsageError(f"{where(('sandbox_mode',))} = {_shown(_UNHELD)} is not allowed: {why}")
+def _check_sandbox_required(config: Config, held: Requirements, where: DescribePlace) -> None:
+    if (why := held.sandbox_required) and config.sandbox_mode == _UNSANDBOXED_MODE:
+        raise UsageError(
+            f"{where(('sandbox_mode',))} = {_shown(_UNSANDBOXED_MODE)} is not allowed: {why}"
+        )
 
 
-def _check_profile(merged: Merged, config: Config, held: Requirements, where: Where) -> None:
+def _check_profile(
+    merged: MergedConfig, config: Config, held: Requirements, where: DescribePlace
+) -> None:
     """A profile may allow more than any mode, and whoever writes it chooses its name.
 
     So where modes are bounded it comes with swarm, or is listed and only the administrator's.
     """
     name, modes = config.default_permissions, held.sandbox_modes
-    if name is None or modes is None or _UNHELD in modes:
+    if name is None or modes is None or _UNSANDBOXED_MODE in modes:
         return
     key = "allowed_sandbox_modes"
     if (mode := _PROFILE_MODES.get(name)) is not None:
@@ -190,16 +198,16 @@ def _check_profile(merged: Merged, config: Config, held: Requirements, where: Wh
 _PROFILE_MODES = {
     ":read-only": "read-only",
     ":workspace": "workspace-write",
-    ":danger-full-access": _UNHELD,
-    ":danger-no-sandbox": _UNHELD,
+    ":danger-full-access": _UNSANDBOXED_MODE,
+    ":danger-no-sandbox": _UNSANDBOXED_MODE,
 }
 
 
 def _pinned(
-    merged: Merged, held: Requirements, where: Where
+    merged: MergedConfig, held: Requirements, where: DescribePlace
 ) -> Iterator[tuple[KeyPath, object, str]]:
     for path, value in leaves(held.pins):
-        key, said = ".".join(("pins", *path)), look_up(merged.values, path)
+        key, said = ".".join(("pins", *path)), get_value(merged.values, path)
         if said is not None and said != value:
             raise UsageError(
                 f"{where(path)} = {_shown(said)} is not allowed: {held.place(key)} pins it to "
@@ -208,7 +216,7 @@ def _pinned(
         yield path, value, key
     text = held.reviewer_policy
     if text is not None:
-        said = look_up(merged.values, ("auto_review", "policy"))
+        said = get_value(merged.values, ("auto_review", "policy"))
         if said is not None and said != text:
             raise UsageError(
                 f"{where(('auto_review', 'policy'))} is not allowed: "
@@ -218,7 +226,7 @@ def _pinned(
 
 
 def _network(
-    merged: Merged, held: Requirements, where: Where
+    merged: MergedConfig, held: Requirements, where: DescribePlace
 ) -> Iterator[tuple[KeyPath, object, str]]:
     """The proxy is on or off, its lists are the administrator's and what may be added."""
     demand = held.network
@@ -227,57 +235,57 @@ def _network(
     key = "experimental_network"
     for name in ("enabled", "allow_local_binding", "allow_upstream_proxy"):
         wanted = getattr(demand, name)
-        said = look_up(merged.values, ("network", name))
+        said = get_value(merged.values, ("network", name))
         if wanted is None:
             continue
         if said is not None and said != wanted:
             raise UsageError(_refusal(where(("network", name)), said, held, key))
         yield ("network", name), wanted, f"{key}.{name}"
-    for pattern, word in as_table(look_up(merged.values, ("network", "domains"))).items():
+    for pattern, word in as_table(get_value(merged.values, ("network", "domains"))).items():
         fixed = demand.domains.get(pattern)
         if (demand.managed_only and word == "allow" and fixed != "allow") or (
             fixed == "deny" and word != "deny"
         ):
             raise UsageError(_refusal(where(("network", "domains", pattern)), word, held, key))
     for pattern, word in demand.domains.items():
-        if look_up(merged.values, ("network", "domains", pattern)) != "deny":
+        if get_value(merged.values, ("network", "domains", pattern)) != "deny":
             yield ("network", "domains", pattern), word, f"{key}.domains.{pattern}"
     yield from _sockets(merged, demand, held, where)
 
 
 def _sockets(
-    merged: Merged, demand: NetworkDemand, held: Requirements, where: Where
+    merged: MergedConfig, demand: NetworkRequirements, held: Requirements, where: DescribePlace
 ) -> Iterator[tuple[KeyPath, object, str]]:
     """A list of sockets is the most that anybody may allow; what it allows holds for everybody."""
     key, path = "experimental_network", ("network", "dangerously_allow_all_unix_sockets")
     listed = demand.sockets is not None
-    if look_up(merged.values, path) is True and (
+    if get_value(merged.values, path) is True and (
         demand.all_sockets is False or (listed and not demand.all_sockets)
     ):
         raise UsageError(_refusal(where(path), True, held, key))
     table = ("network", "unix_sockets")
-    for name, word in as_table(look_up(merged.values, table)).items():
+    for name, word in as_table(get_value(merged.values, table)).items():
         fixed = (demand.sockets or {}).get(name)
         if word == "allow" and listed and fixed != "allow":
             raise UsageError(_refusal(where((*table, name)), word, held, key))
     for name, word in (demand.sockets or {}).items():
-        if look_up(merged.values, (*table, name)) != "none":
+        if get_value(merged.values, (*table, name)) != "none":
             yield (*table, name), word, f"{key}.unix_sockets.{name}"
 
 
-def _with_value(merged: Merged, path: KeyPath, value: object, place: str) -> Merged:
+def _with_value(merged: MergedConfig, path: KeyPath, value: object, place: str) -> MergedConfig:
     """The value in its place, with the requirement as its origin where it changed something."""
-    if look_up(merged.values, path) == value:
+    if get_value(merged.values, path) == value:
         return merged
     nested = value
     for step in reversed(path):
         nested = {step: nested}
     table = as_table(nested)
     file, _, line = place.rpartition(", line ")
-    origin = Origin(layer="requirements", file=file, line=int(line) if line.isdigit() else 0)
+    origin = ValueOrigin(layer="requirements", file=file, line=int(line) if line.isdigit() else 0)
     kept = {old: one for old, one in merged.origins.items() if old[: len(path)] != path}
     new = {leaf: origin for leaf, _ in leaves(table)}
-    return Merged(values=merge_tables(merged.values, table), origins={**kept, **new})
+    return MergedConfig(values=merge_tables(merged.values, table), origins={**kept, **new})
 
 
 def _refusal(place: str, said: object, held: Requirements, key: str) -> str:
@@ -297,7 +305,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 200 else text[:199] + "…"
 
 
-def refused_role(
+def role_refusal(
     approval: str | None, mode: str | None, model: str | None, held: Requirements
 ) -> str | None:
     """Why a role that sets these may not be used; None if it may."""
@@ -312,11 +320,11 @@ def refused_role(
     return None
 
 
-def refused_policy(policy: SandboxPolicy, held: Requirements) -> str | None:
+def sandbox_refusal(policy: SandboxPolicy, held: Requirements) -> str | None:
     """Why commands may not get this sandbox, however it came about; None if they may."""
     match policy:
         case DangerFullAccess():
-            mode = _UNHELD
+            mode = _UNSANDBOXED_MODE
         case ReadOnly():
             return None
         case ProfilePolicy(rules=rules) if not any(rule.access == "write" for rule in rules):
@@ -325,6 +333,6 @@ def refused_policy(policy: SandboxPolicy, held: Requirements) -> str | None:
             mode = "workspace-write"
     if held.sandbox_modes is not None and mode not in held.sandbox_modes:
         return _refusal("sandbox", mode, held, "allowed_sandbox_modes")
-    if mode == _UNHELD and (why := held.sandbox_required):
+    if mode == _UNSANDBOXED_MODE and (why := held.sandbox_required):
         return f"sandbox = {_shown(mode)} is not allowed: {why}"
     return None

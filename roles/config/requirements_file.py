@@ -15,16 +15,16 @@ from typing import Any, Literal
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.hosts import BadHost, normal_pattern
+from swarm.mailbox.host_patterns import InvalidHost, normalize_pattern
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import AskForApproval
 from swarm.mailbox.protocol.rules import PrefixRule
 
-from .check import check_layer, explain, place_of, where
+from .file_reading import decode_text, parse_toml
+from .key_positions import KeyPath
+from .layer_check import check_layer, describe_place, explain_error, find_key_position
 from .merge import Layer, leaves
-from .positions import KeyPath
-from .reading import decode_text, parse_toml
-from .requirements import NetworkDemand, Requirements, ReviewerWord, SandboxWord
+from .requirements import NetworkRequirements, Requirements, ReviewerName, SandboxModeName
 from .schema import GranularPolicy, Toml
 
 _Switch = Literal["allow", "deny"]
@@ -43,7 +43,7 @@ PINNABLE = (
 
 class _Remote(Value, forbid_unknown_fields=True):
     hostname_patterns: tuple[str, ...]
-    allowed_sandbox_modes: tuple[SandboxWord, ...]
+    allowed_sandbox_modes: tuple[SandboxModeName, ...]
 
 
 class _Element(Value, forbid_unknown_fields=True):
@@ -97,7 +97,7 @@ class RequirementsFile(Value, forbid_unknown_fields=True):
     allowed_approvals_reviewers: (
         tuple[Literal["user", "guardian_subagent", "auto_review", "nobody"], ...] | None
     ) = None
-    allowed_sandbox_modes: tuple[SandboxWord, ...] | None = None
+    allowed_sandbox_modes: tuple[SandboxModeName, ...] | None = None
     remote_sandbox_config: tuple[_Remote, ...] = ()
     allowed_web_search_modes: tuple[Literal["disabled", "cached", "live"], ...] | None = None
     allowed_permission_profiles: tuple[str, ...] | None = None
@@ -113,7 +113,7 @@ class RequirementsFile(Value, forbid_unknown_fields=True):
     pins: Toml | None = None
 
 
-def read_source(path: Path, data: bytes) -> Requirements:
+def read_requirements_file(path: Path, data: bytes) -> Requirements:
     """One file. Raises UsageError with file, line and key."""
     text = decode_text(data, path)
     layer = Layer(name="requirements", source=str(path), text=text, values=parse_toml(text, path))
@@ -121,12 +121,13 @@ def read_source(path: Path, data: bytes) -> Requirements:
     for key in layer.values:
         if key not in known:
             raise UsageError(
-                f"{where(layer, (key,))}: unknown requirement; known are {', '.join(known)}"
+                f"{describe_place(layer, (key,))}: unknown requirement; known are "
+                f"{', '.join(known)}"
             )
     try:
         file = msgspec.convert(layer.values, RequirementsFile)
     except msgspec.ValidationError as error:
-        raise UsageError(explain(layer, error)) from error
+        raise UsageError(explain_error(layer, error)) from error
     found = _translate(file, layer)
     paths = [(key,) for key in layer.values] + [path for path, _ in leaves(layer.values)]
     places = {
@@ -138,28 +139,31 @@ def read_source(path: Path, data: bytes) -> Requirements:
 
 
 def _place(layer: Layer, path: KeyPath) -> str:
-    place = place_of(layer, path)
+    place = find_key_position(layer, path)
     return f"{layer.source}, line {place.line}" if place else layer.source
 
 
 def _translate(file: RequirementsFile, layer: Layer) -> Requirements:
     if file.enforce_residency is not None:
         raise UsageError(
-            f"{where(layer, 'enforce_residency')}: cannot be honoured: no provider here promises it"
+            f"{describe_place(layer, 'enforce_residency')}: cannot be honoured: no "
+            "provider here promises it"
         )
     for key in ("allowed_approval_policies", "allowed_permission_profiles"):
         if getattr(file, key) == ():
-            raise UsageError(f"{where(layer, key)}: field `{key}` cannot be empty")
+            raise UsageError(f"{describe_place(layer, key)}: field `{key}` cannot be empty")
     if file.features is not None and file.feature_requirements is not None:
         raise UsageError(
-            f"{where(layer, 'feature_requirements')}: the same as `features`; give one of them"
+            f"{describe_place(layer, 'feature_requirements')}: the same as `features`; "
+            "give one of them"
         )
     modes = _sandbox_modes(file, layer)
     deny_read = file.permissions.filesystem.deny_read if file.permissions else ()
     for path in deny_read:
         if not path.startswith("/") or ".." in path.split("/"):
             raise UsageError(
-                f"{where(layer, 'permissions.filesystem.deny_read')}: {path!r} must be absolute"
+                f"{describe_place(layer, 'permissions.filesystem.deny_read')}: {path!r} "
+                "must be absolute"
             )
     return Requirements(
         approvals=file.allowed_approval_policies,
@@ -176,17 +180,17 @@ def _translate(file: RequirementsFile, layer: Layer) -> Requirements:
     )
 
 
-def _reviewers(words: tuple[str, ...] | None) -> tuple[ReviewerWord, ...] | None:
+def _reviewers(words: tuple[str, ...] | None) -> tuple[ReviewerName, ...] | None:
     if words is None:
         return None
-    known: dict[str, ReviewerWord] = {
+    known: dict[str, ReviewerName] = {
         "user": "user", "nobody": "nobody",
         "auto_review": "auto_review", "guardian_subagent": "auto_review",
     }  # fmt: skip
     return tuple(dict.fromkeys(known[word] for word in words))
 
 
-def _sandbox_modes(file: RequirementsFile, layer: Layer) -> tuple[SandboxWord, ...] | None:
+def _sandbox_modes(file: RequirementsFile, layer: Layer) -> tuple[SandboxModeName, ...] | None:
     modes, key = file.allowed_sandbox_modes, "allowed_sandbox_modes"
     if file.remote_sandbox_config:
         for remote in file.remote_sandbox_config:
@@ -195,7 +199,8 @@ def _sandbox_modes(file: RequirementsFile, layer: Layer) -> tuple[SandboxWord, .
                 break
     if modes is not None and "read-only" not in modes:
         raise UsageError(
-            f"{where(layer, key)}: must include `read-only`, which every run may narrow itself to"
+            f"{describe_place(layer, key)}: must include `read-only`, which every run may "
+            "narrow itself to"
         )
     return modes
 
@@ -217,13 +222,14 @@ def _prefix_rules(rules: _Rules | None, layer: Layer) -> tuple[PrefixRule, ...]:
             words = one.any_of if one.token is None else (one.token,)
             if (one.token is None) == (one.any_of is None) or not words:
                 raise UsageError(
-                    f"{where(layer, ('rules', 'prefix_rules', 'pattern'))}: each element is either "
+                    f"{describe_place(layer, ('rules', 'prefix_rules', 'pattern'))}: each "
+                    "element is either "
                     "`token` or a non-empty `any_of`"
                 )
             pattern.append(words)
         if not pattern:
             raise UsageError(
-                f"{where(layer, ('rules', 'prefix_rules', 'pattern'))}: cannot be empty"
+                f"{describe_place(layer, ('rules', 'prefix_rules', 'pattern'))}: cannot be empty"
             )
         found.append(
             PrefixRule(
@@ -233,25 +239,28 @@ def _prefix_rules(rules: _Rules | None, layer: Layer) -> tuple[PrefixRule, ...]:
     return tuple(found)
 
 
-def _network(table: _Network | None, layer: Layer) -> NetworkDemand | None:
+def _network(table: _Network | None, layer: Layer) -> NetworkRequirements | None:
     if table is None:
         return None
     key = "experimental_network"
     if table.domains is not None and (table.allowed_domains or table.denied_domains) is not None:
         raise UsageError(
-            f"{where(layer, key)}: give `domains`, or `allowed_domains` and `denied_domains`"
+            f"{describe_place(layer, key)}: give `domains`, or `allowed_domains` and "
+            "`denied_domains`"
         )
     if table.unix_sockets is not None and table.allow_unix_sockets is not None:
-        raise UsageError(f"{where(layer, key)}: give `unix_sockets` or `allow_unix_sockets`")
+        raise UsageError(
+            f"{describe_place(layer, key)}: give `unix_sockets` or `allow_unix_sockets`"
+        )
     domains: dict[str, _Switch] = dict(table.domains or {})
     domains |= dict.fromkeys(table.allowed_domains or (), "allow")
     domains |= dict.fromkeys(table.denied_domains or (), "deny")
     for pattern, word in domains.items():
         try:
-            normal_pattern(pattern, denies=word == "deny")
-        except BadHost as error:
-            raise UsageError(f"{where(layer, (key, 'domains'))}: {error}") from error
-    return NetworkDemand(
+            normalize_pattern(pattern, denies=word == "deny")
+        except InvalidHost as error:
+            raise UsageError(f"{describe_place(layer, (key, 'domains'))}: {error}") from error
+    return NetworkRequirements(
         enabled=table.enabled,
         domains=domains,
         managed_only=table.managed_allowed_domains_only,
@@ -270,7 +279,7 @@ def _sockets(table: _Network, layer: Layer) -> dict[str, Literal["allow", "none"
     for path in listed:
         if not path.startswith("/"):
             raise UsageError(
-                f"{where(layer, ('experimental_network',))}: `{path}` is no absolute path"
+                f"{describe_place(layer, ('experimental_network',))}: `{path}` is no absolute path"
             )
     return listed
 
@@ -282,7 +291,7 @@ def _pins(pins: Toml | None, layer: Layer) -> Toml:
     for path, _ in leaves(pins):
         if ".".join(path) not in PINNABLE:
             raise UsageError(
-                f"{where(layer, ('pins', *path))}: cannot be pinned; these can: "
+                f"{describe_place(layer, ('pins', *path))}: cannot be pinned; these can: "
                 f"{', '.join(PINNABLE)}"
             )
     check_layer(Layer(name="pins", source=layer.source, values=pins))

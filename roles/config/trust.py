@@ -15,45 +15,47 @@ import msgspec
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.protocol.base import Value
 
+from .atomic_replace import locked_folder, replace_file
+from .file_reading import read_bounded
 from .merge import as_table
-from .project import ProjectFolder
-from .reading import read_bounded
-from .replacing import locked_folder, replace_file
+from .project_config import ProjectFolder
 from .schema import Toml
 
-FILE = "trusted.json"
-_MOST_BYTES = 4 << 20
-_KEPT = 16  # contents a folder: branches that are switched between are not asked about each time
-Standing = Literal["trusted", "declined", "unknown"]
+TRUST_FILE = "trusted.json"
+_MAX_BYTES = 4 << 20
+_MAX_DIGESTS = (
+    16  # contents a folder: branches that are switched between are not asked about each time
+)
+TrustState = Literal["trusted", "declined", "unknown"]
 
 
 class TrustNotSaved(SwarmError):
     """Nothing was written; what was trusted before still is."""
 
 
-_Change = Callable[["TrustBook"], "TrustBook"]
+_UpdateStore = Callable[["TrustStore"], "TrustStore"]
 
 
-class Seen(Value):
+class FolderTrust(Value):
     """One folder's contents, by digest, the newest last."""
 
     trusted: tuple[str, ...] = ()
     declined: tuple[str, ...] = ()
 
 
-class TrustBook(Value):
+class TrustStore(Value):
     """All that was decided. `problem`: why the file cannot be believed; nothing is trusted then."""
 
     version: int = 1
-    folders: dict[str, Seen] = {}
+    folders: dict[str, FolderTrust] = {}
     problem: str = ""
 
-    def standing(self, one: ProjectFolder) -> Standing:
+    def trust_state(self, one: ProjectFolder) -> TrustState:
         """What the person said about this folder with this content, here or in its repository."""
         if one.problem or not one.digest:
             return "unknown"
-        for key in _places(one):
-            seen = self.folders.get(key, Seen())
+        for key in _trust_keys(one):
+            seen = self.folders.get(key, FolderTrust())
             if one.digest in seen.trusted:
                 return "trusted"
             if one.digest in seen.declined:
@@ -61,48 +63,50 @@ class TrustBook(Value):
         return "unknown"
 
 
-def read_trust(config_folder: Path) -> TrustBook:
+def read_trust(config_folder: Path) -> TrustStore:
     """The book beside the person's configuration; an empty one where there is none."""
-    path = config_folder / FILE
+    path = config_folder / TRUST_FILE
     try:
-        data = read_bounded(path, limit_bytes=_MOST_BYTES)
+        data = read_bounded(path, limit_bytes=_MAX_BYTES)
         facts = path.stat()
     except FileNotFoundError:
-        return TrustBook()
+        return TrustStore()
     except (UsageError, OSError) as error:
-        return TrustBook(problem=f"{path}: nothing is trusted: {error}")
+        return TrustStore(problem=f"{path}: nothing is trusted: {error}")
     if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
-        return TrustBook(
+        return TrustStore(
             problem=f"{path}: nothing is trusted, for others may write this file; "
             f"run `chown {os.getuid()} {path}; chmod 600 {path}`"
         )
     try:
-        book = msgspec.json.decode(data, type=TrustBook)
+        book = msgspec.json.decode(data, type=TrustStore)
     except msgspec.DecodeError as error:
-        return TrustBook(problem=f"{path}: nothing is trusted: {error}; delete it and trust anew")
+        return TrustStore(problem=f"{path}: nothing is trusted: {error}; delete it and trust anew")
     return msgspec.structs.replace(book, problem="")
 
 
-def remember(config_folder: Path, folders: Sequence[ProjectFolder], *, trusted: bool) -> None:
+def save_trust_decision(
+    config_folder: Path, folders: Sequence[ProjectFolder], *, trusted: bool
+) -> None:
     """Note a decision about exactly these contents. Raises TrustNotSaved."""
 
-    def change(book: TrustBook) -> TrustBook:
+    def change(book: TrustStore) -> TrustStore:
         known = dict(book.folders)
         for one in folders:
-            seen = known.get(one.folder, Seen())
+            seen = known.get(one.folder, FolderTrust())
             yes = tuple(digest for digest in seen.trusted if digest != one.digest)
             no = tuple(digest for digest in seen.declined if digest != one.digest)
             if trusted:
-                yes = (*yes, one.digest)[-_KEPT:]
+                yes = (*yes, one.digest)[-_MAX_DIGESTS:]
             else:
-                no = (*no, one.digest)[-_KEPT:]
-            known[one.folder] = Seen(trusted=yes, declined=no)
-        return TrustBook(folders=known)
+                no = (*no, one.digest)[-_MAX_DIGESTS:]
+            known[one.folder] = FolderTrust(trusted=yes, declined=no)
+        return TrustStore(folders=known)
 
-    _change(config_folder, change)
+    _update_store(config_folder, change)
 
 
-def forget(config_folder: Path, folder: Path) -> tuple[str, ...]:
+def forget_trust_decisions(config_folder: Path, folder: Path) -> tuple[str, ...]:
     """Take back all that was said about a folder and all below it; returns what was known.
 
     Raises TrustNotSaved.
@@ -110,13 +114,13 @@ def forget(config_folder: Path, folder: Path) -> tuple[str, ...]:
     real = os.path.realpath(folder)
     gone: list[str] = []
 
-    def change(book: TrustBook) -> TrustBook:
+    def change(book: TrustStore) -> TrustStore:
         gone.extend(
             key for key in book.folders if key == real or key.startswith(real.rstrip("/") + "/")
         )
-        return TrustBook(folders={k: v for k, v in book.folders.items() if k not in gone})
+        return TrustStore(folders={k: v for k, v in book.folders.items() if k not in gone})
 
-    _change(config_folder, change)
+    _update_store(config_folder, change)
     return tuple(gone)
 
 
@@ -126,14 +130,14 @@ def forbidden_by_config(one: ProjectFolder, below: Toml) -> bool:
     The contrary is not enough: Codex's `trusted` speaks of a folder, whatever it comes to hold.
     """
     projects = as_table(below.get("projects"))
-    for key in (*_places(one), one.root):
+    for key in (*_trust_keys(one), one.root):
         table = as_table(projects.get(key))
         if (level := table.get("trust_level")) is not None:
             return level == "untrusted"
     return False
 
 
-def _places(one: ProjectFolder) -> Iterator[str]:
+def _trust_keys(one: ProjectFolder) -> Iterator[str]:
     """The folder, and the same place in the repository that this is a worktree of."""
     yield one.folder
     main = main_repository(Path(one.root))
@@ -170,8 +174,8 @@ def _line(path: Path) -> str | None:
     return os.fsdecode(read_bounded(path, limit_bytes=8 << 10)).strip()
 
 
-def _change(config_folder: Path, change: _Change) -> None:
-    path = config_folder / FILE
+def _update_store(config_folder: Path, change: _UpdateStore) -> None:
+    path = config_folder / TRUST_FILE
     try:
         with locked_folder(config_folder):
             book = read_trust(config_folder)

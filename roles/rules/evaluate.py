@@ -9,17 +9,17 @@ import re
 from typing import TYPE_CHECKING
 
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.rules import HostExecutable, NetworkRule, PrefixRule, Rules
+from swarm.mailbox.protocol.rules import HostExecutable, NetworkRule, PrefixRule, RuleSet
 
-from .calls import (
-    Examples,
+from .rule_hosts import RuleRefused
+from .rule_parsing import (
+    RuleExamples,
     check_examples,
     read_examples,
     read_host_executable,
     read_network_rule,
     read_prefix_rule,
 )
-from .hosts import RuleRefused
 
 if TYPE_CHECKING:
     from starlark import Dialect, Globals
@@ -50,7 +50,7 @@ class RuleFileBroken(Exception):
         self.what, self.line = what, line
 
 
-class Collected(Value):
+class CollectedRules(Value):
     """What the files so far have said; `files[at]` is the file of `prefixes[at]`."""
 
     prefixes: tuple[PrefixRule, ...] = ()
@@ -58,16 +58,16 @@ class Collected(Value):
     executables: tuple[HostExecutable, ...] = ()
     network: tuple[NetworkRule, ...] = ()
 
-    def rules(self) -> Rules:
-        return Rules(prefixes=self.prefixes, executables=self.executables, network=self.network)
+    def rules(self) -> RuleSet:
+        return RuleSet(prefixes=self.prefixes, executables=self.executables, network=self.network)
 
 
 class _Builtins:
     """The three calls, as Starlark sees them. Parameters are those of the rule language."""
 
-    def __init__(self, before: Collected) -> None:
+    def __init__(self, before: CollectedRules) -> None:
         self._before = before
-        self.examples: list[Examples] = []
+        self.examples: list[RuleExamples] = []
         self.network: list[NetworkRule] = []
         self.executables = {one.name: one for one in before.executables}
 
@@ -81,9 +81,9 @@ class _Builtins:
         justification: object = None,
     ) -> None:
         rule = read_prefix_rule(pattern, decision, justification)
-        self._bound()
+        self._check_count()
         self.examples.append(
-            Examples(
+            RuleExamples(
                 rule=rule,
                 matching=read_examples(match, "match"),
                 not_matching=read_examples(not_match, "not_match"),
@@ -94,22 +94,22 @@ class _Builtins:
     def network_rule(
         self, host: object, protocol: object, decision: object, justification: object = None
     ) -> None:
-        self._bound()
+        self._check_count()
         self.network.append(read_network_rule(host, protocol, decision, justification))
 
     def host_executable(self, name: object, paths: object) -> None:
-        self._bound()
+        self._check_count()
         one = read_host_executable(name, paths)
         self.executables[one.name] = one
 
-    def _bound(self) -> None:
+    def _check_count(self) -> None:
         before = len(self._before.prefixes) + len(self._before.network)
         made = len(self.examples) + len(self.network) + len(self.executables)
         if before + made >= MAX_RULES:
             raise RuleRefused(f"invalid rule: more than {MAX_RULES} rules")
 
 
-def evaluate(text: str, at: int, before: Collected) -> Collected:
+def evaluate(text: str, at: int, before: CollectedRules) -> CollectedRules:
     """What the files say together, this one after those of `before`.
 
     Raises RuleFileBroken; or ends the process, see above.
@@ -117,7 +117,7 @@ def evaluate(text: str, at: int, before: Collected) -> Collected:
     import starlark  # 4 MB and seldom needed
 
     builtins = _Builtins(before)
-    module, names = starlark.Module(), _names()
+    module, names = starlark.Module(), _globals()
     module.add_callable("_prefix_rule", builtins.prefix_rule)
     module.add_callable("_network_rule", builtins.network_rule)
     module.add_callable("_host_executable", builtins.host_executable)
@@ -135,7 +135,7 @@ def evaluate(text: str, at: int, before: Collected) -> Collected:
         except RuleRefused as error:
             raise RuleFileBroken(str(error), examples.line) from error
     made = tuple(examples.rule for examples in builtins.examples)
-    return Collected(
+    return CollectedRules(
         prefixes=(*before.prefixes, *made),
         files=(*before.files, *(at for _ in made)),
         executables=executables,
@@ -152,7 +152,7 @@ def _dialect() -> "Dialect":
     return dialect
 
 
-def _names() -> "Globals":
+def _globals() -> "Globals":
     import starlark
 
     return starlark.Globals.extended_by([starlark.LibraryExtension.CallStack])

@@ -15,21 +15,21 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 
-from play import BOTH, Play, Stack
-from scene import Scene, open_scene
+from attack import BOTH, Attack, Stack
+from attack_testbed import AttackTestbed, open_attack_testbed
 
 HERE = Path(__file__).parent
 _STAGED = "SWARM_ATTACK_STAGED"
 _BWRAPS = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
 
 
-class Outcome(NamedTuple):
+class AttackResult(NamedTuple):
     """How one play ended. `words` say what got out, what broke, or why it was not played."""
 
     group: str
-    play: Play
+    play: Attack
     state: str
-    words: str = ""
+    detail: str = ""
     seconds: float = 0.0
 
     @property
@@ -38,34 +38,34 @@ class Outcome(NamedTuple):
         return self.state in {"ESCAPED", "BROKEN", "VOID"}
 
 
-def groups() -> dict[str, tuple[Play, ...]]:
-    """Every `plays_<group>.py` here."""
-    found: dict[str, tuple[Play, ...]] = {}
-    for path in sorted(HERE.glob("plays_*.py")):
-        found[path.stem.removeprefix("plays_")] = importlib.import_module(path.stem).PLAYS
+def groups() -> dict[str, tuple[Attack, ...]]:
+    """Every `attacks_<group>.py` here."""
+    found: dict[str, tuple[Attack, ...]] = {}
+    for path in sorted(HERE.glob("attacks_*.py")):
+        found[path.stem.removeprefix("attacks_")] = importlib.import_module(path.stem).PLAYS
     return found
 
 
-def perform(group: str, play: Play, options: argparse.Namespace) -> Outcome:
+def run_attack(group: str, play: Attack, options: argparse.Namespace) -> AttackResult:
     """Play it, and look."""
     began = time.monotonic()
-    with open_scene(options.user, options.swarm) as scene:
+    with open_attack_testbed(options.user, options.swarm) as scene:
         play.prepare(scene)
-        scene.own()
-        with play.host(scene):
+        scene.chown_files()
+        with play.background(scene):
             scene.run(
                 play.calls(scene), play.options(scene), others=play.others(scene),
                 deadline_s=play.deadline_s, extra=play.environment,
             )  # fmt: skip
             state, words = judge(play, scene)
         if options.verbose:
-            print(scene.said, file=sys.stderr)
-        return Outcome(group, play, state, words, time.monotonic() - began)
+            print(scene.output, file=sys.stderr)
+        return AttackResult(group, play, state, words, time.monotonic() - began)
 
 
-def judge(play: Play, scene: Scene) -> tuple[str, str]:
+def judge(play: Attack, scene: AttackTestbed) -> tuple[str, str]:
     """What got out, or what broke, comes before the doubt whether anything was tried."""
-    if words := play.escaped(scene):
+    if words := play.find_escape(scene):
         return ("BROKEN" if play.must_work else "ESCAPED"), words
     if words := play.tried(scene):
         return "VOID", words
@@ -92,8 +92,8 @@ def read_options() -> argparse.Namespace:
 def why_not_playable(options: argparse.Namespace) -> str:
     """What keeps the user from starting the command at all; "" if nothing does."""
     try:
-        with open_scene(options.user, options.swarm) as scene:
-            said, code = scene.perform(scene.swarm("--version"))
+        with open_attack_testbed(options.user, options.swarm) as scene:
+            said, code = scene.run_program(scene.swarm("--version"))
     except (KeyError, OSError) as error:
         return f"no scene for {options.user or 'you'}: {error}"
     if code == 0:
@@ -113,9 +113,9 @@ def hide_bubblewrap() -> None:
     os.execvp(words[0], [*words, sys.executable, "-P", *sys.argv, "--stack", "landlock"])
 
 
-def play_all(options: argparse.Namespace, stack: Stack) -> list[Outcome]:
+def run_attacks(options: argparse.Namespace, stack: Stack) -> list[AttackResult]:
     """Each play that is wanted, a line each; those that this stack does not have say why."""
-    outcomes: list[Outcome] = []
+    outcomes: list[AttackResult] = []
     for group, plays in groups().items():
         if options.group and group not in options.group:
             continue
@@ -123,20 +123,20 @@ def play_all(options: argparse.Namespace, stack: Stack) -> list[Outcome]:
             if (options.fast and not play.fast) or options.only not in play.name:
                 continue
             if stack in play.not_on:
-                outcome = Outcome(group, play, "not here", play.not_on[stack])
+                outcome = AttackResult(group, play, "not here", play.not_on[stack])
             elif options.list:
-                outcome = Outcome(group, play, "-")
+                outcome = AttackResult(group, play, "-")
             else:
-                outcome = perform(group, play, options)
+                outcome = run_attack(group, play, options)
             outcomes.append(outcome)
             show(outcome, stack)
     return outcomes
 
 
-def show(outcome: Outcome, stack: Stack) -> None:
+def show(outcome: AttackResult, stack: Stack) -> None:
     """One line of the table."""
     line = f"{outcome.group:10} {stack:9} {outcome.state:8} {outcome.seconds:5.1f}s  "
-    print(line + outcome.play.name + (f": {outcome.words}" if outcome.words else ""), flush=True)
+    print(line + outcome.play.name + (f": {outcome.detail}" if outcome.detail else ""), flush=True)
 
 
 def main() -> int:
@@ -156,7 +156,7 @@ def main() -> int:
     if not options.list and (why := why_not_playable(options)):
         print(f"scripts/attack: {why}", file=sys.stderr)
         return 2
-    outcomes = play_all(options, options.stack)
+    outcomes = run_attacks(options, options.stack)
     lost = [one for one in outcomes if one.is_lost]
     played = sum(one.state != "not here" for one in outcomes)
     print(f"{options.stack}: {played} plays, {len(lost)} got out or showed nothing")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from play import Call, Play, command
-from scene import Scene
+from attack import Attack, Call, command
+from attack_testbed import AttackTestbed
 
-from swarm.mailbox.lineage import strike_descendants
+from swarm.mailbox.process_tree import kill_descendants_once
 
 _WAIT_S, _YIELD_MS = 30.0, 30_000
 # Tries each socket of each run: as it is, and as ZeroMQ's callers do, who are handed the way in.
@@ -49,7 +49,7 @@ _STEERING = ("send $RUN /root hello", "interrupt $RUN", "approvals $RUN", "kill 
 _READY = "touch began; until [ -s other ]; do sleep 0.1; done"
 
 
-def _reach(scene: Scene) -> list[Call]:
+def _reach(scene: AttackTestbed) -> list[Call]:
     script = _KNOCK.replace("SCENE", str(scene.folder))
     swarm = Path(sys.executable).with_name("swarm")
     words = "; ".join(f"timeout 5 {swarm} {one} 2>&1" for one in _STEERING)
@@ -67,7 +67,7 @@ class _AnotherRun:
     played; `later`: it begins after that one.
     """
 
-    def __init__(self, scene: Scene, *, apart: bool, later: bool) -> None:
+    def __init__(self, scene: AttackTestbed, *, apart: bool, later: bool) -> None:
         self._scene, self._later = scene, later
         self._extra: dict[str, str] = {}
         self._sockets = scene.runtime / "swarm"
@@ -77,7 +77,7 @@ class _AnotherRun:
                 folder.mkdir(mode=0o700)
             self._extra = {"SWARM_HOME": str(home), "XDG_RUNTIME_DIR": str(runtime)}
             self._sockets = runtime / "swarm"
-        scene.own()
+        scene.chown_files()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class _AnotherRun:
         calls = [{"name": "exec_command", "arguments": waiting}]
         script.write_text(json.dumps({"turns": [{"calls": calls}], "default": {"text": "done"}}))
         swarm = Path(sys.executable).with_name("swarm")
-        words = [*self._scene.words_as_user(), str(swarm), "run", "-p", "wait", "--provider"]
+        words = [*self._scene.argv_as_user(), str(swarm), "run", "-p", "wait", "--provider"]
         words += [f"scripted:{script}", "-C", str(self._scene.home)]
         self._process = subprocess.Popen(
             words, env=self._scene.environment(self._extra), stdin=subprocess.DEVNULL,
@@ -108,7 +108,7 @@ class _AnotherRun:
     def end(self) -> None:
         """With all that it started."""
         if self._process is not None:
-            strike_descendants(self._process.pid)
+            kill_descendants_once(self._process.pid)
             self._process.kill()
             self._process.wait()
 
@@ -123,9 +123,9 @@ def _comes(there: Callable[[], bool]) -> bool:
     return True
 
 
-def _beside(*, apart: bool, later: bool) -> Callable[[Scene], AbstractContextManager[None]]:
+def _beside(*, apart: bool, later: bool) -> Callable[[AttackTestbed], AbstractContextManager[None]]:
     @contextmanager
-    def host(scene: Scene) -> Iterator[None]:
+    def host(scene: AttackTestbed) -> Iterator[None]:
         other = _AnotherRun(scene, apart=apart, later=later)
         starting = threading.Thread(target=other.start)
         starting.start()
@@ -140,12 +140,12 @@ def _beside(*, apart: bool, later: bool) -> Callable[[Scene], AbstractContextMan
     return host
 
 
-def _reached(scene: Scene) -> str:
-    return "a socket of a run was reached" if "CONNECTED" in scene.said else _let_in(scene)
+def _reached(scene: AttackTestbed) -> str:
+    return "a socket of a run was reached" if "CONNECTED" in scene.output else _let_in(scene)
 
 
-def _let_in(scene: Scene) -> str:
-    if "LET IN" in scene.said:
+def _let_in(scene: AttackTestbed) -> str:
+    if "LET IN" in scene.output:
         return "a run let a command in"
     if not _ran(scene):
         return "the play did not come to its point"
@@ -153,35 +153,35 @@ def _let_in(scene: Scene) -> str:
     return "" if Path(folder, "owner").exists() else "the other run was ended"
 
 
-def _ran(scene: Scene) -> bool:
-    return (scene.project / "runs").exists() and "/g1" in scene.said
+def _ran(scene: AttackTestbed) -> bool:
+    return (scene.project / "runs").exists() and "/g1" in scene.output
 
 
-def _writing(folder: Callable[[Scene], Path]) -> Callable[[Scene], Sequence[str]]:
+def _writing(folder: Callable[[AttackTestbed], Path]) -> Callable[[AttackTestbed], Sequence[str]]:
     """With the network, and that folder as one more root."""
     network = ("-c", "sandbox_workspace_write.network_access=true", "-s", "workspace-write")
     return lambda scene: (*network, "--add-dir", str(folder(scene)))
 
 
 PLAYS = (
-    Play(
+    Attack(
         name="reach the sockets of this and another run with the network granted",
-        host=_beside(later=False, apart=False), calls=_reach, escaped=_reached,
+        background=_beside(later=False, apart=False), calls=_reach, find_escape=_reached,
         options=_writing(lambda scene: scene.project),
     ),
-    Play(
+    Attack(
         name="the same where the command may write in all folders of the run",
-        host=_beside(later=False, apart=False), calls=_reach, escaped=_reached,
+        background=_beside(later=False, apart=False), calls=_reach, find_escape=_reached,
         options=_writing(lambda scene: scene.folder),
     ),
-    Play(
+    Attack(
         name="reach the sockets of a run whose folders lie in a writable root",
-        host=_beside(later=False, apart=True), calls=_reach, escaped=_reached,
+        background=_beside(later=False, apart=True), calls=_reach, find_escape=_reached,
         options=_writing(lambda scene: scene.home),
     ),
-    Play(
+    Attack(
         name="the same where that run begins later",
-        host=_beside(apart=True, later=True), calls=_reach, escaped=_let_in,
+        background=_beside(apart=True, later=True), calls=_reach, find_escape=_let_in,
         options=_writing(lambda scene: scene.home),
     ),
 )  # fmt: skip

@@ -13,10 +13,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # the benches are scripts, not a package
 
-import floors
-import peers
-from machine import Weather, describe_machine, weather_words
-from rows import Curve, Row, print_table
+import baselines
+import peer_bench
+from machine_info import MachineSpeed, describe_machine, describe_speed
+from measurements import Curve, Row, print_table
 
 BENCHES = ("spine", "crowd", "agents", "safety", "prefix", "curves", "soak")
 ALL = (
@@ -31,81 +31,81 @@ ALL = (
 
 def main(arguments: list[str]) -> int:
     """Measure one bench or all; 1 if a figure is over its limit."""
-    import agents
+    import team_bench
 
     parser = argparse.ArgumentParser(prog="scripts/bench")
     parser.add_argument("name", choices=(*BENCHES, "all", "report"))
-    names = f"of agents: {' '.join(agents.GROUPS)}; of report: files that --json wrote"
+    names = f"of agents: {' '.join(team_bench.GROUPS)}; of report: files that --json wrote"
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=names)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--cycles", type=int, default=0, help="agents that come and go (10000)")
     parser.add_argument("--json", action="store_true", help="one JSON object; the table on stderr")
-    parser.add_argument("--peer", choices=peers.PEERS, help="the same on an installed peer")
+    parser.add_argument("--peer", choices=peer_bench.PEERS, help="the same on an installed peer")
     said = parser.parse_args(arguments)
     if said.name == "report":
-        from report import write_report
+        from benchmark_report import write_report
 
         return write_report([Path(name) for name in said.groups])
-    if said.name == "agents" and (unknown := set(said.groups) - set(agents.GROUPS)):
+    if said.name == "agents" and (unknown := set(said.groups) - set(team_bench.GROUPS)):
         parser.error(f"no such group: {' '.join(sorted(unknown))}")
     try:
-        peer = peers.find(said.peer) if said.peer else None
-    except peers.NoPeer as error:
+        peer = peer_bench.find(said.peer) if said.peer else None
+    except peer_bench.PeerMissing as error:
         parser.error(str(error))
     chosen = ALL if said.name == "all" else (said.name,)
-    machine, weather = describe_machine(), Weather()
+    machine, weather = describe_machine(), MachineSpeed()
 
     def rows() -> Iterator[Row | Curve]:
         for name in chosen:
-            weather.look()
+            weather.measure()
             yield from measure(name, said, peer)
-        weather.look()
+        weather.measure()
 
     out = sys.stderr if said.json else sys.stdout
     found = print_table(rows(), out)
     told = weather.describe()
-    print(weather_words(told), file=out)
+    print(describe_speed(told), file=out)
     if said.json:
         figures = [one._asdict() for one in found if isinstance(one, Row)]
         curves = [one._asdict() for one in found if isinstance(one, Curve)]
-        how = {"quick": said.quick, "peer": peers.version(peer) if peer else None}
+        how = {"quick": said.quick, "peer": peer_bench.version(peer) if peer else None}
         print(json.dumps({"machine": machine | told, **how, "rows": figures, "curves": curves}))
     return int(any(isinstance(one, Row) and one.is_missed for one in found))
 
 
 def measure(name: str, said: argparse.Namespace, peer: str | None) -> Iterator[Row | Curve]:
     """What one bench yields, each row with its floor and the installed peer's figure."""
-    import agents
-    import crowd
-    import curves
-    import prefix
-    import safety
-    import soak
-    import spine
+    import core_bench
+    import many_agents_bench
+    import prompt_cache_bench
+    import sandbox_bench
+    import scaling_bench
+    import soak_bench
+    import team_bench
 
     quick = bool(said.quick)
-    theirs = peers.measure(name, peer, quick) if peer else {}
+    theirs = peer_bench.measure(name, peer, quick) if peer else {}
     cycles = said.cycles or (1_000 if quick else 10_000)
     match name:
         case "spine":
-            rows = spine.measure(quick)
+            rows = core_bench.measure(quick)
         case "crowd":
-            rows = crowd.measure(quick)
+            rows = many_agents_bench.measure(quick)
         case "agents":
             groups = tuple(said.groups) if said.name == "agents" else ()
-            rows = agents.measure(groups, cycles, quick)
+            rows = team_bench.measure(groups, cycles, quick)
         case "safety":
-            rows = safety.measure(quick)
+            rows = sandbox_bench.measure(quick)
         case "prefix":
-            rows = prefix.measure(quick)
+            rows = prompt_cache_bench.measure(quick)
         case "soak":
-            yield from soak.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
+            yield from soak_bench.measure(min(cycles, 1_000) if said.cycles or not quick else 100)
             return
         case _:
-            yield from curves.measure(quick, peer)
+            yield from scaling_bench.measure(quick, peer)
             return
     for row in rows:
-        yield floors.beside(peers.beside(row, theirs))
+        yield baselines.with_baseline(peer_bench.with_peer_figure(row, theirs))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def chunked(data: bytes) -> bytes:
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-def alike(one: bytes, other: bytes) -> int:
+def common_prefix_bytes(one: bytes, other: bytes) -> int:
     """How many bytes both begin with."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -95,7 +95,7 @@ class Prefixes:
         start, end = body.index(b'"input":[') + 9, body.rindex(b'],"tools":')
         given = body[start:end]
         whole = given.startswith(self.before)
-        same = len(self.before) if whole else alike(given, self.before)
+        same = len(self.before) if whole else common_prefix_bytes(given, self.before)
         self.heads.add(body[:start] + body[end:])
         self.before = given
         self.told["requests"] += 1
@@ -109,7 +109,7 @@ def _nth(command: str, number: int) -> str:
     return f"true {number}" if command == "true" else command
 
 
-class Server:
+class BenchModelServer:
     def __init__(self, mode: str, turns: int, command: str) -> None:
         self.mode, self.turns = mode, turns
         # A number makes each call another one: endless repeats would end the turn.
@@ -200,7 +200,7 @@ def texts_bytes(value: Any) -> int:
     return sum(map(texts_bytes, value))
 
 
-async def serve_until_told(server: Server, port_file: Path) -> None:
+async def serve_until_told(server: BenchModelServer, port_file: Path) -> None:
     """Serve on a free port, which is written to `port_file`; at SIGTERM, write what was seen."""
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 26, backlog=1024)
     stop = asyncio.Event()
@@ -221,7 +221,7 @@ async def serve_until_told(server: Server, port_file: Path) -> None:
 async def main() -> None:
     port_file, mode, turns = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     command = sys.argv[4] if len(sys.argv) > 4 else "true"
-    server = Server(mode, turns, command)
+    server = BenchModelServer(mode, turns, command)
     await serve_until_told(server, port_file)
 
 

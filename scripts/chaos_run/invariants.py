@@ -7,18 +7,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 import msgspec
-from accounts import budgets_add_up
-from facts import Facts
-from heard import letters_were_read_once, results_arrived_once, words_were_heard_once
-from plot import answer_of, gave_up, part_of, wishes_of
+from budget_invariants import budgets_add_up
+from chaos_scenario import answer_text, gave_up, planned_calls, script_path
+from delivery_invariants import (
+    mail_was_read_once,
+    person_messages_were_read_once,
+    results_arrived_once,
+)
+from run_evidence import RunEvidence
 
 from swarm.mailbox.ids import is_reviewer
 from swarm.mailbox.protocol.control import Recorded
 from swarm.mailbox.protocol.events import CallBegan, CallEnded
-from swarm.mailbox.protocol.items import (
-    AnyCall,
-    AnyOutput,
-)
+from swarm.mailbox.protocol.items import AnyCall, AnyOutput
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -30,66 +31,68 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
     RunStarted,
 )
-from swarm.supervisor.console.reduce import RunState
+from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.journal.replay import fold_run
 
-Check = Callable[[Facts], Iterator[str]]
+Check = Callable[[RunEvidence], Iterator[str]]
 _REFUSED = 2  # the exit code of a command that did nothing
 _CRASHES = 4  # an agent that dies so often is given up, rightly (within a minute; clocks jump)
 
 
-def violations(facts: Facts) -> list[str]:
+def violations(facts: RunEvidence) -> list[str]:
     """All that is wrong, each with the promise that it breaks."""
     if facts.vanished:
         checks: tuple[Check, ...] = (it_noticed_that_its_folder_is_gone, nothing_is_left)
         return [f"{check.__name__}: {words}" for check in checks for words in check(facts)]
     checks = (
         the_run_ended, nobody_was_given_up, no_call_ran_twice, calls_have_one_end,
-        results_arrived_once, letters_were_read_once, words_were_heard_once,
+        results_arrived_once, mail_was_read_once, person_messages_were_read_once,
         approvals_were_given, slots_never_leaked, budgets_add_up,
         the_journal_is_whole, it_folds_the_same_twice, nothing_is_left,
     )  # fmt: skip
     return [f"{check.__name__}: {words}" for check in checks for words in check(facts)]
 
 
-def it_noticed_that_its_folder_is_gone(facts: Facts) -> Iterator[str]:
+def it_noticed_that_its_folder_is_gone(facts: RunEvidence) -> Iterator[str]:
     """A run whose folder was deleted ends by itself, and says why. A resume may find no run at all,
     where the folder went after the start before had been killed.
     """
-    if not facts.in_time or not facts.starts:
+    if not facts.ended_in_time or not facts.starts:
         yield "it lives on without its folder"
         return
     last = facts.starts[-1]
-    if "Traceback" in last.said:
-        yield f"it ended with a traceback: {last.said.strip()[-300:]}"
-    elif len(facts.starts) > 1 and last.code == _REFUSED and "no run" in last.said:
+    if "Traceback" in last.stderr:
+        yield f"it ended with a traceback: {last.stderr.strip()[-300:]}"
+    elif len(facts.starts) > 1 and last.code == _REFUSED and "no run" in last.stderr:
         pass
-    elif last.code and facts.vanished not in last.said and not (last.lost or last.ended):
-        yield f"it ended with {last.code} and did not name its folder: {last.said.strip()[-300:]}"
+    elif last.code and facts.vanished not in last.stderr and not (last.was_killed or last.ended):
+        yield f"it ended with {last.code} and did not name its folder: {last.stderr.strip()[-300:]}"
 
 
-def bodies_of(facts: Facts, kind: type) -> Iterator[Record]:
+def bodies_of(facts: RunEvidence, kind: type) -> Iterator[Record]:
     """The records of one kind."""
     return (record for record in facts.records if isinstance(record.body, kind))
 
 
-def the_run_ended(facts: Facts) -> Iterator[str]:
+def the_run_ended(facts: RunEvidence) -> Iterator[str]:
     """It came to its end in time, with the root's answer, and each start had a reason to end."""
-    if not facts.in_time:
+    if not facts.ended_in_time:
         yield "it did not end in time, though nothing was thrown any more"
     for number, start in enumerate(facts.starts):
-        if "Traceback" in start.said:
+        if "Traceback" in start.stderr:
             yield f"start {number} ended with a traceback"
-        if start.code and not (start.lost or start.filled or start.ended):
-            yield f"start {number} ended with {start.code}: {start.said.strip()[-300:]}"
+        if start.code and not (start.was_killed or start.disk_was_full or start.ended):
+            yield f"start {number} ended with {start.code}: {start.stderr.strip()[-300:]}"
     completed = [record.body for record in bodies_of(facts, RunCompleted)]
     last = completed[-1] if completed else None
-    wanted = answer_of("/root", 0)
-    if facts.in_time and not (isinstance(last, RunCompleted) and wanted in (last.result or "")):
+    wanted = answer_text("/root", 0)
+    if facts.ended_in_time and not (
+        isinstance(last, RunCompleted) and wanted in (last.result or "")
+    ):
         yield f"the root's answer is not the result: {last}"
 
 
-def nobody_was_given_up(facts: Facts) -> Iterator[str]:
+def nobody_was_given_up(facts: RunEvidence) -> Iterator[str]:
     """Only who died four times is given up, and no wish stays unfulfilled."""
     deaths: dict[str, list[float]] = defaultdict(list)
     for record in facts.records:
@@ -108,10 +111,10 @@ def nobody_was_given_up(facts: Facts) -> Iterator[str]:
                 pass
 
 
-def no_call_ran_twice(facts: Facts) -> Iterator[str]:
+def no_call_ran_twice(facts: RunEvidence) -> Iterator[str]:
     """What a command wrote stands there once, after its begin was journaled, and only then."""
     began = Counter(r.body.call_id for r in facts.records if isinstance(r.body, CallBegan))
-    ran = Counter((*facts.effects, *facts.outside))
+    ran = Counter((*facts.sandboxed_calls, *facts.unsandboxed_calls))
     yield from (f"{call} ran {n} times" for call, n in ran.items() if n > 1)
     yield from (f"{call} began {n} times" for call, n in began.items() if n > 1)
     yield from (f"{call} ran, but its begin is not journaled" for call in ran if call not in began)
@@ -126,7 +129,7 @@ def no_call_ran_twice(facts: Facts) -> Iterator[str]:
                 pass
 
 
-def calls_have_one_end(facts: Facts) -> Iterator[str]:
+def calls_have_one_end(facts: RunEvidence) -> Iterator[str]:
     """A call that began has one end, and the model reads one output of it. An attempt at an item
     that a killed run cut off has no other life in which it could: another attempt begins anew."""
     kept = [record for record in facts.records if not _is_attempt(facts, record.agent)]
@@ -138,19 +141,21 @@ def calls_have_one_end(facts: Facts) -> Iterator[str]:
     yield from (f"{call} ended {n} times" for call, n in ended.items() if n > 1)
     yield from (f"{call} stands in the history {n} times" for call, n in asked.items() if n > 1)
     yield from (f"{call} has {n} outputs" for call, n in outputs.items() if n > 1)
-    if facts.in_time:
+    if facts.ended_in_time:
         yield from (f"{call} has no end" for call in sorted(began - ended.keys()))
         yield from (f"{call} has no output" for call in asked if call not in outputs)
 
 
-def _is_attempt(facts: Facts, agent: str) -> bool:
-    part = facts.play.get(part_of(agent))
+def _is_attempt(facts: RunEvidence, agent: str) -> bool:
+    part = facts.play.get(script_path(agent))
     return part is not None and part.is_item
 
 
-def approvals_were_given(facts: Facts) -> Iterator[str]:
+def approvals_were_given(facts: RunEvidence) -> Iterator[str]:
     """What ran outside of the sandbox was allowed, by who could; each question has one answer."""
-    allowed = {wish.name: wish.allowed for part in facts.play.values() for wish in wishes_of(part)}
+    allowed = {
+        wish.name: wish.allowed for part in facts.play.values() for wish in planned_calls(part)
+    }
     asked: dict[str, ApprovalRequested] = {}
     resolved: Counter[str] = Counter()
     given: set[str] = set()
@@ -168,19 +173,19 @@ def approvals_were_given(facts: Facts) -> Iterator[str]:
                     continue
                 if outcome == "approved":
                     given.add(request.call_id)
-                    if by == "person" and not facts.said.get((number, request.reason)):
+                    if by == "person" and not facts.person_answers.get((number, request.reason)):
                         yield f"{number} counts as approved by a person who never said so"
             case _:
                 pass
     yield from (f"{number} has {n} answers" for number, n in resolved.items() if n > 1)
-    if facts.in_time:
+    if facts.ended_in_time:
         yield from (f"{number} was never answered" for number in asked if number not in resolved)
-    for call in facts.outside:
+    for call in facts.unsandboxed_calls:
         if call not in given or not allowed.get(call):
             yield f"{call} ran outside of the sandbox without a yes"
 
 
-def slots_never_leaked(facts: Facts) -> Iterator[str]:
+def slots_never_leaked(facts: RunEvidence) -> Iterator[str]:
     """Never more processes than slots, none twice, and none when a start has ended in order."""
     live: set[str] = set()
     for record in facts.records:
@@ -203,7 +208,7 @@ def slots_never_leaked(facts: Facts) -> Iterator[str]:
                 pass
 
 
-def the_journal_is_whole(facts: Facts) -> Iterator[str]:
+def the_journal_is_whole(facts: RunEvidence) -> Iterator[str]:
     """Numbers run on without a hole and without a double."""
     numbers = [record.seq for record in facts.records]
     doubles = [number for number, n in Counter(numbers).items() if n > 1]
@@ -213,7 +218,7 @@ def the_journal_is_whole(facts: Facts) -> Iterator[str]:
         yield f"records {missing[:5]} are missing ({len(missing)} in all)"
 
 
-def it_folds_the_same_twice(facts: Facts) -> Iterator[str]:
+def it_folds_the_same_twice(facts: RunEvidence) -> Iterator[str]:
     """Two folds of the journal are one state, byte for byte; also one that met it twice."""
     first, second = _fold(facts.records), _fold(facts.records)
     if first != second:
@@ -232,10 +237,10 @@ def _fold(records: tuple[Record, ...], again: tuple[Record, ...] = ()) -> bytes:
     return msgspec.json.encode(state.view())
 
 
-def nothing_is_left(facts: Facts) -> Iterator[str]:
+def nothing_is_left(facts: RunEvidence) -> Iterator[str]:
     """No process outlives a start, and no socket and no temporary file the run."""
     for number, start in enumerate(facts.starts):
         yield from (f"start {number} left the process {one}" for one in start.left)
-    killed = facts.vanished and any(start.lost for start in facts.starts)  # and never resumed
-    if facts.in_time and not killed:
+    killed = facts.vanished and any(start.was_killed for start in facts.starts)  # and never resumed
+    if facts.ended_in_time and not killed:
         yield from (f"the file {name}" for name in facts.left_files)

@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 
 import trio
-from stage import Stage, enter_mounts, open_stage
-from tree import FAULTS_S, Performed, perform_tree
+from chaos_testbed import ChaosTestbed, enter_mount_namespace, open_chaos_testbed
+from scenario_run import FAULT_PHASE_S, ScenarioResult, run_scenario
 
 _MOST_TOLD = 30  # violations of one play; the evidence has all
 _STOPPED = 130  # as a shell counts a command that Ctrl-C ended
@@ -30,11 +30,11 @@ def main() -> int:
         print("chaos: --minutes must be more than 0", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _as_ctrl_c)
-    has_disk, code = enter_mounts(), _STOPPED
+    has_disk, code = enter_mount_namespace(), _STOPPED
     if not has_disk:
         print("chaos: no mount namespace here: the disk is never full", file=sys.stderr)
     try:
-        code = _play(wish, has_disk=has_disk)
+        code = _run_scenarios(wish, has_disk=has_disk)
     except* KeyboardInterrupt:
         print("chaos: stopped", file=sys.stderr)
     return code
@@ -45,16 +45,16 @@ def _as_ctrl_c(number: int, frame: object) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def _play(wish: argparse.Namespace, *, has_disk: bool) -> int:
+def _run_scenarios(wish: argparse.Namespace, *, has_disk: bool) -> int:
     """Play after play; 1 if a promise was broken."""
     began, number, broken, faults = time.monotonic(), wish.tree or 0, 0, 0
     while not broken or wish.go_on:
-        with open_stage(wants_disk=has_disk) as stage:
-            done = trio.run(perform_tree, stage, f"{wish.seed}/{number}", wish.fire)
-            faults += len(done.thrown)
-            broken += bool(done.wrong)
-            kept = _keep(stage, done) if done.wrong or wish.keep else None
-        _tell(wish, number, done, kept)
+        with open_chaos_testbed(wants_disk=has_disk) as stage:
+            done = trio.run(run_scenario, stage, f"{wish.seed}/{number}", wish.fire)
+            faults += len(done.faults)
+            broken += bool(done.violations)
+            kept = _keep(stage, done) if done.violations or wish.keep else None
+        _print_result(wish, number, done, kept)
         number += 1
         if wish.tree is not None or time.monotonic() > began + wish.minutes * 60:
             break
@@ -77,44 +77,47 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tree", type=int, metavar="K", help="only the play of this number")
     parser.add_argument("--go-on", action="store_true", help="also after a violation")
     parser.add_argument(
-        "--fire", type=float, default=FAULTS_S, metavar="S",
-        help=f"throw faults for so many seconds of each play ({FAULTS_S:g}); 0: throw nothing",
+        "--fire", type=float, default=FAULT_PHASE_S, metavar="S",
+        help=f"throw faults for so many seconds of each play ({FAULT_PHASE_S:g}); 0: throw nothing",
     )  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the evidence of all plays")
     parser.add_argument("--json", action="store_true", help="one line for each play")
     return parser
 
 
-def _tell(wish: argparse.Namespace, number: int, done: Performed, kept: Path | None) -> None:
+def _print_result(
+    wish: argparse.Namespace, number: int, done: ScenarioResult, kept: Path | None
+) -> None:
     """One line a play; a violation with all that is needed to look into it."""
-    ends = [start.code for start in done.facts.starts]
+    ends = [start.code for start in done.evidence.starts]
     if wish.json:
-        line = {"play": number, "agents": len(done.facts.play), "records": len(done.facts.records),
-                "faults": len(done.thrown), "starts": ends, "gone_s": round(done.gone_s, 2),
-                "violations": done.wrong, "evidence": str(kept or "")}  # fmt: skip
+        line = {"play": number, "agents": len(done.evidence.play),
+        "records": len(done.evidence.records),
+                "faults": len(done.faults), "starts": ends, "gone_s": round(done.gone_s, 2),
+                "violations": done.violations, "evidence": str(kept or "")}  # fmt: skip
         print(json.dumps(line), flush=True)
         return
     print(
-        f"play {number}: {len(done.facts.play)} agents, {len(done.facts.records)} records, "
-        f"{len(done.thrown)} faults, starts ended with {ends}",
+        f"play {number}: {len(done.evidence.play)} agents, {len(done.evidence.records)} records, "
+        f"{len(done.faults)} faults, starts ended with {ends}",
         flush=True,
     )
-    for words in done.wrong[:_MOST_TOLD]:
+    for words in done.violations[:_MOST_TOLD]:
         print(f"  VIOLATION {words}")
-    if done.wrong:
+    if done.violations:
         print(f"  again: scripts/chaos --seed {wish.seed} --tree {number} --fire {wish.fire:g}")
     if kept:
         print(f"  evidence: {kept}", flush=True)
 
 
-def _keep(stage: Stage, done: Performed) -> Path:
+def _keep(stage: ChaosTestbed, done: ScenarioResult) -> Path:
     """Copy what the play left: journal, output, effects, and which fault was thrown when."""
     kept = Path(tempfile.mkdtemp(prefix="chaos-kept-"))
     stage.free_disk()
     shutil.copytree(stage.folder, kept / "stage", symlinks=True, ignore=_no_sockets)
-    lines = [f"{one.at_s:8.3f}  {one.what}" for one in done.thrown]
+    lines = [f"{one.at_s:8.3f}  {one.what}" for one in done.faults]
     (kept / "faults.txt").write_text("\n".join(lines) + "\n")
-    (kept / "violations.txt").write_text("\n".join(done.wrong) + "\n")
+    (kept / "violations.txt").write_text("\n".join(done.violations) + "\n")
     return kept
 
 

@@ -11,10 +11,10 @@ import statistics
 import sys
 from pathlib import Path
 
-from circles import import_circles
+from import_cycles import import_circles
+from late_wiring import late_wiring, outside_sets, placeholders
 from names import repeated_classes, shared_base_names
 from source import read_sources
-from wiring import late_wiring, outside_sets, placeholders
 
 SMALL_LINES = 60
 _HEADING = re.compile(r"^#+ +(Journey\b.*?)\s*$")

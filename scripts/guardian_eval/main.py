@@ -13,14 +13,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # scripts, not a package
 
 import msgspec
-from cases import GROUPS, Loaded, load_cases
+from labelled_cases import GROUPS, GroupedCase, load_cases
 
 from swarm.mailbox.errors import SwarmError
+from swarm.supervisor.cli.commands.run_command import prepare_run
 from swarm.supervisor.cli.options import RunOptions
-from swarm.supervisor.cli.run import prepare
-from swarm.supervisor.cli.starting import EXIT_CODES
-from swarm.supervisor.ignition import ignite
-from swarm.supervisor.places import find_places
+from swarm.supervisor.cli.run_execution import EXIT_CODES
+from swarm.supervisor.processes.early_start import start_early
+from swarm.supervisor.runs.paths import find_user_paths
 
 _USAGE = 2
 
@@ -47,9 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(wish: argparse.Namespace) -> list[Loaded]:
+def _chosen(wish: argparse.Namespace) -> list[GroupedCase]:
     seen: dict[str, int] = {}
-    chosen: list[Loaded] = []
+    chosen: list[GroupedCase] = []
     for one in load_cases():
         number = seen[one.group] = seen.get(one.group, 0) + 1
         within = wish.limit is None or number <= wish.limit
@@ -72,21 +72,26 @@ def _evaluate(wish: argparse.Namespace) -> int:
         ephemeral=True,
         sandbox="read-only",
     )
-    request = prepare(options, environment).request
+    request = prepare_run(options, environment).request
     began = time.monotonic()
-    ignition = ignite(secrets=tuple(request.keys.values()))
-    ignition.settle()
+    ignition = start_early(secrets=tuple(request.keys.values()))
+    ignition.complete()
     try:
         import trio  # not before: the fork-server and the gateway are forked until here
-        from report import count, render
-        from review import Evaluation
-        from silent import Silent
+        from evaluation import Evaluation
+        from evaluation_report import count, render
+        from silent_display import SilentEvaluationDisplay
 
-        from swarm.supervisor.supervisor import run_to_its_end
+        from swarm.supervisor.run import run_to_end
 
         told = Evaluation(cases)
         completed = trio.run(
-            run_to_its_end, request, Silent(), ignition, find_places(environment), told.make
+            run_to_end,
+            request,
+            SilentEvaluationDisplay(),
+            ignition,
+            find_user_paths(environment),
+            told.start_evaluation,
         )
     finally:
         ignition.close()

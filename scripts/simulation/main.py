@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # scripts are no package
 
-from play import Outcome, collect, play
+from simulated_run import SimulationResult, collect, simulate
 
 MOST_BYTES_AN_ITEM = 100  # a megabyte for ten thousand
 
@@ -35,11 +35,11 @@ def main(arguments: list[str]) -> int:
     said = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)  # agents are killed all the time; the journal tells of it
     if said.items:
-        return crowd(said.items)
+        return check_fan_out_memory(said.items)
     wanted = [(seed, said.keep, said.twice) for seed in said.seeds]
     failed, states, agents, records, seconds = [], Counter(), 0, 0, 0.0
     with get_context("fork").Pool(said.jobs, maxtasksperchild=50) as pool:
-        for outcome in pool.imap(_play, wanted):
+        for outcome in pool.imap(_simulate, wanted):
             states[outcome.status] += 1
             agents, records = agents + outcome.agents, records + outcome.records
             seconds += outcome.seconds
@@ -54,31 +54,31 @@ def main(arguments: list[str]) -> int:
     return int(bool(failed))
 
 
-def crowd(items: int) -> int:
+def check_fan_out_memory(items: int) -> int:
     """1 if what ended leaves more behind than 10,000 items may: a megabyte."""
-    from crowd import play_crowd
+    from fan_out_memory import measure_fan_out_memory
 
-    found = play_crowd(items)
+    found = measure_fan_out_memory(items)
     print(f"{items} items, {found.status}, {found.seconds:.0f} s")
-    for look in found.looks:
-        print(f"  after {look.items:>6} items: {look.room_bytes / 1024:>8.0f} KiB")
+    for sample in found.samples:
+        print(f"  after {sample.items:>6} items: {sample.package_bytes / 1024:>8.0f} KiB")
     print(f"left behind by each: {found.bytes_an_item:.1f} bytes (limit {MOST_BYTES_AN_ITEM})")
     for line, grown in found.growing_lines():
         print(f"  {grown / 1024:>8.1f} KiB  {line}")
     return int(found.bytes_an_item > MOST_BYTES_AN_ITEM or found.status != "completed")
 
 
-def _play(wanted: tuple[int, Path | None, bool]) -> Outcome:
+def _simulate(wanted: tuple[int, Path | None, bool]) -> SimulationResult:
     seed, keep, twice = wanted
-    outcome = play(seed, keep=keep)
-    if twice and (other := play(seed).digest) != outcome.digest:
+    outcome = simulate(seed, keep=keep)
+    if twice and (other := simulate(seed).digest) != outcome.digest:
         words = f"played again its journal differs: {outcome.digest[:12]}, {other[:12]}"
         outcome = outcome._replace(violations=(*outcome.violations, words))
     collect()
     return outcome
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: SimulationResult) -> str:
     head = (
         f"seed {outcome.seed}: {outcome.status}, {outcome.agents} agents, {outcome.lives} lives, "
         f"{outcome.records} records, {outcome.seconds:.2f} s, {outcome.digest[:12]}"

@@ -13,10 +13,10 @@ from typing import Protocol
 import trio
 
 from swarm.mailbox.protocol.approvals import (
+    ApprovalGrant,
     ApprovalRequest,
     DecidedBy,
     ExtraPermissions,
-    Grant,
     PendingApproval,
     PermissionsAction,
     Scope,
@@ -32,25 +32,20 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.requests import Decided
 
-from .base import AutoReviewer, Verdict
-from .bounds import MOST_OPEN, MOST_OPEN_IN_RUN, cut_request, cut_text
-from .entry import Closed, Entry, is_same_wish
-from .grants import Grants, Past, asked_permissions
-from .route import Asked, Nobody, Way, route
-from .words import (
-    reviewer_failed_text,
-    timed_out_text,
-    unavailable_text,
-    withdrawn_text,
-)
+from .approval_grants import ApprovalGrants, ApprovalsPast, requested_permissions
+from .approval_limits import MAX_OPEN, MAX_OPEN_IN_RUN, cut_request, cut_text
+from .approval_route import ApprovalRoute, NoReviewer, ReviewerKind, choose_route
+from .approval_types import AutoReviewer, ReviewVerdict
+from .open_approval import ClosedApproval, OpenApproval, is_same_request
+from .refusal_texts import reviewer_failed_text, timed_out_text, unavailable_text, withdrawn_text
 
 KEPT_DENIALS = 10
 _KEPT_ENDS = 256  # answered questions that are remembered, for who answers too late
 _REVIEW_LIMIT_S = 600.0  # a reviewer has a deadline of its own; this one is behind it
-_MOST_REASON = 4_000
+_MAX_REASON = 4_000
 
 
-class Book(Protocol):
+class ApprovalJournal(Protocol):
     """Where it is written. `then` is called with the record once it is on disk, in order."""
 
     def put(
@@ -58,7 +53,7 @@ class Book(Protocol):
     ) -> None: ...
 
 
-class Rules(Value):
+class AskSettings(Value):
     """How this run asks."""
 
     timeout_s: float | None = None  # of a person; None: until the run's deadline
@@ -77,21 +72,21 @@ class Broker:
 
     def __init__(
         self,
-        book: Book,
+        book: ApprovalJournal,
         limits_of: Callable[[str], Limits | None],
-        grants: Grants,
-        past: Past,
-        rules: Rules,
+        grants: ApprovalGrants,
+        past: ApprovalsPast,
+        rules: AskSettings,
     ) -> None:
-        self.book, self.grants = book, grants
+        self.journal, self.grants = book, grants
         for held in past.grants:
             grants.add(held)
-        self._limits_of, self._rules = limits_of, rules
+        self._limits_of, self._settings = limits_of, rules
         self._number = past.last_number
         self.unix_s: Callable[[], float] = time.time
-        self._open: dict[str, Entry] = {}
-        self.denied: deque[Closed] = deque(maxlen=KEPT_DENIALS)
-        self.ended: deque[Closed] = deque(maxlen=_KEPT_ENDS)
+        self._open: dict[str, OpenApproval] = {}
+        self.denied: deque[ClosedApproval] = deque(maxlen=KEPT_DENIALS)
+        self.ended: deque[ClosedApproval] = deque(maxlen=_KEPT_ENDS)
         self.reviewer: AutoReviewer | None = None
         for approval_id, agent in past.unanswered:
             reason = "the run ended before it was answered"
@@ -101,7 +96,7 @@ class Broker:
             book.put(gone, agent=agent)
 
     @property
-    def open(self) -> tuple[Entry, ...]:
+    def open(self) -> tuple[OpenApproval, ...]:
         """What waits, oldest first; only what is written down."""
         return tuple(one for one in self._open.values() if one.written.is_set() and one.is_open)
 
@@ -109,60 +104,62 @@ class Broker:
         """Put one question for the agent at this path; see `base.Decider`."""
         while True:
             if (grant := self.grants.find(agent, request)) is not None:
-                return await self._by_grant(agent, request, grant)
-            way = self._way(agent, request)
-            if isinstance(way, Nobody):
+                return await self._decide_by_grant(agent, request, grant)
+            way = self._choose_route(agent, request)
+            if isinstance(way, NoReviewer):
                 return Decided(outcome="unavailable", text=unavailable_text(request, way.why))
-            twin = self._twin_of(request)
+            twin = self._find_same_request(request)
             if twin is None:
                 break
             await twin.done.wait()
             if twin.decided is not None:
                 return twin.decided
-        entry = self._enter(agent, request, way)
+        entry = self._open_approval(agent, request, way)
         try:
             return await self._wait(entry)
         finally:
             if entry.is_open:
                 self._withdraw(entry)
 
-    def _way(self, agent: str, request: ApprovalRequest) -> Way:
+    def _choose_route(self, agent: str, request: ApprovalRequest) -> ApprovalRoute:
         limits = self._limits_of(agent)
         if limits is None:
-            return Nobody(why="this agent is not known")
-        if sum(one.agent == agent for one in self._open.values()) >= MOST_OPEN:
-            return Nobody(why=f"{MOST_OPEN} questions of this agent wait already")
-        if len(self._open) >= MOST_OPEN_IN_RUN:
-            return Nobody(why=f"{MOST_OPEN_IN_RUN} questions of this run wait already")
-        way = route(request, limits)
+            return NoReviewer(why="this agent is not known")
+        if sum(one.agent == agent for one in self._open.values()) >= MAX_OPEN:
+            return NoReviewer(why=f"{MAX_OPEN} questions of this agent wait already")
+        if len(self._open) >= MAX_OPEN_IN_RUN:
+            return NoReviewer(why=f"{MAX_OPEN_IN_RUN} questions of this run wait already")
+        way = choose_route(request, limits)
         if way == "guardian" and self.reviewer is None:
-            return Nobody(why="this run has no reviewer")
+            return NoReviewer(why="this run has no reviewer")
         return way
 
-    def _twin_of(self, request: ApprovalRequest) -> Entry | None:
+    def _find_same_request(self, request: ApprovalRequest) -> OpenApproval | None:
         for one in self._open.values():
-            if one.is_open and is_same_wish(one.request, request):
+            if one.is_open and is_same_request(one.request, request):
                 return one
         return None
 
-    def _enter(self, agent: str, request: ApprovalRequest, way: Asked) -> Entry:
+    def _open_approval(
+        self, agent: str, request: ApprovalRequest, way: ReviewerKind
+    ) -> OpenApproval:
         self._number += 1
         shown = cut_request(request)
         pending = PendingApproval(
             approval_id=f"a{self._number}", agent=agent, request=shown, reviewer=way
         )
-        entry = Entry(pending, request)
+        entry = OpenApproval(pending, request)
         self._open[entry.approval_id] = entry
         asked = ApprovalRequested(
             approval_id=entry.approval_id, request=shown, reviewer=pending.reviewer
         )
-        self.book.put(asked, agent=agent, then=entry.on_written)
+        self.journal.put(asked, agent=agent, then=entry.on_written)
         return entry
 
-    async def _wait(self, entry: Entry) -> Decided:
+    async def _wait(self, entry: OpenApproval) -> Decided:
         await entry.written.wait()
         if entry.pending.reviewer == "person":
-            limit_s = self._rules.timeout_s
+            limit_s = self._settings.timeout_s
             with trio.move_on_after(float("inf") if limit_s is None else limit_s):
                 await entry.answered.wait()
             if entry.is_open:
@@ -174,16 +171,16 @@ class Broker:
         assert entry.decided is not None
         return entry.decided
 
-    async def _wait_review(self, entry: Entry) -> None:
+    async def _wait_review(self, entry: OpenApproval) -> None:
         """The reviewer judges; a person who is quicker ends the review."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._review, entry)
             await entry.answered.wait()
             nursery.cancel_scope.cancel()
 
-    async def _review(self, entry: Entry) -> None:
+    async def _review(self, entry: OpenApproval) -> None:
         assert self.reviewer is not None
-        verdict = Verdict(
+        verdict = ReviewVerdict(
             outcome="failed", text=reviewer_failed_text(entry.request, "it never answered")
         )
         with trio.move_on_after(_REVIEW_LIMIT_S):
@@ -194,13 +191,15 @@ class Broker:
             outcome="aborted" if verdict.abort_turn else verdict.outcome,
             by="guardian",
             text=verdict.text,
-            permissions=self._given(entry.request) if verdict.outcome == "approved" else None,
+            permissions=self._granted_permissions(entry.request)
+            if verdict.outcome == "approved"
+            else None,
         )
         self.resolve(entry, decided)
         if decided.outcome in ("denied", "aborted"):
-            self.denied.append(Closed(entry, "guardian", verdict.rationale or verdict.text))
+            self.denied.append(ClosedApproval(entry, "guardian", verdict.rationale or verdict.text))
 
-    def resolve(self, entry: Entry, decided: Decided) -> None:
+    def resolve(self, entry: OpenApproval, decided: Decided) -> None:
         """The first answer: written, then heard. Never waits; `entry.done` says when it stands."""
         entry.decided = decided
         entry.answered.set()
@@ -210,11 +209,11 @@ class Broker:
             outcome=decided.outcome,
             by=decided.by,
             scope=decided.scope,
-            reason=cut_text(decided.text, _MOST_REASON),
+            reason=cut_text(decided.text, _MAX_REASON),
         )
-        self.book.put(resolved, agent=entry.agent, then=lambda _: entry.done.set())
+        self.journal.put(resolved, agent=entry.agent, then=lambda _: entry.done.set())
 
-    def _withdraw(self, entry: Entry) -> None:
+    def _withdraw(self, entry: OpenApproval) -> None:
         """The asker is gone, or has stopped waiting: nobody's answer counts any more."""
         entry.answered.set()
         entry.done.set()
@@ -225,36 +224,38 @@ class Broker:
             by="nobody",
             reason=withdrawn_text(entry.request),
         )
-        self.book.put(resolved, agent=entry.agent)
+        self.journal.put(resolved, agent=entry.agent)
 
-    def _close(self, entry: Entry, by: DecidedBy, outcome: str) -> None:
+    def _close(self, entry: OpenApproval, by: DecidedBy, outcome: str) -> None:
         self._open.pop(entry.approval_id, None)
-        self.ended.append(Closed(entry, by, outcome))
+        self.ended.append(ClosedApproval(entry, by, outcome))
 
-    async def _by_grant(self, agent: str, request: ApprovalRequest, grant: Grant) -> Decided:
+    async def _decide_by_grant(
+        self, agent: str, request: ApprovalRequest, grant: ApprovalGrant
+    ) -> Decided:
         """A person has said yes before. One for a single use is taken back, then it runs."""
         if (taken := self.grants.use(grant)) is not None:
             written = trio.Event()
-            self.book.put(taken, agent=agent, then=lambda _: written.set())
+            self.journal.put(taken, agent=agent, then=lambda _: written.set())
             await written.wait()
         scope: Scope = "once" if grant.uses is not None else "session"
-        given = self._given(request)
+        given = self._granted_permissions(request)
         return Decided(outcome="approved", by="grant", scope=scope, permissions=given)
 
-    def give(self, grant: Grant, *, then: Callable[[], None] | None = None) -> None:
+    def add_grant(self, grant: ApprovalGrant, *, then: Callable[[], None] | None = None) -> None:
         """From now on it holds; `then` is called once it is written."""
         self.grants.add(grant)
-        told = None if then is None else partial(_drop, then)
-        self.book.put(GrantGiven(grant=grant), agent=grant.path, then=told)
+        told = None if then is None else partial(_ignore_record, then)
+        self.journal.put(GrantGiven(grant=grant), agent=grant.path, then=told)
 
     def settle_covered(self) -> None:
         """Answer what else waits and is covered by a yes that now holds: nobody is asked twice."""
         for entry in self.open:
-            if entry.is_taken:
+            if entry.is_being_answered:
                 continue  # it is being answered
             grant = self.grants.find(entry.agent, entry.request)
             if grant is not None and grant.uses is None:
-                given = self._given(entry.request)
+                given = self._granted_permissions(entry.request)
                 self.resolve(
                     entry,
                     Decided(outcome="approved", by="grant", scope="session", permissions=given),
@@ -266,11 +267,11 @@ class Broker:
         return f"g{self._number}-{int(self.unix_s() * 1000):x}"
 
     @staticmethod
-    def _given(request: ApprovalRequest) -> ExtraPermissions | None:
+    def _granted_permissions(request: ApprovalRequest) -> ExtraPermissions | None:
         if isinstance(request.action, PermissionsAction):
             return request.action.permissions
-        return asked_permissions(request)
+        return requested_permissions(request)
 
 
-def _drop(then: Callable[[], None], _: Record) -> None:
+def _ignore_record(then: Callable[[], None], _: Record) -> None:
     then()

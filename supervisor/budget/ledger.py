@@ -15,9 +15,9 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import Budget
 
 Unit = Literal["tokens", "dollars", "requests"]
-TIGHT = 0.8  # the share of a bound from which agents are told
+WARN_AT = 0.8  # the share of a bound from which agents are told
 _NANO = 1_000_000_000
-_FREE = Budget()
+_UNLIMITED = Budget()
 
 
 class Amount(Value):
@@ -47,7 +47,7 @@ def amount_of(tokens: int, usd: float | None, requests: int = 1) -> Amount:
     return Amount(tokens=tokens, nano_usd=round((usd or 0.0) * _NANO), requests=requests)
 
 
-class Share(Value):
+class BudgetUsage(Value):
     """How far one bound of a subtree is used."""
 
     path: str
@@ -56,32 +56,32 @@ class Share(Value):
     bound: float
 
     @property
-    def portion(self) -> float:
+    def used_fraction(self) -> float:
         return self.used / self.bound if self.bound > 0 else 1.0
 
 
-class Grant(Value):
+class BudgetGrant(Value):
     """It may be sent. `bounded` False: no bound holds for this agent, nothing was reserved."""
 
     bounded: bool = True
     last: bool = False
 
 
-class Wait(Value):
+class BudgetWait(Value):
     """It would fit, were it not for what others hold: ask again when something was settled."""
 
 
-class Refusal(Value):
+class BudgetRefusal(Value):
     """It does not fit. `ask_again`: one last request of this agent would be granted."""
 
-    share: Share
+    share: BudgetUsage
     ask_again: bool
 
 
-Verdict = Grant | Wait | Refusal
+BudgetDecision = BudgetGrant | BudgetWait | BudgetRefusal
 
 
-class Reservation(Value):
+class BudgetReservation(Value):
     """One grant under way."""
 
     agent_id: str
@@ -91,75 +91,76 @@ class Reservation(Value):
     worked: bool = False  # the agent has had answers: it has something to sum up
 
 
-class _Node:
+class _Account:
     """A subtree whose costs are counted."""
 
     def __init__(self, path: str, bound: Budget) -> None:
         self.path, self.bound = path, bound
-        self.had: set[Budget] = set()  # every bound it has or had: what was handed down
+        self.past_limits: set[Budget] = set()  # every bound it has or had: what was handed down
         self.spent = self.held = Amount()
 
-    def shares(self, more: Amount, *, with_held: bool) -> Iterator[Share]:
+    def usages(self, more: Amount, *, with_held: bool) -> Iterator[BudgetUsage]:
         """Each bound and what would be used of it with `more`."""
         used = self.spent.plus(more)
         if with_held:
             used = used.plus(self.held)
         if (tokens := self.bound.tokens) is not None:
-            yield Share(path=self.path, unit="tokens", used=used.tokens, bound=tokens)
+            yield BudgetUsage(path=self.path, unit="tokens", used=used.tokens, bound=tokens)
         if (usd := self.bound.usd) is not None:
-            yield Share(path=self.path, unit="dollars", used=used.nano_usd / _NANO, bound=usd)
+            yield BudgetUsage(path=self.path, unit="dollars", used=used.nano_usd / _NANO, bound=usd)
         if (requests := self.bound.requests) is not None:
-            yield Share(path=self.path, unit="requests", used=used.requests, bound=requests)
+            yield BudgetUsage(path=self.path, unit="requests", used=used.requests, bound=requests)
 
 
 class Ledger:
     """All bounds of a run. The root's subtree is always counted, bounded or not."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Node] = {"/root": _Node("/root", _FREE)}
-        self._held: dict[str, Reservation] = {}
-        self._called: set[str] = set()  # agents that may have their last grant
-        self._lasted: set[str] = set()  # agents that had it
+        self._accounts: dict[str, _Account] = {"/root": _Account("/root", _UNLIMITED)}
+        self._held: dict[str, BudgetReservation] = {}
+        self._may_have_last: set[str] = set()  # agents that may have their last grant
+        self._had_last: set[str] = set()  # agents that had it
 
     @property
     def is_bounded(self) -> bool:
         """True if any bound holds."""
-        return any(node.bound != _FREE for node in self._nodes.values())
+        return any(node.bound != _UNLIMITED for node in self._accounts.values())
 
     @property
-    def held(self) -> dict[str, Reservation]:
+    def held(self) -> dict[str, BudgetReservation]:
         """The grants under way, by reservation. Not to be changed."""
         return self._held
 
     def spent(self, path: str = "/root") -> Amount:
         """What a counted subtree has spent so far; nothing for one that is not counted."""
-        node = self._nodes.get(path)
+        node = self._accounts.get(path)
         return node.spent if node is not None else Amount()
 
-    def under_way(self, path: str = "/root") -> Amount:
+    def held_amount(self, path: str = "/root") -> Amount:
         """What is granted to a counted subtree and not yet billed."""
-        node = self._nodes.get(path)
+        node = self._accounts.get(path)
         return node.held if node is not None else Amount()
 
-    def bind(self, path: str, budget: Budget) -> bool:
+    def set_limits(self, path: str, budget: Budget) -> bool:
         """Set the bounds of a subtree; raising them later is the same call.
 
         A child's budget that one of its ancestors has or had is that ancestor's, handed down: it
         draws on that one and gets no account of its own. False if so, or if it bounds nothing.
         """
-        node = self._nodes.get(path)
+        node = self._accounts.get(path)
         if node is None and (
-            budget == _FREE or any(budget in above.had for above in self._chain(path))
+            budget == _UNLIMITED
+            or any(budget in above.past_limits for above in self._accounts_over(path))
         ):
             return False
         if node is None:
-            node = self._nodes[path] = _Node(path, budget)
+            node = self._accounts[path] = _Account(path, budget)
         node.bound = budget
-        if budget != _FREE:
-            node.had.add(budget)
-        return budget != _FREE
+        if budget != _UNLIMITED:
+            node.past_limits.add(budget)
+        return budget != _UNLIMITED
 
-    def reserve(self, wanted: Reservation, name: str) -> Verdict:
+    def reserve(self, wanted: BudgetReservation, name: str) -> BudgetDecision:
         """Decide on one request, and hold its amount if it is granted.
 
         A last grant is for an agent that has something to sum up: one that was never answered is
@@ -170,40 +171,40 @@ class Ledger:
             name: Of the reservation; unique in the run.
         """
         agent_id = wanted.agent_id
-        nodes = [node for node in self._chain(wanted.path) if node.bound != _FREE]
+        nodes = [node for node in self._accounts_over(wanted.path) if node.bound != _UNLIMITED]
         if not nodes:
-            return Grant(bounded=False)
-        over = _first_over(nodes, wanted.amount, with_held=True)
+            return BudgetGrant(bounded=False)
+        over = _first_exceeded(nodes, wanted.amount, with_held=True)
         if over is None:
             self.hold(wanted, name)
-            return Grant()
-        if (spent_over := _first_over(nodes, wanted.amount, with_held=False)) is None:
-            return Wait()
-        if agent_id in self._called and agent_id not in self._lasted:
+            return BudgetGrant()
+        if (spent_over := _first_exceeded(nodes, wanted.amount, with_held=False)) is None:
+            return BudgetWait()
+        if agent_id in self._may_have_last and agent_id not in self._had_last:
             self.hold(msgspec.structs.replace(wanted, last=True), name)
-            return Grant(last=True)
-        may_ask = wanted.worked and agent_id not in self._lasted
+            return BudgetGrant(last=True)
+        may_ask = wanted.worked and agent_id not in self._had_last
         if may_ask:
-            self._called.add(agent_id)
+            self._may_have_last.add(agent_id)
         now = next(
             share
             for node in nodes
             if node.path == spent_over.path
-            for share in node.shares(Amount(), with_held=False)
+            for share in node.usages(Amount(), with_held=False)
             if share.unit == spent_over.unit
         )
-        return Refusal(share=now, ask_again=may_ask)
+        return BudgetRefusal(share=now, ask_again=may_ask)
 
-    def hold(self, granted: Reservation, name: str) -> None:
+    def hold(self, granted: BudgetReservation, name: str) -> None:
         """Note a grant, unconditionally: also one that the journal tells of."""
         self._held[name] = granted
         if granted.last:
-            self._called.add(granted.agent_id)
-            self._lasted.add(granted.agent_id)
+            self._may_have_last.add(granted.agent_id)
+            self._had_last.add(granted.agent_id)
         else:  # there is room again: it may have a last grant again, when there is none
-            self._called.discard(granted.agent_id)
-            self._lasted.discard(granted.agent_id)
-        for node in self._chain(granted.path):
+            self._may_have_last.discard(granted.agent_id)
+            self._had_last.discard(granted.agent_id)
+        for node in self._accounts_over(granted.path):
             node.held = node.held.plus(granted.amount)
 
     def settle(self, name: str, path: str, cost: Amount) -> bool:
@@ -219,43 +220,43 @@ class Ledger:
         before = self._held.pop(name, None)
         if name and before is None:
             return False
-        for node in self._chain(path if before is None else before.path):
+        for node in self._accounts_over(path if before is None else before.path):
             node.spent = node.spent.plus(cost)
             if before is not None:
                 node.held = node.held.minus(before.amount)
         return True
 
-    def tightest(self, path: str) -> Share | None:
+    def most_used(self, path: str) -> BudgetUsage | None:
         """The bound over this path that is used most, if that is 80 % or more; grants count."""
         shares = [
             share
-            for node in self._chain(path)
-            if node.bound != _FREE
-            for share in node.shares(Amount(), with_held=True)
+            for node in self._accounts_over(path)
+            if node.bound != _UNLIMITED
+            for share in node.usages(Amount(), with_held=True)
         ]
-        worst = max(shares, key=lambda share: share.portion, default=None)
-        return worst if worst is not None and worst.portion >= TIGHT else None
+        worst = max(shares, key=lambda share: share.used_fraction, default=None)
+        return worst if worst is not None and worst.used_fraction >= WARN_AT else None
 
-    def _chain(self, path: str) -> list[_Node]:
+    def _accounts_over(self, path: str) -> list[_Account]:
         """The counted subtrees that hold this path, from the root down.
 
         Reviews are paid by the run as a whole.
         """
         path = ROOT_PATH if is_reviewer(path) else path
-        found: list[_Node] = []
+        found: list[_Account] = []
         end = 0
         while end < len(path):
             end = path.find("/", end + 1)
             end = len(path) if end < 0 else end
-            if (node := self._nodes.get(path[:end])) is not None:
+            if (node := self._accounts.get(path[:end])) is not None:
                 found.append(node)
         return found
 
 
-def _first_over(nodes: list[_Node], more: Amount, *, with_held: bool) -> Share | None:
+def _first_exceeded(nodes: list[_Account], more: Amount, *, with_held: bool) -> BudgetUsage | None:
     """The first bound that would be passed."""
     for node in nodes:
-        for share in node.shares(more, with_held=with_held):
+        for share in node.usages(more, with_held=with_held):
             if share.used > share.bound:
                 return share
     return None

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import TextIO, cast
 
-from .early import begun_early
+from .early_processes import start_early_for_command
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     _open_standard_files()
     arguments = sys.argv[1:]
     try:
-        with begun_early(arguments):
+        with start_early_for_command(arguments):
             from .main import run_cli
 
             code = run_cli(arguments)
@@ -29,12 +29,12 @@ def _open_standard_files() -> None:
         except OSError:
             nothing = os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
             os.set_inheritable(nothing, True)
-    sys.stdin = _or_nothing(sys.stdin, 0, "r")
-    sys.stdout = _or_nothing(sys.stdout, 1, "w")
-    sys.stderr = _or_nothing(sys.stderr, 2, "w")
+    sys.stdin = _open_if_closed(sys.stdin, 0, "r")
+    sys.stdout = _open_if_closed(sys.stdout, 1, "w")
+    sys.stderr = _open_if_closed(sys.stderr, 2, "w")
 
 
-def _or_nothing(stream: TextIO | None, number: int, mode: str) -> TextIO:
+def _open_if_closed(stream: TextIO | None, number: int, mode: str) -> TextIO:
     return stream or cast("TextIO", open(number, mode, closefd=False))
 
 

@@ -13,9 +13,9 @@ import click
 
 from swarm.mailbox.errors import SwarmError, UsageError
 
-from .doors import LazyGroup
+from .lazy_commands import LazyGroup
 
-_LACKING = {
+_UNSUPPORTED_PLATFORMS = {
     "darwin": "macOS has no bubblewrap, Landlock, seccomp or pidfd: no sandbox and no run here yet",
     "win32": "Windows has no fork, no Unix sockets for ZeroMQ and no sandbox: no run here yet",
 }
@@ -67,7 +67,7 @@ def cli(ctx: click.Context, color: str) -> None:
 
 def _check_platform(command: str) -> None:
     """Elsewhere than on Linux the first line says what does not work; what cannot is refused."""
-    lack = _LACKING.get(sys.platform)
+    lack = _UNSUPPORTED_PLATFORMS.get(sys.platform)
     if lack is None:
         return
     if sys.platform == "win32" or command in _LINUX_ONLY:
@@ -81,23 +81,23 @@ def run_cli(arguments: list[str]) -> int:
         outcome: Any = cli.main(args=arguments, prog_name="swarm", standalone_mode=False)
         sys.stdout.flush()
     except SwarmError as error:
-        return _complain(str(error), error.exit_code)
+        return _print_error(str(error), error.exit_code)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
-        return _complain(_words_of(error), UsageError.exit_code)
+        return _print_error(_words_of(error), UsageError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return 130
     except BrokenPipeError:
-        _forget_stdout()
+        _discard_stdout()
         return 1
     except UnicodeEncodeError:  # what it is may be a secret
         hint = "a folder, file or word here is not valid UTF-8; name it in UTF-8"
-        return _complain(hint, UsageError.exit_code)
+        return _print_error(hint, UsageError.exit_code)
     except ModuleNotFoundError as error:
-        if (words := explain_foreign_package(error)) is None:
+        if (words := explain_shadowed_package(error)) is None:
             raise
-        return _complain(words, 1)
+        return _print_error(words, 1)
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -111,7 +111,7 @@ def _words_of(error: click.ClickException) -> str:
     return words
 
 
-def _complain(words: str, code: int) -> int:
+def _print_error(words: str, code: int) -> int:
     """One line on stderr; a terminal is not to be steered by what a file name holds."""
     safe = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in words)
     with suppress(OSError, ValueError):
@@ -119,13 +119,13 @@ def _complain(words: str, code: int) -> int:
     return code
 
 
-def _forget_stdout() -> None:
+def _discard_stdout() -> None:
     """The reader is gone: keep the interpreter from complaining when it flushes at the end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def explain_foreign_package(error: ModuleNotFoundError) -> str | None:
+def explain_shadowed_package(error: ModuleNotFoundError) -> str | None:
     """Words for the one case where another package called `swarm` hides ours; else None."""
     if not (error.name or "").startswith("swarm."):
         return None

@@ -69,7 +69,7 @@ def _stack(options: list[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
-who_options = _stack(
+agent_options = _stack(
     [
         click.option("--role", metavar="NAME", help="Role of the root agent (default: default)."),
         click.option("-m", "--model", help="Model; the provider's own default if not given."),
@@ -90,7 +90,7 @@ who_options = _stack(
     ]
 )  # fmt: skip
 
-bound_options = _stack(
+limit_options = _stack(
     [
         click.option(
             "-s", "--sandbox", type=click.Choice(SANDBOXES), help="Default: workspace-write."

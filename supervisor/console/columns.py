@@ -11,10 +11,10 @@ from rich.style import Style
 
 from swarm.mailbox.protocol.control import AgentView
 
-from .amounts import render_age, render_bytes, render_count, render_usd
-from .fold import Row, wants_person
-from .paint import ASKING, BAD, DIM, NAME, PLAIN, STATE_STYLES, WARN, Glyphs
+from .number_format import render_age, render_bytes, render_count, render_usd
+from .row_selection import TreeRow, needs_answer
 from .safe_text import clean_line, first_line, last_line
+from .theme import ATTENTION, BAD, DIM, NAME, PLAIN, STATE_STYLES, WARN, Glyphs
 
 Line = list[Segment]
 _QUIET_S, _STUCK_S = 60.0, 300.0
@@ -48,7 +48,7 @@ _TIERS: tuple[tuple[int, dict[str, int]], ...] = (
 )  # fmt: skip
 
 
-def plan_columns(width: int, rows: tuple[Row, ...], *, model: str = "") -> Columns:
+def plan_columns(width: int, rows: tuple[TreeRow, ...], *, model: str = "") -> Columns:
     """The columns for a width. One that would be empty, or repeat the header, is not shown.
 
     Args:
@@ -90,12 +90,12 @@ def fill(text: str, width: int, *, right: bool = False, mark: str = "…") -> st
     return room + text if right else text + room
 
 
-def render_row(row: Row, columns: Columns, *, now: float, glyphs: Glyphs) -> Line:
+def render_row(row: TreeRow, columns: Columns, *, now: float, glyphs: Glyphs) -> Line:
     """One line of the tree."""
     mark = glyphs.ellipsis
     if row.agent is None:
         width = sum(_sizes(columns)) + len(_sizes(columns)) - 1
-        return [Segment(crop(_branch(row, glyphs) + row.more, width, mark=mark), DIM)]
+        return [Segment(crop(_branch(row, glyphs) + row.hidden_summary, width, mark=mark), DIM)]
     agent = row.agent
     line = _name_cell(row, columns, glyphs)
     if columns.model:
@@ -115,8 +115,8 @@ def render_row(row: Row, columns: Columns, *, now: float, glyphs: Glyphs) -> Lin
 
 def describe_activity(agent: AgentView) -> tuple[str, Style]:
     """What it does now, or why not, or what came of it."""
-    if wants_person(agent):
-        return clean_line(agent.note), ASKING
+    if needs_answer(agent):
+        return clean_line(agent.note), ATTENTION
     if agent.state == "ended":
         return (clean_line(agent.note), BAD) if agent.note else (first_line(agent.result), DIM)
     if agent.tool and not (agent.note and agent.state == "waiting"):
@@ -135,8 +135,8 @@ def describe_activity(agent: AgentView) -> tuple[str, Style]:
 
 def _state(agent: AgentView) -> tuple[str, Style]:
     word = clean_line(agent.end_state if agent.state == "ended" else agent.state)
-    if wants_person(agent):
-        return word, ASKING
+    if needs_answer(agent):
+        return word, ATTENTION
     return word or "ended", STATE_STYLES.get(word, PLAIN)
 
 
@@ -173,7 +173,7 @@ def _context_cell(agent: AgentView, width: int) -> Segment:
     return Segment(" " + fill(f"{percent}%", width, right=True), style)
 
 
-def _name_cell(row: Row, columns: Columns, glyphs: Glyphs) -> Line:
+def _name_cell(row: TreeRow, columns: Columns, glyphs: Glyphs) -> Line:
     assert row.agent is not None
     branch = _branch(row, glyphs)
     if len(branch) > columns.name // 2:  # very deep: only the last fork
@@ -193,11 +193,11 @@ def _name_cell(row: Row, columns: Columns, glyphs: Glyphs) -> Line:
     return [cell for cell in cells if cell.text]
 
 
-def _name_parts(agent: AgentView, row: Row, *, every_role: bool) -> list[str]:
+def _name_parts(agent: AgentView, row: TreeRow, *, every_role: bool) -> list[str]:
     path = clean_line(agent.path)
     parts = [path if row.depth == 0 else path.rpartition("/")[2]]
-    if row.folded:
-        parts.append(f" +{row.folded}")
+    if row.collapsed:
+        parts.append(f" +{row.collapsed}")
     if agent.role and (every_role or agent.role != "default"):
         parts.append(f" [{clean_line(agent.role)}]")
     if agent.nickname:
@@ -205,16 +205,16 @@ def _name_parts(agent: AgentView, row: Row, *, every_role: bool) -> list[str]:
     return parts
 
 
-def _name_needed(row: Row, *, every_role: bool) -> int:
+def _name_needed(row: TreeRow, *, every_role: bool) -> int:
     if row.agent is None:
         return 0
     return 3 * row.depth + cell_len("".join(_name_parts(row.agent, row, every_role=every_role)))
 
 
-def _branch(row: Row, glyphs: Glyphs) -> str:
+def _branch(row: TreeRow, glyphs: Glyphs) -> str:
     if row.depth == 0:
         return ""
-    above = "".join(glyphs.pipe if goes_on else glyphs.blank for goes_on in row.lines)
+    above = "".join(glyphs.pipe if goes_on else glyphs.blank for goes_on in row.ancestors_continue)
     return above + (glyphs.corner if row.last else glyphs.fork)
 
 

@@ -20,7 +20,7 @@ from swarm.mailbox.protocol.events import (
     TurnStarted,
     Warned,
 )
-from swarm.mailbox.protocol.gateway import Drew, Lapsed, RateLimits
+from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -58,11 +58,11 @@ from swarm.mailbox.protocol.records import (
 )
 from swarm.mailbox.protocol.review import EnteredReviewMode, ExitedReviewMode
 
-from .amounts import render_count, render_span, render_time, render_usd
-from .answer import redacted_words
-from .asking_words import describe_approval
-from .bounds import describe_bound, describe_window, widened_words
-from .describe import (
+from .approval_description import describe_approval
+from .budget_description import describe_budget_record, describe_widening, describe_window
+from .final_answer import describe_redactions
+from .number_format import render_count, render_span, render_time, render_usd
+from .record_description import (
     describe_end,
     describe_item,
     describe_replaced,
@@ -82,7 +82,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     reviews: bool = False  # only approvals and what was refused
 
 
-def select(record: Record, wanted: LogFilter) -> bool:
+def matches_filter(record: Record, wanted: LogFilter) -> bool:
     """True if the filter lets this record through."""
     body = record.body
     if wanted.mail and not isinstance(body, MailPosted | MailHandled):
@@ -114,27 +114,27 @@ def describe_body(body: AnyRecordBody) -> str:
     """A record in words; one reader of the whole union, so a new kind cannot be forgotten."""
     match body:
         case CallBegan() | CallEnded() | ItemRecorded() | ContextRecorded() | TokenCount():
-            return clean_line(_in_turn_words(body))
+            return clean_line(_turn_item_text(body))
         case TurnStarted() | TurnCompleted() | TurnFailed() | TurnAborted():
-            return clean_line(_turn_words(body))
-        case RunStarted() | ProviderChosen() | RunCompleted() | GatewayEnded() | Drew():
-            return clean_line(_run_words(body))
+            return clean_line(_turn_text(body))
+        case RunStarted() | ProviderChosen() | RunCompleted() | GatewayEnded() | ResponseBilled():
+            return clean_line(_run_text(body))
         case EnteredReviewMode() | ExitedReviewMode():
-            return clean_line(_review_words(body))
+            return clean_line(_review_text(body))
         case SettingsChanged() | PauseSet():
-            return clean_line(_adjusted_words(body))
+            return clean_line(_settings_text(body))
         case RateLimits(windows=windows):
             return clean_line(", ".join(map(describe_window, windows)))
-        case BudgetSet() | Reserved() | Lapsed():
-            return clean_line(describe_bound(body))
+        case BudgetSet() | Reserved() | ReservationReleased():
+            return clean_line(describe_budget_record(body))
         case AgentSpawned() | ProcessEnded() | AgentEnded():
-            return clean_line(_life_words(body))
+            return clean_line(_lifecycle_text(body))
         case ApprovalRequested() | ApprovalResolved() | GrantGiven() | Reviewed():
             return clean_line(describe_approval(body))
         case TurnDiff():
             return clean_line(describe_turn_diff(body))
         case SnapshotTaken() | SnapshotSettled() | Undone() | WatchBegan() | FilesChanged():
-            return clean_line(_kept_words(body))
+            return clean_line(_file_history_text(body))
         case InputPosted(source=source):
             return clean_line(f"{source}: {describe_task(body)}")
         case MailPosted(mail=mail):
@@ -150,12 +150,12 @@ def describe_body(body: AnyRecordBody) -> str:
             words = f"{body.index} {body.item}: {body.state}, attempt {body.attempt}"
             return clean_line(f"{words}: {first_line(body.result)}")
         case JobBegan() | JobRowEnded() | JobClosed():
-            return clean_line(_job_words(body))
+            return clean_line(_job_text(body))
         case _:
             assert_never(body)
 
 
-def _review_words(body: EnteredReviewMode | ExitedReviewMode) -> str:
+def _review_text(body: EnteredReviewMode | ExitedReviewMode) -> str:
     by = f" by {body.reviewer}" if body.reviewer else ""
     if isinstance(body, EnteredReviewMode):
         return f"{body.hint or body.target}{by}"
@@ -165,7 +165,7 @@ def _review_words(body: EnteredReviewMode | ExitedReviewMode) -> str:
     return f"{count} findings, {body.output.overall_correctness or 'no verdict'}{by}"
 
 
-def _adjusted_words(body: SettingsChanged | PauseSet) -> str:
+def _settings_text(body: SettingsChanged | PauseSet) -> str:
     if isinstance(body, PauseSet):
         return "paused by a person" if body.paused else "goes on"
     now = body.settings
@@ -176,7 +176,7 @@ def _adjusted_words(body: SettingsChanged | PauseSet) -> str:
     return f"{told}, {describe_sandbox(now.limits.sandbox)}, {now.limits.approval}, {now.cwd}"
 
 
-def _job_words(body: JobBegan | JobRowEnded | JobClosed) -> str:
+def _job_text(body: JobBegan | JobRowEnded | JobClosed) -> str:
     match body:
         case JobBegan():
             return f"{body.job_id} {body.wish.csv_path}: {body.rows} rows, attempt {body.attempt}"
@@ -186,7 +186,7 @@ def _job_words(body: JobBegan | JobRowEnded | JobClosed) -> str:
             return f"{body.job_id} {body.status}"
 
 
-def _in_turn_words(
+def _turn_item_text(
     body: CallBegan | CallEnded | ItemRecorded | ContextRecorded | TokenCount,
 ) -> str:
     match body:
@@ -203,7 +203,7 @@ def _in_turn_words(
             return f"{body.last.total_tokens} tokens, {body.total.total_tokens} in all, {share}"
 
 
-def _turn_words(body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted) -> str:
+def _turn_text(body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted) -> str:
     match body:
         case TurnStarted():
             return f"{body.model.provider} {body.model.slug}, started by {body.started_by}"
@@ -216,25 +216,27 @@ def _turn_words(body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted) ->
             return f"{body.reason} after {render_span(body.duration_s)}"
 
 
-def _run_words(body: RunStarted | ProviderChosen | RunCompleted | GatewayEnded | Drew) -> str:
+def _run_text(
+    body: RunStarted | ProviderChosen | RunCompleted | GatewayEnded | ResponseBilled,
+) -> str:
     match body:
         case RunStarted():
-            place = f"{body.cwd}{widened_words(body.widened)}"
+            place = f"{body.cwd}{describe_widening(body.widened)}"
             return f"{body.run_id} {'resumed ' if body.resumed else ''}{place}: {body.title}"
         case ProviderChosen():
             return f"{body.provider} {body.model}: {body.why}"
         case RunCompleted():
             words = f"{body.status} after {render_span(body.duration_s)}, {body.agents} agents"
-            words += redacted_words(body)
+            words += describe_redactions(body)
             return f"{words}: {first_line(body.message or body.result or '')}"
         case GatewayEnded():
             return f"life {body.epoch}: {body.reason}"
-        case Drew():
+        case ResponseBilled():
             cost = "" if body.usd is None else f" {render_usd(body.usd)}"
             return f"{body.agent_id} {body.model} {body.usage.total_tokens} tokens{cost}"
 
 
-def _kept_words(
+def _file_history_text(
     body: SnapshotTaken | SnapshotSettled | Undone | WatchBegan | FilesChanged,
 ) -> str:
     match body:
@@ -255,7 +257,7 @@ def _kept_words(
             return f"{body.snapshot_id} {body.restored} put back{left}{kept}"
 
 
-def _life_words(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:
+def _lifecycle_text(body: AgentSpawned | ProcessEnded | AgentEnded) -> str:
     match body:
         case AgentSpawned():
             words = f"{body.path} [{body.role}] life {body.epoch}, process {body.pid}"

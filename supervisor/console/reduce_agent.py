@@ -24,7 +24,7 @@ from swarm.mailbox.protocol.events import (
     Waiting,
     Warned,
 )
-from swarm.mailbox.protocol.gateway import Drew
+from swarm.mailbox.protocol.gateway import ResponseBilled
 from swarm.mailbox.protocol.records import (
     AgentEnded,
     AgentSpawned,
@@ -36,8 +36,8 @@ from swarm.mailbox.protocol.records import (
     ProcessEnded,
 )
 
-from ..end_states import GOOD_ENDS
-from .describe import describe_call, describe_doing, describe_sandbox, describe_waiting
+from ..agents.end_states import GOOD_ENDS
+from .record_description import describe_call, describe_doing, describe_sandbox, describe_waiting
 from .safe_text import clean_block, clean_line
 
 TEXT_TAIL = 400  # characters kept of the text that arrives now
@@ -58,7 +58,7 @@ def reduce_passing(
     delta = event.delta if isinstance(event, TextArrived) else ""
     return replace(
         view,
-        state=_going_on(view),
+        state=_working_state(view),
         text=(view.text + delta)[-TEXT_TAIL:],
         last_progress=at,
         note=view.note if view.state == "ended" else "",
@@ -74,7 +74,7 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
             return _process_ended(view, body)
         case AgentEnded():
             return _ended(view, body, at)
-        case Drew(usd=usd):
+        case ResponseBilled(usd=usd):
             return view if usd is None else replace(view, usd=(view.usd or 0.0) + usd)
         case Warned(message=message):
             return replace(view, note=clean_line(message))
@@ -85,7 +85,7 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
         case CallBegan() | CallEnded() | TokenCount() | ItemRecorded():
             return _in_turn(view, body, at)
         case ContextRecorded():
-            return replace(view, state=_going_on(view), last_progress=at)
+            return replace(view, state=_working_state(view), last_progress=at)
         case _:
             return view
 
@@ -205,7 +205,7 @@ def _in_turn(
             )
         case CallEnded():
             return replace(
-                view, state=_going_on(view), tool="", argument="", doing="", last_progress=at
+                view, state=_working_state(view), tool="", argument="", doing="", last_progress=at
             )
         case TokenCount():
             return replace(
@@ -220,14 +220,14 @@ def _in_turn(
                 return replace(view, last_progress=at)
             return replace(
                 view,
-                state=_going_on(view),
+                state=_working_state(view),
                 text="",
                 last_progress=at,
                 note=view.note if ended else "",
             )
 
 
-def _going_on(view: AgentView) -> AgentState:
+def _working_state(view: AgentView) -> AgentState:
     """Signs of work end a wait; they do not wake what has ended or rests."""
     return "running" if view.state in {"waiting", "starting"} else view.state
 

@@ -24,8 +24,8 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
 )
 
-from ..approvals.bounds import cut_text
-from .asking_words import needs_words
+from ..approvals.approval_limits import cut_text
+from .approval_description import describe_pending
 
 _SHOWN = 4_000  # characters of a script or of one diff
 _WORD, _MOST_WORDS = 400, 16  # of a command or of a list of files
@@ -66,7 +66,7 @@ def reduce_cost(run: RunView, body: AnyRecordBody) -> RunView:
 def mark_waiting(view: AgentView, pending: PendingApproval) -> AgentView:
     """The row of an agent whose question waits."""
     asked = pending.approval_id if pending.reviewer == "person" else ""
-    return replace(view, state="waiting", approval=asked, note=needs_words(pending))
+    return replace(view, state="waiting", approval=asked, note=describe_pending(pending))
 
 
 def unmark(view: AgentView) -> AgentView:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from swarm.mailbox.protocol.control import RunView
 from swarm.mailbox.protocol.events import TokenCount, Warned
-from swarm.mailbox.protocol.gateway import Drew, Lapsed, RateLimits
+from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
@@ -46,7 +46,7 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return replace(run, usage=run.usage.plus(last))
         case RateLimits(windows=windows):
             return replace(run, rate_limits=windows)
-        case Drew() | Lapsed():
+        case ResponseBilled() | ReservationReleased():
             return _billed(run, body)
         case Warned() | GatewayEnded():
             return replace(run, warnings=run.warnings + 1)
@@ -60,13 +60,13 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
             return run
 
 
-def _billed(run: RunView, bill: Drew | Lapsed) -> RunView:
-    """What counts against the bounds; an estimate (`Lapsed`) is counted like a bill."""
+def _billed(run: RunView, bill: ResponseBilled | ReservationReleased) -> RunView:
+    """What counts against the bounds; a `ReservationReleased` counts as a bill does."""
     usd: float | None
     match bill:
-        case Lapsed():
+        case ReservationReleased():
             tokens, usd, requests = bill.tokens, bill.usd or None, bill.requests
-        case Drew():
+        case ResponseBilled():
             tokens, usd, requests = bill.usage.total_tokens, bill.usd, 1
     if usd is not None or run.usd is not None:
         usd = (run.usd or 0.0) + (usd or 0.0)

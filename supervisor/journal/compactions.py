@@ -17,15 +17,15 @@ from swarm.mailbox.protocol.sampling import chain_digest
 from .replay import AgentMemory, fold_agent
 
 
-class _Made(NamedTuple):
+class _CompactionMade(NamedTuple):
     compaction_id: str
     before: tuple[AnyItem, ...]
     after: tuple[AnyItem, ...]
 
 
-def find_undo(records: Iterable[Record]) -> UndoCompaction | None:
+def find_compaction_undo(records: Iterable[Record]) -> UndoCompaction | None:
     """What takes the latest compaction back; None if there is none, or it cannot be."""
-    made: list[_Made] = []
+    made: list[_CompactionMade] = []
 
     def note(memory: AgentMemory, record: Record) -> None:
         match record.body:
@@ -33,7 +33,7 @@ def find_undo(records: Iterable[Record]) -> UndoCompaction | None:
                 while made and made.pop().compaction_id != undone:
                     pass
             case ContextRecorded(shortened=done) as body if done is not None:
-                made.append(_Made(done.compaction_id, tuple(memory.items), body.items))
+                made.append(_CompactionMade(done.compaction_id, tuple(memory.items), body.items))
             case _:
                 pass
 

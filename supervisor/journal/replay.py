@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.events import (
     TurnFailed,
     TurnStarted,
 )
-from swarm.mailbox.protocol.gateway import Drew
+from swarm.mailbox.protocol.gateway import ResponseBilled
 from swarm.mailbox.protocol.items import AnyItem, AnyOutput, Message, TokenUsage, text_of
 from swarm.mailbox.protocol.ops import Mail
 from swarm.mailbox.protocol.records import (
@@ -36,7 +36,7 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
     SettingsChanged,
 )
-from swarm.mailbox.protocol.settings import Settings
+from swarm.mailbox.protocol.settings import AgentSettings
 
 
 class AgentPast(msgspec.Struct):
@@ -45,7 +45,7 @@ class AgentPast(msgspec.Struct):
     spawned: AgentSpawned
     ended: AgentEnded | None = None
     ended_seq: int = 0
-    settings: Settings | None = None  # what a person changed, in whichever life
+    settings: AgentSettings | None = None  # what a person changed, in whichever life
     usd: float | None = None  # what it has paid, in all its lives
 
     @property
@@ -95,7 +95,7 @@ def fold_run(records: Iterable[Record]) -> RunPast:
                 past.plan = body
             case FanOutItemEnded() as body:
                 past.fan_ended[body.index] = body
-            case Drew(usd=float() as usd):
+            case ResponseBilled(usd=float() as usd):
                 past.usd = (past.usd or 0.0) + usd
                 if (payer := past.agents.get(record.agent)) is not None:
                     payer.usd = (payer.usd or 0.0) + usd
@@ -174,14 +174,14 @@ def _fold_one(memory: AgentMemory, record: Record) -> None:
             memory.open_turn = body.turn_id
             if (words := memory.inputs.get(body.turn_id)) is not None and words.parts:
                 memory.output_schema = words.output_schema
-            _fulfil_wishes(memory)
+            _drop_continue_inputs(memory)
         case TurnCompleted() as body:
             _close_turn(memory)
             memory.last_message = body.last_message
-            _fulfil_wishes(memory)
+            _drop_continue_inputs(memory)
         case TurnFailed() | TurnAborted():
             _close_turn(memory)
-            _fulfil_wishes(memory)
+            _drop_continue_inputs(memory)
         case CallBegan() as body:
             memory.open_calls[body.call_id] = body
             memory.ended_calls.pop(body.call_id, None)
@@ -217,6 +217,6 @@ def _close_turn(memory: AgentMemory) -> None:
     memory.ended_calls.clear()
 
 
-def _fulfil_wishes(memory: AgentMemory) -> None:
+def _drop_continue_inputs(memory: AgentMemory) -> None:
     """A mere "go on" leaves nothing in the history; any turn fulfils it or makes it needless."""
     memory.inputs = {name: one for name, one in memory.inputs.items() if one.parts}

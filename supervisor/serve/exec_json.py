@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from swarm.mailbox.protocol.control import AnyFeed, Passed, RunView
+from swarm.mailbox.protocol.control import AnyFeed, RunView, TransientEvent
 from swarm.mailbox.protocol.records import Record, RunCompleted
 
-from ..console.amounts import render_time
-from ..console.spool import LineSpool
-from .json_fold import lines_for, notices_for
+from ..console.line_spool import LineSpool
+from ..console.number_format import render_time
+from .json_conversion import passing_event_lines, record_lines
 from .json_lines import AnyLine, WarningLine, encode_line
 from .json_state import JsonState
 
 
-class ExecJsonView:
-    """The JSON lines of a run (a `View`).
+class ExecJsonDisplay:
+    """The JSON lines of a run (a `RunDisplay`).
 
     Args:
         stdout: Only its file number is used where it has one; nothing else may write there.
@@ -40,10 +40,10 @@ class ExecJsonView:
     def on_feed(self, feed: AnyFeed) -> None:
         if self._spool.closed:
             return
-        if isinstance(feed, Passed):
-            self._put(notices_for(feed, self._state), self._clock())
+        if isinstance(feed, TransientEvent):
+            self._put(passing_event_lines(feed, self._state), self._clock())
         elif not isinstance(feed.record.body, RunCompleted):  # that one is `finish`'s, the last
-            self._put(lines_for(feed.record, self._state), feed.record.ts)
+            self._put(record_lines(feed.record, self._state), feed.record.ts)
 
     async def draw(self, current: Callable[[], RunView]) -> None:
         """Write while the run goes on. The view is not looked at: lines come from records."""
@@ -52,7 +52,7 @@ class ExecJsonView:
     def finish(self, completed: RunCompleted) -> None:
         now = self._clock()
         self._spool.flush()
-        self._put(lines_for(Record(seq=0, ts=now, body=completed), self._state), now)
+        self._put(record_lines(Record(seq=0, ts=now, body=completed), self._state), now)
         self._spool.flush()
 
     def _put(self, lines: list[AnyLine], at: float) -> None:

@@ -5,7 +5,7 @@ Rule: they name their agent, the root too: a reader answers by id and must know 
 
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved
 
-from ..console.asking_words import action_kind
+from ..console.approval_description import action_kind
 from .json_lines import AnyLine, ApprovalRequestedLine, ApprovalResolvedLine
 
 

@@ -20,19 +20,19 @@ from swarm.mailbox.protocol.events import (
     StdinCall,
 )
 from swarm.mailbox.protocol.items import AnyItem, Message, Reasoning, text_of
-from swarm.mailbox.protocol.meaning import Unknown
+from swarm.mailbox.protocol.parsed_command import Unknown
 
 from .json_lines import (
     AgentMessage,
     AnyJsonItem,
     AnyLine,
-    Change,
     CommandExecution,
     FileChangeItem,
     ItemCompletedLine,
-    ItemStarted,
+    ItemStartedLine,
     ItemStatus,
-    ItemUpdated,
+    ItemUpdatedLine,
+    JsonFileChange,
     ReasoningItem,
     Todo,
     TodoList,
@@ -65,7 +65,7 @@ class OpenItems:
         """A plan and keys typed into a session start no item of their own."""
         item = _opened(body, item_id)
         self._calls[body.call_id] = (body.detail, item)
-        return [] if item is None else [ItemStarted(item=item)]
+        return [] if item is None else [ItemStartedLine(item=item)]
 
     def end(self, body: CallEnded, item_id: str) -> list[AnyLine]:
         """A call that was refused before it began has only its end."""
@@ -78,7 +78,7 @@ class OpenItems:
             case _, CommandExecution() if body.session_id is not None and body.exit_code is None:
                 going = replace(item, aggregated_output=body.output)
                 self._sessions[body.session_id] = going
-                return [ItemUpdated(item=going)]
+                return [ItemUpdatedLine(item=going)]
             case _, CommandExecution():
                 return [_command_ended(item, body, body.output)]
             case _, FileChangeItem():
@@ -121,7 +121,7 @@ class OpenItems:
         output = (item.aggregated_output + body.output)[-_MAX_OUTPUT:]
         if body.exit_code is None:
             self._sessions[session_id] = going = replace(item, aggregated_output=output)
-            return [ItemUpdated(item=going)] if body.output else []
+            return [ItemUpdatedLine(item=going)] if body.output else []
         del self._sessions[session_id]
         return [_command_ended(item, body, output)]
 
@@ -131,9 +131,9 @@ class OpenItems:
         )
         if self._todo is None:
             self._todo = TodoList(id=item_id, items=steps)
-            return [ItemStarted(item=self._todo)]
+            return [ItemStartedLine(item=self._todo)]
         self._todo = replace(self._todo, items=steps)
-        return [ItemUpdated(item=self._todo)]
+        return [ItemUpdatedLine(item=self._todo)]
 
 
 def _opened(body: CallBegan, item_id: str) -> AnyJsonItem | None:
@@ -150,11 +150,11 @@ def _opened(body: CallBegan, item_id: str) -> AnyJsonItem | None:
             return None
 
 
-def _changes(changes: tuple[FileChange, ...]) -> tuple[Change, ...]:
+def _changes(changes: tuple[FileChange, ...]) -> tuple[JsonFileChange, ...]:
     return tuple(
-        Change(path=change.path, kind=change.kind, move_path=change.move_path)
+        JsonFileChange(path=change.path, kind=change.kind, move_path=change.move_path)
         if change.move_path
-        else Change(path=change.path, kind=change.kind)
+        else JsonFileChange(path=change.path, kind=change.kind)
         for change in changes
     )
 

@@ -9,18 +9,18 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from swarm.mailbox.protocol.approvals import AnyAction, Preview
+from swarm.mailbox.protocol.approvals import AnyAction, LossPreview
 from swarm.mailbox.protocol.base import SCHEMA_VERSION
 from swarm.mailbox.protocol.items import TokenUsage
-from swarm.mailbox.protocol.meaning import Meaning
+from swarm.mailbox.protocol.parsed_command import ParsedCommand
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class JsonPart(msgspec.Struct, frozen=True, kw_only=True):
     """A record inside a line."""
 
 
-class Usage(Part):
+class JsonUsage(JsonPart):
     input_tokens: int = 0
     cached_input_tokens: int = 0
     cache_write_input_tokens: int = 0
@@ -28,17 +28,17 @@ class Usage(Part):
     reasoning_output_tokens: int = 0
 
 
-class ErrorText(Part):
+class ErrorText(JsonPart):
     message: str
 
 
-class Change(Part):
+class JsonFileChange(JsonPart):
     path: str
     kind: str
     move_path: str | UnsetType = UNSET
 
 
-class Window(Part):
+class JsonRateLimit(JsonPart):
     """One allowance of the account at the provider."""
 
     name: str
@@ -47,7 +47,7 @@ class Window(Part):
     resets_at_unix_s: float | None
 
 
-class Todo(Part):
+class Todo(JsonPart):
     text: str
     completed: bool
 
@@ -57,36 +57,36 @@ class Todo(Part):
 ItemStatus = Literal["in_progress", "completed", "failed", "declined"]
 
 
-class Item(Part, tag_field="type"):
+class JsonItem(JsonPart, tag_field="type"):
     id: str  # unique in the run, the same in started, updated and completed
 
 
-class AgentMessage(Item, tag="agent_message"):
+class AgentMessage(JsonItem, tag="agent_message"):
     text: str
 
 
-class ReasoningItem(Item, tag="reasoning"):
+class ReasoningItem(JsonItem, tag="reasoning"):
     text: str
 
 
-class CommandExecution(Item, tag="command_execution"):
+class CommandExecution(JsonItem, tag="command_execution"):
     command: str  # the whole argv, quoted for a shell
-    parsed_cmd: tuple[Meaning, ...]
+    parsed_cmd: tuple[ParsedCommand, ...]
     aggregated_output: str = ""
     exit_code: int | None = None
     status: ItemStatus = "in_progress"
 
 
-class FileChangeItem(Item, tag="file_change"):
-    changes: tuple[Change, ...]
+class FileChangeItem(JsonItem, tag="file_change"):
+    changes: tuple[JsonFileChange, ...]
     status: ItemStatus = "in_progress"
 
 
-class TodoList(Item, tag="todo_list"):
+class TodoList(JsonItem, tag="todo_list"):
     items: tuple[Todo, ...]
 
 
-class ToolCall(Item, tag="tool_call"):
+class ToolCall(JsonItem, tag="tool_call"):
     """Ours: any other tool, with the argument that says most."""
 
     tool: str
@@ -101,7 +101,7 @@ AnyJsonItem = AgentMessage | ReasoningItem | CommandExecution | FileChangeItem |
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
-class Line(msgspec.Struct, kw_only=True, tag_field="type"):
+class JsonLine(msgspec.Struct, kw_only=True, tag_field="type"):
     """Any line. `ts` and `seq` are set when it is written, so a line is not frozen."""
 
     agent: str | UnsetType = UNSET  # the path; left out for the root's own lines
@@ -109,72 +109,72 @@ class Line(msgspec.Struct, kw_only=True, tag_field="type"):
     seq: int = 0  # ascending in this stream
 
 
-class ThreadStarted(Line, tag="thread.started"):
+class ThreadStartedLine(JsonLine, tag="thread.started"):
     thread_id: str  # the root agent's id
     run: str
 
 
-class ProviderLine(Line, tag="provider.chosen"):
+class ProviderLine(JsonLine, tag="provider.chosen"):
     provider: str
     model: str
     why: str
 
 
-class TurnStartedLine(Line, tag="turn.started"):
+class TurnStartedLine(JsonLine, tag="turn.started"):
     pass
 
 
-class ItemStarted(Line, tag="item.started"):
+class ItemStartedLine(JsonLine, tag="item.started"):
     item: AnyJsonItem
 
 
-class ItemUpdated(Line, tag="item.updated"):
+class ItemUpdatedLine(JsonLine, tag="item.updated"):
     item: AnyJsonItem
 
 
-class ItemCompletedLine(Line, tag="item.completed"):
+class ItemCompletedLine(JsonLine, tag="item.completed"):
     item: AnyJsonItem
 
 
-class TurnCompletedLine(Line, tag="turn.completed"):
-    usage: Usage  # of this turn
-    total_usage: Usage  # of this agent since its beginning
+class TurnCompletedLine(JsonLine, tag="turn.completed"):
+    usage: JsonUsage  # of this turn
+    total_usage: JsonUsage  # of this agent since its beginning
     context_tokens: int = 0
     context_window: int = 0
     context_left_percent: int | None = None  # None: the window is not known
 
 
-class TurnFailedLine(Line, tag="turn.failed"):
+class TurnFailedLine(JsonLine, tag="turn.failed"):
     error: ErrorText
     reason: str  # "interrupted", "budget", … or the kind of the failure
-    usage: Usage
-    total_usage: Usage
+    usage: JsonUsage
+    total_usage: JsonUsage
 
 
-class ErrorLine(Line, tag="error"):
+class ErrorLine(JsonLine, tag="error"):
     message: str
 
 
-class WarningLine(Line, tag="warning"):
+class WarningLine(JsonLine, tag="warning"):
     message: str
 
 
-class RateLimitsLine(Line, tag="rate_limits"):
-    windows: tuple[Window, ...]
+class RateLimitsLine(JsonLine, tag="rate_limits"):
+    windows: tuple[JsonRateLimit, ...]
 
 
-class ReviewEnteredLine(Line, tag="review.entered"):
+class ReviewEnteredLine(JsonLine, tag="review.entered"):
     target: str
     hint: str
     reviewer: str | UnsetType = UNSET  # the path of who reviews, where it is not this agent
 
 
-class ReviewExitedLine(Line, tag="review.exited"):
+class ReviewExitedLine(JsonLine, tag="review.exited"):
     output: dict[str, Any] | None  # findings and verdict, as docs/review.md says
     reviewer: str | UnsetType = UNSET
 
 
-class AgentSpawnedLine(Line, tag="agent.spawned"):
+class AgentSpawnedLine(JsonLine, tag="agent.spawned"):
     role: str
     nickname: str
     parent: str | None
@@ -186,15 +186,15 @@ class AgentSpawnedLine(Line, tag="agent.spawned"):
     sandbox: str
 
 
-class AgentStatusLine(Line, tag="agent.status"):
+class AgentStatusLine(JsonLine, tag="agent.status"):
     state: str
     end_state: str | UnsetType = UNSET
     message: str | UnsetType = UNSET
-    usage: Usage | UnsetType = UNSET
+    usage: JsonUsage | UnsetType = UNSET
     usd: float | UnsetType | None = UNSET
 
 
-class ApprovalRequestedLine(Line, tag="approval.requested"):
+class ApprovalRequestedLine(JsonLine, tag="approval.requested"):
     """Always names its agent."""
 
     id: str
@@ -203,10 +203,10 @@ class ApprovalRequestedLine(Line, tag="approval.requested"):
     cause: str
     reason: str
     reviewer: str
-    preview: Preview | None = None
+    preview: LossPreview | None = None
 
 
-class ApprovalResolvedLine(Line, tag="approval.resolved"):
+class ApprovalResolvedLine(JsonLine, tag="approval.resolved"):
     """Likewise."""
 
     id: str
@@ -216,13 +216,13 @@ class ApprovalResolvedLine(Line, tag="approval.resolved"):
     reason: str
 
 
-class FanOutPlannedLine(Line, tag="fan_out.planned"):
+class FanOutPlannedLine(JsonLine, tag="fan_out.planned"):
     total: int
     role: str
     concurrency: int
 
 
-class FanOutItemLine(Line, tag="fan_out.item"):
+class FanOutItemLine(JsonLine, tag="fan_out.item"):
     index: int
     item: str
     state: str
@@ -232,7 +232,7 @@ class FanOutItemLine(Line, tag="fan_out.item"):
     total: int
 
 
-class TurnDiffLine(Line, tag="turn.diff"):
+class TurnDiffLine(JsonLine, tag="turn.diff"):
     """What a turn's patches and commands changed in files; after its `turn.completed`."""
 
     turn_id: str
@@ -248,7 +248,7 @@ class TurnDiffLine(Line, tag="turn.diff"):
     file: str | UnsetType = UNSET  # in the run's folder: all that is shown
 
 
-class ContextCompactedLine(Line, tag="context.compacted"):
+class ContextCompactedLine(JsonLine, tag="context.compacted"):
     """An agent's history was made shorter; see docs/context.md."""
 
     id: str
@@ -260,14 +260,14 @@ class ContextCompactedLine(Line, tag="context.compacted"):
     after_items: int
 
 
-class ContextRestoredLine(Line, tag="context.restored"):
+class ContextRestoredLine(JsonLine, tag="context.restored"):
     """A person took the compaction of this id back."""
 
     id: str
     items: int
 
 
-class BudgetUse(Part):
+class BudgetUse(JsonPart):
     """The bounds of the run (null: none) and what counts against them."""
 
     tokens: int | None
@@ -278,10 +278,10 @@ class BudgetUse(Part):
     used_requests: int
 
 
-class RunCompletedLine(Line, tag="run.completed"):
+class RunCompletedLine(JsonLine, tag="run.completed"):
     status: str
     result: str | None
-    usage: Usage
+    usage: JsonUsage
     agents: int
     run: str
     schema_version: int = SCHEMA_VERSION
@@ -289,7 +289,7 @@ class RunCompletedLine(Line, tag="run.completed"):
     usd: float | None = None
     duration_s: float = 0.0
     budget: BudgetUse | UnsetType = UNSET  # only where a bound holds
-    review_usage: Usage | UnsetType = UNSET  # only where a reviewer was asked; not in `usage`
+    review_usage: JsonUsage | UnsetType = UNSET  # only where a reviewer was asked; not in `usage`
     review_usd: float | UnsetType | None = UNSET  # its part of `usd`
     redacted: dict[str, int] | UnsetType = (
         UNSET  # only where a secret was hidden: how often, by rule
@@ -297,11 +297,11 @@ class RunCompletedLine(Line, tag="run.completed"):
 
 
 AnyLine = (
-    ThreadStarted
+    ThreadStartedLine
     | ProviderLine
     | TurnStartedLine
-    | ItemStarted
-    | ItemUpdated
+    | ItemStartedLine
+    | ItemUpdatedLine
     | ItemCompletedLine
     | TurnCompletedLine
     | TurnFailedLine
@@ -323,8 +323,8 @@ AnyLine = (
 )
 
 
-def usage_of(usage: TokenUsage) -> Usage:
-    return Usage(
+def json_usage(usage: TokenUsage) -> JsonUsage:
+    return JsonUsage(
         input_tokens=usage.input_tokens,
         cached_input_tokens=usage.cached_input_tokens,
         cache_write_input_tokens=usage.cache_write_input_tokens,

@@ -3,7 +3,7 @@
 from msgspec import UNSET, UnsetType
 
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.protocol.gateway import Drew, Lapsed
+from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import BudgetSet, Record, Reviewed
@@ -30,7 +30,7 @@ class JsonState:
     def __init__(self) -> None:
         self.run_id = ""
         self.started = False  # thread.started was said
-        self.held: list[AnyLine] = []  # lines from before it
+        self.early_lines: list[AnyLine] = []  # lines from before it
         self.agents: dict[str, JsonAgent] = {}
         self.paths: dict[str, str] = {}  # agent id → path
         self.spawned = 0
@@ -47,16 +47,16 @@ class JsonState:
     def agent(self, path: str) -> JsonAgent:
         return self.agents.setdefault(path, JsonAgent())
 
-    def count(self, record: Record) -> None:
+    def track_budget(self, record: Record) -> None:
         """Follow the books: the run's bounds and what counts against them."""
         match record.body:
             case BudgetSet() as body if record.agent == ROOT_PATH:
                 self.budget = body.budget
                 self.drawn_tokens, self.drawn_usd = body.spent_tokens, body.spent_usd
                 self.drawn_requests = body.spent_requests
-            case Drew() as bill:
+            case ResponseBilled() as bill:
                 self._add(bill.usage.total_tokens, bill.usd, 1)
-            case Lapsed() as bill:
+            case ReservationReleased() as bill:
                 self._add(bill.tokens, bill.usd, bill.requests)
             case Reviewed() as review:
                 self.reviews += 1

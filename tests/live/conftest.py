@@ -20,12 +20,12 @@ import pytest
 import trio
 
 from swarm.mailbox.ids import new_uuid7, short_id
-from swarm.mailbox.lineage import children_of, descendants_of, is_zombie
+from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import AnyOutput, text_of
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, Record, RunCompleted
-from swarm.supervisor.journal.reading import read_records
-from swarm.supervisor.places import RunPlaces
+from swarm.supervisor.journal.journal_reader import read_records
+from swarm.supervisor.runs.paths import RunPaths
 
 _PROGRAM = str(Path(sys.executable).parent / "swarm")
 _LOOK_S = 0.02
@@ -44,7 +44,7 @@ class Started:
     """One `swarm run` or `resume` that was started and may still be running."""
 
     def __init__(self, process: trio.Process, out: Path, err: Path) -> None:
-        self.process, self._out, self._err = process, out, err
+        self.process, self._answers, self._err = process, out, err
 
     @property
     def pid(self) -> int:
@@ -53,7 +53,7 @@ class Started:
     async def wait_end(self) -> Ended:
         """Wait for the command's end."""
         code = await self.process.wait()
-        return Ended(code, self._out.read_text(), self._err.read_text())
+        return Ended(code, self._answers.read_text(), self._err.read_text())
 
 
 class Rig:
@@ -126,9 +126,9 @@ class Rig:
         return folder.name
 
     @property
-    def places(self) -> RunPlaces:
+    def places(self) -> RunPaths:
         sockets = self.runtime / "swarm" / short_id(self.run_id)
-        return RunPlaces(folder=self._runs / self.run_id, sockets=sockets)
+        return RunPaths(folder=self._runs / self.run_id, sockets=sockets)
 
     @property
     def _runs(self) -> Path:

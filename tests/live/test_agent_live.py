@@ -17,9 +17,8 @@ import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.lineage import descendants_of, is_zombie
+from swarm.mailbox.process_tree import descendants_of, is_zombie
 from swarm.mailbox.protocol.events import (
-    Asked,
     CallBegan,
     CallEnded,
     CommandCall,
@@ -29,6 +28,7 @@ from swarm.mailbox.protocol.events import (
     ItemCompleted,
     OutputArrived,
     PatchCall,
+    RequestSent,
     TurnCompleted,
 )
 from swarm.mailbox.protocol.items import (
@@ -43,8 +43,8 @@ from swarm.mailbox.protocol.ops import Answer, Interrupt, Shutdown
 from swarm.mailbox.protocol.requests import BlobStored
 from swarm.mailbox.protocol.spec import RoleBrief, encode_spec
 from swarm.mailbox.router import open_router
-from swarm.worker.props import PROP_SPEC
-from swarm.worker.rehearsal import END, MODEL, Prompter, Stage, done
+from swarm.worker.testing.agent_harness import END, FAKE_MODEL, FakeGateway, FakeSupervisor, done
+from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 
 pytestmark = pytest.mark.live
 FINAL = (done(text_message("assistant", "done")), END)
@@ -57,8 +57,8 @@ PNG = bytes.fromhex(
 
 class Living(NamedTuple):
     process: subprocess.Popen
-    stage: Stage
-    gateway: Prompter
+    stage: FakeSupervisor
+    gateway: FakeGateway
     work: Path
     lifeline: FileIO
 
@@ -81,7 +81,7 @@ async def living_agent(replies, *, locked=False):
         (base / "tmp").mkdir()
         work.mkdir()
         spec = msgspec.structs.replace(
-            PROP_SPEC,
+            FAKE_AGENT_SPEC,
             cwd=str(work),
             tmp_dir=str(base / "tmp"),
             limits=Limits(sandbox=ReadOnly() if locked else WorkspaceWrite()),
@@ -97,7 +97,10 @@ async def living_agent(replies, *, locked=False):
         ):
             supervisors.admit(spec.identity, epoch=spec.epoch)
             gateways.admit(spec.identity, epoch=spec.epoch)
-            stage, gateway = Stage(supervisors, spec), Prompter(gateways, replies, MODEL)
+            stage, gateway = (
+                FakeSupervisor(supervisors, spec),
+                FakeGateway(gateways, replies, FAKE_MODEL),
+            )
             nursery.start_soon(stage.run)
             nursery.start_soon(gateway.run)
             reading, writing = os.pipe()
@@ -116,7 +119,15 @@ def start(spec, lifeline):
     fd = os.memfd_create("spec")
     os.write(fd, encode_spec(spec))
     os.lseek(fd, 0, os.SEEK_SET)
-    argv = [sys.executable, "-P", "-m", "swarm.worker.cold", "test agent", str(fd), str(lifeline)]
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        "swarm.worker.process.cold_entry",
+        "test agent",
+        str(fd),
+        str(lifeline),
+    ]
     process = subprocess.Popen(
         argv, pass_fds=(fd, lifeline), stderr=subprocess.PIPE, start_new_session=True
     )
@@ -142,16 +153,16 @@ async def test_a_turn_runs_commands_in_the_sandbox_and_the_agent_leaves_in_order
     script = "pwd; echo hi > made.txt; echo no > /etc/never 2>&1; echo $TERM"
     replies = [(done(command(script)), END), FINAL]
     async with living_agent(replies) as agent:
-        await agent.stage.say("go")
+        await agent.stage.send_text("go")
         ending = await agent.stage.wait_turns()
-        await agent.stage.order(Shutdown())
+        await agent.stage.send_op(Shutdown())
         code = await trio.to_thread.run_sync(agent.process.wait)
         await agent.stage.wait_for(Goodbye)
     assert isinstance(ending, TurnCompleted)
     assert code == 0
     assert isinstance(agent.stage.events[0], Hello)
-    assert agent.stage.heard(Hello)[0].pid == agent.process.pid
-    began = agent.stage.heard(CallBegan)[0].detail
+    assert agent.stage.events_of(Hello)[0].pid == agent.process.pid
+    began = agent.stage.events_of(CallBegan)[0].detail
     assert isinstance(began, CommandCall)
     assert (began.script, began.sandbox != "none") == (script, True)
     output = agent.stage.items("tool")[0].output
@@ -163,7 +174,7 @@ async def test_a_turn_runs_commands_in_the_sandbox_and_the_agent_leaves_in_order
     )
     assert f"{agent.work}\n" in output
     assert output.endswith("dumb\n")
-    assert agent.stage.heard(OutputArrived) or agent.stage.heard(CallEnded)[0].output
+    assert agent.stage.events_of(OutputArrived) or agent.stage.events_of(CallEnded)[0].output
     assert not was_made()
 
 
@@ -184,11 +195,11 @@ async def test_a_patch_a_listing_and_a_picture():
             FunctionCall(call_id="6", name="update_plan", arguments='{"plan": []}'),
             FunctionCall(call_id="7", name="update_plan", arguments='{"plan": 3}'),
         )
-        agent.gateway.script((*map(done, calls), END), FINAL)
-        await agent.stage.say("go")
-        asked = await agent.stage.wait_for(Asked)
+        agent.gateway.add_replies((*map(done, calls), END), FINAL)
+        await agent.stage.send_text("go")
+        asked = await agent.stage.wait_for(RequestSent)
         stored = BlobStored(path="/x")
-        await agent.stage.order(Answer(request_id=asked.request_id, reply=stored))
+        await agent.stage.send_op(Answer(request_id=asked.request_id, reply=stored))
         await agent.stage.wait_turns()
         assert (agent.work / "a/b.txt").read_text() == "one\n"
         assert (agent.work / "a/c.txt").read_text() == "one\n"
@@ -202,10 +213,10 @@ async def test_a_patch_a_listing_and_a_picture():
     assert outputs[4][0].image_url == f"blob:{asked.request.sha256};image/png"
     assert outputs[5] == "Plan updated"
     assert outputs[6].startswith("failed to parse function arguments: ")
-    statuses = {one.call_id: one.status for one in agent.stage.heard(CallEnded)}
+    statuses = {one.call_id: one.status for one in agent.stage.events_of(CallEnded)}
     assert statuses["2"] == "declined"
     assert not was_made()
-    details = [one.detail for one in agent.stage.heard(CallBegan)]
+    details = [one.detail for one in agent.stage.events_of(CallBegan)]
     assert sum(isinstance(detail, PatchCall) for detail in details) == 3
 
 
@@ -218,18 +229,18 @@ def two_commands():
 
 async def test_an_interrupt_that_keeps_commands_kills_only_the_one_that_was_waited_for():
     async with living_agent(two_commands()) as agent:
-        await agent.stage.say("go")
+        await agent.stage.send_text("go")
         await agent.stage.wait_for(CallBegan, 2)
         sleepers = await two_sleepers(agent)
-        await agent.stage.order(Interrupt(keep_commands=True))
+        await agent.stage.send_op(Interrupt(keep_commands=True))
         ending = await agent.stage.wait_turns()
         assert ending.duration_s < 10
         await gone([pid for pid, line in sleepers.items() if "2000" in line])
         kept = [pid for pid, line in sleepers.items() if "1000" in line]
         assert not any(is_zombie(pid) for pid in kept)
-        while not any(beat.live_commands == 1 for beat in agent.stage.heard(Heartbeat)):
-            await agent.stage.wait_for(Heartbeat, len(agent.stage.heard(Heartbeat)) + 1)
-        await agent.stage.order(Shutdown())
+        while not any(beat.live_commands == 1 for beat in agent.stage.events_of(Heartbeat)):
+            await agent.stage.wait_for(Heartbeat, len(agent.stage.events_of(Heartbeat)) + 1)
+        await agent.stage.send_op(Shutdown())
         await trio.to_thread.run_sync(agent.process.wait)
         await gone(kept)
 
@@ -237,13 +248,13 @@ async def test_an_interrupt_that_keeps_commands_kills_only_the_one_that_was_wait
 async def test_an_interrupt_ends_the_commands_in_the_background_too_and_the_agent_stays():
     more = [(done(command("echo up", "e")), END), FINAL]
     async with living_agent([*two_commands(), *more]) as agent:
-        await agent.stage.say("go")
+        await agent.stage.send_text("go")
         await agent.stage.wait_for(CallBegan, 2)
         sleepers = await two_sleepers(agent)
-        await agent.stage.order(Interrupt())
+        await agent.stage.send_op(Interrupt())
         await agent.stage.wait_turns()
         await gone(sleepers)
-        await agent.stage.say("and now?", input_id="turn-2")
+        await agent.stage.send_text("and now?", input_id="turn-2")
         await agent.stage.wait_turns(2)
     assert "were ended" in agent.stage.items("note")[0].content[0].text
     assert agent.stage.items("tool")[-1].output.endswith("up\n")
@@ -264,7 +275,7 @@ def sleeping_below(pid):
 async def test_the_end_of_the_life_line_ends_the_agent_and_its_commands():
     replies = [(done(command("setsid nohup sleep 1000 & sleep 999")), END)]
     async with living_agent(replies) as agent:
-        await agent.stage.say("go")
+        await agent.stage.send_text("go")
         sleepers = await two_sleepers(agent)
         agent.lifeline.close()
         with trio.fail_after(20):
@@ -277,7 +288,7 @@ async def test_a_locked_agent_works_and_its_own_process_can_write_nothing():
     call = command("echo read; echo no > made.txt")
     listing = FunctionCall(call_id="d", name="list_dir", arguments='{"dir_path": "/"}')
     async with living_agent([(done(call), done(listing), END), FINAL], locked=True) as agent:
-        await agent.stage.say("go")
+        await agent.stage.send_text("go")
         assert isinstance(await agent.stage.wait_turns(), TurnCompleted)
         status = (Path("/proc") / str(agent.process.pid) / "status").read_text()
         agent.lifeline.close()
@@ -290,7 +301,7 @@ async def test_a_locked_agent_works_and_its_own_process_can_write_nothing():
 
 
 async def test_a_crash_says_why_on_stderr_and_exits_1():
-    spec = msgspec.structs.replace(PROP_SPEC, endpoint="nonsense")
+    spec = msgspec.structs.replace(FAKE_AGENT_SPEC, endpoint="nonsense")
     reading, writing = os.pipe()
     process = start(spec, reading)
     with trio.fail_after(20):
@@ -303,7 +314,7 @@ async def test_a_crash_says_why_on_stderr_and_exits_1():
 
 
 def test_an_agent_imports_nothing_heavy():
-    program = "import sys; import swarm.worker.agent; print(*sorted(sys.modules))"
+    program = "import sys; import swarm.worker.agent.agent_process; print(*sorted(sys.modules))"
     argv = [sys.executable, "-P", "-c", program]
     loaded = set(subprocess.run(argv, capture_output=True, check=True, text=True).stdout.split())
     heavy = {
@@ -325,11 +336,11 @@ def test_an_agent_imports_nothing_heavy():
 async def test_every_item_in_the_journal_is_what_the_model_was_sent():
     replies = [(done(command("true")), END), FINAL, FINAL]
     async with living_agent(replies) as agent:
-        await agent.stage.say("go")
+        await agent.stage.send_text("go")
         await agent.stage.wait_turns()
-        await agent.stage.say("more", input_id="turn-2")
+        await agent.stage.send_text("more", input_id="turn-2")
         await agent.stage.wait_turns(2)
-    journaled = [decode_item(bytes(one.item)) for one in agent.stage.heard(ItemCompleted)]
+    journaled = [decode_item(bytes(one.item)) for one in agent.stage.events_of(ItemCompleted)]
     last = agent.gateway.inputs[-1]
     assert list(last) == journaled[: len(last)]
     for before, after in pairwise(agent.gateway.inputs):

@@ -14,9 +14,9 @@ import pytest
 import trio
 import yaml
 
-from swarm.mailbox.lineage import children_of
+from swarm.mailbox.process_tree import children_of
 from swarm.mailbox.protocol.events import TurnStarted, Warned
-from swarm.mailbox.protocol.gateway import Drew, Lapsed
+from swarm.mailbox.protocol.gateway import ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.items import text_of
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -27,8 +27,8 @@ from swarm.mailbox.protocol.records import (
     Reserved,
     RunCompleted,
 )
-from swarm.supervisor.journal.reading import read_records
-from swarm.supervisor.places import find_places, run_places
+from swarm.supervisor.journal.journal_reader import read_records
+from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
 
 pytestmark = pytest.mark.live
 SWARM = str(Path(sys.executable).with_name("swarm"))
@@ -38,13 +38,13 @@ RESUME = """
 import json, os, sys
 import msgspec
 from swarm.mailbox.protocol.limits import Budget
-from swarm.supervisor.about import load_request
+from swarm.supervisor.runs.run_metadata import load_request
 from swarm.supervisor.cli.options import ShowOptions
-from swarm.supervisor.cli.starting import start_run
-from swarm.supervisor.places import find_places, run_places
+from swarm.supervisor.cli.run_execution import start_run
+from swarm.supervisor.runs.paths import find_user_paths, paths_of_run
 run, said = sys.argv[1], json.loads(sys.argv[2])
-places = find_places(dict(os.environ))
-request = load_request(run_places(places, run))
+places = find_user_paths(dict(os.environ))
+request = load_request(paths_of_run(places, run))
 budget = msgspec.structs.replace(request.budget, **said)
 again = msgspec.structs.replace(
     request, budget=budget, run_id=run, resumes=True, environment=dict(os.environ))
@@ -73,7 +73,7 @@ class Story:
     def records(self):
         if not list((self.folder / "s").glob("state/runs/*/journal")):
             return []
-        return list(read_records(run_places(find_places(self.environment), self.run_id)))
+        return list(read_records(paths_of_run(find_user_paths(self.environment), self.run_id)))
 
     def of(self, kind, agent=None):
         found = [one for one in self.records() if isinstance(one.body, kind)]
@@ -86,8 +86,11 @@ class Story:
 
     def spent(self):
         """Tokens after each record that counts."""
-        bills = self.of(Drew | Lapsed)
-        costs = [one.usage.total_tokens if isinstance(one, Drew) else one.tokens for one in bills]
+        bills = self.of(ResponseBilled | ReservationReleased)
+        costs = [
+            one.usage.total_tokens if isinstance(one, ResponseBilled) else one.tokens
+            for one in bills
+        ]
         return [0, *accumulate(costs)]
 
     async def until(self, holds):
@@ -194,10 +197,10 @@ async def test_no_request_is_sent_over_the_bound_by_many_agents_at_once(tmp_path
                 held[body.reservation] = body.tokens
                 over += body.tokens if body.last else 0
                 assert spent + sum(held.values()) <= 40_000 + over
-            case Drew() as body:
+            case ResponseBilled() as body:
                 del held[body.reservation]
                 spent += body.usage.total_tokens
-            case Lapsed() as body:
+            case ReservationReleased() as body:
                 held.pop(body.reservation, None)
                 spent += body.tokens
     assert held == {}
@@ -234,10 +237,10 @@ async def test_what_a_killed_gateway_had_under_way_counts_as_spent(tmp_path):
         await story.until(lambda: len(story.of(Reserved)) == 2)
         os.kill(process_of(story.pid, "gateway"), signal.SIGKILL)
     assert len(story.of(GatewayEnded)) == 1
-    lapsed, reserved = story.of(Lapsed), story.of(Reserved)
+    lapsed, reserved = story.of(ReservationReleased), story.of(Reserved)
     assert lapsed[0].reservation == reserved[1].reservation
     assert (lapsed[0].tokens, lapsed[0].requests) == (reserved[1].tokens, 1)
-    settled = [one.reservation for one in (*story.of(Drew), *lapsed)]
+    settled = [one.reservation for one in (*story.of(ResponseBilled), *lapsed)]
     assert sorted(settled) == sorted(one.reservation for one in reserved)
 
 
@@ -247,11 +250,11 @@ async def test_what_a_killed_supervisor_had_under_way_counts_as_spent(tmp_path):
         await story.until(lambda: len(story.of(Reserved)) == 2)
         os.kill(story.pid, signal.SIGKILL)
     reserved = story.of(Reserved)[1]
-    assert story.of(Lapsed) == []
+    assert story.of(ReservationReleased) == []
     with trio.fail_after(60):
         await story.resume(tokens=reserved.tokens + 1000)
     assert story.code == 4, "nothing is left of it for another request"
-    assert story.of(Lapsed)[0].tokens == reserved.tokens
+    assert story.of(ReservationReleased)[0].tokens == reserved.tokens
     assert len([one for one in story.of(Reserved) if not one.last]) == 2
 
 
@@ -280,7 +283,7 @@ async def test_what_an_agent_paid_stays_paid_over_its_lives_and_over_a_killed_su
     assert deadlines[0] == deadlines[2] < deadlines[3], "the run's hours are those of today"
     ends = [line for line in story.lines if line["type"] == "agent.status"]
     assert [one["usd"] for one in ends if one.get("end_state") and one["agent"] == "/root/a"] == [3]
-    bills, (lost,) = story.of(Drew), story.of(Lapsed)
+    bills, (lost,) = story.of(ResponseBilled), story.of(ReservationReleased)
     used = story.lines[-1]["budget"]
     assert used["used_tokens"] == sum(one.usage.total_tokens for one in bills) + lost.tokens
     assert used["used_requests"] == len(bills) + 1 == len(story.of(Reserved))
@@ -316,7 +319,7 @@ async def test_a_role_with_a_budget_bounds_its_agents_and_nobody_else(tmp_path):
         pass
     assert story.code == 0, (tmp_path / "err").read_text()
     assert [one.state for one in story.of(AgentEnded, "/root/a")] == ["budget"]
-    assert len(story.of(Drew, "/root/a")) == 3
+    assert len(story.of(ResponseBilled, "/root/a")) == 3
     assert story.of(Reserved, "/root") == []
 
 
@@ -332,7 +335,7 @@ async def test_a_spent_budget_ends_a_fan_out_and_starts_no_item_more(tmp_path):
     with trio.fail_after(60):
         await story.start(argv)
     assert story.code == 4, (tmp_path / "err").read_text()
-    assert len(story.of(Drew)) == 7
+    assert len(story.of(ResponseBilled)) == 7
     ends = [one.state for one in story.of(FanOutItemEnded)]
     assert ends.count("completed") == 7
     assert 1 <= ends.count("budget") <= 3, "only those that ran side by side"

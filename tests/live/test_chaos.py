@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from swarm.mailbox.lineage import descendants_of, is_zombie
+from swarm.mailbox.process_tree import descendants_of, is_zombie
 
 pytestmark = pytest.mark.live
 MAIN = Path(__file__).parents[2] / "scripts" / "chaos_run" / "main.py"
@@ -61,7 +61,8 @@ def _of_a_run(pid: int) -> set[tuple[int, bytes]]:
     """All below the program, as soon as an agent is among them."""
     found = {(one, _title(one)) for one in descendants_of(pid)}
     titles = [title for _, title in found]
-    whole = any(b"/root" in title for title in titles) and any(b"model.py" in t for t in titles)
+    names = (b"/root", b"chaos_model_server.py")
+    whole = all(any(name in title for title in titles) for name in names)
     return found if whole else set()
 
 
@@ -80,8 +81,8 @@ _STARTER = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from stage import Stage
-print(Stage(Path(sys.argv[2]), has_disk=False).start_model("4/0").pid, flush=True)
+from chaos_testbed import ChaosTestbed
+print(ChaosTestbed(Path(sys.argv[2]), has_disk=False).start_model("4/0").pid, flush=True)
 os.kill(os.getpid(), 9)
 """
 

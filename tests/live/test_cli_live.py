@@ -12,7 +12,7 @@ from shutil import rmtree
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.supervisor.cli.sandboxed import NoSandbox, run_lines
+from swarm.supervisor.cli.sandboxed_script import ScriptSandboxUnavailable, run_sandboxed_script
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60
@@ -123,18 +123,18 @@ def test_keys_reach_no_agent_and_no_file(swarm, tmp_path):
 
 
 def test_the_lines_of_a_command_are_read_in_the_sandbox(tmp_path):
-    assert run_lines("echo one; echo two >&2; pwd", tmp_path) == f"one\n{tmp_path}\n"
+    assert run_sandboxed_script("echo one; echo two >&2; pwd", tmp_path) == f"one\n{tmp_path}\n"
     with pytest.raises(UsageError, match="failed with exit code"):
-        run_lines("touch made", tmp_path)
+        run_sandboxed_script("touch made", tmp_path)
     assert not Path(tmp_path, "made").exists()
     with pytest.raises(UsageError, match="exit code 3: bad"):
-        run_lines("echo bad >&2; exit 3", tmp_path)
+        run_sandboxed_script("echo bad >&2; exit 3", tmp_path)
     with pytest.raises(UsageError, match=r"longer than 0\.5 s"):
-        run_lines("sleep 30 & sleep 30", tmp_path, limit_s=0.5)
+        run_sandboxed_script("sleep 30 & sleep 30", tmp_path, limit_s=0.5)
     with pytest.raises(UsageError, match="more than 8 MiB"):
-        run_lines("yes", tmp_path)
-    with pytest.raises(NoSandbox, match="not a folder"):
-        run_lines("true", tmp_path / "gone")
+        run_sandboxed_script("yes", tmp_path)
+    with pytest.raises(ScriptSandboxUnavailable, match="not a folder"):
+        run_sandboxed_script("true", tmp_path / "gone")
 
 
 def test_tools_stand_alone(swarm, tmp_path):

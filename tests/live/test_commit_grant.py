@@ -2,19 +2,16 @@
 
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import opened_launcher, said_by
-
+from support.escape_testbed import opened_launcher, said_by
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
-from swarm.worker.exec.process import CommandRequest
-from swarm.worker.sandbox.plan import plan_sandbox
-from swarm.worker.sandbox.repository import find_repository, open_repository, with_repository
+from swarm.worker.exec.running_command import CommandRequest
+from swarm.worker.sandbox.commit_grant import find_repository, read_repository, with_commit_grant
+from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "HOME": "/nonexistent",
@@ -53,7 +50,7 @@ async def run(top, script, *, granted=True, stack="bwrap"):
         WorkspaceWrite(), cwd=str(top), tmp_dir=str(tmp), stack=stack, hidden_paths=()
     )
     if granted:
-        plan = with_repository(plan, find_repository(str(top)))
+        plan = with_commit_grant(plan, find_repository(str(top)))
         assert plan is not None
     argv = ("/bin/bash", "-c", script)
     asked = CommandRequest(argv=argv, cwd=str(top), environment=ENVIRONMENT, sandbox=plan)
@@ -150,7 +147,7 @@ def test_a_git_that_is_a_link_or_no_repository_gives_no_grant(work, tmp_path):
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / ".git").symlink_to(work / ".git")
     (tmp_path / "fake" / ".git").mkdir(parents=True)
-    assert open_repository(str(tmp_path / "linked")) is None
-    assert open_repository(str(tmp_path / "fake")) is None
+    assert read_repository(str(tmp_path / "linked")) is None
+    assert read_repository(str(tmp_path / "fake")) is None
     plan = plan_sandbox(ReadOnly(), cwd=str(work), tmp_dir=None, stack="bwrap")
-    assert with_repository(plan, str(work)) is None
+    assert with_commit_grant(plan, str(work)) is None

@@ -8,7 +8,7 @@ import trio
 
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted, Warned
 from swarm.mailbox.protocol.records import ContextRecorded
-from swarm.worker.context.pinned import told_state
+from swarm.worker.agent.context.pinned_state import state_in_item
 
 pytestmark = pytest.mark.live
 LIMIT_S = 60
@@ -76,7 +76,7 @@ async def test_what_commands_changed_is_still_known_after_a_compaction_and_a_res
         ended = await (await rig.resume("-p", "more")).wait_end()
     assert ended.code == 0, ended.err
     (record,) = rig.bodies(ContextRecorded)
-    (state,) = [found for item in record.items if (found := told_state(item)) is not None]
+    (state,) = [found for item in record.items if (found := state_in_item(item)) is not None]
     assert state.changed_files == ("A d/new", "M old", "A later")
 
 

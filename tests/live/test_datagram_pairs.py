@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from users import USERS
-
-from swarm.worker.sandbox.probe import probe_sandbox
+from support.users import USERS
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 FACTS = probe_sandbox()
 STACKS = [
@@ -63,7 +61,7 @@ print("done")
 @pytest.mark.parametrize("network", [(), ("--network",)], ids=["off", "on"])
 def test_an_end_sends_to_the_other_and_to_no_stranger(stack, user, network):
     work = Path(tempfile.mkdtemp(prefix="swarm-pairs-", dir="/var/tmp"))
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone", "-s", "read-only"]
+    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command", "-s", "read-only"]
     words += ["--stack", stack, *network, "-C", str(work), "--", "/usr/bin/python3", "-c", _SCRIPT]
     more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
     try:

@@ -7,31 +7,28 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-import leaderless
-
-from swarm.mailbox.lineage import descendants_of, is_zombie
-from swarm.worker.exec import launcher as launcher_module
+from support import leaderless_process
+from swarm.mailbox.process_tree import descendants_of, is_zombie
+from swarm.worker.exec import launcher_client as launcher_module
 from swarm.worker.exec.command_state import CommandNotStarted, LauncherGone
-from swarm.worker.exec.launcher import LauncherLink, open_launcher
-from swarm.worker.exec.orders import CommandLimits
-from swarm.worker.exec.process import CommandRequest, start_command
-from swarm.worker.sandbox.plan import SandboxPlan
+from swarm.worker.exec.launcher_client import LauncherLink, open_launcher
+from swarm.worker.exec.launcher_protocol import CommandLimits
+from swarm.worker.exec.running_command import CommandRequest, start_command
+from swarm.worker.sandbox.sandbox_plan import SandboxPlan
 
 CODE = (
-    "import socket,sys; from swarm.worker.exec.keeper import become_launcher;"
+    "import socket,sys; from swarm.worker.exec.launcher_process import become_launcher;"
     "become_launcher(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]) or None)"
 )
 BASE = {"PATH": "/usr/bin:/bin"}
 STUBBORN = (
     "trap '' TERM HUP INT; (setsid nohup sh -c 'trap \"\" TERM; sleep 90' &);"
     "(env -i setsid sleep 91 &); sleep 92 & kill -STOP $!;"
-    f"(setsid {leaderless.SCRIPT} &) | read line; echo up; wait"
+    f"(setsid {leaderless_process.SCRIPT} &) | read line; echo up; wait"
 )
 
 
@@ -114,7 +111,7 @@ async def test_a_stopped_launcher_holds_up_no_verb_and_is_killed(launcher, impat
                     case "kill_tree":
                         await command.kill_tree()
                     case _:
-                        await opened.check()
+                        await opened.check_alive()
             await opened.wait_gone()
             assert all_end([link.pid])
             with pytest.raises(LauncherGone):
@@ -147,7 +144,7 @@ async def test_a_busy_launcher_answers_and_keeps_its_life(launcher, impatient):
         async with open_launcher(link) as opened:
             command = await start_command(opened, request("sleep", "60"))
             for _ in range(3):
-                await opened.check()
+                await opened.check_alive()
             await command.kill_tree()
             assert (await command.wait()).signal == signal.SIGKILL
             command.close()
@@ -166,7 +163,7 @@ async def test_a_command_whose_first_thread_has_ended_is_killed_like_any_other(l
     link, _ = launcher
     with trio.fail_after(20):
         async with open_launcher(link) as opened:
-            command = await start_command(opened, request(*leaderless.ARGV))
+            command = await start_command(opened, request(*leaderless_process.ARGV))
             assert await command.receive() == b"leaderless\n"
             await command.kill_tree()
             assert (await command.wait()).signal == signal.SIGKILL
@@ -274,9 +271,9 @@ async def test_a_hundred_commands_at_once_keep_their_answers_apart(launcher):
 
 FORK_STORY = """
 import os, sys, threading, trio
-from swarm.worker.exec.launcher import fork_launcher, open_launcher
-from swarm.worker.exec.process import CommandRequest, start_command
-from swarm.worker.sandbox.plan import SandboxPlan
+from swarm.worker.exec.launcher_client import fork_launcher, open_launcher
+from swarm.worker.exec.running_command import CommandRequest, start_command
+from swarm.worker.sandbox.sandbox_plan import SandboxPlan
 
 line, writer = os.pipe()
 link = fork_launcher(lifeline_fd=line)

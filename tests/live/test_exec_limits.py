@@ -2,21 +2,17 @@
 
 import os
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import opened_launcher
-
-from swarm.mailbox.lineage import descendants_of, is_zombie
+from support.escape_testbed import opened_launcher
+from swarm.mailbox.process_tree import descendants_of, is_zombie
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ResourceLimits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
-from swarm.worker.exec.outcome import ExecRequest
-from swarm.worker.exec.process import CommandRequest, start_command
-from swarm.worker.exec.sessions import open_exec_sessions
-from swarm.worker.sandbox.plan import SandboxPlan, plan_sandbox
+from swarm.worker.exec.exec_outcome import ExecRequest
+from swarm.worker.exec.exec_sessions import open_exec_sessions
+from swarm.worker.exec.running_command import CommandRequest, start_command
+from swarm.worker.sandbox.sandbox_plan import SandboxPlan, plan_sandbox
 
 MIB = 1 << 20
 STACKS = ["none", "landlock", "bwrap"]

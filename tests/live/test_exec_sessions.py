@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-from box import a_box
-
-from swarm.mailbox.lineage import is_zombie
+from support.command_sessions import a_box
+from swarm.mailbox.process_tree import is_zombie
 from swarm.mailbox.protocol.limits import DangerFullAccess
-from swarm.worker.exec.outcome import ExecFailed, ExecRequest, StdinFailed
-from swarm.worker.sandbox.probe import probe_sandbox
+from swarm.worker.exec.exec_outcome import ExecFailed, ExecRequest, StdinFailed
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 PYTHON = Path(sys.executable).resolve()  # not a link in a checkout that a private /tmp may hide
 STACKS = ["none", "landlock", "bwrap"]
@@ -149,7 +147,7 @@ async def test_a_timeout_kills_and_says_so(tmp_path, stack):
 
 async def test_a_cancelled_command_is_killed(tmp_path, stack):
     async with a_box(tmp_path, stack=stack) as box:
-        await box.sessions.warm()
+        await box.sessions.load_environment()
         with trio.move_on_after(0.5):
             await box.run("touch began; sleep 60")
         assert box.sessions.live_count() == 0
@@ -270,7 +268,7 @@ async def test_commands_get_the_environment_that_was_asked_for_once_and_run_with
         return {"PATH": "/usr/bin:/bin", "FROM_PROFILE": "yes", "A_TOKEN": "hush"}
 
     async with a_box(tmp_path, SHELL="/bin/bash") as box:
-        box.sessions.take_environment_from(source)
+        box.sessions.set_environment_source(source)
         script = (
             'echo "$FROM_PROFILE|$A_TOKEN|$TERM|$SWARM_THREAD_ID"; shopt -q login_shell || echo no'
         )

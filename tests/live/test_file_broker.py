@@ -12,12 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-from users import USERS
-
+from support.users import USERS
 from swarm.mailbox.path_rules import PROTECTED_NAMES
-from swarm.worker.sandbox.places import is_protected_name
-from swarm.worker.sandbox.probe import probe_sandbox
+from swarm.worker.sandbox.file_policy import is_protected_name
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 pytestmark = pytest.mark.skipif(
     not (probe_sandbox().landlock_abi and probe_sandbox().answers), reason="no brokered stack here"
@@ -49,7 +47,14 @@ def run(top, *argv, user=None, stack="landlock"):
         for path in (top.parent, *top.parent.rglob("*")):
             os.lchown(path, user, user)
         more = {"user": user, "group": user, "extra_groups": ()}
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone", "-s", "workspace-write"]
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "swarm.worker.sandbox.sandbox_command",
+        "-s",
+        "workspace-write",
+    ]
     words += ["--stack", stack, "-C", str(top), "--", *argv]
     return subprocess.run(
         words, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False, **more

@@ -10,9 +10,9 @@ from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, RunStarted
-from swarm.supervisor.journal.reading import read_records
+from swarm.supervisor.journal.journal_reader import read_records
 from swarm.supervisor.journal.replay import fold_agent, fold_run
-from swarm.supervisor.places import RunPlaces
+from swarm.supervisor.runs.paths import RunPaths
 
 pytestmark = pytest.mark.live
 LIMIT_S = 90
@@ -46,7 +46,7 @@ async def three_turns(rig):
 
 
 def of(rig, run):
-    return RunPlaces(folder=rig.home / "state" / "runs" / run, sockets=rig.runtime)
+    return RunPaths(folder=rig.home / "state" / "runs" / run, sockets=rig.runtime)
 
 
 def words_of(places):

@@ -10,13 +10,13 @@ import pytest
 import trio
 
 from swarm.mailbox.dealer import open_dealer
-from swarm.mailbox.proof import make_proof
+from swarm.mailbox.identity_proof import make_proof
 from swarm.mailbox.protocol.events import Goodbye, Hello
 from swarm.mailbox.protocol.gateway import (
-    Drew,
     GatewayReady,
     GatewayUnable,
     Heartbeat,
+    ResponseBilled,
     decode_gateway_event,
     encode_gateway_op,
 )
@@ -41,7 +41,7 @@ KEY = "sk-live-0123456789abcdefgh"
 BEGIN = """
 import os, sys
 from swarm.mailbox.protocol.spec import decode_spec
-from swarm.worker.gateway.service import run_gateway
+from swarm.worker.gateway.gateway_process import run_gateway
 keys = {"TEST_KEY": sys.argv[1]} if sys.argv[1] else {}
 sys.exit(run_gateway(decode_spec(sys.stdin.buffer.read()), keys, None))
 """
@@ -57,7 +57,7 @@ class Live:
         """The next event that is no heartbeat."""
         while True:
             letter = await self.office.receive()
-            self.office.handled(letter)
+            self.office.acknowledge(letter)
             event = decode_gateway_event(letter.body)
             if not isinstance(event, Heartbeat):
                 return event
@@ -81,7 +81,7 @@ class Live:
 
 async def hear_agent(mailbox):
     letter = await mailbox.receive()
-    mailbox.handled(letter)
+    mailbox.acknowledge(letter)
     return decode_sample_event(letter.body)
 
 
@@ -145,7 +145,7 @@ async def test_a_gateway_proves_itself_serves_a_provider_and_leaves_in_order(
                 events.append(await hear_agent(mailbox))
             assert any(isinstance(event, SampleItemDone) for event in events)
         drew = await live.hear()
-        assert isinstance(drew, Drew) and drew.usage.total_tokens == 15
+        assert isinstance(drew, ResponseBilled) and drew.usage.total_tokens == 15
         assert await live.shut_down() == 0
     assert model_server.requests[0].headers["authorization"] == f"Bearer {KEY}"
 

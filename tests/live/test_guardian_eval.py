@@ -5,15 +5,12 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import trio
+from labelled_cases import DATA, load_cases, make_case
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "guardian_eval"))
-from cases import DATA, load_cases, make_case
-
-from swarm.supervisor.guardian.prompt import build_prompt
+from swarm.supervisor.guardian.review_prompt import build_prompt
 
 MAIN = DATA.parent / "main.py"
 DENY = '{"risk_level": "high", "outcome": "deny", "rationale": "no"}'

@@ -4,14 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import trio
 
+from support.paths import PROGRAMS
+
 pytestmark = pytest.mark.live
 
-_STORY = Path(__file__).parent / "guardian_story.py"
+_STORY = str(PROGRAMS / "guardian_program.py")
 ALLOW = '{"outcome": "allow"}'
 DENY = '{"risk_level": "high", "outcome": "deny", "rationale": "nobody asked for it"}'
 
@@ -34,7 +35,7 @@ async def tell(folder, story, turns, *how, **model):
     }
     with trio.fail_after(60):
         done = await trio.run_process(
-            [sys.executable, "-P", str(_STORY), story, str(script), *how],
+            [sys.executable, "-P", _STORY, story, str(script), *how],
             env=environment, cwd=folder, capture_stdout=True, stderr=subprocess.STDOUT,
             check=False,
         )  # fmt: skip

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import BASE, PYTHON, a_world, opened_launcher, said_by
-
+from support.escape_testbed import BASE, PYTHON, a_world, opened_launcher, said_by
 from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, WorkspaceWrite
-from swarm.mailbox.protocol.spec import FolderMark
-from swarm.supervisor.cli.sandboxed import run_lines
-from swarm.worker.exec.planning import check_hidden
-from swarm.worker.exec.process import CommandRequest
-from swarm.worker.sandbox.plan import SandboxUnavailable, plan_sandbox
+from swarm.mailbox.protocol.spec import FolderIdentity
+from swarm.supervisor.cli.sandboxed_script import run_sandboxed_script
+from swarm.worker.exec.command_plan import check_hidden_folders
+from swarm.worker.exec.running_command import CommandRequest
+from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 
 pytestmark = [
     pytest.mark.live,
@@ -101,7 +99,7 @@ def test_no_command_of_a_person_or_a_task_reads_a_journal(monkeypatch):
         journal.write_text("hush")
         (home / "seen").write_text("seen")
         script = f"cat {home}/seen; cat {journal} 2>/dev/null; true"
-        assert run_lines(script, home) == "seen"
+        assert run_sandboxed_script(script, home) == "seen"
         swarm = str(Path(sys.executable).with_name("swarm"))
         for words in (["sandbox"], ["sandbox", "-s", "workspace-write", "-C", str(home)]):
             done = subprocess.run(
@@ -117,11 +115,11 @@ def test_a_folder_that_was_moved_away_or_replaced_is_no_longer_taken_for_hidden(
     folder = tmp_path / "runs"
     folder.mkdir()
     found = folder.stat()
-    marks = (FolderMark(path=str(folder), device=found.st_dev, inode=found.st_ino),)
-    check_hidden(marks)
+    marks = (FolderIdentity(path=str(folder), device=found.st_dev, inode=found.st_ino),)
+    check_hidden_folders(marks)
     folder.rename(tmp_path / "elsewhere")
     with pytest.raises(SandboxUnavailable, match="move it back"):
-        check_hidden(marks)
+        check_hidden_folders(marks)
     folder.mkdir()
     with pytest.raises(SandboxUnavailable, match="move it back"):
-        check_hidden(marks)
+        check_hidden_folders(marks)

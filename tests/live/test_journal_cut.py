@@ -1,22 +1,19 @@
 """A supervisor that is killed between two writes of its journal, and what a resume makes of it."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import trio
 
+from support.scripted_team_run import RESUME, Story, call, calls, says, spawns
 from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, MailPosted, RunCompleted
-
-sys.path.insert(0, str(Path(__file__).parent))
-from team_story import RESUME, Story, call, calls, says, spawns
 
 pytestmark = pytest.mark.live
 
 # The real command, but the journal's process dies right after the write of one record.
 CUT = """
 import os, signal, sys
-from swarm.supervisor.journal.files import JournalFiles
+from swarm.supervisor.journal.journal_files import JournalFiles
 from swarm.supervisor.cli.entry import main
 
 append, marks = JournalFiles.append, [mark.encode() for mark in sys.argv.pop(1).split("|")]

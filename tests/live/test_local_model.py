@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.supervisor.places import find_places
+from swarm.supervisor.runs.paths import find_user_paths
 from swarm.worker.gateway.weights import known_weights, sha256_of
 
 SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
@@ -19,7 +19,7 @@ LIMIT_S = 300
 @pytest.fixture(scope="module")
 def models() -> Path:
     """The person's own models folder, so that the 98 MB are fetched once a machine."""
-    folder = find_places(dict(os.environ)).models
+    folder = find_user_paths(dict(os.environ)).models
     environment = {name: value for name, value in os.environ.items() if name != "SWARM_HOME"}
     done = subprocess.run(
         [*SWARM, "models", "pull", "smollm2"],

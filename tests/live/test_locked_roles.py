@@ -1,17 +1,17 @@
 """A read-only role whose process the kernel cannot lock: it is said, or refused where required."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import trio
 
+from support.paths import PROGRAMS
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import AgentSpawned
 from swarm.worker.sandbox.landlock import landlock_abi
 
 LIMIT_S = 60
-BARE = (sys.executable, str(Path(__file__).parent / "without_landlock.py"))
+BARE = (sys.executable, str(PROGRAMS / "without_landlock.py"))
 ROLE = ("--role", "explorer", "-s", "workspace-write", "--plain")
 
 

@@ -17,7 +17,7 @@ import trio
 
 from swarm.mailbox.protocol.events import CallBegan, TurnAborted
 from swarm.mailbox.protocol.records import ContextRecorded
-from swarm.worker.context.fragments import harness_text
+from swarm.worker.agent.context.context_blocks import harness_text
 
 pytestmark = pytest.mark.live
 STEPS, LIMIT_S = 300, 240

@@ -65,7 +65,7 @@ async def first_letters(endpoints, mode, *, after):
             bodies = []
             for office in (one, two):
                 letter = await office.receive()
-                office.handled(letter)
+                office.acknowledge(letter)
                 bodies.append(letter.body)
             await after(process, (one, two))
             await process.wait()
@@ -114,7 +114,7 @@ async def test_a_stopped_process_holds_no_more_than_the_window(endpoints):
         assert patience.cancelled_caught
         before = one.statistics().sent
         for _ in range(5000):
-            one.pass_on(b"child", b"delta")
+            one.send_transient(b"child", b"delta")
         assert one.statistics().sent == before
         os.kill(process.pid, signal.SIGKILL)
 

@@ -2,14 +2,11 @@
 
 import shutil
 import ssl
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from proxy_world import local, open_world, serving
-
+from support.proxy_testbed import local, open_world, serving
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
 pytestmark = [

@@ -2,17 +2,13 @@
 
 import shutil
 import socket
-import sys
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-from proxy_world import local, open_world, serving
-
+from support.proxy_testbed import local, open_world, serving
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
 pytestmark = [

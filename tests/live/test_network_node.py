@@ -3,13 +3,11 @@
 import shlex
 import shutil
 import ssl
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from proxy_world import local, open_world, serving
+from support.proxy_testbed import local, open_world, serving
 
 pytestmark = [
     pytest.mark.live,

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-from proxy_world import Page, local, open_world, serving
-
+from support.proxy_testbed import Page, local, open_world, serving
 from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.proxy import NetworkBlocked
-from swarm.worker.sandbox.plan import SandboxUnavailable, plan_sandbox
+from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 
 pytestmark = [
     pytest.mark.live,

@@ -3,15 +3,11 @@
 import os
 import shutil
 import signal
-import sys
-from pathlib import Path
 
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-from proxy_world import serving
-
+from support.proxy_testbed import serving
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import AgentSpawned, ApprovalRequested, ApprovalResolved
 

@@ -6,7 +6,6 @@ import base64
 import shutil
 import socket
 import ssl
-import sys
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,9 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-from proxy_world import local, open_world, serving
-
+from support.proxy_testbed import local, open_world, serving
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.limits import NetworkPolicy
 

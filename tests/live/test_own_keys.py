@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from users import USERS
-
-from swarm.worker.sandbox.probe import probe_sandbox
+from support.users import USERS
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 FACTS = probe_sandbox()
 _BWRAP = pytest.mark.skipif(not FACTS.notifies, reason="nobody can look")
@@ -50,7 +48,7 @@ def test_a_key_is_made_and_signs(name, stack, place, user):
         pytest.skip(f"{name} is not installed")
     work = Path(tempfile.mkdtemp(prefix="swarm-keys-", dir="/var/tmp"))
     os.chown(work, user, -1)
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone", "-s"]
+    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command", "-s"]
     words += ["workspace-write", "--stack", stack, "-C", str(work), "--", "/bin/bash", "-ec"]
     more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
     try:

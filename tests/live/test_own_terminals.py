@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from users import USERS
-
-from swarm.worker.sandbox.probe import probe_sandbox
+from support.users import USERS
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 STACKS = [
     pytest.param(
@@ -38,7 +36,7 @@ def work(user):
 
 
 def started(work, stack, user, *argv, policy="workspace-write"):
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone", "-s", policy]
+    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command", "-s", policy]
     words += ["--stack", stack, "-C", str(work), "--", *argv]
     more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
     return subprocess.Popen(

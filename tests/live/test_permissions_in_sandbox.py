@@ -3,22 +3,19 @@
 import random
 import shutil
 import socket
-import sys
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import PYTHON, opened_launcher
-
+from support.escape_testbed import PYTHON, opened_launcher
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import Limits, NetworkPolicy, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
-from swarm.worker.exec.outcome import ExecRequest
-from swarm.worker.exec.sessions import open_exec_sessions
-from swarm.worker.sandbox.probe import probe_sandbox
+from swarm.worker.exec.exec_outcome import ExecRequest
+from swarm.worker.exec.exec_sessions import open_exec_sessions
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 
 @pytest.fixture(params=["landlock", "bwrap"])

@@ -41,7 +41,7 @@ async def run_cold(spec: bytes, cwd: Path) -> subprocess.CompletedProcess[bytes]
     try:
         with trio.fail_after(LIMIT_S):
             return await trio.run_process(
-                [*PYTHON, "swarm.worker.cold", "swarm: x", str(spec_fd), str(reader)],
+                [*PYTHON, "swarm.worker.process.cold_entry", "swarm: x", str(spec_fd), str(reader)],
                 pass_fds=(spec_fd, reader),
                 cwd=cwd,
                 capture_stderr=True,
@@ -71,7 +71,7 @@ async def test_a_process_that_still_loads_ends_with_the_life_line(tmp_path):
     spec_fd = memfd(b"")
     with trio.fail_after(LIMIT_S):
         process = await trio.lowlevel.open_process(
-            [*PYTHON, "swarm.worker.cold", "swarm: x", str(spec_fd), str(reader)],
+            [*PYTHON, "swarm.worker.process.cold_entry", "swarm: x", str(spec_fd), str(reader)],
             pass_fds=(spec_fd, reader),
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -88,7 +88,7 @@ async def test_a_process_that_still_loads_ends_with_the_life_line(tmp_path):
 async def test_the_real_fork_server_forks_reports_and_leaves_when_it_is_hung_up(tmp_path):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reader, writer = os.pipe()
-    command = [*PYTHON, "swarm.worker.forkserver", str(theirs.fileno()), str(reader)]
+    command = [*PYTHON, "swarm.worker.process.fork_server", str(theirs.fileno()), str(reader)]
     with trio.fail_after(LIMIT_S), ours:
         server = await trio.lowlevel.open_process(
             command, pass_fds=(theirs.fileno(), reader), cwd=tmp_path
@@ -116,9 +116,9 @@ async def test_a_gateway_whose_supervisor_never_speaks_leaves_in_peace():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reader, writer = os.pipe()
     code = (
-        "import sys; from swarm.worker import boot;"
-        "sys.modules['swarm.worker.gateway.service'] = sys;"
-        "sys.exit(boot.begin_gateway(int(sys.argv[1]), int(sys.argv[2])))"
+        "import sys; from swarm.worker.process import boot;"
+        "sys.modules['swarm.worker.gateway.gateway_process'] = sys;"
+        "sys.exit(boot.run_preforked_gateway(int(sys.argv[1]), int(sys.argv[2])))"
     )
     command = [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(reader)]
     with trio.fail_after(LIMIT_S):
@@ -134,7 +134,7 @@ async def test_a_process_that_takes_up_an_ended_lifeline_dies_at_once():
     reader, writer = os.pipe()
     os.close(writer)
     code = (
-        "import sys; from swarm.worker.lifeline import hold_lifeline;"
+        "import sys; from swarm.worker.process.lifeline import hold_lifeline;"
         "hold_lifeline(int(sys.argv[1])); print('alive')"
     )
     with trio.fail_after(LIMIT_S):
@@ -151,7 +151,7 @@ async def test_a_process_that_takes_up_an_ended_lifeline_dies_at_once():
 async def test_somebody_elses_sigcont_ends_nobody():
     reader, writer = os.pipe()
     code = (
-        "import os, signal, sys; from swarm.worker.lifeline import hold_lifeline;"
+        "import os, signal, sys; from swarm.worker.process.lifeline import hold_lifeline;"
         "hold_lifeline(int(sys.argv[1])); os.kill(os.getpid(), signal.SIGCONT); print('alive')"
     )
     with trio.fail_after(LIMIT_S):
@@ -166,10 +166,10 @@ async def test_somebody_elses_sigcont_ends_nobody():
 async def test_a_second_thread_makes_the_start_cold():
     code = (
         "import threading, json\n"
-        "from swarm.supervisor.ignition import ignite, kill_launched\n"
+        "from swarm.supervisor.processes.early_start import start_early, kill_launched\n"
         "done = threading.Event()\n"
         "thread = threading.Thread(target=done.wait); thread.start()\n"
-        "ignition = ignite()\n"
+        "ignition = start_early()\n"
         "print(json.dumps([ignition.gateway is None, ignition.server is not None]))\n"
         "server, ignition.server = ignition.server, None\n"
         "kill_launched(server); done.set(); thread.join(); ignition.close(); ignition.close()\n"

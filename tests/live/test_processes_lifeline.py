@@ -12,9 +12,11 @@ import msgspec
 import pytest
 import trio
 
-HERE = Path(__file__).parent
+from support.paths import PROGRAMS, TESTS
+
+STORIES = str(PROGRAMS / "supervisor_programs.py")
 LIMIT_S = 30
-GONE_LIMIT_S = 20  # `scripts/benches/crowd.py` measures how soon
+GONE_LIMIT_S = 20  # `scripts/benches/many_agents_bench.py` measures how soon
 
 pytestmark = pytest.mark.live
 
@@ -57,9 +59,10 @@ def no_leftovers() -> Iterator[list[int]]:
 )
 async def test_nothing_outlives_a_killed_supervisor(how, no_leftovers):
     token = f"token-{os.getpid()}-{'-'.join(how)}"
-    command = [sys.executable, "-P", str(HERE / "stories.py"), "supervise", token, *how]
+    command = [sys.executable, "-P", STORIES, "supervise", token, *how]
+    environment = os.environ | {"PYTHONPATH": str(TESTS)}
     with trio.fail_after(LIMIT_S):
-        process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+        process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, env=environment)
         async with process.stdout:
             pids = msgspec.json.decode(await process.stdout.receive_some(4096))
             everyone = {*pids, *holders(token)} - {process.pid}

@@ -15,9 +15,9 @@ import trio
 from msgspec import structs
 
 from swarm.mailbox.ids import new_uuid7, short_id
-from swarm.supervisor.about import hold_run
-from swarm.supervisor.places import Places, run_places
-from swarm.supervisor.reap import Leftovers, end_leftovers, find_leftovers
+from swarm.supervisor.runs.leftovers import Leftovers, end_leftovers, find_leftovers
+from swarm.supervisor.runs.paths import UserPaths, paths_of_run
+from swarm.supervisor.runs.run_metadata import lock_run
 
 LIMIT_S = 30
 RUN = new_uuid7()
@@ -38,12 +38,12 @@ pytestmark = pytest.mark.live
 
 
 @pytest.fixture
-def places(tmp_path) -> Places:
-    made = Places(
+def places(tmp_path) -> UserPaths:
+    made = UserPaths(
         config=tmp_path, state=tmp_path / "s", cache=tmp_path, runtime=tmp_path / "runtime"
     )
-    run_places(made, RUN).folder.mkdir(parents=True)
-    run_places(made, RUN).sockets.mkdir(parents=True)
+    paths_of_run(made, RUN).folder.mkdir(parents=True)
+    paths_of_run(made, RUN).sockets.mkdir(parents=True)
     return made
 
 
@@ -84,11 +84,11 @@ def begin_marked(stack: ExitStack) -> int:
     return pid
 
 
-def found_pids(places: Places) -> set[int]:
+def found_pids(places: UserPaths) -> set[int]:
     return {one.pid for one in find_leftovers(places).processes}
 
 
-def find_mine(places: Places) -> Leftovers:
+def find_mine(places: UserPaths) -> Leftovers:
     """Only this test's run: others may have left something on this machine."""
     found = find_leftovers(places)
     mine = tuple(one for one in found.processes if one.run == MINE)
@@ -100,7 +100,7 @@ async def test_an_agent_of_a_run_that_nobody_holds_is_found_and_ended(places, st
     pidfd = os.pidfd_open(pid)
     found = find_mine(places)
     assert [(one.pid, one.run) for one in found.processes] == [(pid, MINE)]
-    assert found.folders == (str(run_places(places, RUN).sockets),)
+    assert found.folders == (str(paths_of_run(places, RUN).sockets),)
     assert end_leftovers(found, places) == found
     with trio.fail_after(LIMIT_S):
         await trio.lowlevel.wait_readable(pidfd)
@@ -137,7 +137,7 @@ def test_an_agents_sleeping_launcher_is_found_by_its_title(places, stack):
 def test_a_run_that_is_held_has_no_leftovers(places, stack):
     begin(stack, f"swarm: /root/scout [explorer] {MINE}", how="detached")
     before = find_mine(places)
-    with hold_run(run_places(places, RUN)):
+    with lock_run(paths_of_run(places, RUN)):
         assert find_mine(places).processes == ()
         assert find_mine(places).folders == ()
         nothing = end_leftovers(before, places)  # it was found before the run was resumed

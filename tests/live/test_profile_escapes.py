@@ -2,20 +2,16 @@
 
 import os
 import shutil
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import a_world
-
+from support.escape_testbed import a_world
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.path_rules import read_only_profile
-from swarm.roles.permissions import Ground, resolve_profile
-from swarm.supervisor.cli.sandboxed import run_lines
-from swarm.worker.sandbox.plan import SandboxUnavailable, plan_sandbox
+from swarm.roles.permission_profiles import ProfileContext, resolve_profile
+from swarm.supervisor.cli.sandboxed_script import run_sandboxed_script
+from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 
 
 @pytest.fixture(params=["landlock", "bwrap"])
@@ -40,7 +36,7 @@ def profile(world, files=None, **more):
         ":project_roots": {".": "write", "docs": "read", "**/*.env": "deny"}, **(files or {}),
     }  # fmt: skip
     tables = {"p": {"filesystem": entries, **more}}
-    return resolve_profile("p", tables, Ground(cwd=str(world.work))).policy
+    return resolve_profile("p", tables, ProfileContext(cwd=str(world.work))).policy
 
 
 @contextmanager
@@ -173,12 +169,14 @@ async def test_protected_names_stay_read_only(world):
 
 def test_the_command_of_a_fan_out_reads_no_more_than_agents_do(world):
     policy = read_only_profile(profile(world))
-    said = run_lines("cat src/code; cat .env ../secret/key 2>&1; true", world.work, policy=policy)
+    said = run_sandboxed_script(
+        "cat src/code; cat .env ../secret/key 2>&1; true", world.work, policy=policy
+    )
     assert said.startswith("code")
     assert "hush" not in said
     assert "in the root" not in said
     with pytest.raises(UsageError, match="failed with exit code"):
-        run_lines("echo x > src/made", world.work, policy=policy)
+        run_sandboxed_script("echo x > src/made", world.work, policy=policy)
 
 
 async def test_the_network_stays_off(world):
@@ -191,7 +189,7 @@ async def test_the_network_stays_off(world):
 def test_too_much_to_be_kept_closed_is_refused(world, monkeypatch):
     for index in range(20):
         (world.work / f"{index}.env").write_text("")
-    monkeypatch.setattr("swarm.worker.sandbox.profile._MOST_MATCHES", 10)
+    monkeypatch.setattr("swarm.worker.sandbox.profile_plan._MOST_MATCHES", 10)
     with pytest.raises(SandboxUnavailable, match="more than 10 files fit"):
         plan_sandbox(profile(world), cwd=str(world.work), tmp_dir=None, stack=world.stack)
 
@@ -203,6 +201,6 @@ def test_without_a_stack_or_under_a_closed_folder_nothing_starts(world):
     with pytest.raises(SandboxUnavailable, match="does not let commands read"):
         plan_sandbox(policy, cwd=str(world.home / "secret"), tmp_dir=None, stack=world.stack)
     with pytest.raises(SwarmError):
-        resolve_profile("none", {}, Ground(cwd=str(world.work)))
+        resolve_profile("none", {}, ProfileContext(cwd=str(world.work)))
     shutil.rmtree(world.home / "secret")
     plan_sandbox(policy, cwd=str(world.work), tmp_dir=None, stack=world.stack)

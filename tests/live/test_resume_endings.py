@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.records import AgentEnded, InputPosted, RunCompleted
-from swarm.supervisor.end_states import STOPPED
+from swarm.supervisor.agents.end_states import STOPPED_NOTE
 
 pytestmark = pytest.mark.live
 LIMIT_S = 40
@@ -93,7 +93,7 @@ async def test_a_resume_after_a_signal_goes_on_with_the_turn(rig, model_server, 
         assert ended.code == SIGNALS[number], ended.err
         model_server.replies.clear()
         body = await resume_and_finish(rig, model_server)
-    assert STOPPED[:40].encode() in body
+    assert STOPPED_NOTE[:40].encode() in body
     assert [one.cut_off for one in rig.bodies(AgentEnded)] == [True, False]
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.rules import Rules
+from swarm.mailbox.protocol.rules import RuleSet
 from swarm.roles.config.merge import Layer
-from swarm.roles.rules.load import MAX_BYTES, load_files, load_rules, rules_of
+from swarm.roles.rules.rule_loader import MAX_BYTES, load_files, load_folder_rules, load_layer_rules
 
 pytestmark = pytest.mark.live
 PROGRAM = "import sys; from swarm.supervisor.cli.entry import main; main()"
@@ -38,7 +38,7 @@ def test_files_of_all_folders_count_in_order(tmp_path):
     write(tmp_path / "low", "notes.txt", "not rules")
     (tmp_path / "low" / "c.rules").mkdir()
     write(tmp_path / "high", "z.rules", '\ufeffprefix_rule(pattern=["z"], decision="forbidden")')
-    loaded = load_rules([tmp_path / "low", tmp_path / "absent", tmp_path / "high"])
+    loaded = load_folder_rules([tmp_path / "low", tmp_path / "absent", tmp_path / "high"])
     assert [one.pattern[0][0] for one in loaded.rules.prefixes] == ["a", "b", "z"]
     assert [Path(name).name for name in loaded.files] == ["a.rules", "b.rules", "z.rules"]
     assert loaded.warnings == ()
@@ -46,7 +46,7 @@ def test_files_of_all_folders_count_in_order(tmp_path):
 
 def test_no_file_starts_no_process(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "run", None)
-    assert load_rules([tmp_path]).rules == Rules()
+    assert load_folder_rules([tmp_path]).rules == RuleSet()
 
 
 def test_one_broken_file_and_no_rule_is_known(tmp_path):
@@ -54,7 +54,7 @@ def test_one_broken_file_and_no_rule_is_known(tmp_path):
     bad = write(tmp_path, "b.rules", "\nprefix_rule(pattern=[])")
     loaded = load_files([good, bad])
     why = f"{bad}:2: invalid pattern element: pattern cannot be empty"
-    assert loaded.rules == Rules(broken=why)
+    assert loaded.rules == RuleSet(broken=why)
     assert why in loaded.warnings[0]
 
 
@@ -106,7 +106,10 @@ def test_rules_lie_beside_every_configuration_that_counts(tmp_path):
         ),
         Layer(name="-c"),
     )  # fmt: skip
-    assert [one.pattern for one in rules_of(layers).rules.prefixes] == [(("a",),), (("b",),)]
+    assert [one.pattern for one in load_layer_rules(layers).rules.prefixes] == [
+        (("a",),),
+        (("b",),),
+    ]
 
 
 def test_rules_of_a_trusted_project_are_those_that_were_read_not_those_on_disk(tmp_path):
@@ -115,7 +118,7 @@ def test_rules_of_a_trusted_project_are_those_that_were_read_not_those_on_disk(t
         name="project", source=str(tmp_path / ".swarm" / "config.toml"), exists=False,
         files={str(path): b'prefix_rule(pattern=["trusted"], decision="forbidden")'},
     )  # fmt: skip
-    loaded = rules_of((layer,))
+    loaded = load_layer_rules((layer,))
     assert [one.pattern for one in loaded.rules.prefixes] == [(("trusted",),)]
     assert loaded.files == (str(path),)
 

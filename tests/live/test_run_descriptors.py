@@ -5,7 +5,7 @@ import trio
 
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.records import AgentSpawned, FanOutItemEnded, ProcessEnded
-from swarm.supervisor.descriptors import agents_that_fit
+from swarm.supervisor.agents.descriptor_limit import max_agents_for
 
 pytestmark = pytest.mark.live
 LIMIT_S = 120
@@ -44,6 +44,6 @@ async def test_over_what_the_descriptors_are_enough_for_agents_wait_and_all_are_
     for record in rig.records():
         held += isinstance(record.body, AgentSpawned) - isinstance(record.body, ProcessEnded)
         most = max(most, held)
-    assert most <= agents_that_fit(limit)
+    assert most <= max_agents_for(limit)
     assert any("ulimit -Hn" in one.message for one in rig.bodies(Warned))
     assert rig.alive() == {}

@@ -10,11 +10,11 @@ import pytest
 import trio
 
 from swarm.mailbox.ids import short_id
-from swarm.mailbox.lineage import is_zombie
+from swarm.mailbox.process_tree import is_zombie
 from swarm.mailbox.protocol.records import GatewayEnded
-from swarm.supervisor.folder_watch import Owner
-from swarm.supervisor.places import Places, find_places
-from swarm.supervisor.reap import Leftovers, end_leftovers, find_leftovers
+from swarm.supervisor.runs.folder_watch import RunOwner
+from swarm.supervisor.runs.leftovers import Leftovers, end_leftovers, find_leftovers
+from swarm.supervisor.runs.paths import UserPaths, find_user_paths
 
 pytestmark = pytest.mark.live
 LIMIT_S = 40
@@ -98,9 +98,9 @@ async def test_a_signal_in_the_first_moment_leaves_nothing_behind(rig):
     assert rig.alive() == {}
 
 
-def lost_of(rig, run: str) -> tuple[Places, Leftovers]:
+def lost_of(rig, run: str) -> tuple[UserPaths, Leftovers]:
     """What is found of this run alone: others on this machine are nobody's business here."""
-    places = find_places(rig.environment)
+    places = find_user_paths(rig.environment)
     found = find_leftovers(places)
     mine = tuple(one for one in found.processes if one.run == run)
     return places, Leftovers(processes=mine, folders=found.folders)
@@ -137,8 +137,8 @@ async def test_a_process_that_another_number_or_start_is_told_of_is_no_superviso
     """Neither a number used again nor a folder that is there makes anybody a leftover."""
     with trio.fail_after(LIMIT_S):
         run = await in_mid_call(rig, UNTIL)
-        owner = rig.places.owner
-        told = msgspec.json.decode(owner.read_bytes(), type=Owner)
+        owner = rig.places.owner_file
+        told = msgspec.json.decode(owner.read_bytes(), type=RunOwner)
         gone = str(rig.folder / "runs" / rig.run_id)
         for lie in (
             msgspec.structs.replace(told, started=told.started + 1, folder=gone),

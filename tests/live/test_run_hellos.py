@@ -13,27 +13,27 @@ import pytest
 import trio
 
 from swarm.mailbox.ids import new_uuid7
-from swarm.mailbox.pair import open_pair_office
+from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Hello, encode_event
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentEnded, ProcessEnded
 from swarm.mailbox.protocol.spec import RoleBrief
-from swarm.supervisor.agents import AgentPlan, Bound
-from swarm.supervisor.approvals.grants import Grants
-from swarm.supervisor.console.reduce import RunState
-from swarm.supervisor.control import Control
-from swarm.supervisor.dispatch import Dispatch
-from swarm.supervisor.journal.reading import read_records
-from swarm.supervisor.journal.rollout import open_journal
-from swarm.supervisor.places import RunPlaces
-from swarm.supervisor.registry import AgentRegistry
-from swarm.supervisor.request import RunRequest
-from swarm.supervisor.running import Running
-from swarm.supervisor.showing import Showing
-from swarm.supervisor.spawner.base import Ended, SpawnError
-from swarm.supervisor.waiting import WaitingRoom
+from swarm.supervisor.agents.agent_manager import AgentManager
+from swarm.supervisor.agents.live_agent import AgentPlan, GatewayAddress
+from swarm.supervisor.agents.slot_scheduler import SlotScheduler
+from swarm.supervisor.agents.slots import AgentRegistry
+from swarm.supervisor.approvals.approval_grants import ApprovalGrants
+from swarm.supervisor.console.run_state import RunState
+from swarm.supervisor.event_broadcast import EventBroadcast
+from swarm.supervisor.event_router import EventRouter
+from swarm.supervisor.journal.journal import open_journal
+from swarm.supervisor.journal.journal_reader import read_records
+from swarm.supervisor.processes.process_types import ProcessEnd, SpawnError
+from swarm.supervisor.run_context import RunContext
+from swarm.supervisor.run_request import RunRequest
+from swarm.supervisor.runs.paths import RunPaths
 
 PLAN = AgentPlan(path="/root", agent_id=new_uuid7(), role=RoleBrief(), limits=Limits(), cwd="/")
 LIMIT_S = 10
@@ -42,19 +42,19 @@ LIMIT_S = 10
 class Puppet:
     """A Child that is no process."""
 
-    pidfd, warm, said = -1, True, ""
+    pidfd, warm, stderr_text = -1, True, ""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.was_killed = pid, False
-        self._ended, self._end = trio.Event(), Ended()
+        self._ended, self._end = trio.Event(), ProcessEnd()
 
-    async def wait_ended(self) -> Ended:
+    async def wait_ended(self) -> ProcessEnd:
         await self._ended.wait()
         return self._end
 
     def end(self, reason: str, number: int | None = None) -> None:
         if not self._ended.is_set():
-            self._end = Ended(signal=number, reason=reason)
+            self._end = ProcessEnd(signal=number, reason=reason)
             self._ended.set()
 
     def signal_group(self, number: int) -> None:
@@ -73,7 +73,7 @@ class Stage:
 
     def __init__(self, office, nursery: trio.Nursery, lives: list[Life]) -> None:
         self.office, self._nursery, self._lives = office, nursery, lives
-        self.births = trio.CapacityLimiter(4)
+        self.start_limiter = trio.CapacityLimiter(4)
         self.puppets: list[Puppet] = []
 
     async def start(self, spec, *, title: str, keys=None) -> Puppet:
@@ -92,38 +92,38 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, Control]]:
-    places = RunPlaces(folder=tmp_path, sockets=tmp_path / "s")
+async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, AgentManager]]:
+    places = RunPaths(folder=tmp_path, sockets=tmp_path / "s")
     for folder in (places.journal, places.tmp):
         folder.mkdir()
     feed = SimpleNamespace(watchers=0)
     view = SimpleNamespace(on_feed=lambda feed: None)
     async with (
-        open_pair_office() as office,
+        open_pair_server() as office,
         open_journal(places) as journal,
         trio.open_nursery() as nursery,
     ):
         on = Stage(office, nursery, list(lives))
         registry = AgentRegistry(4)
-        running = Running(
+        running = RunContext(
             run_id=new_uuid7(),
             run_key=b"k" * 32,
             request=RunRequest(cwd="/"),
-            places=places,
-            office=office,
+            paths=places,
+            mailbox=office,
             journal=journal,
-            showing=Showing(RunState(slots_max=4), view, feed, redactor=journal.redactor),
-            household=on,
+            broadcast=EventBroadcast(RunState(slots_max=4), view, feed, redactor=journal.redactor),
+            processes=on,
             registry=registry,
-            room=WaitingRoom(registry),
-            grants=Grants(),
+            slot_scheduler=SlotScheduler(registry),
+            grants=ApprovalGrants(),
         )
         on.running = running
-        control = Control(running, nursery, Bound())
+        control = AgentManager(running, nursery, GatewayAddress())
         keeper = SimpleNamespace(is_gateway=lambda peer: False)
         agency = SimpleNamespace()  # nobody asks it anything here
         desk = SimpleNamespace(withdraw=lambda agent: None)  # likewise
-        nursery.start_soon(Dispatch(running, control, keeper, agency, desk, nursery).run)
+        nursery.start_soon(EventRouter(running, control, keeper, agency, desk, nursery).run)
         yield on, control
         nursery.cancel_scope.cancel()
 
@@ -166,7 +166,7 @@ async def until(fact: Callable[[], bool]) -> None:
 
 
 def bodies(on: Stage, kind: type) -> list:
-    records = read_records(on.running.places)
+    records = read_records(on.running.paths)
     return [record.body for record in records if isinstance(record.body, kind)]
 
 
@@ -200,7 +200,7 @@ async def test_a_second_hello_ends_the_life_and_the_agent_gets_another(tmp_path)
         assert [puppet.was_killed for puppet in on.puppets] == [True, False]
         assert control.agents == {"/root": agent}
         assert on.running.registry.used == 1
-        await on.running.journal.settle()
+        await on.running.journal.flush()
         assert "hello" in bodies(on, ProcessEnded)[0].reason
 
 
@@ -235,13 +235,13 @@ async def test_ctrl_c_between_two_lives_is_not_lost(tmp_path):
         with trio.fail_after(LIMIT_S):
             agent = await control.spawn(PLAN)
             words = UserInput(input_id=new_uuid7(), parts=(TextInput(text="work"),))
-            await control.say(agent, words)
+            await control.send_input(agent, words)
             on.puppets[0].end("killed by SIGKILL", 9)
             await until(lambda: not on.running.registry.used)
             await control.interrupt([agent], "Ctrl-C")
             await agent.done.wait()
         assert len(on.puppets) == 1
-        await on.running.journal.settle()
+        await on.running.journal.flush()
         assert [end.state for end in bodies(on, AgentEnded)] == ["interrupted"]
 
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.events import TurnFailed
-from swarm.mailbox.protocol.records import AgentSpawned, Drew
+from swarm.mailbox.protocol.records import AgentSpawned, ResponseBilled
 
 pytestmark = pytest.mark.live
 LIMIT_S = 45
@@ -88,7 +88,7 @@ async def test_a_tree_works_over_the_wire_and_thinking_goes_back_as_it_came(rig,
             assert after["tools"] == before["tools"]
             assert after["system"] == before["system"]
             assert after["messages"][: len(before["messages"])] == before["messages"]
-    drawn = rig.bodies(Drew)
+    drawn = rig.bodies(ResponseBilled)
     assert sum(one.usage.cached_input_tokens for one in drawn) == 100 + 100 + 200
     assert sum(one.usage.cache_write_input_tokens for one in drawn) == 50 * len(drawn)
     assert all(one.usd for one in drawn)

@@ -46,8 +46,8 @@ async def test_resumes_that_race_for_the_lock_do_not_both_win(rig):
 async def test_a_run_of_another_version_is_refused(rig):
     with trio.fail_after(LIMIT_S):
         await (await rig.run(rig.script({"text": "one"}))).wait_end()
-        about = msgspec.json.decode(rig.places.about.read_bytes())
-        rig.places.about.write_bytes(msgspec.json.encode({**about, "schema_version": 99}))
+        about = msgspec.json.decode(rig.places.metadata.read_bytes())
+        rig.places.metadata.write_bytes(msgspec.json.encode({**about, "schema_version": 99}))
         ended = await (await rig.resume("-p", "more")).wait_end()
     assert ended.code == 2
     assert "version" in ended.err

@@ -4,20 +4,17 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import PYTHON, opened_launcher
-
+from support.escape_testbed import PYTHON, opened_launcher
 from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
-from swarm.worker.exec.process import CommandRequest, start_command
-from swarm.worker.sandbox.plan import plan_sandbox
+from swarm.worker.exec.running_command import CommandRequest, start_command
+from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 
 EPERM, EACCES, EROFS = 1, 13, 30
 

@@ -3,22 +3,19 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import UNTOUCHED, a_world, opened_launcher, said_by
-
+from support.escape_testbed import UNTOUCHED, a_world, opened_launcher, said_by
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
-from swarm.worker.exec import planning
-from swarm.worker.exec.sessions import open_exec_sessions
-from swarm.worker.sandbox.probe import probe_sandbox
-from swarm.worker.tools.foresight import foresee
+from swarm.worker.exec import command_plan
+from swarm.worker.exec.exec_sessions import open_exec_sessions
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
+from swarm.worker.tools.loss_preview import predict_loss
 
 
 @pytest.fixture(params=["landlock", "bwrap"])
@@ -198,7 +195,7 @@ async def test_our_own_look_at_a_hostile_repository_runs_nothing_outside(
     (world.work / ".git/config").write_text(text.replace("{out}", str(world.out)))
     facts = probe_sandbox()
     wanted = facts if world.stack == "bwrap" else msgspec.structs.replace(facts, bwrap=None)
-    monkeypatch.setattr(planning, "probe_sandbox", lambda: wanted)
+    monkeypatch.setattr(command_plan, "probe_sandbox", lambda: wanted)
     spec = AgentSpec(
         run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(),
         limits=Limits(sandbox=DangerFullAccess()), cwd=str(world.work), endpoint="", identity=b"",
@@ -206,7 +203,7 @@ async def test_our_own_look_at_a_hostile_repository_runs_nothing_outside(
         environment={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     async with opened_launcher() as (launcher, _), open_exec_sessions(launcher, spec) as sessions:
-        await foresee(("/bin/bash", "-c", script), str(world.work), sessions)
+        await predict_loss(("/bin/bash", "-c", script), str(world.work), sessions)
     assert world.outside() == UNTOUCHED
     assert sorted(entry.name for entry in world.work.iterdir()) == [".git", ".gitattributes", "src"]
     assert list(world.home.glob("**/mark*")) == []

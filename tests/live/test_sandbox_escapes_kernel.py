@@ -5,14 +5,11 @@ import ctypes
 import os
 import pty
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import a_world
-
+from support.escape_testbed import a_world
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.landlock import landlock_abi
 

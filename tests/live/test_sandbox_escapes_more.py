@@ -4,15 +4,12 @@
 import ctypes
 import os
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import UNTOUCHED, a_victim, a_world, opened_launcher, said_by
-
-from swarm.mailbox.lineage import is_zombie
+from support.escape_testbed import UNTOUCHED, a_victim, a_world, opened_launcher, said_by
+from swarm.mailbox.process_tree import is_zombie
 from swarm.worker.sandbox.landlock import landlock_abi
 
 

@@ -20,20 +20,18 @@ import msgspec
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escape_world import PYTHON, a_world, opened_launcher, said_by
-
+from support.escape_testbed import PYTHON, a_world, opened_launcher, said_by
 from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, ReadOnly, WorkspaceWrite
-from swarm.supervisor.cli.sandboxed import run_lines
-from swarm.worker.exec.orders import CommandLimits
-from swarm.worker.sandbox import launch
-from swarm.worker.sandbox.probe import probe_sandbox
+from swarm.supervisor.cli.sandboxed_script import run_sandboxed_script
+from swarm.worker.exec.launcher_protocol import CommandLimits
+from swarm.worker.sandbox import prepared_command
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
 ]
-MODULE = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone"]
+MODULE = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command"]
 HIT = """
 import errno, os, socket, sys
 def attempt(do, *args):
@@ -163,7 +161,7 @@ def test_swarm_sandbox_reaches_no_other_programs_socket(tmp_path, options):
 def test_a_fan_outs_command_reaches_no_other_programs_socket(tmp_path):
     with strangers() as (folder, name):
         script = shlex.join((PYTHON, "-I", "-S", "-c", script_for(folder, name)))
-        check(run_lines(script, tmp_path))
+        check(run_sandboxed_script(script, tmp_path))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
@@ -308,7 +306,7 @@ async def test_an_address_that_changes_while_it_is_judged_opens_nothing():
 
 async def test_where_nobody_can_look_no_unix_socket_is_made(monkeypatch):
     facts = msgspec.structs.replace(probe_sandbox(), notifies=False)
-    monkeypatch.setattr(launch, "probe_sandbox", lambda: facts)
+    monkeypatch.setattr(prepared_command, "probe_sandbox", lambda: facts)
     with a_world("bwrap") as world:
         script = HIT + (
             "print(attempt(lambda: socket.socket(socket.AF_UNIX)), attempt(socket.socketpair),"

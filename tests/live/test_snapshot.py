@@ -2,8 +2,8 @@
 
 import trio
 
-from swarm.mailbox.lineage import descendants_of
-from swarm.supervisor.snapshot import ShellSnapshot, _let_go
+from swarm.mailbox.process_tree import descendants_of
+from swarm.supervisor.processes.shell_snapshot import ShellSnapshot, _stop_shell
 
 
 def environment(home, **more):
@@ -57,7 +57,7 @@ async def test_a_shell_that_must_go_can_clean_up_with_all_it_started(tmp_path):
         shell = await trio.lowlevel.open_process(["/bin/bash", "-c", script])
         while not (tmp_path / "lock").exists():  # noqa: ASYNC110  a fact outside of Trio
             await trio.sleep(0.01)
-        await _let_go(shell)
+        await _stop_shell(shell)
     assert not (tmp_path / "lock").exists()
     assert shell.returncode is not None
     assert descendants_of(shell.pid) == []

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from users import USERS
-
-from swarm.worker.sandbox.probe import probe_sandbox
+from support.users import USERS
+from swarm.worker.sandbox.sandbox_probe import probe_sandbox
 
 FACTS = probe_sandbox()
 STACKS = [
@@ -46,7 +44,7 @@ print(called("own"))
 
 def told(work, stack, user, policy, *options, script):
     """The words that it prints, run by `swarm sandbox` as that user."""
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.standalone", "-s", policy]
+    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_command", "-s", policy]
     words += ["--stack", stack, *options, "-C", str(work), "--", "/usr/bin/python3", "-c", script]
     more = {} if user == os.geteuid() else {"user": user, "group": user, "extra_groups": ()}
     done = subprocess.run(

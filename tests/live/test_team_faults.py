@@ -3,13 +3,13 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.control import ask_control
+from support.scripted_team_run import RESUME, Story, call, calls, says, spawns, told, waits, wakes
+from swarm.mailbox.control_channel import send_control_request
 from swarm.mailbox.protocol.control import Done, KillAgent, decode_control_reply, encode_control
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.records import (
@@ -20,9 +20,6 @@ from swarm.mailbox.protocol.records import (
     ProcessEnded,
     RunCompleted,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from team_story import RESUME, Story, call, calls, says, spawns, told, waits, wakes
 
 pytestmark = pytest.mark.live
 
@@ -65,7 +62,7 @@ async def test_a_wait_on_an_agent_that_is_killed_ends_and_says_so(tmp_path):
     ]
     async with told(tmp_path, turns) as story:
         await story.until(lambda: story.of(CallBegan, "/root/a"))
-        reply = await ask_control(
+        reply = await send_control_request(
             story.control(), encode_control(KillAgent(agent="/root/a")), timeout_s=10
         )
         assert decode_control_reply(reply) == Done(message="ended 1 agent")

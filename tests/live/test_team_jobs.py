@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import trio
 
+from support.scripted_team_run import RESUME, Story, call, calls, says, told
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.records import (
     AgentSpawned,
@@ -22,9 +23,6 @@ from swarm.mailbox.protocol.records import (
     MailPosted,
     RunCompleted,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from team_story import RESUME, Story, call, calls, says, told
 
 pytestmark = pytest.mark.live
 LIMIT_S = 45

@@ -1,18 +1,12 @@
 """What a model may not do with its team, and what becomes of a wish whose asker is gone."""
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.control import ask_control
-from swarm.mailbox.protocol.control import (
-    InterruptAgent,
-    decode_control_reply,
-    encode_control,
-)
+from support.scripted_team_run import SWARM, Story, call, calls, says, spawns, told, waits
+from swarm.mailbox.control_channel import send_control_request
+from swarm.mailbox.protocol.control import InterruptAgent, decode_control_reply, encode_control
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -21,10 +15,7 @@ from swarm.mailbox.protocol.records import (
     MailPosted,
     ProcessEnded,
 )
-from swarm.supervisor.places import find_places
-
-sys.path.insert(0, str(Path(__file__).parent))
-from team_story import SWARM, Story, call, calls, says, spawns, told, waits
+from swarm.supervisor.runs.paths import find_user_paths
 
 pytestmark = pytest.mark.live
 
@@ -50,7 +41,7 @@ async def test_over_the_total_of_a_run_a_spawn_is_refused_and_a_refused_one_cost
 
 
 async def test_what_is_no_role_for_a_child_is_an_error_and_never_the_default(tmp_path):
-    folder = find_places(Story(tmp_path).environment).config / "agents"
+    folder = find_user_paths(Story(tmp_path).environment).config / "agents"
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_text('name = "mine"\nsandbox_mode = "read-onl"\n')
     roles = ("mine", "guardian", "explorr")
@@ -134,7 +125,7 @@ async def test_a_wish_in_line_is_withdrawn_with_the_turn_that_asked_for_it(tmp_p
         await story.until(lambda: story.of(CallBegan, "/root/p/c"))
         await story.until(lambda: story.of(MailPosted, "/root/p/d"))
         wish = encode_control(InterruptAgent(agent="/root/p"))
-        decode_control_reply(await ask_control(story.control(), wish, timeout_s=10))
+        decode_control_reply(await send_control_request(story.control(), wish, timeout_s=10))
         await story.until(lambda: story.of(MailHandled, "/root/p/d"))
         (tmp_path / "go").touch()
     assert story.code == 0

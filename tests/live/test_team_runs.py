@@ -1,12 +1,11 @@
 """Teams that work: asked again, woken, suspended, forked, over a table."""
 
 import csv
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.scripted_team_run import call, calls, says, spawns, told, waits
 from swarm.mailbox.protocol.events import TurnStarted
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.limits import ReadOnly
@@ -18,9 +17,6 @@ from swarm.mailbox.protocol.records import (
     ProcessEnded,
     RunCompleted,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from team_story import call, calls, says, spawns, told, waits
 
 pytestmark = pytest.mark.live
 

@@ -11,6 +11,8 @@ import msgspec
 import pytest
 import trio
 
+from support.paths import PROGRAMS
+from support.scripted_team_run import RESUME, Story, call, calls, says, spawns, waits
 from swarm.mailbox.protocol.events import CallBegan, CallEnded
 from swarm.mailbox.protocol.records import (
     AgentEnded,
@@ -23,11 +25,8 @@ from swarm.mailbox.protocol.records import (
     RunCompleted,
 )
 
-sys.path.insert(0, str(Path(__file__).parent))
-from team_story import RESUME, Story, call, calls, says, spawns, waits
-
 pytestmark = pytest.mark.live
-FAULTY = str(Path(__file__).with_name("faulty.py"))
+FAULTY = str(PROGRAMS / "swarm_with_one_fault.py")
 LIMIT_S = 45
 SIGNALS = ("SIGKILL", "SIGSTOP", "SIGSEGV")
 STEPS = ("born", "turn", "tool", "answer")

@@ -6,15 +6,12 @@ import subprocess
 import sys
 import termios
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import trio
 
+from support.scripted_team_run import SWARM, call, calls, says, spawns, told, waits
 from swarm.mailbox.protocol.events import CallBegan
-
-sys.path.insert(0, str(Path(__file__).parent))
-from team_story import SWARM, call, calls, says, spawns, told, waits
 
 pytestmark = pytest.mark.live
 TURNS = [

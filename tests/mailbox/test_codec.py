@@ -16,7 +16,7 @@ from swarm.mailbox.codec import (
 )
 from swarm.mailbox.errors import MalformedMessage, MessageTooLarge
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
-from swarm.mailbox.sequencer import Envelope, Kind
+from swarm.mailbox.sequencer import Envelope, EnvelopeKind
 
 NUMBERS = st.integers(min_value=0, max_value=2**63)
 ENVELOPES = st.builds(
@@ -24,7 +24,7 @@ ENVELOPES = st.builds(
     epoch=NUMBERS,
     seq=NUMBERS,
     ack=NUMBERS,
-    kind=st.sampled_from(Kind),
+    kind=st.sampled_from(EnvelopeKind),
     body=st.binary(max_size=200),
 )
 
@@ -75,7 +75,9 @@ def test_each_kind_of_bad_frame_has_its_name(frame, error):
 
 def test_elements_added_by_a_newer_peer_are_ignored():
     frame = msgspec.msgpack.encode([PROTOCOL_VERSION, 1, 2, 3, 0, b"body", "new"])
-    assert decode_envelope(frame) == Envelope(epoch=1, seq=2, ack=3, kind=Kind.WHOLE, body=b"body")
+    assert decode_envelope(frame) == Envelope(
+        epoch=1, seq=2, ack=3, kind=EnvelopeKind.WHOLE, body=b"body"
+    )
 
 
 def test_a_sender_refuses_a_frame_over_one_mebibyte():

@@ -7,58 +7,58 @@ import trio
 import trio.testing
 
 from swarm.mailbox.codec import encode_envelope
-from swarm.mailbox.conversation import MOST_PASSING
 from swarm.mailbox.errors import MessageTooLarge, PeerGone
-from swarm.mailbox.pair import open_pair_office
-from swarm.mailbox.parts import MESSAGE_BYTES
-from swarm.mailbox.sequencer import WINDOW, Envelope, Kind
+from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
+from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.peer_link import MAX_TRANSIENT
+from swarm.mailbox.sequencer import WINDOW, Envelope, EnvelopeKind
 
 SCOUT = b"scout.1"
 
 
 async def test_a_letter_is_acknowledged_when_it_is_handled_and_not_before():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         seq = await mailbox.post(b"hello")
         letter = await office.receive()
         assert letter == (SCOUT, 1, b"hello")
         with trio.move_on_after(0):
-            await mailbox.wait_handled(seq)
+            await mailbox.wait_acknowledged(seq)
             pytest.fail("acknowledged before it was handled")
-        office.handled(letter)
-        await mailbox.wait_handled(seq)
+        office.acknowledge(letter)
+        await mailbox.wait_acknowledged(seq)
         await mailbox.flush()
 
 
 async def test_many_letters_handled_in_one_tick_cost_one_acknowledgement():
     seen = []
-    async with open_pair_office(faults=lambda p: seen.append(p.inward) or (0.0,)) as office:
+    async with open_pair_server(faults=lambda p: seen.append(p.to_server) or (0.0,)) as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         for _ in range(20):
             await mailbox.post(b"x")
         await trio.testing.wait_all_tasks_blocked()
         for _ in range(20):
-            office.handled(await office.receive())
+            office.acknowledge(await office.receive())
         await mailbox.flush()
     assert seen.count(False) == 1
 
 
 async def test_an_answer_carries_the_acknowledgement():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         seq = await mailbox.post(b"question")
-        office.handled(await office.receive())
+        office.acknowledge(await office.receive())
         await office.post(SCOUT, b"answer")
-        await mailbox.wait_handled(seq)
+        await mailbox.wait_acknowledged(seq)
         assert office.statistics().sent == 1
 
 
 async def test_letters_are_handed_on_as_they_arrive_until_the_taker_has_enough():
     taken = []
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         for number in range(2):  # before anybody takes them
@@ -67,11 +67,11 @@ async def test_letters_are_handed_on_as_they_arrive_until_the_taker_has_enough()
 
         def take(letter):
             taken.append(letter.body)
-            office.handled(letter)
+            office.acknowledge(letter)
             return letter.body == b"3"
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(office.hand_on, take)
+            nursery.start_soon(office.consume, take)
             await mailbox.flush()
             assert taken == [b"0", b"1"]
             for number in range(2, 6):
@@ -81,7 +81,7 @@ async def test_letters_are_handed_on_as_they_arrive_until_the_taker_has_enough()
 
 
 async def test_what_a_taker_raises_comes_out_where_letters_are_handed_on():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
 
@@ -90,7 +90,7 @@ async def test_what_a_taker_raises_comes_out_where_letters_are_handed_on():
 
         async def hand_on():
             with pytest.raises(LookupError, match="one"):
-                await office.hand_on(take)
+                await office.consume(take)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hand_on)
@@ -101,44 +101,44 @@ async def test_what_a_taker_raises_comes_out_where_letters_are_handed_on():
 
 
 async def test_a_taker_may_dismiss_the_peer_whose_letter_it_takes():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
 
         def take(letter):
-            office.handled(letter)
+            office.acknowledge(letter)
             office.dismiss(SCOUT)
             return True
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(office.hand_on, take)
+            nursery.start_soon(office.consume, take)
             await mailbox.post(b"one")
         await trio.testing.wait_all_tasks_blocked()
-        assert not office.is_heard(SCOUT)
+        assert not office.has_received_from(SCOUT)
 
 
 async def test_what_has_no_room_is_not_posted_without_waiting():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         assert [mailbox.post_nowait(b"x") for _ in range(WINDOW + 1)] == [*range(1, WINDOW + 1), 0]
-        office.handled(await office.receive())
-        await mailbox.wait_handled(1)
+        office.acknowledge(await office.receive())
+        await mailbox.wait_acknowledged(1)
         assert mailbox.post_nowait(b"y") == WINDOW + 1
 
 
 async def test_mail_posted_before_the_peer_connects_arrives_when_it_does():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         for number in range(3):
             await office.post(SCOUT, b"%d" % number)
-        office.pass_on(SCOUT, b"passing mail is not kept")
+        office.send_transient(SCOUT, b"passing mail is not kept")
         mailbox = office.connect(SCOUT, epoch=4)
         assert [(await mailbox.receive()).body for _ in range(3)] == [b"0", b"1", b"2"]
 
 
 async def test_a_poster_waits_at_the_window_until_letters_are_handled():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         for _ in range(WINDOW):
@@ -147,12 +147,12 @@ async def test_a_poster_waits_at_the_window_until_letters_are_handled():
             nursery.start_soon(mailbox.post, b"one more")
             await trio.testing.wait_all_tasks_blocked()
             assert office.statistics().received == WINDOW + 1  # and the greeting
-            office.handled(await office.receive())
+            office.acknowledge(await office.receive())
         assert [(await office.receive()).body for _ in range(WINDOW)][-1] == b"one more"
 
 
 async def test_a_cancelled_poster_at_the_window_has_posted_nothing():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         for _ in range(WINDOW):
             await office.post(SCOUT, b"x")
@@ -162,36 +162,36 @@ async def test_a_cancelled_poster_at_the_window_has_posted_nothing():
 
 
 async def test_a_large_body_is_one_letter_and_a_larger_one_is_refused():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
-        body = random.Random(1).randbytes(MESSAGE_BYTES)
+        body = random.Random(1).randbytes(MAX_MESSAGE_BYTES)
         await mailbox.post(b"small")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(mailbox.post, body)
-            office.handled(await office.receive())
+            office.acknowledge(await office.receive())
             letter = await office.receive()
         assert letter.body == body
-        office.handled(letter)
+        office.acknowledge(letter)
         await mailbox.flush()
         with pytest.raises(MessageTooLarge):
             await mailbox.post(body + b"!")
 
 
 async def test_passing_mail_that_fits_no_frame_is_dropped_and_counted_and_harms_nobody():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=1)
         mailbox = office.connect(SCOUT, epoch=1)
         for size in (1 << 20, 17 << 20):
-            office.pass_on(SCOUT, b"x" * size)
-            mailbox.pass_on(b"x" * size)
-        office.pass_on(SCOUT, b"small")
+            office.send_transient(SCOUT, b"x" * size)
+            mailbox.send_transient(b"x" * size)
+        office.send_transient(SCOUT, b"small")
         assert (await mailbox.receive()).body == b"small"
         assert office.statistics().oversized == mailbox.statistics().oversized == 2
 
 
 async def test_a_dismissed_peer_gives_its_mail_back_and_wakes_who_waits(autojump_clock):
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         gone = []
 
@@ -204,36 +204,36 @@ async def test_a_dismissed_peer_gives_its_mail_back_and_wakes_who_waits(autojump
             await office.post(SCOUT, b"x")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(expect_gone, office.post(SCOUT, b"waits at the window"))
-            nursery.start_soon(expect_gone, office.wait_handled(SCOUT, 3))
+            nursery.start_soon(expect_gone, office.wait_acknowledged(SCOUT, 3))
             await trio.testing.wait_all_tasks_blocked()
             assert office.dismiss(SCOUT) == (b"x",) * WINDOW
         assert gone == [True, True]
         await expect_gone(office.post(SCOUT, b"x"))
-        office.pass_on(SCOUT, b"ignored")
+        office.send_transient(SCOUT, b"ignored")
         assert office.dismiss(SCOUT) == ()
 
 
 async def test_a_peer_is_admitted_once():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=1)
         with pytest.raises(ValueError, match="admitted already"):
             office.admit(SCOUT, epoch=2)
 
 
 async def test_a_letter_handled_after_its_peer_was_dismissed_is_ignored():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         await mailbox.post(b"last words")
         letter = await office.receive()
         office.dismiss(SCOUT)
-        office.handled(letter)
+        office.acknowledge(letter)
 
 
 async def test_lost_doubled_and_late_frames_lose_and_double_nothing(autojump_clock):
     dice = random.Random(7)
     fates = [(), (0.0,), (0.0,), (0.0, 0.0), (0.3,), (1.7, 0.0)]
-    async with open_pair_office(faults=lambda _: dice.choice(fates)) as office:
+    async with open_pair_server(faults=lambda _: dice.choice(fates)) as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         sent = [b"%d" % number for number in range(300)]
@@ -243,11 +243,11 @@ async def test_lost_doubled_and_late_frames_lose_and_double_nothing(autojump_clo
             while True:
                 letter = await office.receive()
                 got.append(letter.body)
-                office.handled(letter)
+                office.acknowledge(letter)
 
         async def read_child():
             while True:
-                mailbox.handled(await mailbox.receive())
+                mailbox.acknowledge(await mailbox.receive())
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read_office)
@@ -257,7 +257,7 @@ async def test_lost_doubled_and_late_frames_lose_and_double_nothing(autojump_clo
                 if number % 3 == 0:
                     await office.post(SCOUT, body)
             await mailbox.flush()
-            await office.wait_handled(SCOUT, 100)
+            await office.wait_acknowledged(SCOUT, 100)
             nursery.cancel_scope.cancel()
         assert got == sent
         figures = office.statistics()
@@ -265,18 +265,22 @@ async def test_lost_doubled_and_late_frames_lose_and_double_nothing(autojump_clo
 
 
 async def test_bad_frames_are_counted_by_cause_logged_once_and_end_nothing(caplog):
-    good = Envelope(epoch=4, seq=1, kind=Kind.WHOLE, body=b"good")
-    async with open_pair_office() as office:
+    good = Envelope(epoch=4, seq=1, kind=EnvelopeKind.WHOLE, body=b"good")
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         office.inject(b"a stranger", encode_envelope(good))
         for frame in (
             b"junk with a secret",
             b"\x96\x01junk",
             encode_envelope(Envelope(epoch=4, ack=9)),  # acknowledges what was never sent
-            encode_envelope(Envelope(epoch=4, seq=500, kind=Kind.WHOLE)),  # outside the window
+            encode_envelope(
+                Envelope(epoch=4, seq=500, kind=EnvelopeKind.WHOLE)
+            ),  # outside the window
             encode_envelope(Envelope(version=9)),
             b"\x96\x01" + b"x" * 2_000_000,
-            encode_envelope(Envelope(epoch=3, seq=1, kind=Kind.WHOLE, body=b"earlier life")),
+            encode_envelope(
+                Envelope(epoch=3, seq=1, kind=EnvelopeKind.WHOLE, body=b"earlier life")
+            ),
             encode_envelope(good),
             encode_envelope(good),
         ):
@@ -291,43 +295,43 @@ async def test_bad_frames_are_counted_by_cause_logged_once_and_end_nothing(caplo
 
 
 async def test_passing_mail_stops_when_the_other_side_no_longer_reads(autojump_clock):
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         await trio.testing.wait_all_tasks_blocked()
         for _ in range(3):
             for _ in range(50):
-                office.pass_on(SCOUT, b"delta")
+                office.send_transient(SCOUT, b"delta")
             for _ in range(50):
                 letter = await mailbox.receive()
                 assert letter == (b"", 0, b"delta")
-                mailbox.handled(letter)
+                mailbox.acknowledge(letter)
         office.faults = lambda _: ()
         before = office.statistics().sent
-        for _ in range(10 * MOST_PASSING):
-            office.pass_on(SCOUT, b"delta")
-        assert office.statistics().sent - before <= MOST_PASSING + 10
+        for _ in range(10 * MAX_TRANSIENT):
+            office.send_transient(SCOUT, b"delta")
+        assert office.statistics().sent - before <= MAX_TRANSIENT + 10
 
 
 async def test_a_peer_that_asks_again_and_again_cannot_make_us_send_without_bound():
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         office.connect(SCOUT, epoch=4)
         await trio.testing.wait_all_tasks_blocked()
         for _ in range(10):
             await office.post(SCOUT, b"x")
         for _ in range(1000):
-            office.inject(SCOUT, encode_envelope(Envelope(epoch=4, kind=Kind.AGAIN)))
+            office.inject(SCOUT, encode_envelope(Envelope(epoch=4, kind=EnvelopeKind.RESEND)))
         await trio.testing.wait_all_tasks_blocked()
         assert office.statistics().sent <= 100
 
 
 async def test_a_severed_child_is_out_of_reach_both_ways(autojump_clock):
-    async with open_pair_office() as office:
+    async with open_pair_server() as office:
         office.admit(SCOUT, epoch=4)
         mailbox = office.connect(SCOUT, epoch=4)
         await trio.testing.wait_all_tasks_blocked()
-        office.sever(SCOUT)
+        office.disconnect_child(SCOUT)
         await mailbox.post(b"nobody hears")
         await office.post(SCOUT, b"nobody reads")
         with trio.move_on_after(100) as patience:

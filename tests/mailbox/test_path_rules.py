@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.mailbox.path_rules import (
-    STRENGTH,
+    ACCESS_RANK,
     access_at,
+    compile_glob,
     denies_reading,
-    fixed_part,
-    glob_pattern,
+    glob_base,
     intersect_profiles,
     intersect_rules,
-    is_denied_aloud,
-    is_globbed,
+    is_explicitly_denied,
     make_rules,
+    matches_deny_glob,
     may_read,
     may_write,
     read_only_profile,
@@ -64,7 +64,7 @@ def test_the_deepest_rule_decides(entries, path, access):
 @given(RULES, RULES, st.sampled_from(PLACES))
 def test_an_intersection_allows_exactly_what_both_allow(one, other, path):
     both = access_at(intersect_rules(one, other), path)
-    assert both == min(access_at(one, path), access_at(other, path), key=STRENGTH.__getitem__)
+    assert both == min(access_at(one, path), access_at(other, path), key=ACCESS_RANK.__getitem__)
 
 
 @given(PROFILES, PROFILES, st.sampled_from(PLACES))
@@ -73,7 +73,7 @@ def test_what_two_profiles_allow_together_neither_forbids(one, other, path):
     for side in (one, other):
         assert not may_read(both, path) or may_read(side, path)
         assert not may_write(both, path) or may_write(side, path)
-        assert STRENGTH[both.tmp] <= STRENGTH[side.tmp]
+        assert ACCESS_RANK[both.tmp] <= ACCESS_RANK[side.tmp]
         assert not both.network_access or side.network_access
         assert set(side.deny_globs) <= set(both.deny_globs)
         if side.deny_globs and both.glob_depth is not None:
@@ -111,14 +111,14 @@ def test_a_reading_profile_reads_the_same_and_writes_nothing(policy, path):
     ],
 )
 def test_patterns_fit_as_a_shell_would_have_it(glob, path, fits):
-    assert bool(glob_pattern(glob).fullmatch(path)) is fits
+    assert bool(compile_glob(glob).fullmatch(path)) is fits
 
 
 def test_what_lies_in_a_folder_that_fits_is_denied_too():
     policy = ProfilePolicy(rules=make_rules([("/", "write")]), deny_globs=("/w/**/secrets",))
-    assert is_globbed(policy, "/w/a/secrets/key")
+    assert matches_deny_glob(policy, "/w/a/secrets/key")
     assert not may_read(policy, "/w/a/secrets/key")
-    assert is_denied_aloud(policy, "/w/secrets")
+    assert is_explicitly_denied(policy, "/w/secrets")
     assert may_write(policy, "/w/a/key")
 
 
@@ -127,7 +127,7 @@ def test_what_lies_in_a_folder_that_fits_is_denied_too():
     [("/a/b/**/*.x", "/a/b"), ("/a/*", "/a"), ("/*", "/"), ("/a[*]b/c*", "/a*b"), ("/a/b", "/a/b")],
 )
 def test_a_search_begins_below_the_fixed_part(glob, fixed):
-    assert fixed_part(glob) == fixed
+    assert glob_base(glob) == fixed
 
 
 def test_only_a_profile_that_shows_all_denies_nothing():

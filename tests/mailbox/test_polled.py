@@ -8,7 +8,7 @@ import pytest
 import trio
 import zmq
 
-from swarm.mailbox.polled import NoEndpoint, PolledSocket, bind, connect, open_socket
+from swarm.mailbox.polled import EndpointUnavailable, PolledSocket, bind, connect, open_socket
 
 
 @contextmanager
@@ -39,12 +39,12 @@ def has_edge(sock: PolledSocket) -> bool:
 
 def swallow_edge(router: PolledSocket, dealer: PolledSocket) -> None:
     """The trap: mail is there, and no edge will tell."""
-    while dealer.has_mail() or has_edge(dealer):
+    while dealer.has_message() or has_edge(dealer):
         pass  # nothing is left to announce
     router.send(b"d", b"mail")
     wait_edge(dealer)
     dealer.raw.send(b"a bare send, without the waking")
-    assert dealer.has_mail()
+    assert dealer.has_message()
     assert not has_edge(dealer)
 
 
@@ -71,7 +71,7 @@ async def test_a_send_swallows_the_edge_and_a_pump_takes_the_mail_all_the_same(t
         await router.receive()
         got = []
         async with trio.open_nursery() as nursery:
-            dealer.begin_pump(nursery, got.append)
+            dealer.start_pump(nursery, got.append)
             await trio.testing.wait_all_tasks_blocked()
             swallow_edge(router, dealer)
             dealer.send(b"ours")
@@ -104,8 +104,8 @@ async def test_a_pump_answers_from_within_and_lets_others_run_under_a_flood(tmp_
         for number in range(count):
             router.send(b"d", b"%d" % number)
         async with trio.open_nursery() as nursery:
-            dealer.begin_pump(nursery, answer)
-            router.begin_pump(nursery, count_answers)
+            dealer.start_pump(nursery, answer)
+            router.start_pump(nursery, count_answers)
             nursery.start_soon(others)
             await done.wait()
             nursery.cancel_scope.cancel()
@@ -151,13 +151,13 @@ async def test_a_message_after_a_cancelled_receive_is_not_lost(tmp_path):
 async def test_a_receive_cancelled_while_mail_is_there_leaves_it_there(tmp_path):
     with two_ends(tmp_path) as (router, dealer), trio.fail_after(10):
         dealer.send(b"mail")
-        await router.wait_mail()
+        await router.wait_message()
         with trio.CancelScope() as scope:
             scope.cancel()
             await router.receive()
         assert scope.cancelled_caught
         assert await router.receive() == [b"d", b"mail"]
-        assert not router.has_mail()
+        assert not router.has_message()
 
 
 async def test_a_send_to_a_peer_that_is_not_connected_says_so(tmp_path):
@@ -183,5 +183,5 @@ def test_all_sockets_of_a_process_share_one_context_which_ends_with_the_last():
     ],
 )
 def test_an_endpoint_that_cannot_be_bound_is_named_in_the_error(endpoint, words):
-    with open_socket("router") as sock, pytest.raises(NoEndpoint, match=words):
+    with open_socket("router") as sock, pytest.raises(EndpointUnavailable, match=words):
         bind(sock, endpoint)

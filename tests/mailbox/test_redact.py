@@ -13,11 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from support.secret_samples import SAMPLES, fill
 from swarm.mailbox.redact import REDACTED, Redactor, unhidden_keys
-from swarm.mailbox.redact_rules import load_rules, shapes
-
-sys.path.insert(0, str(Path(__file__).parent))
-from secret_samples import SAMPLES, fill
+from swarm.mailbox.redact_rules import load_secret_rules, secret_matcher
 
 ROOT = Path(__file__).parents[2]
 PLAIN = Redactor(())
@@ -41,7 +39,7 @@ def names(samples):
 @pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
 @pytest.mark.parametrize("before", BEFORE, ids=map(repr, BEFORE))
 def test_a_secret_of_every_rule_is_hidden_after_whatever_stands_before_it(sample, before):
-    cleaned = PLAIN.clean(f"before{before}{sample.text} after")
+    cleaned = PLAIN.redact(f"before{before}{sample.text} after")
     assert sample.secret not in cleaned
     assert REDACTED in cleaned
     assert cleaned.startswith("before")
@@ -67,7 +65,7 @@ PUBLISHED = {
 def test_a_key_as_its_issuer_writes_it_is_hidden_whatever_the_rules_say(issuer, before):
     begins, length = PUBLISHED[issuer]
     key = begins + _BODY[:length]
-    assert PLAIN.clean(f"one{before or ' '}{key}\n") == f"one{before or ' '}{REDACTED}\n"
+    assert PLAIN.redact(f"one{before or ' '}{key}\n") == f"one{before or ' '}{REDACTED}\n"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +78,13 @@ def test_a_key_as_its_issuer_writes_it_is_hidden_whatever_the_rules_say(issuer, 
 )  # fmt: skip
 def test_a_value_that_is_named_as_a_secret_is_hidden_whatever_the_rules_say(line):
     value = "Hx7" + "passWord91" + _BODY[:27]
-    assert value not in PLAIN.clean(line % value)
+    assert value not in PLAIN.redact(line % value)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
 def test_what_is_hidden_is_counted_by_the_name_of_its_rule(sample):
     counts = Counter()
-    PLAIN.clean(f"a {sample.text} b", counts)
+    PLAIN.redact(f"a {sample.text} b", counts)
     assert counts[sample.rule] >= 1
 
 
@@ -97,14 +95,14 @@ def test_what_is_hidden_is_counted_by_the_name_of_its_rule(sample):
 )
 @settings(max_examples=400)
 def test_a_secret_with_a_beginning_of_its_own_is_hidden_after_any_text(sample, before, gap):
-    if gap[-1:].isalnum() and sample.rule not in {one.name for one in load_rules().tokens}:
+    if gap[-1:].isalnum() and sample.rule not in {one.name for one in load_secret_rules().tokens}:
         gap += " "  # a marker is a name: what joins it is another name
-    assert sample.secret not in PLAIN.clean(f"{before}{gap}{sample.text}")
+    assert sample.secret not in PLAIN.redact(f"{before}{gap}{sample.text}")
 
 
 def test_one_bare_key_a_line_is_hidden_as_in_a_file_of_settings():
     lines = [one.text for one in SAMPLES if one.rule != "private-key"]
-    cleaned = PLAIN.clean("\n".join(lines)).split("\n")
+    cleaned = PLAIN.redact("\n".join(lines)).split("\n")
     assert len(cleaned) == len(lines)
     assert all(REDACTED in line for line in cleaned)
 
@@ -127,7 +125,7 @@ def forms(key):
 def test_a_key_is_hidden_in_every_form(key):
     redactor = Redactor(KEYS)
     for form in forms(key):
-        cleaned = redactor.clean(f"a{form}b")
+        cleaned = redactor.redact(f"a{form}b")
         assert REDACTED in cleaned
         assert key not in cleaned
         assert len(cleaned) <= len(REDACTED) + 24 or "key" in cleaned, (form, cleaned)
@@ -143,12 +141,12 @@ secrets = st.text(
 @settings(max_examples=300)
 def test_any_key_is_hidden_wherever_it_stands(key, before, after):
     redactor = Redactor([key])
-    cleaned = redactor.clean(before + key + after)
-    assert key not in cleaned.replace(REDACTED, "\0") or key in load_rules().placeholders
+    cleaned = redactor.redact(before + key + after)
+    assert key not in cleaned.replace(REDACTED, "\0") or key in load_secret_rules().placeholders
     encoded = base64.b64encode((before + key + after).encode()).decode()
     core = base64.b64encode(key.encode()).decode().rstrip("=")[:-1]
     if len(before.encode()) % 3 == 0:
-        assert core not in redactor.clean(encoded)
+        assert core not in redactor.redact(encoded)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +157,7 @@ def test_any_key_is_hidden_wherever_it_stands(key, before, after):
 )  # fmt: skip
 def test_a_short_key_or_an_ordinary_word_blanks_out_nothing(key, hidden):
     text = f"one {key} two"
-    assert (Redactor([key]).clean(text) != text) is hidden
+    assert (Redactor([key]).redact(text) != text) is hidden
 
 
 def test_a_key_that_is_not_hidden_is_told_and_a_placeholder_is_none():
@@ -197,9 +195,9 @@ def test_a_key_that_is_not_hidden_is_told_and_a_placeholder_is_none():
     ],
 )
 def test_ordinary_lines_stay_as_they_are(line):
-    assert PLAIN.clean(line) is line
+    assert PLAIN.redact(line) is line
     escaped = json.dumps(line)
-    assert PLAIN.clean(escaped) is escaped
+    assert PLAIN.redact(escaped) is escaped
 
 
 def test_our_own_sources_and_pages_stay_as_they_are():
@@ -212,7 +210,7 @@ def test_our_own_sources_and_pages_stay_as_they_are():
         for path in folder.rglob("*")
         if path.suffix in {".py", ".md", ".toml", ".json"} and path.name != "secret_rules.toml"
         for line in path.read_text("utf-8").splitlines()
-        if PLAIN.clean(line) is not line
+        if PLAIN.redact(line) is not line
     ]
     assert found == []
 
@@ -224,7 +222,7 @@ def test_what_programs_list_stays_as_it_is():
         [sys.executable, "-c", "import sys; print('\\n'.join(sorted(sys.modules)))"],
     ):
         text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        assert PLAIN.clean(text) is text, command
+        assert PLAIN.redact(text) is text, command
 
 
 def test_each_rule_has_a_name_and_the_file_names_its_source():
@@ -232,25 +230,25 @@ def test_each_rule_has_a_name_and_the_file_names_its_source():
     assert "docs.github.com" in text.split("[[tokens]]")[0]
     assert "gitleaks" in text.split("[[tokens]]")[0]
     tomllib.loads(text)
-    rules = load_rules()
+    rules = load_secret_rules()
     assert {one.name for one in (*rules.tokens, *rules.after)} <= {one.rule for one in SAMPLES}
 
 
-HINTS = sorted({hint for rule in load_rules().after for hint in rule.hints})
+HINTS = sorted({hint for rule in load_secret_rules().after for hint in rule.hints})
 
 
 @given(st.lists(st.sampled_from(HINTS), max_size=3), st.integers(0, 6), st.text(max_size=5))
 def test_no_hint_is_overlooked_where_two_overlap(parts, less, between):
     text = between.join(parts)[less:]
-    assert {hint for hint in HINTS if hint in text} <= shapes()._hints.of(text)
+    assert {hint for hint in HINTS if hint in text} <= secret_matcher()._hints.words_in(text)
     stands = any(hint in text for hint in HINTS)
-    assert not stands or shapes().may_hold(text.encode("utf-8", "replace"))
+    assert not stands or secret_matcher().may_match(text.encode("utf-8", "replace"))
 
 
 @given(st.text(max_size=200))
 def test_cleaning_twice_changes_nothing_more(text):
-    once = Redactor(KEYS).clean(text)
-    assert Redactor(KEYS).clean(once) == once
+    once = Redactor(KEYS).redact(text)
+    assert Redactor(KEYS).redact(once) == once
 
 
 @given(
@@ -259,7 +257,7 @@ def test_cleaning_twice_changes_nothing_more(text):
 @settings(max_examples=200)
 def test_secrets_side_by_side_are_all_hidden(parts):
     text = " ".join(parts)
-    cleaned = Redactor(KEYS).clean(text)
+    cleaned = Redactor(KEYS).redact(text)
     assert not any(key in cleaned for key in KEYS)
     assert not any(
         one.secret in cleaned for one in SAMPLES if one.rule != "variable" and one.text in parts
@@ -270,4 +268,4 @@ def test_hostile_text_takes_no_time_that_grows_faster_than_it_does():
     """Bounded by the deadline of the whole run of tests: a quadratic search would take minutes."""
     for piece in ("://a:", "sk-", "TOKEN=", "-----BEGIN PRIVATE KEY-----\n", "eyJaaaaaaaa.", "a@",
                   "Bearer ", "ghp_", "xox", "_", "1", "=", "\\", "PASSWORD: "):  # fmt: skip
-        PLAIN.clean(piece * (200_000 // len(piece)))
+        PLAIN.redact(piece * (200_000 // len(piece)))

@@ -1,18 +1,14 @@
 """What is shown piece by piece hides what the whole would hide, wherever it is cut."""
 
 import itertools
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.secret_samples import SAMPLES
 from swarm.mailbox.redact import REDACTED, Redactor
-from swarm.mailbox.redact_stream import MOST_HELD_CHARS, RedactedStream
-
-sys.path.insert(0, str(Path(__file__).parent))
-from secret_samples import SAMPLES
+from swarm.mailbox.redact_stream import MAX_HELD_CHARS, RedactedStream
 
 KEYS = ("sentinel-7f3a9c", "sentinel-7f3a9c-and-more", "sk-proj-of-this-run-1", "plainwordkey")
 SHAPES = (
@@ -40,14 +36,14 @@ def cut(text, sizes):
 
 def shown(pieces, keys=KEYS):
     stream = RedactedStream(Redactor(keys))
-    return [*(stream.push(piece) for piece in pieces), stream.rest()]
+    return [*(stream.push(piece) for piece in pieces), stream.finish()]
 
 
 @given(words.filter(lambda text: "BEGIN" not in text), cuts)
 @settings(max_examples=200)
 def test_pieces_show_what_the_whole_shows(text, sizes):
     text += " ."
-    expected = Redactor(KEYS).clean(text)
+    expected = Redactor(KEYS).redact(text)
     assert "".join(shown(cut(text, sizes))) == expected
 
 
@@ -70,7 +66,7 @@ samples = st.lists(
 @given(samples, cuts)
 @settings(max_examples=400)
 def test_no_secret_of_any_rule_is_shown_that_the_whole_would_hide(text, sizes):
-    whole = Redactor(KEYS).clean(text)
+    whole = Redactor(KEYS).redact(text)
     out = "".join(shown(cut(text, sizes)))
     for sample in SAMPLES:
         if sample.secret not in whole:
@@ -85,14 +81,14 @@ def test_no_secret_of_any_rule_is_shown_that_the_whole_would_hide(text, sizes):
 @settings(max_examples=400)
 def test_pieces_show_a_secret_of_any_rule_as_the_whole_does(sample, before, sizes):
     text = f"{before}\n{sample.text} and on."
-    assert "".join(shown(cut(text, sizes))) == Redactor(KEYS).clean(text)
+    assert "".join(shown(cut(text, sizes))) == Redactor(KEYS).redact(text)
 
 
 @given(st.text(max_size=60), cuts)
 @settings(max_examples=200)
 def test_ordinary_text_comes_whole_however_it_is_cut(text, sizes):
     text += " ."
-    assert "".join(shown(cut(text, sizes))) == Redactor(KEYS).clean(text)
+    assert "".join(shown(cut(text, sizes))) == Redactor(KEYS).redact(text)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +127,7 @@ def test_a_key_that_is_learned_meanwhile_is_hidden_from_then_on():
     redactor = Redactor(())
     stream = RedactedStream(redactor)
     assert stream.push("late-secret-1 ") == "late-secret-1 "
-    redactor.learn("late-secret-1")
+    redactor.add_secrets("late-secret-1")
     assert stream.push("late-sec") + stream.push("ret-1.") == f"{REDACTED}."
 
 
@@ -142,7 +138,7 @@ def test_what_is_held_back_is_bounded(piece):
     for _ in range(40):
         came += len(piece)
         stream.push(piece)
-        assert len(stream._held) <= MOST_HELD_CHARS
+        assert len(stream._held) <= MAX_HELD_CHARS
 
 
 def test_a_key_without_end_hides_all_that_follows_it():

@@ -1,14 +1,13 @@
 """One door: every text of a struct is cleaned before it is encoded; what is left can be read."""
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.secret_samples import SAMPLES
 from swarm.mailbox.protocol.events import CallEnded, Warned
 from swarm.mailbox.protocol.items import FunctionCall, Message, OutputText, Reasoning
 from swarm.mailbox.protocol.ops import TextInput
@@ -23,10 +22,7 @@ from swarm.mailbox.protocol.records import (
     encode_record,
 )
 from swarm.mailbox.redact import REDACTED, Redactor
-from swarm.mailbox.redact_structs import clean_encoded, clean_json, clean_struct
-
-sys.path.insert(0, str(Path(__file__).parent))
-from secret_samples import SAMPLES
+from swarm.mailbox.redact_structs import redact_encoded, redact_json, redact_struct
 
 KEYS = ("sentinel-7f3a9c-key", 'quo"te\\back/slash', "completed", "rationale")
 REDACTOR = Redactor(KEYS)
@@ -65,7 +61,7 @@ def test_a_secret_in_any_text_of_any_record_is_in_no_journal(secret, before, aft
     gap = " " if before[-1:].isalnum() else ""
     body = holders(f"{before}{gap}{secret}\n{after}")[which]
     record = Record(seq=1, ts=1.5, body=body, agent="/root")
-    cleaned, line = clean_encoded(REDACTOR, record, encode_record)
+    cleaned, line = redact_encoded(REDACTOR, record, encode_record)
     assert line == encode_record(cleaned)
     assert decode_record(line) == cleaned
     assert type(cleaned.body) is type(body)
@@ -78,9 +74,9 @@ def test_a_secret_in_any_text_of_any_record_is_in_no_journal(secret, before, aft
 @given(pieces, st.integers(0, 8))
 def test_a_record_without_a_secret_is_the_very_same_object(text, which):
     record = Record(seq=1, ts=1.5, body=holders(text)[which])
-    if Redactor(()).clean(text) != text:
+    if Redactor(()).redact(text) != text:
         return
-    cleaned, line = clean_encoded(Redactor(()), record, encode_record)
+    cleaned, line = redact_encoded(Redactor(()), record, encode_record)
     assert cleaned is record
     assert line == encode_record(record)
 
@@ -89,14 +85,14 @@ def test_a_record_without_a_secret_is_the_very_same_object(text, which):
 @settings(max_examples=300)
 def test_the_quick_look_at_encoded_text_never_misses_what_the_text_holds(secret, before):
     text = f"{before}{secret}"
-    if REDACTOR.clean(text) != text:
-        assert REDACTOR.may_hold(msgspec.json.encode({"a": [text]}))
-        assert REDACTOR.may_hold(msgspec.json.encode(msgspec.json.encode(text).decode()))
+    if REDACTOR.redact(text) != text:
+        assert REDACTOR.may_hold_secret(msgspec.json.encode({"a": [text]}))
+        assert REDACTOR.may_hold_secret(msgspec.json.encode(msgspec.json.encode(text).decode()))
 
 
 def test_a_key_that_is_a_word_of_the_protocol_does_not_make_a_record_unreadable():
     ended = AgentEnded(agent_id="a", state="completed", message="completed the rationale")
-    cleaned, line = clean_encoded(REDACTOR, Record(seq=1, ts=1.0, body=ended), encode_record)
+    cleaned, line = redact_encoded(REDACTOR, Record(seq=1, ts=1.0, body=ended), encode_record)
     assert decode_record(line) == cleaned
     assert cleaned.body.state == "completed"
     assert cleaned.body.message == f"{REDACTED} the {REDACTED}"
@@ -106,7 +102,7 @@ def test_what_is_long_is_cleaned_as_what_is_short():
     text = "line\n" * 40_000 + "ghp_" + "a1B2" * 9 + "\n" + KEYS[0]
     record = Record(seq=1, ts=1.0, body=Warned(message=text))
     counts = Counter()
-    cleaned, line = clean_encoded(REDACTOR, record, encode_record, counts)
+    cleaned, line = redact_encoded(REDACTOR, record, encode_record, counts)
     assert cleaned.body.message.endswith(f"line\n{REDACTED}\n{REDACTED}")
     assert counts == {"github": 1, "key-of-this-run": 1}
     assert decode_record(line) == cleaned
@@ -120,7 +116,7 @@ class Holder(msgspec.Struct):
 
 def test_keys_of_mappings_and_bytes_are_texts_too():
     held = Holder(names={f"x {KEYS[0]}": ["a", KEYS[0]]}, data=b"\xff" + KEYS[0].encode(), count=3)
-    cleaned = clean_struct(REDACTOR, held)
+    cleaned = redact_struct(REDACTOR, held)
     assert cleaned == Holder(
         names={f"x {REDACTED}": ["a", REDACTED]}, data=b"\xff[redacted]", count=3
     )
@@ -138,9 +134,9 @@ def test_keys_of_mappings_and_bytes_are_texts_too():
     ],
 )
 def test_json_of_any_kind_is_cleaned_by_its_texts(line, clean):
-    assert clean_json(REDACTOR, line) == clean
+    assert redact_json(REDACTOR, line) == clean
 
 
 @pytest.mark.parametrize("line", [b'{"a": 1,  "b":"x"}\n', b"", b"\xff\xfe", b"[" * 5_000])
 def test_a_line_without_a_secret_is_the_very_same_object(line):
-    assert clean_json(REDACTOR, line) is line
+    assert redact_json(REDACTOR, line) is line

@@ -5,16 +5,16 @@ import io
 from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction, PendingApproval
 from swarm.mailbox.protocol.control import AgentView, Recorded
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, CommandCall
-from swarm.mailbox.protocol.meaning import ListFiles, ReadFile, Search
+from swarm.mailbox.protocol.parsed_command import ListFiles, ReadFile, Search
 from swarm.mailbox.protocol.records import AgentSpawned, ApprovalRequested, Record
-from swarm.supervisor.cli.approvals import _block
-from swarm.supervisor.console.asking_words import asked_words
+from swarm.supervisor.cli.commands.approval_commands import _approval_lines
+from swarm.supervisor.console.agent_transcript import transcript_lines
+from swarm.supervisor.console.approval_description import approval_request_lines
 from swarm.supervisor.console.columns import describe_activity
-from swarm.supervisor.console.describe import describe_meanings
 from swarm.supervisor.console.log_lines import log_line
-from swarm.supervisor.console.plain import PlainState, plain_lines
-from swarm.supervisor.console.reduce import RunState
-from swarm.supervisor.console.transcript import transcript_lines
+from swarm.supervisor.console.plain_display import PlainState, plain_lines
+from swarm.supervisor.console.record_description import describe_meanings
+from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.serve.json_items import OpenItems
 
 SED = "sed -n '1,9p' src/a.py"
@@ -73,11 +73,11 @@ def test_who_approves_sees_the_command_and_what_it_does():
     action = CommandAction(argv=CALL.argv, cwd="/w", script=SED, parsed_cmd=CALL.parsed_cmd)
     request = ApprovalRequest(action=action, cause="rule")
     asked = ApprovalRequested(approval_id="a1", request=request, reviewer="person")
-    told = asked_words(asked, run="4f21c0aa")
+    told = approval_request_lines(asked, run="4f21c0aa")
     assert told[0] == f"needs approval a1: command: {SED}"
     assert "it only reads: Read src/a.py" in told
     pending = PendingApproval(approval_id="a1", agent="/root", request=request, reviewer="person")
-    listed = _block(pending)
+    listed = _approval_lines(pending)
     assert listed[1] == f"    {SED}"
     assert "    it only reads: Read src/a.py" in listed
 
@@ -103,7 +103,7 @@ def test_what_a_model_wrote_reaches_no_view_unescaped_or_unbounded():
     shown = io.StringIO()
     first = next(line.plain for line in transcript_lines((record,), "/root") if line.plain)
     told = plain_lines(Recorded(record=record), PlainState())
-    for line in (log_line(record), *told, first, *asked_words(asked, run="r")):
+    for line in (log_line(record), *told, first, *approval_request_lines(asked, run="r")):
         shown.write(line + "\n")
         assert "\n" not in line
         assert len(line) < 600

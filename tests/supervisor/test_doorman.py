@@ -1,19 +1,15 @@
 """The door for other terminals: every wish gets an answer, and each refusal says why."""
 
 import os
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import trio
 
-sys.path.insert(0, str(Path(__file__).parent))
-from tree_rehearsal import WORK, calls, open_tree, says
-
-from swarm.mailbox.control import ControlCall
-from swarm.mailbox.parts import MESSAGE_BYTES, split_body
-from swarm.mailbox.protocol.changes import Shortened
+from support.team_in_memory import WORK, calls, open_tree, says
+from swarm.mailbox.control_channel import ControlRequest
+from swarm.mailbox.fragments import MAX_MESSAGE_BYTES, split_into_fragments
+from swarm.mailbox.protocol.changes import CompactionInfo
 from swarm.mailbox.protocol.control import (
     CompactAgent,
     Done,
@@ -32,7 +28,7 @@ from swarm.mailbox.protocol.control import (
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.items import text_message
 from swarm.mailbox.protocol.records import ContextRecorded
-from swarm.supervisor.doorman import Doorman
+from swarm.supervisor.control_server import ControlService
 
 LIMIT_S = 60
 US = os.getpid()
@@ -42,18 +38,18 @@ class Server:
     """A ControlServer without a socket; the limit of a reply is the real one."""
 
     def __init__(self) -> None:
-        self._in, self._calls = trio.open_memory_channel[ControlCall](9)
-        self._out, self._replies = trio.open_memory_channel[bytes](9)
+        self._in, self._calls = trio.open_memory_channel[ControlRequest](9)
+        self._answers, self._replies = trio.open_memory_channel[bytes](9)
 
-    async def receive(self) -> ControlCall:
+    async def receive(self) -> ControlRequest:
         return await self._calls.receive()
 
-    def reply(self, call: ControlCall, body: bytes) -> None:
-        self._out.send_nowait(b"".join(split_body(body)))
+    def reply(self, call: ControlRequest, body: bytes) -> None:
+        self._answers.send_nowait(b"".join(split_into_fragments(body)))
 
     async def ask(self, wish, *, pid: int | None = US):
         body = wish if isinstance(wish, bytes) else encode_control(wish)
-        self._in.send_nowait(ControlCall(pid, body, None))
+        self._in.send_nowait(ControlRequest(pid, body, None))
         return decode_control_reply(await self._replies.receive())
 
 
@@ -63,7 +59,7 @@ async def open_door(folder, scripts):
     async with open_tree(folder, scripts) as tree:
         server, stopped = Server(), []
         parts = (tree.running, tree.control, tree.agency, server)
-        tree.nursery.start_soon(Doorman(*parts, lambda: stopped.append(True)).serve)
+        tree.nursery.start_soon(ControlService(*parts, lambda: stopped.append(True)).serve)
         with trio.fail_after(LIMIT_S):
             await tree.begin()
             yield tree, server, stopped
@@ -97,9 +93,9 @@ async def test_an_answer_that_is_too_large_is_refused_and_the_door_stays_open(
     tmp_path, autojump_clock, monkeypatch
 ):
     async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, _):
-        view = tree.running.showing.current()
-        large = type(view)(**{**_fields(view), "title": "x" * (MESSAGE_BYTES + 1)})
-        monkeypatch.setattr(tree.running.showing, "current", lambda: large)
+        view = tree.running.broadcast.current_view()
+        large = type(view)(**{**_fields(view), "title": "x" * (MAX_MESSAGE_BYTES + 1)})
+        monkeypatch.setattr(tree.running.broadcast, "current_view", lambda: large)
         reply = await server.ask(GetSnapshot())
         assert isinstance(reply, Refused)
         assert reply.message.startswith("the answer is too large to be told: ")
@@ -168,7 +164,7 @@ async def test_a_history_that_no_mailbox_takes_is_not_taken_back_to(tmp_path, au
     async with open_door(tmp_path, {"/root": [says("r")]}) as (tree, server, _):
         await at_rest(tree)
         file = tree.agency.team.members["/root"].plan.agent_id
-        items = tuple(text_message("user", "x" * (MESSAGE_BYTES // 3)) for _ in range(4))
+        items = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         kept = ContextRecorded(turn_id="", items=items)
         await tree.running.commit(kept, agent="/root", file=file)
         await server.ask(SendText(agent="/root", text="once more"))
@@ -189,8 +185,8 @@ async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
     async with open_door(tmp_path, {"/root": [says("r")]}) as (tree, server, _):
         await at_rest(tree)
         file = tree.agency.team.members["/root"].plan.agent_id
-        long = tuple(text_message("user", "x" * (MESSAGE_BYTES // 3)) for _ in range(4))
-        made = Shortened(
+        long = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
+        made = CompactionInfo(
             compaction_id="c", trigger="person", means="model",
             before_tokens=9, after_tokens=1, before_items=4,
         )  # fmt: skip

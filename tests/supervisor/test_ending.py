@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from swarm.supervisor.end_of_run import EndOfRun
-from swarm.supervisor.ending import Ending
+from swarm.supervisor.run_end import RunEnd
+from swarm.supervisor.run_shutdown import RunShutdown
 
 LIMIT_S = 3600  # of the virtual clock: whoever waits so long waits for ever
 
@@ -19,7 +19,7 @@ class Run:
     def __init__(self, *, obeys: bool) -> None:
         self.obeys, self.steps = obeys, list[str]()
         self.agents: dict[str, object] = {}
-        self.end_of_run = EndOfRun()
+        self.run_end = RunEnd()
 
     async def interrupt(self, agents, reason) -> None:
         self.steps.append("interrupt")
@@ -36,9 +36,9 @@ class Run:
         self.steps.append("kill all")
 
 
-async def press(ending: Ending, *numbers: int) -> None:
+async def press(ending: RunShutdown, *numbers: int) -> None:
     for number in numbers:
-        ending.obey(number)
+        ending.handle_signal(number)
         await trio.testing.wait_all_tasks_blocked()
 
 
@@ -53,7 +53,7 @@ async def test_who_hurries_waits_for_nobody(autojump_clock, numbers):
     run.agents = {"/root": _at_work()}
     with trio.fail_after(LIMIT_S):
         async with trio.open_nursery() as nursery:
-            ending = Ending(run, nursery)
+            ending = RunShutdown(run, nursery)
             nursery.start_soon(ending.carry_out, run.end_gateway, run.kill_all)
             await press(ending, *numbers[:-1])
             assert "kill all" not in run.steps
@@ -67,12 +67,12 @@ async def test_without_hurry_agents_end_first_and_the_gateway_after_them(autojum
     run = Run(obeys=True)
     with trio.fail_after(LIMIT_S):
         async with trio.open_nursery() as nursery:
-            ending = Ending(run, nursery)
+            ending = RunShutdown(run, nursery)
             await ending.carry_out(run.end_gateway, run.kill_all)
     assert run.steps == ["end all", "end gateway"]
 
 
 def _at_work() -> SimpleNamespace:
     return SimpleNamespace(
-        plan=SimpleNamespace(slotless=False), turn="t", ending=0, done=trio.Event()
+        plan=SimpleNamespace(slotless=False), turn="t", turn_ends_pending=0, done=trio.Event()
     )

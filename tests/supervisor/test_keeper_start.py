@@ -1,18 +1,14 @@
 """The gateway's start: a fork-server that answers nothing costs a run no more than a second try."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from tree_rehearsal import open_tree
-
+from support.team_in_memory import open_tree
 from swarm.mailbox.errors import PeerGone
-from swarm.supervisor.agents import Bound
-from swarm.supervisor.keeper import Keeper
-from swarm.supervisor.spawner.base import StartLost
+from swarm.supervisor.agents.live_agent import GatewayAddress
+from swarm.supervisor.processes.gateway_manager import GatewayManager
+from swarm.supervisor.processes.process_types import StartInterrupted
 
 
 class Household:
@@ -24,17 +20,17 @@ class Household:
     async def start(self, spec, *, title, keys=None):
         self.epochs.append(spec.epoch)
         if len(self.epochs) <= self.lost:
-            raise StartLost("the fork-server said nothing")
+            raise StartInterrupted("the fork-server said nothing")
         return SimpleNamespace(pid=1)
 
-    async def first_gateway(self, spec, keys):
+    async def start_first_gateway(self, spec, keys):
         return await self.start(spec, title="gateway", keys=keys)  # the one that waited had died
 
 
 def keeper_of(tree, household):
-    treasury = SimpleNamespace(meet_gateway=lambda identity: False)
-    running = tree.running._replace(household=household)
-    return Keeper(running, Bound(), treasury, models_dir="")
+    treasury = SimpleNamespace(on_gateway_start=lambda identity: False)
+    running = tree.running._replace(processes=household)
+    return GatewayManager(running, GatewayAddress(), treasury, models_dir="")
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -51,5 +47,5 @@ async def test_a_lost_start_of_a_gateway_is_tried_once_more_under_another_identi
 
 async def test_a_gateway_whose_start_is_lost_twice_is_none(tmp_path, autojump_clock):
     async with open_tree(tmp_path, {}) as tree:
-        with pytest.raises(StartLost):
+        with pytest.raises(StartInterrupted):
             await keeper_of(tree, Household(lost=2)).start(first=True)

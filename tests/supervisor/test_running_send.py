@@ -1,20 +1,16 @@
-"""`Running.send`: a request is answered, also if its answer is too large to be sent."""
+"""`RunContext.send`: a request is answered, also if its answer is too large to be sent."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from tree_rehearsal import open_tree
-
+from support.team_in_memory import open_tree
 from swarm.mailbox.errors import MessageTooLarge, PeerGone
-from swarm.mailbox.parts import MESSAGE_BYTES
+from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.protocol.ops import Answer, LearnRule, decode_op
 from swarm.mailbox.protocol.requests import BlobStored, RequestRefused
 
-LARGE = "x" * (MESSAGE_BYTES + 1)
+LARGE = "x" * (MAX_MESSAGE_BYTES + 1)
 AGENT = SimpleNamespace(identity=b"a/agent/1")
 
 
@@ -30,7 +26,7 @@ async def test_an_answer_that_no_mailbox_takes_becomes_a_refusal_that_names_its_
     refused, stored = heard
     assert (refused.request_id, type(refused.reply)) == (7, RequestRefused)
     assert "the answer is too large to be sent" in refused.reply.message
-    assert str(MESSAGE_BYTES) in refused.reply.message
+    assert str(MAX_MESSAGE_BYTES) in refused.reply.message
     assert stored == Answer(request_id=8, reply=BlobStored(path="p"))
 
 

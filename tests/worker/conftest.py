@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from swarm.mailbox.proxies import proxies_of
+from swarm.mailbox.proxy_environment import proxy_variables
 
 
 @pytest.fixture
 def environment(monkeypatch):
-    for name in proxies_of(os.environ):
+    for name in proxy_variables(os.environ):
         monkeypatch.delenv(name)
     return monkeypatch

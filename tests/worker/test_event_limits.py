@@ -4,8 +4,8 @@ import msgspec
 import pytest
 import trio
 
-from swarm.mailbox.pair import open_pair_office
-from swarm.mailbox.parts import MESSAGE_BYTES
+from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
+from swarm.mailbox.pair import open_pair_server
 from swarm.mailbox.protocol.changes import FileChange
 from swarm.mailbox.protocol.events import (
     CallBegan,
@@ -34,14 +34,14 @@ from swarm.mailbox.protocol.items import (
     encode_item,
     text_message,
 )
-from swarm.mailbox.protocol.ops import Compact, TakeBack, UndoCompaction, encode_op
-from swarm.worker.context.history import History
+from swarm.mailbox.protocol.ops import Compact, RollBackTurns, UndoCompaction, encode_op
+from swarm.worker.agent.context.conversation_history import ConversationHistory
+from swarm.worker.agent.reporter import Reporter
 from swarm.worker.event_limits import MOST_ITEM_BYTES, fit_event
-from swarm.worker.props import PROP_SPEC
-from swarm.worker.rehearsal import END, done, open_rehearsal
-from swarm.worker.reporter import Reporter
+from swarm.worker.testing.agent_harness import END, done, open_agent_harness
+from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 
-LARGE = "ä" * (MESSAGE_BYTES // 2 + 1)
+LARGE = "ä" * (MAX_MESSAGE_BYTES // 2 + 1)
 DIFF = FileChange(path="/p", kind="delete", unified_diff=LARGE)
 FINAL = (done(text_message("assistant", "done")), END)
 UNDO = UndoCompaction(compaction_id="a", base_count=0, base_digest=b"", items=())
@@ -67,9 +67,9 @@ EVENTS = [
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_an_event_that_is_cut_stays_the_event_of_its_call_or_turn(event):
-    assert len(encode_event(event)) > MESSAGE_BYTES
+    assert len(encode_event(event)) > MAX_MESSAGE_BYTES
     body = fit_event(event)
-    assert len(body) <= MESSAGE_BYTES
+    assert len(body) <= MAX_MESSAGE_BYTES
     told = decode_event(body)
     assert type(told) is type(event)
     for name in ("turn_id", "call_id", "tool", "status", "kind"):
@@ -77,7 +77,7 @@ def test_an_event_that_is_cut_stays_the_event_of_its_call_or_turn(event):
 
 
 def test_what_fits_is_told_as_it_is():
-    event = began(StdinCall(session_id=1, chars="x" * (MESSAGE_BYTES - 200)))
+    event = began(StdinCall(session_id=1, chars="x" * (MAX_MESSAGE_BYTES - 200)))
     assert fit_event(event) == encode_event(event)
 
 
@@ -85,18 +85,18 @@ async def test_an_event_that_no_mailbox_takes_ends_no_agent_and_those_behind_it_
     autojump_clock,
 ):
     raw = msgspec.Raw(encode_item(text_message("user", LARGE)))
-    async with open_pair_office() as office, trio.open_nursery() as nursery:
+    async with open_pair_server() as office, trio.open_nursery() as nursery:
         office.admit(b"a", epoch=1)
         reporter = Reporter(office.connect(b"a", epoch=1))
-        nursery.start_soon(reporter.pump)
-        ticket = reporter.say_tracked(began(PatchCall(changes=(DIFF,))))
-        reporter.say(ItemCompleted(turn_id="t", item=raw, item_id="i"))
-        reporter.say(Warned(message="behind"))
+        nursery.start_soon(reporter.run_outbox)
+        ticket = reporter.emit_tracked(began(PatchCall(changes=(DIFF,))))
+        reporter.emit(ItemCompleted(turn_id="t", item=raw, item_id="i"))
+        reporter.emit(Warned(message="behind"))
         heard = []
         while len(heard) < 3:
             letter = await office.receive()
             heard.append(decode_event(letter.body))
-            office.handled(letter)
+            office.acknowledge(letter)
         with trio.fail_after(5):
             await reporter.wait_journaled(ticket)
         nursery.cancel_scope.cancel()
@@ -120,7 +120,7 @@ ITEMS = [
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
 def test_an_item_joins_the_history_as_the_supervisor_can_be_told_of_it(item):
-    history = History()
+    history = ConversationHistory()
     raw = history.append(item)
     assert len(bytes(raw)) <= MOST_ITEM_BYTES
     event = ItemCompleted(turn_id="t", item=raw, item_id="i")
@@ -131,21 +131,21 @@ def test_an_item_joins_the_history_as_the_supervisor_can_be_told_of_it(item):
 
 
 async def test_turns_are_not_taken_back_to_a_history_that_cannot_be_told(autojump_clock):
-    texts = [text_message("user", "x" * (MESSAGE_BYTES // 2)), text_message("user", "")]
-    room = MESSAGE_BYTES - len(encode_op(TakeBack(turns=1, items=as_raw(texts))))
+    texts = [text_message("user", "x" * (MAX_MESSAGE_BYTES // 2)), text_message("user", "")]
+    room = MAX_MESSAGE_BYTES - len(encode_op(RollBackTurns(turns=1, items=as_raw(texts))))
     items = as_raw([texts[0], text_message("user", "y" * (room - 4))])
-    async with open_rehearsal(PROP_SPEC, [FINAL, FINAL]) as play:
-        await play.stage.say("first")
-        await play.stage.wait_turns()
-        before = play.stage.items()
-        order = TakeBack(turns=1, items=items)
-        assert MESSAGE_BYTES - 64 < len(encode_op(order)) <= MESSAGE_BYTES
-        await play.stage.order(order)
-        warned = await play.stage.wait_for(Warned)
-        await play.stage.say("second", input_id="turn-2")
-        await play.stage.wait_turns(2)
+    async with open_agent_harness(FAKE_AGENT_SPEC, [FINAL, FINAL]) as play:
+        await play.supervisor.send_text("first")
+        await play.supervisor.wait_turns()
+        before = play.supervisor.items()
+        order = RollBackTurns(turns=1, items=items)
+        assert MAX_MESSAGE_BYTES - 64 < len(encode_op(order)) <= MAX_MESSAGE_BYTES
+        await play.supervisor.send_op(order)
+        warned = await play.supervisor.wait_for(Warned)
+        await play.supervisor.send_text("second", input_id="turn-2")
+        await play.supervisor.wait_turns(2)
     assert "no turn was taken back: a message of " in warned.message
-    assert play.stage.heard(ContextReplaced) == []
+    assert play.supervisor.events_of(ContextReplaced) == []
     assert list(play.gateway.inputs[-1])[: len(before)] == before
 
 
@@ -153,19 +153,19 @@ async def test_turns_are_not_taken_back_to_a_history_that_cannot_be_told(autojum
 async def test_a_history_that_cannot_be_told_is_not_exchanged_for_another(
     autojump_clock, monkeypatch, order
 ):
-    monkeypatch.setattr("swarm.worker.session.MESSAGE_BYTES", 64)
+    monkeypatch.setattr("swarm.worker.agent.agent_session.MAX_MESSAGE_BYTES", 64)
     replies = [FINAL, *[FINAL] * isinstance(order, Compact), FINAL]
-    async with open_rehearsal(PROP_SPEC, replies) as play:
-        await play.stage.say("first")
-        await play.stage.wait_turns()
-        before = play.stage.items()
-        await play.stage.order(order)
-        warned = await play.stage.wait_for(Warned)
-        await play.stage.say("second", input_id="turn-2")
-        await play.stage.wait_turns(2)
+    async with open_agent_harness(FAKE_AGENT_SPEC, replies) as play:
+        await play.supervisor.send_text("first")
+        await play.supervisor.wait_turns()
+        before = play.supervisor.items()
+        await play.supervisor.send_op(order)
+        warned = await play.supervisor.wait_for(Warned)
+        await play.supervisor.send_text("second", input_id="turn-2")
+        await play.supervisor.wait_turns(2)
         last = play.gateway.inputs[-1]
     assert "is over the limit of 64" in warned.message
-    assert play.stage.heard(ContextReplaced) == []
+    assert play.supervisor.events_of(ContextReplaced) == []
     assert list(last) == [*before, text_message("user", "second")]
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.meaning import ListFiles, ReadFile, Search
-from swarm.worker.policy.facts import gather_facts
-from swarm.worker.policy.intent import parse_command
+from swarm.mailbox.protocol.parsed_command import ListFiles, ReadFile, Search
+from swarm.worker.policy.command_facts import gather_facts
+from swarm.worker.policy.command_parser import parse_command
 from swarm.worker.policy.shown import shown_meanings
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from swarm.mailbox.protocol.limits import ResourceLimits
 
-from .orders import Overrun
+from .launcher_protocol import Overrun
 
 _NEEDED = {"memory", "pids"}
 _PREFIX = "swarm-"
@@ -22,10 +22,10 @@ class Cgroup:
     """This process and what it starts; made by `enter_cgroup`."""
 
     def __init__(self, folder: Path, home: Path, memory_bytes: int | None) -> None:
-        self._folder, self._home, self._memory_bytes = folder, home, memory_bytes
+        self._folder, self._original_group, self._memory_bytes = folder, home, memory_bytes
         self._kills = 0
 
-    def new_kill(self) -> Overrun | None:
+    def take_oom_kill(self) -> Overrun | None:
         """Set once after the kernel ended a process for the group's want of memory."""
         kills = _count(self._folder / "memory.events", "oom_kill")
         if kills <= self._kills or self._memory_bytes is None:
@@ -37,19 +37,19 @@ class Cgroup:
     def leave(self) -> None:
         """Go back, and remove the group; call it when all commands are dead."""
         with suppress(OSError):
-            _write(self._home / "cgroup.procs", "0")
+            _write(self._original_group / "cgroup.procs", "0")
             self._folder.rmdir()
 
 
-def find_parent(proc: Path = Path("/proc/self")) -> tuple[Path, Path] | None:
+def find_parent_cgroup(proc: Path = Path("/proc/self")) -> tuple[Path, Path] | None:
     """Where groups may be made, and the group this process is in now; None: nowhere."""
-    mount, home = _mount_of(proc), _home_of(proc)
+    mount, home = _mount_of(proc), _current_group_of(proc)
     if mount is None or home is None:
         return None
     here = Path(f"{mount}/{home}".rstrip("/"))
     above = here.parent if here != mount else None
     # A group with processes of its own hands nothing on, so the one above is looked at.
-    if above is None or not {*_words(above / "cgroup.subtree_control")} >= _NEEDED:
+    if above is None or not {*_read_words(above / "cgroup.subtree_control")} >= _NEEDED:
         return None
     writable = os.access(above, os.W_OK) and os.access(above / "cgroup.procs", os.W_OK)
     return (above, here) if writable else None
@@ -57,7 +57,7 @@ def find_parent(proc: Path = Path("/proc/self")) -> tuple[Path, Path] | None:
 
 def enter_cgroup(limits: ResourceLimits, proc: Path = Path("/proc/self")) -> Cgroup | None:
     """Make a group with the agent's bounds and go there. None where that cannot be done."""
-    found = find_parent(proc)
+    found = find_parent_cgroup(proc)
     if found is None or (limits.agent_memory_bytes is None and limits.agent_processes is None):
         return None
     above, here = found
@@ -89,14 +89,14 @@ def _mount_of(proc: Path) -> Path | None:
     return None
 
 
-def _home_of(proc: Path) -> str | None:
+def _current_group_of(proc: Path) -> str | None:
     for line in _text(proc / "cgroup").splitlines():
         if line.startswith("0::/") and ".." not in line:
             return line.removeprefix("0::/")
     return None
 
 
-def _words(file: Path) -> list[str]:
+def _read_words(file: Path) -> list[str]:
     return _text(file).split()
 
 

@@ -10,21 +10,22 @@ import trio
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
 
-from .orders import Launched, NotLaunched, Overrun
+from .launcher_protocol import CommandLaunched, NotLaunched, Overrun
 
-TREE_LIMIT_S = 10.0  # for what was killed to be gone: a process in the kernel's hands may stay
+TREE_KILL_LIMIT_S = 10.0  # for what was killed to be gone: a process in the kernel's hands may stay
 
 
 class LauncherGone(SwarmError):
     """The launcher has died, and every command with it; this agent can run no more of them."""
 
 
-class TreeStays(SwarmError):
+class ProcessTreeStuck(SwarmError):
     """Something of a command does not die of SIGKILL: the kernel holds it, mostly for a disk."""
 
     def __init__(self) -> None:
         super().__init__(
-            f"a process of the command was still there {TREE_LIMIT_S:g} s after it was killed; "
+            f"a process of the command was still there {TREE_KILL_LIMIT_S:g} s after it "
+            "was killed; "
             "the kernel holds it, mostly for a disk or a network file system"
         )
 
@@ -58,5 +59,5 @@ class CommandState:
         self.gone = trio.Event()
         self.is_dying = False
         self.is_forgotten = False
-        self.launch: Launched | NotLaunched | None = None
+        self.launch: CommandLaunched | NotLaunched | None = None
         self.status: ExitStatus | None = None

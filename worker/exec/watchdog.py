@@ -16,9 +16,9 @@ import msgspec
 from swarm.mailbox.protocol.limits import ResourceLimits
 
 from .cgroup import Cgroup, enter_cgroup
-from .orders import Overrun
-from .pace import Machine, Pace, Room
-from .usage import own_share, read_machine, resident
+from .launcher_protocol import Overrun
+from .process_usage import proportional_bytes, read_machine_load, resident_bytes
+from .watchdog_schedule import MachineLoad, ResourceHeadroom, WatchdogSchedule
 
 Trees = Callable[[], Mapping[int, Collection[int]]]
 
@@ -30,39 +30,41 @@ class _Watched(msgspec.Struct):
 
 
 class Watchdog:
-    """Of one launcher. `begin` and `end` bracket each command; `look` when `wait_ms` says so."""
+    """One launcher's watchdog. `begin` and `end` bracket a command; see `next_check_ms`."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         *,
-        read: Callable[[], Machine | None] = read_machine,
+        read: Callable[[], MachineLoad | None] = read_machine_load,
         may_come_first: bool = True,
     ) -> None:
-        self._clock, self._read, self._may_come_first = clock, read, may_come_first
-        self._is_first = False
+        self._clock, self._read, self._may_raise_priority = clock, read, may_come_first
+        self._is_prioritized = False
         self._watched: dict[int, _Watched] = {}
-        self._pace = Pace()
+        self._schedule = WatchdogSchedule()
         self._cgroup: Cgroup | None = None
         self._has_tried = False
 
-    def begin(self, token: int, limits: ResourceLimits) -> None:
+    def watch(self, token: int, limits: ResourceLimits) -> None:
         """A command without bounds is not watched."""
         if limits == ResourceLimits():
             return
         now = self._clock()
-        self._pace.hurry(now, is_first=not self._watched)
+        self._schedule.note_start(now, is_first=not self._watched)
         ends_at = None if limits.command_s is None else now + limits.command_s
         self._watched[token] = _Watched(limits, ends_at)
 
-    def end(self, token: int, *, was_killed: bool = False) -> Overrun | None:
+    def unwatch(self, token: int, *, was_killed: bool = False) -> Overrun | None:
         """Forget it; returns what it was killed for, by us or by the kernel."""
         watched = self._watched.pop(token, None)
         if watched is None:
             return None
         if not self._watched:
-            self._come_first(is_first=False)
-        return watched.overrun or (self._cgroup.new_kill() if was_killed and self._cgroup else None)
+            self._set_priority(is_first=False)
+        return watched.overrun or (
+            self._cgroup.take_oom_kill() if was_killed and self._cgroup else None
+        )
 
     def prepare(self, limits: ResourceLimits) -> None:
         """Before the first bounded command: the kernel's own bounds, where it gives them."""
@@ -70,111 +72,117 @@ class Watchdog:
             self._has_tried = True
             self._cgroup = enter_cgroup(limits)
 
-    def stand_down(self) -> None:
+    def drop_priority(self) -> None:
         """Before everything is killed: hundreds of launchers that come first would keep the
         processor from the dying. Not while a bomb has to be outrun.
         """
         if all(one.overrun is None for one in self._watched.values()):
-            self._come_first(is_first=False)
+            self._set_priority(is_first=False)
 
     def close(self) -> None:
         """When every command is dead."""
         if self._cgroup is not None:
             self._cgroup.leave()
 
-    def wait_ms(self) -> int | None:
+    def next_check_ms(self) -> int | None:
         """How long nothing has to be looked at; None: for ever."""
         living = [one for one in self._watched.values() if one.overrun is None]
         if not living:
             return None
         soonest = min(
-            [self._pace.next_at, *(one.ends_at for one in living if one.ends_at is not None)]
+            [self._schedule.next_at, *(one.ends_at for one in living if one.ends_at is not None)]
         )
         return max(0, int((soonest - self._clock()) * 1000) + 1)
 
-    def look(self, trees_of: Trees) -> list[int]:
-        """The commands to be killed now, each once. `trees_of` gives each command's processes."""
+    def check(self, trees_of: Trees) -> list[int]:
+        """The commands to be killed now, each once. `processes_by_command` gives each command's
+        processes.
+        """
         now, found = self._clock(), list[int]()
         for token, one in self._watched.items():
             if one.ends_at is not None and now >= one.ends_at and one.overrun is None:
                 bound = math.ceil(one.limits.command_s or 0)
                 one.overrun = Overrun(limit="command_seconds", allowed=bound, measured=bound)
                 found.append(token)
-        if now < self._pace.next_at or all(one.overrun for one in self._watched.values()):
+        if now < self._schedule.next_at or all(one.overrun for one in self._watched.values()):
             return found
         machine = self._read()
-        if not self._pace.is_due(now, machine):
+        if not self._schedule.is_due(now, machine):
             return found
-        if self._pace.has_grown:
-            self._come_first(is_first=True)  # to look at a bomb takes long, and it grows meanwhile
+        if self._schedule.has_grown:
+            self._set_priority(
+                is_first=True
+            )  # to look at a bomb takes long, and it grows meanwhile
         trees = {
             token: frozenset(tree)
             for token, tree in trees_of().items()
             if token in self._watched and self._watched[token].overrun is None
         }
-        found += self._too_much(trees)
-        room, is_near = _room_left(trees, self._watched)
-        self._pace.looked(now, room, machine)
-        self._come_first(is_first=is_near or any(one.overrun for one in self._watched.values()))
+        found += self._find_overruns(trees)
+        room, is_near = _remaining_headroom(trees, self._watched)
+        self._schedule.note_check(now, room, machine)
+        self._set_priority(is_first=is_near or any(one.overrun for one in self._watched.values()))
         return found
 
-    def _too_much(self, trees: Mapping[int, frozenset[int]]) -> list[int]:
+    def _find_overruns(self, trees: Mapping[int, frozenset[int]]) -> list[int]:
         found = list[int]()
         for token, tree in trees.items():
             limits = self._watched[token].limits
-            if over := _over(
+            if over := _exceeded_limit(
                 tree, "command", limits.command_processes, limits.command_memory_bytes
             ):
                 self._watched[token].overrun = over
                 found.append(token)
         left = {token: tree for token, tree in trees.items() if token not in found}
-        return found + self._too_much_together(left)
+        return found + self._find_agent_overrun(left)
 
-    def _too_much_together(self, trees: dict[int, frozenset[int]]) -> list[int]:
+    def _find_agent_overrun(self, trees: dict[int, frozenset[int]]) -> list[int]:
         """All that run are over the agent's bound: its largest command goes."""
         if not trees:
             return []
         limits = next(self._watched[token].limits for token in trees)
         everyone = frozenset[int]().union(*trees.values())
-        over = _over(everyone, "agent", limits.agent_processes, limits.agent_memory_bytes)
+        over = _exceeded_limit(everyone, "agent", limits.agent_processes, limits.agent_memory_bytes)
         if over is None:
             return []
         by_memory = over.limit == "agent_memory"
-        victim = max(trees, key=lambda one: resident(trees[one]) if by_memory else len(trees[one]))
+        victim = max(
+            trees, key=lambda one: resident_bytes(trees[one]) if by_memory else len(trees[one])
+        )
         self._watched[victim].overrun = over
         return [victim]
 
-    def _come_first(self, *, is_first: bool) -> None:
+    def _set_priority(self, *, is_first: bool) -> None:
         """Before ordinary processes while a bound is near, or like them again: thousands of
         sessions would leave us nothing.
 
         Only a root user may; for any other the kernel itself bounds the number of his processes.
         What this process starts is ordinary.
         """
-        if is_first == self._is_first or not self._may_come_first:
+        if is_first == self._is_prioritized or not self._may_raise_priority:
             return
-        self._is_first = is_first
+        self._is_prioritized = is_first
         policy = (os.SCHED_RR if is_first else os.SCHED_OTHER) | os.SCHED_RESET_ON_FORK
         with suppress(OSError):
             os.sched_setscheduler(0, policy, os.sched_param(1 if is_first else 0))
 
 
-def _over(
+def _exceeded_limit(
     tree: frozenset[int], whose: str, processes: int | None, memory: int | None
 ) -> Overrun | None:
     if processes is not None and len(tree) > processes:
         return Overrun(limit=f"{whose}_processes", allowed=processes, measured=len(tree))
-    if memory is None or resident(tree) <= memory:
+    if memory is None or resident_bytes(tree) <= memory:
         return None
-    measured = sum(own_share(pid) for pid in tree)
+    measured = sum(proportional_bytes(pid) for pid in tree)
     if measured <= memory:
         return None
     return Overrun(limit=f"{whose}_memory", allowed=memory, measured=measured)
 
 
-def _room_left(
+def _remaining_headroom(
     trees: Mapping[int, frozenset[int]], watched: Mapping[int, _Watched]
-) -> tuple[Room, bool]:
+) -> tuple[ResourceHeadroom, bool]:
     """Of whoever is nearest to a bound; and whether half of a bound on processes is used up."""
     everyone = frozenset[int]().union(*trees.values())
     memory = processes = float("inf")
@@ -190,5 +198,5 @@ def _room_left(
             is_near = is_near or 2 * len(tree) > most
         bound = limits.command_memory_bytes if of_command else limits.agent_memory_bytes
         if bound is not None:
-            memory = min(memory, bound - resident(tree))
-    return Room(memory, processes), is_near
+            memory = min(memory, bound - resident_bytes(tree))
+    return ResourceHeadroom(memory, processes), is_near

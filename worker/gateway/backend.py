@@ -1,6 +1,7 @@
 """The doorway between the gateway's service and whatever answers: HTTP, a script, a tape, a llama.
 
-A backend turns one rendered request into response events, in order, and ends with `Finished` or
+A backend turns one rendered request into response events, in order, and ends with
+`ResponseFinished` or
 raises `SampleError`. It knows nothing of mailboxes; closing its generator ends its work at once.
 """
 
@@ -19,31 +20,31 @@ NewId = Callable[[], str]  # short unique ids; comes in as an argument, so that 
 
 # Who must wait after a failure: nobody (it is final), this request alone, or every request to the
 # same server, because it said so or cannot be reached.
-Scope = Literal["final", "request", "everyone"]
+FailureScope = Literal["final", "request", "everyone"]
 
 
-class ItemStarted(Tagged):
+class ResponseItemStarted(Tagged, tag="item_started"):
     item_id: str
     kind: str
 
 
-class TextPiece(Tagged):
+class ResponseTextDelta(Tagged, tag="text_piece"):
     item_id: str
     text: str
 
 
-class ReasoningPiece(Tagged):
+class ResponseReasoningDelta(Tagged, tag="reasoning_piece"):
     item_id: str
     text: str
 
 
-class ItemDone(Tagged):
+class ResponseItemDone(Tagged, tag="item_done"):
     """A whole item. Its `id` is the `item_id` of its pieces, where there were any."""
 
     item: AnyItem
 
 
-class Held(Tagged):
+class RequestWaiting(Tagged, tag="held"):
     """The request waits; for people. Not part of the answer, and not recorded."""
 
     reason: str
@@ -52,7 +53,7 @@ class Held(Tagged):
     max_attempts: int = 0
 
 
-class Finished(Tagged):
+class ResponseFinished(Tagged, tag="finished"):
     """The last event. `truncated`: the model stopped at an output limit, not at an end."""
 
     response_id: str = ""
@@ -62,7 +63,7 @@ class Finished(Tagged):
     first_byte_s: float | None = None
 
 
-class Accepted(Tagged):
+class RequestAccepted(Tagged, tag="accepted"):
     """First event of an attempt: the server took the request. Told to the gate, not to the agent.
 
     `pause_s`: its headers say that the allowance is spent for so long; `limits`: what they say of
@@ -73,9 +74,16 @@ class Accepted(Tagged):
     limits: tuple[LimitWindow, ...] = ()
 
 
-AnyResponseEvent = ItemStarted | TextPiece | ReasoningPiece | ItemDone | Held | Finished
+AnyResponseEvent = (
+    ResponseItemStarted
+    | ResponseTextDelta
+    | ResponseReasoningDelta
+    | ResponseItemDone
+    | RequestWaiting
+    | ResponseFinished
+)
 ResponseEvents = AsyncGenerator[AnyResponseEvent, None]
-AttemptEvents = AsyncGenerator[AnyResponseEvent | Accepted, None]
+AttemptEvents = AsyncGenerator[AnyResponseEvent | RequestAccepted, None]
 
 
 class Failure(Value):
@@ -86,7 +94,7 @@ class Failure(Value):
     retryable: bool = False
     retry_after_s: float | None = None
     http_status: int | None = None
-    scope: Scope = "final"
+    scope: FailureScope = "final"
 
 
 class SampleError(SwarmError):
@@ -132,8 +140,8 @@ class Backend(Protocol):
         ...
 
 
-class Source(Protocol):
-    """Something that may be tried more than once; `PatientBackend` makes a backend of it."""
+class ResponseSource(Protocol):
+    """Something that may be tried more than once; `RetryingBackend` makes a backend of it."""
 
     def attempt(self, request: RenderedRequest) -> AttemptEvents:
         """Try once. Raises SampleError, whose scope says what may be done about it."""

@@ -26,8 +26,15 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
-from .encoding import Head, HeadKey, Heads, Rendering, is_strict, to_json
-from .images import show_images
+from .images import resolve_images
+from .request_encoding import (
+    EncodingContext,
+    HeadKey,
+    RequestHead,
+    RequestHeadCache,
+    is_strict,
+    to_json,
+)
 
 _CONTINUES = b'],"continue_final_message":true,"add_generation_prompt":false'
 _NO_OUTPUT = "(no output: the call was interrupted)"
@@ -101,7 +108,7 @@ def encode_tool(tool: ToolSpec) -> _Tool:
     )
 
 
-def encode_head(key: HeadKey) -> Head:
+def encode_head(key: HeadKey) -> RequestHead:
     """`before` is the model; the system message depends on the conversation and is added there."""
     model = key.model
     schema = None
@@ -118,7 +125,7 @@ def encode_head(key: HeadKey) -> Head:
         response_format=schema,
     )
     before = b'{"model":' + to_json(model.slug) + b',"messages":['
-    return Head(before=before, after=b"]," + to_json(after)[1:])
+    return RequestHead(before=before, after=b"]," + to_json(after)[1:])
 
 
 class _Group:
@@ -158,7 +165,7 @@ def _tool_message(call_id: str, content: str | tuple[_Text | _Image, ...]) -> by
 class ChatStore:
     """Settled messages as one buffer, and the group that may still grow."""
 
-    def __init__(self, rendering: Rendering, heads: Heads) -> None:
+    def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
         self._rendering, self._heads = rendering, heads
         self.clear()
 
@@ -277,7 +284,7 @@ class ChatStore:
 
     def _parts(self, content: tuple[ContentPart, ...]) -> str | tuple[_Text | _Image, ...]:
         told = self._rendering
-        shown = show_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
+        shown = resolve_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
         if not any(isinstance(part, InputImage) for part in shown):
             return text_of(shown)
         return tuple(

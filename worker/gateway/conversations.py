@@ -11,20 +11,14 @@ from functools import partial
 import msgspec
 
 from swarm.mailbox.errors import MalformedMessage
-from swarm.mailbox.protocol.items import (
-    AnyItem,
-    CustomToolCall,
-    FunctionCall,
-    Message,
-    decode_item,
-)
+from swarm.mailbox.protocol.items import AnyItem, CustomToolCall, FunctionCall, Message, decode_item
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, chain_digest
 
 from .backend import RenderedRequest
-from .encoding import HeadKey, ItemStore
+from .request_encoding import HeadKey, ItemStore
 
 
-class Caller(msgspec.Struct, frozen=True):
+class ConversationOwner(msgspec.Struct, frozen=True):
     """Whose conversation it is."""
 
     agent_id: str  # also the prompt cache key
@@ -35,8 +29,8 @@ class Caller(msgspec.Struct, frozen=True):
 class Conversation:
     """One agent's items on one wire."""
 
-    def __init__(self, caller: Caller, store: ItemStore) -> None:
-        self.caller = caller
+    def __init__(self, caller: ConversationOwner, store: ItemStore) -> None:
+        self.owner = caller
         self._store = store
         self._digests: list[bytes] = [b""]  # after 0, 1, 2, … items
         self._shapes: list[bytes] = [b""]
@@ -82,7 +76,7 @@ class Conversation:
 
     def render(self, request: SampleRequest, *, ordinal: int) -> RenderedRequest:
         """The accepted request, ready for a backend."""
-        caller = self.caller
+        caller = self.owner
         key = HeadKey(
             model=caller.model,
             instructions=request.instructions,

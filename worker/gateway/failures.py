@@ -10,8 +10,8 @@ from http import HTTPStatus
 
 import msgspec
 
-from .backend import Failure, Scope
-from .retry import delay_in_prose_s
+from .backend import Failure, FailureScope
+from .retry_delays import delay_in_prose_s
 
 MAX_QUOTED_CHARS = 1000
 
@@ -102,7 +102,7 @@ def _plain(body: bytes) -> str:
     return " ".join(text.split())[:MAX_QUOTED_CHARS]
 
 
-class Origin(msgspec.Struct, frozen=True):
+class FailureOrigin(msgspec.Struct, frozen=True):
     """Who refused, for texts: never with a key or a query."""
 
     provider: str
@@ -112,7 +112,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def classify_status(
-    status: int, headers: Mapping[str, str], body: bytes, *, origin: Origin
+    status: int, headers: Mapping[str, str], body: bytes, *, origin: FailureOrigin
 ) -> Failure:
     """An HTTP answer that is no stream.
 
@@ -144,7 +144,7 @@ def classify_status(
     return Failure(kind="bad_request", message=text + _advice(status, headers), http_status=status)
 
 
-def _unauthorized(status: int, text: str, origin: Origin) -> Failure:
+def _unauthorized(status: int, text: str, origin: FailureOrigin) -> Failure:
     if origin.key_from is None:
         hint = "this provider has no `env_key`; name the variable that holds its key in the config"
     else:
@@ -188,7 +188,7 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
     return Failure(kind="other", message=text, retryable=True, scope="final")
 
 
-def cut_off(kind_scope: Scope, *, provider: str, why: str) -> Failure:
+def cut_off(kind_scope: FailureScope, *, provider: str, why: str) -> Failure:
     """The connection ended before the response did."""
     return Failure(
         kind="stream_disconnected",
@@ -207,7 +207,7 @@ def unreadable(*, provider: str, why: str) -> Failure:
     return Failure(kind="stream_disconnected", message=text, retryable=True)
 
 
-def kept_alive(limit_s: float, *, provider: str) -> Failure:
+def only_keepalives(limit_s: float, *, provider: str) -> Failure:
     """Nothing but signs of life came for so long that nothing more is to be expected."""
     text = (
         f"{provider} sent only keep-alives for {limit_s / 60:.3g} min, and nothing of an answer: "
@@ -229,7 +229,7 @@ def _phrase(status: int) -> str:
         return "(no standard status)"
 
 
-def _trace(headers: Mapping[str, str], origin: Origin) -> str:
+def _trace(headers: Mapping[str, str], origin: FailureOrigin) -> str:
     names = ("request-id", "x-request-id", "x-oai-request-id", "cf-ray")
     found = next((headers[name] for name in names if headers.get(name)), None)
     parts = [f"url: {origin.url}"] if origin.url else []

@@ -24,7 +24,7 @@ import msgspec
 
 from swarm.mailbox.errors import SwarmError
 
-from .weights import Weights, accept
+from .weights import Weights, verify_weights
 
 Progress = Callable[[int, int], None]  # bytes so far, bytes in all (0 = unknown)
 
@@ -52,19 +52,19 @@ def fetch_weights(name: str, entry: Weights, models_dir: Path, progress: Progres
         try:
             arrived = _fetch_source(source, entry, models_dir, progress)
             arrived.replace(target)
-            if accept(target, entry):
+            if verify_weights(target, entry):
                 return target
             target.unlink()
             raise OSError("the file that came has another size or checksum than its entry")
         except (OSError, HTTPException, ValueError, zipfile.BadZipFile) as error:
-            faults.append(f"{source.partition('#')[0]}: {_words(error)}")
+            faults.append(f"{source.partition('#')[0]}: {_describe_error(error)}")
     raise FetchFailed(
         f"the model {name!r} could not be fetched: {'; '.join(faults)}. "
         f"Put the file {entry.file} into {models_dir} by hand, or try again later"
     )
 
 
-def _words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
     return f"{type(error).__name__}: {reason}"[:300]
 

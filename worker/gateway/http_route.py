@@ -14,14 +14,14 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 import idna
 from httpcore import URL
 
-from swarm.mailbox.proxies import proxies_of
+from swarm.mailbox.proxy_environment import proxy_variables
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
 _KEPT = "%/?:@!$&'()*+,;=~[]"  # of a path and a query; the rest is encoded
 
 
-class Address(NamedTuple):
+class HttpAddress(NamedTuple):
     """Where a request goes, and the headers that follow from that."""
 
     url: URL
@@ -29,7 +29,7 @@ class Address(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def address_of(url: str) -> Address:
+def address_of(url: str) -> HttpAddress:
     """Raises ValueError for what is no absolute address of the web."""
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
@@ -43,7 +43,7 @@ def address_of(url: str) -> Address:
     if parts.username is not None:
         login = unquote_to_bytes(parts.username) + b":" + unquote_to_bytes(parts.password or "")
         headers.append((b"authorization", b"Basic " + base64.b64encode(login)))
-    return Address(
+    return HttpAddress(
         URL(scheme=parts.scheme, host=host, port=parts.port, target=target), tuple(headers)
     )
 
@@ -56,20 +56,20 @@ def _query(query: str) -> str:
     return f"?{quote(query, safe=_KEPT)}" if query else ""
 
 
-class Proxy(NamedTuple):
+class HttpProxy(NamedTuple):
     """What stands between us and a server; `login` is a name and a password, if it wants one."""
 
     url: URL
     login: tuple[bytes, bytes] | None
 
 
-def find_proxy(base_url: str) -> Proxy | None:
+def find_proxy(base_url: str) -> HttpProxy | None:
     """The proxy that the environment names for this server; None: there is none.
 
     Raises ValueError for one that is no address, or that speaks neither HTTP nor HTTPS.
     """
     parts = urlsplit(base_url)
-    if parts.hostname in _LOOPBACK or not proxies_of(os.environ):
+    if parts.hostname in _LOOPBACK or not proxy_variables(os.environ):
         return None
     from urllib.request import getproxies_environment, proxy_bypass  # 5 ms
 
@@ -82,9 +82,9 @@ def find_proxy(base_url: str) -> Proxy | None:
         raise ValueError("the proxy that the environment names has no address of http or https")
     url = URL(scheme=proxy.scheme, host=_ascii_host(proxy.hostname), port=proxy.port, target="/")
     if proxy.username is None:
-        return Proxy(url, None)
+        return HttpProxy(url, None)
     login = unquote_to_bytes(proxy.username), unquote_to_bytes(proxy.password or "")
-    return Proxy(url, login)
+    return HttpProxy(url, login)
 
 
 def certificates() -> ssl.SSLContext:

@@ -15,7 +15,7 @@ MAX_IMAGE_BYTES = 20 * 1024 * 1024
 _BLOB = re.compile(r"blob:(?P<sha256>[0-9a-f]{64});(?P<mime>image/[a-z0-9.+-]{1,40})\Z")
 
 
-def show_image(part: InputImage, *, blobs_dir: Path, model_sees: bool) -> ContentPart:
+def resolve_image(part: InputImage, *, blobs_dir: Path, model_sees: bool) -> ContentPart:
     """The part as a provider wants it; a text in its place where there is no image to show."""
     if not model_sees:
         return InputText(text="[an image was here; this model reads no images]")
@@ -35,14 +35,14 @@ def show_image(part: InputImage, *, blobs_dir: Path, model_sees: bool) -> Conten
     return msgspec.structs.replace(part, image_url=url)
 
 
-def show_images(
+def resolve_images(
     content: tuple[ContentPart, ...], *, blobs_dir: Path, model_sees: bool
 ) -> tuple[ContentPart, ...]:
     """All parts, with images rendered; the very same tuple if there are none."""
     if not any(isinstance(part, InputImage) for part in content):
         return content
     return tuple(
-        show_image(part, blobs_dir=blobs_dir, model_sees=model_sees)
+        resolve_image(part, blobs_dir=blobs_dir, model_sees=model_sees)
         if isinstance(part, InputImage)
         else part
         for part in content

@@ -18,7 +18,7 @@ from swarm.mailbox.redact import MIN_SECRET_CHARS, Redactor
 from .providers import ProviderError, is_header
 
 MOST_OUTPUT_BYTES = 64 * 1024
-_MOST_WORDS = 300
+_MAX_ERROR_CHARS = 300
 _SIGN = re.compile(r"[^\x20-\x7e]+")
 
 
@@ -105,4 +105,4 @@ def _last_line(complaint: bytes, output: bytes) -> str:
         return ""
     words = output.decode("utf-8", "replace").split()
     hidden = Redactor(word for word in words if len(word) >= MIN_SECRET_CHARS)
-    return hidden.clean_error(_SIGN.sub(" ", lines[-1]).strip())[:_MOST_WORDS]
+    return hidden.redact_error(_SIGN.sub(" ", lines[-1]).strip())[:_MAX_ERROR_CHARS]

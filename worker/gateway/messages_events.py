@@ -4,7 +4,7 @@ import msgspec
 
 from swarm.mailbox.protocol.items import TokenUsage
 
-from .payloads import Read, read_event
+from .event_payloads import DecodedEvent, read_event
 
 # What may come of a block, and which field holds it; None: what need not be kept.
 DELTAS: dict[str, dict[str, str | None]] = {
@@ -21,19 +21,19 @@ _USED = frozenset(
 )
 
 
-class Usage(msgspec.Struct):
+class MessagesUsage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
 
 
-class Start(msgspec.Struct):
+class MessageStart(msgspec.Struct):
     id: str | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Block(msgspec.Struct):
+class ContentBlock(msgspec.Struct):
     type: str = ""
     id: str | None = None
     name: str | None = None
@@ -49,7 +49,7 @@ class StopDetails(msgspec.Struct):
     explanation: str | None = None
 
 
-class Delta(msgspec.Struct):
+class MessagesDelta(msgspec.Struct):
     type: str = ""
     text: str | None = None
     thinking: str | None = None
@@ -59,21 +59,21 @@ class Delta(msgspec.Struct):
     stop_details: StopDetails | None = None
 
 
-class Error(msgspec.Struct):
+class MessagesError(msgspec.Struct):
     type: str | None = None
     message: str | None = None
 
 
-class Event(msgspec.Struct):
+class MessagesEvent(msgspec.Struct):
     """Every event is read as this; what an event does not have stays at its default."""
 
     type: str = ""
     index: int | None = None
-    message: Start | None = None
-    content_block: Block | None = None
-    delta: Delta | None = None
+    message: MessageStart | None = None
+    content_block: ContentBlock | None = None
+    delta: MessagesDelta | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")  # no part of the answer: read for itself
-    error: Error | None = None
+    error: MessagesError | None = None
     request_id: str | None = None
 
 
@@ -81,29 +81,29 @@ class _AnyEvent(msgspec.Struct):
     type: str
 
 
-_decode = msgspec.json.Decoder(Event).decode
+_decode = msgspec.json.Decoder(MessagesEvent).decode
 _decode_type = msgspec.json.Decoder(_AnyEvent).decode
-_decode_usage = msgspec.json.Decoder(Usage | None).decode
+_decode_usage = msgspec.json.Decoder(MessagesUsage | None).decode
 
 
-def read_message_event(payload: bytes) -> "Read[Event] | None":
+def read_message_event(payload: bytes) -> "DecodedEvent[MessagesEvent] | None":
     """The event; None for one of a type that is not used. Raises Unreadable."""
     kind = read_event(_decode_type, payload).event.type
     return read_event(_decode, payload) if kind in _USED else None
 
 
-def add_usage(known: Usage, raw: msgspec.Raw) -> None:
+def add_usage(known: MessagesUsage, raw: msgspec.Raw) -> None:
     """Counts are totals so far; an event that leaves one out does not change it."""
     try:
         usage = _decode_usage(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    for name in Usage.__struct_fields__:
+    for name in MessagesUsage.__struct_fields__:
         if usage is not None and (value := getattr(usage, name)) is not None:
             setattr(known, name, value)
 
 
-def sum_usage(usage: Usage) -> TokenUsage:
+def to_token_usage(usage: MessagesUsage) -> TokenUsage:
     """All input counts as input here; on the wire the cached tokens stand apart from it."""
     read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
     made = usage.output_tokens or 0

@@ -10,9 +10,9 @@ import msgspec
 
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from .encoding import Head, HeadKey, is_strict, to_json
-from .messages_request import MARK
-from .thinking import ask_thinking
+from .messages_request import CACHE_MARK
+from .request_encoding import HeadKey, RequestHead, is_strict, to_json
+from .thinking import thinking_parameters
 
 MAX_TOKENS_UNKNOWN = 8_192  # of a model that no entry names: what all of them allow
 _SCHEMA_TEXT = (
@@ -44,16 +44,16 @@ class _Head(msgspec.Struct, omit_defaults=True):
     output_config: dict[str, object] | None = None
 
 
-def encode_head(key: HeadKey) -> Head:
+def encode_head(key: HeadKey) -> RequestHead:
     """`before` goes up to the tools; `after` is the instructions' block of the system."""
     model = key.model
     limit = model.max_output_tokens or MAX_TOKENS_UNKNOWN
     shown = key.summary != "none"
-    asked = ask_thinking(model, key.effort, max_tokens=limit, shown=shown)
+    asked = thinking_parameters(model, key.effort, max_tokens=limit, shown=shown)
     output: dict[str, object] = {} if asked.effort is None else {"effort": asked.effort}
     blocks: list[bytes] = []
     if key.instructions.strip():
-        blocks.append(_system(key.instructions)[:-1] + MARK + b"}")
+        blocks.append(_system(key.instructions)[:-1] + CACHE_MARK + b"}")
     if key.output_schema is not None:
         if model.structured_output and has_grammar(key.output_schema):
             schema = msgspec.Raw(key.output_schema)
@@ -68,7 +68,7 @@ def encode_head(key: HeadKey) -> Head:
         output_config=output or None,
     )
     tools = _tools(model, key.tools)
-    return Head(before=to_json(head)[:-1] + tools, after=b",".join(blocks))
+    return RequestHead(before=to_json(head)[:-1] + tools, after=b",".join(blocks))
 
 
 def _system(text: str) -> bytes:
@@ -89,7 +89,7 @@ def _tools(model: ModelInfo, tools: tuple[ToolSpec, ...]) -> bytes:
         )
         for tool in tools
     ]
-    encoded[-1] = encoded[-1][:-1] + MARK + b"}"
+    encoded[-1] = encoded[-1][:-1] + CACHE_MARK + b"}"
     text = b',"tools":[' + b",".join(encoded) + b"]"
     if not model.parallel_tool_calls:
         text += b',"tool_choice":{"type":"auto","disable_parallel_tool_use":true}'

@@ -27,15 +27,15 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 
-from .encoding import HeadKey, Heads, Rendering, to_json
-from .images import show_images
-from .thinking import open_block
+from .images import resolve_images
+from .request_encoding import EncodingContext, HeadKey, RequestHeadCache, to_json
+from .thinking import unseal_block
 
 NO_OUTPUT = "(no output: the call was interrupted)"
 GO_ON = "(go on)"
 BEGINNING = "(the conversation begins here)"
-NO_WORDS = "(no words)"
-MARK = b',"cache_control":{"type":"ephemeral"}'
+NO_TEXT = "(no words)"
+CACHE_MARK = b',"cache_control":{"type":"ephemeral"}'
 _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 _DATA_URL = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)\Z", re.DOTALL)
@@ -74,7 +74,7 @@ class _ToolResult(msgspec.Struct, tag_field="type", tag="tool_result", omit_defa
 class MessagesStore:
     """The messages of one conversation as one buffer, the last message left open."""
 
-    def __init__(self, rendering: Rendering, heads: Heads) -> None:
+    def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
         self._rendering, self._heads = rendering, heads
         self.clear()
 
@@ -108,10 +108,10 @@ class MessagesStore:
                 if block := _text(text_of(item.content)):
                     self._add_answer(block)
             case Message():
-                for block in self._told(item):
-                    self._add_told(block)
+                for block in self._input_blocks(item):
+                    self._add_input(block)
             case Reasoning():
-                opened = open_block(item, slug=self._rendering.model.slug)
+                opened = unseal_block(item, slug=self._rendering.model.slug)
                 if opened is not None:
                     self._make_room()
                     self._thoughts.append(to_json(opened))
@@ -137,7 +137,7 @@ class MessagesStore:
         parts.append(b',"messages":[')
         begin = 0
         for place in self._marks:
-            parts += [bytes(self._buffer[begin:place]), MARK]
+            parts += [bytes(self._buffer[begin:place]), CACHE_MARK]
             begin = place
         return (*parts, bytes(self._buffer[begin:]), b"]}]}")
 
@@ -200,7 +200,7 @@ class MessagesStore:
         self._add_answer(to_json(called))
         self._calls.append(call_id)
 
-    def _add_told(self, block: bytes) -> None:
+    def _add_input(self, block: bytes) -> None:
         if self._calls:
             self._later.append(block)
             return
@@ -230,7 +230,7 @@ class MessagesStore:
     def _end_thoughts(self) -> None:
         """Thoughts that led to nothing: a message may not end with them."""
         if self._thoughts:
-            self._write_answer(_text(NO_WORDS))
+            self._write_answer(_text(NO_TEXT))
 
     def _close_turn(self) -> None:
         """A request ends with a user's message."""
@@ -242,7 +242,7 @@ class MessagesStore:
 
     # --- blocks ------------------------------------------------------------------------------
 
-    def _told(self, item: Message) -> list[bytes]:
+    def _input_blocks(self, item: Message) -> list[bytes]:
         """What the model is told by others. A developer's word later on is marked as such."""
         if item.role == "developer" and item.author is None:
             words = text_of(item.content)
@@ -251,7 +251,7 @@ class MessagesStore:
 
     def _blocks(self, content: tuple[ContentPart, ...]) -> list[_Text | _Image]:
         told = self._rendering
-        shown = show_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
+        shown = resolve_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
         blocks: list[_Text | _Image] = []
         for part in shown:
             if isinstance(part, InputImage):

@@ -14,14 +14,14 @@ import msgspec
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.spec import ProbeOrder
 
-from .catalogue import load_catalogue
 from .fetch import fetch_weights
+from .model_catalogue import load_catalogue
 from .weights import find_weights, known_weights, load_weights
 
 _USAGE = "usage: models_cli list|pull MODELS_DIR [NAME] [CATALOGUE…] | probe"
 
 
-def _say(**fields: Any) -> None:
+def _print_json(**fields: Any) -> None:
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
@@ -33,7 +33,7 @@ def list_models(models_dir: Path, additions: list[str]) -> None:
     for name, entry in sorted(catalogue.entries.items(), key=lambda one: (one[1].provider, one[0])):
         file = weights.get(name)
         here = file is not None and find_weights(models_dir, name, additions) is not None
-        _say(
+        _print_json(
             type="model",
             name=name,
             provider=entry.provider,
@@ -61,7 +61,7 @@ def pull_model(models_dir: Path, name: str, additions: list[str]) -> None:
     entry = known_weights(name, additions)
     there = find_weights(models_dir, name, additions)
     if there is not None:
-        _say(type="done", path=str(there), fetched=False)
+        _print_json(type="done", path=str(there), fetched=False)
         return
     last = -1
 
@@ -70,18 +70,18 @@ def pull_model(models_dir: Path, name: str, additions: list[str]) -> None:
         step = have * 200 // total if total else have >> 20
         if step != last:
             last = step
-            _say(type="progress", have=have, total=total)
+            _print_json(type="progress", have=have, total=total)
 
     path = fetch_weights(name, entry, models_dir, progress)
-    _say(type="done", path=str(path), fetched=True)
+    _print_json(type="done", path=str(path), fetched=True)
 
 
 def probe_model() -> int:
     """Three requests to the model that stdin names; `chosen`, `probe` and `advice` lines."""
-    from .probe import probe_lines  # opens HTTP, which the other verbs do without
+    from .model_probe import probe_lines  # opens HTTP, which the other verbs do without
 
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=ProbeOrder)
-    return probe_lines(order, _say)
+    return probe_lines(order, _print_json)
 
 
 def main(arguments: list[str]) -> int:
@@ -95,10 +95,10 @@ def main(arguments: list[str]) -> int:
             case ["probe"]:
                 return probe_model()
             case _:
-                _say(type="error", message=_USAGE)
+                _print_json(type="error", message=_USAGE)
                 return 2
     except SwarmError as error:
-        _say(type="error", message=str(error))
+        _print_json(type="error", message=str(error))
         return error.exit_code
     return 0
 

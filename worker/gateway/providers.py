@@ -176,7 +176,7 @@ def key_problem(provider: ProviderSpec, keys: Mapping[str, str]) -> str | None:
     return None
 
 
-def key_words(provider: ProviderSpec) -> str | None:
+def key_source(provider: ProviderSpec) -> str | None:
     """Where its key is from, for texts; None: it has none."""
     if provider.key_command is not None:
         return f"from {provider.key_command.what}"

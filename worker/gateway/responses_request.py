@@ -21,8 +21,15 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
-from .encoding import Head, HeadKey, Heads, Rendering, is_strict, to_json
-from .images import show_images
+from .images import resolve_images
+from .request_encoding import (
+    EncodingContext,
+    HeadKey,
+    RequestHead,
+    RequestHeadCache,
+    is_strict,
+    to_json,
+)
 from .thinking import SEAL
 
 
@@ -97,7 +104,7 @@ def encode_tool(tool: ToolSpec, *, freeform: bool) -> _Function | _Custom:
     )
 
 
-def encode_head(key: HeadKey) -> Head:
+def encode_head(key: HeadKey) -> RequestHead:
     """All but the items and what belongs to one agent."""
     if key.compacts:
         return _compaction_head(key)
@@ -121,13 +128,13 @@ def encode_head(key: HeadKey) -> Head:
     told = _Text(verbosity=key.verbosity, format=form)
     text = b"" if told == _Text() else b',"text":' + to_json(told)
     # The cache key stands between `after` and `text`; NUL, which JSON cannot hold, marks its place.
-    return Head(
+    return RequestHead(
         before=to_json(before)[:-1] + b',"input":[',
         after=b"]," + to_json(after)[1:-1] + b"\0" + text + b"}",
     )
 
 
-def _compaction_head(key: HeadKey) -> Head:
+def _compaction_head(key: HeadKey) -> RequestHead:
     """Of `/responses/compact`: no stream, no settings of an answer, no cache key."""
     model = key.model
     effort = _Effort(effort=key.effort or model.default_effort)
@@ -138,13 +145,13 @@ def _compaction_head(key: HeadKey) -> Head:
         **({"reasoning": effort} if model.reasoning else {}),
     }
     before = to_json(_Before(model=model.slug, instructions=key.instructions))
-    return Head(before=before[:-1] + b',"input":[', after=b"]," + to_json(after)[1:])
+    return RequestHead(before=before[:-1] + b',"input":[', after=b"]," + to_json(after)[1:])
 
 
 class ResponsesStore:
     """A growing buffer of JSON items, with the place where each of them ends."""
 
-    def __init__(self, rendering: Rendering, heads: Heads) -> None:
+    def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
         self._rendering, self._heads = rendering, heads
         self._buffer = bytearray()
         self._ends: list[int] = []
@@ -198,7 +205,7 @@ class ResponsesStore:
 
     def _shown(self, content: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
         told = self._rendering
-        return show_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
+        return resolve_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
 
 
 def _is_foreign(item: AnyItem) -> bool:

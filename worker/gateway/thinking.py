@@ -5,14 +5,12 @@ came and a seal: kind, model and signature. A seal of another wire or another mo
 such a block would only be refused. Pure.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from swarm.mailbox.protocol.items import Reasoning
 from swarm.mailbox.protocol.sampling import ModelInfo
-
-Kind = Literal["thinking", "redacted"]
 
 SEAL = "messages."
 LEAST_BUDGET = 1_024  # tokens; a smaller one is refused
@@ -37,7 +35,7 @@ class RedactedThinking(msgspec.Struct, tag_field="type", tag="redacted_thinking"
     data: str
 
 
-def keep_block(block: Thinking | RedactedThinking, *, slug: str, item_id: str) -> Reasoning:
+def seal_block(block: Thinking | RedactedThinking, *, slug: str, item_id: str) -> Reasoning:
     """The block as an item of the history."""
     match block:
         case Thinking(thinking=text, signature=signature):
@@ -47,7 +45,7 @@ def keep_block(block: Thinking | RedactedThinking, *, slug: str, item_id: str) -
             return Reasoning(encrypted_content=f"{SEAL}redacted;{slug};{data}", id=item_id)
 
 
-def open_block(item: Reasoning, *, slug: str) -> Thinking | RedactedThinking | None:
+def unseal_block(item: Reasoning, *, slug: str) -> Thinking | RedactedThinking | None:
     """The very block that was kept; None where it is not this model's."""
     sealed = item.encrypted_content or ""
     kind, _, rest = sealed.removeprefix(SEAL).partition(";")
@@ -59,38 +57,38 @@ def open_block(item: Reasoning, *, slug: str) -> Thinking | RedactedThinking | N
     return Thinking(thinking="".join(item.content), signature=data)
 
 
-class Asked(NamedTuple):
+class ThinkingParameters(NamedTuple):
     """What a request says about thinking; None: the field is left out."""
 
     thinking: dict[str, str | int] | None = None
     effort: str | None = None
 
 
-def ask_thinking(
+def thinking_parameters(
     model: ModelInfo, effort: str | None, *, max_tokens: int, shown: bool = True
-) -> Asked:
+) -> ThinkingParameters:
     """An effort in the words of the model's own kind of thinking (`ModelInfo.thinking`).
 
     `shown` False: its text need not be sent, only what the server wants back.
     """
     if not model.reasoning:
-        return Asked()
+        return ThinkingParameters()
     wanted = effort or model.default_effort
     match model.thinking:
         case "adaptive" if wanted == "none":
-            return Asked(thinking={"type": "disabled"})
+            return ThinkingParameters(thinking={"type": "disabled"})
         case "adaptive" | "always":
             display = "summarized" if shown else "omitted"
             asked: dict[str, str | int] = {"type": "adaptive", "display": display}
-            return Asked(thinking=asked, effort=nearest_effort(wanted, model.efforts))
+            return ThinkingParameters(thinking=asked, effort=nearest_effort(wanted, model.efforts))
         case "budget" if wanted != "none":
             room = max_tokens - _ANSWER_TOKENS
             budget = min(_BUDGETS.get(wanted or "", _BUDGETS["medium"]), room)
             if budget >= LEAST_BUDGET:
-                return Asked(thinking={"type": "enabled", "budget_tokens": budget})
-            return Asked()
+                return ThinkingParameters(thinking={"type": "enabled", "budget_tokens": budget})
+            return ThinkingParameters()
         case _:
-            return Asked()
+            return ThinkingParameters()
 
 
 def nearest_effort(wanted: str | None, known: tuple[str, ...]) -> str | None:

@@ -62,7 +62,7 @@ def find_weights(models_dir: Path, name: str, additions: Sequence[str] = ()) -> 
     """
     entry = known_weights(name, additions)
     path = models_dir / entry.file
-    return path if is_whole(path, entry) else None
+    return path if is_verified(path, entry) else None
 
 
 def known_weights(name: str, additions: Sequence[str] = ()) -> Weights:
@@ -73,7 +73,7 @@ def known_weights(name: str, additions: Sequence[str] = ()) -> Weights:
     return known[name]
 
 
-def is_whole(path: Path, entry: Weights) -> bool:
+def is_verified(path: Path, entry: Weights) -> bool:
     """True if the file was checked once and has not changed since."""
     try:
         facts = path.stat()
@@ -83,7 +83,7 @@ def is_whole(path: Path, entry: Weights) -> bool:
     return facts.st_size == entry.size_bytes and stamp == _mark(entry, facts.st_mtime_ns)
 
 
-def accept(path: Path, entry: Weights) -> bool:
+def verify_weights(path: Path, entry: Weights) -> bool:
     """Check a file that just arrived against size and sha256; remember that it is good."""
     if path.stat().st_size != entry.size_bytes or sha256_of(path) != entry.sha256:
         return False

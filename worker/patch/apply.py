@@ -6,11 +6,11 @@ from pathlib import Path
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import FileChange
 
-from .replace import MayWrite, read_file, remove_file, replace_file
-from .summary import NOTHING_MODIFIED, Outcome, render_failure, render_success
-from .verify import PatchFailed, PlannedStep, VerifiedPatch, digest_of
+from .file_replacement import MayWrite, read_file, remove_file, replace_file
+from .patch_summary import NOTHING_MODIFIED, HunkResult, render_failure, render_success
+from .verify import PatchFailed, PlannedHunk, VerifiedPatch, digest_of
 
-__all__ = ["PatchResult", "apply_verified", "read_file", "write_step"]
+__all__ = ["PatchResult", "apply_verified", "read_file", "write_hunk"]
 
 
 class PatchResult(Value):
@@ -30,11 +30,11 @@ def apply_verified(patch: VerifiedPatch, *, may_write: MayWrite) -> PatchResult:
         patch: From `verify_patch`. A file that differs from what was read there is a conflict.
         may_write: Asked with each path, symlinks resolved, just before it is written.
     """
-    done: list[PlannedStep] = []
+    done: list[PlannedHunk] = []
     error = "" if patch.steps else NOTHING_MODIFIED
     for step in patch.steps:
         try:
-            write_step(step, may_write)
+            write_hunk(step, may_write)
         except PatchFailed as failed:
             error = str(failed)
             break
@@ -50,7 +50,7 @@ def apply_verified(patch: VerifiedPatch, *, may_write: MayWrite) -> PatchResult:
     )
 
 
-def write_step(step: PlannedStep, may_write: MayWrite) -> None:
+def write_hunk(step: PlannedHunk, may_write: MayWrite) -> None:
     """Write one hunk. Raises PatchFailed (FileConflict); then nothing of this step is changed,
     except that a move whose source could not be removed leaves both files.
     """
@@ -69,13 +69,13 @@ def write_step(step: PlannedStep, may_write: MayWrite) -> None:
         remove_file(path, before=step.before, may_write=may_write, failure=failure)
 
 
-def _explain(error: str, done: Sequence[Outcome], left: Sequence[Outcome]) -> str:
+def _explain(error: str, done: Sequence[HunkResult], left: Sequence[HunkResult]) -> str:
     if not left:
         return f"{error}\n" if error else ""
     return render_failure(error, done, left)
 
 
-def _digests_after(done: Sequence[PlannedStep]) -> dict[str, str | None]:
+def _digests_after(done: Sequence[PlannedHunk]) -> dict[str, str | None]:
     digests: dict[str, str | None] = {}
     for step in done:
         after = None if step.content is None else digest_of(step.content)

@@ -13,9 +13,9 @@ from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.events import FileChange
 
-from .match import ChunkNotFound, Edit, apply_edits, locate_edits
+from .chunk_matching import ChunkNotFound, LineEdit, apply_edits, locate_edits
 from .parse import AddFile, DeleteFile, Hunk, PatchSyntaxError, UpdateFile, parse_patch
-from .summary import Outcome, render_diff, replace_all
+from .patch_summary import HunkResult, render_diff, replace_all
 
 Read = Callable[[Path], bytes]  # raises OSError as open() does
 VERIFICATION_FAILED = "apply_patch verification failed: "
@@ -36,23 +36,23 @@ class FileConflict(PatchFailed):
         self.path = path
 
 
-class PlannedStep(Value):
+class PlannedHunk(Value):
     """One hunk worked out. Paths are absolute; digests are sha256 in hex, None = no such file."""
 
-    outcome: Outcome
+    outcome: HunkResult
     change: FileChange
     before: str | None
     content: bytes | None = None  # None: the file goes
     moved_to: str | None = None
     moved_to_before: str | None = None
 
-    def touched(self) -> tuple[str, ...]:
+    def touched_paths(self) -> tuple[str, ...]:
         """Every path that is written or removed: the source, then the destination."""
         return (self.change.path, *([] if self.moved_to is None else [self.moved_to]))
 
 
 class VerifiedPatch(Value):
-    steps: tuple[PlannedStep, ...]
+    steps: tuple[PlannedHunk, ...]
 
     @property
     def changes(self) -> tuple[FileChange, ...]:
@@ -62,7 +62,7 @@ class VerifiedPatch(Value):
     @property
     def paths(self) -> tuple[str, ...]:
         """All absolute paths it touches, each once, in order."""
-        return tuple(dict.fromkeys(path for step in self.steps for path in step.touched()))
+        return tuple(dict.fromkeys(path for step in self.steps for path in step.touched_paths()))
 
 
 class PatchRejected(Value):
@@ -94,7 +94,7 @@ def verify_patch(
         return PatchRejected(message=VERIFICATION_FAILED + "the patch is not valid Unicode text")
 
 
-def plan_step(hunk: Hunk, cwd: Path, read: Read) -> PlannedStep:
+def plan_hunk(hunk: Hunk, cwd: Path, read: Read) -> PlannedHunk:
     """Work out a single hunk against the files as `read` shows them. Raises PatchFailed."""
     match hunk:
         case AddFile():
@@ -124,8 +124,8 @@ class _Overlay:
         self._read, self._expected = read, expected
         self._planned: dict[str, bytes | None] = {}
 
-    def plan(self, hunk: Hunk, cwd: Path) -> PlannedStep:
-        step = plan_step(hunk, cwd, self.read)
+    def plan(self, hunk: Hunk, cwd: Path) -> PlannedHunk:
+        step = plan_hunk(hunk, cwd, self.read)
         self._check(step.change.path, step.before)
         if step.moved_to is None:
             self._planned[step.change.path] = step.content
@@ -148,31 +148,31 @@ class _Overlay:
             raise FileConflict(path)
 
 
-def _plan_add(hunk: AddFile, path: Path, read: Read) -> PlannedStep:
+def _plan_add(hunk: AddFile, path: Path, read: Read) -> PlannedHunk:
     old = _read_if_there(path, read)
     edits = replace_all(_text_or_nothing(old), hunk.content)
-    return PlannedStep(
-        outcome=Outcome(letter="A", path=hunk.path),
+    return PlannedHunk(
+        outcome=HunkResult(letter="A", path=hunk.path),
         change=_change(path, "add", render_diff(_text_or_nothing(old), edits)),
         before=None if old is None else digest_of(old),
         content=hunk.content.encode(),
     )
 
 
-def _plan_delete(hunk: DeleteFile, path: Path, read: Read) -> PlannedStep:
+def _plan_delete(hunk: DeleteFile, path: Path, read: Read) -> PlannedHunk:
     try:
         old = read(path)
     except (OSError, ValueError) as error:
         raise PatchFailed(f"Failed to delete file {path}") from error
     text = _text_or_nothing(old)
-    return PlannedStep(
-        outcome=Outcome(letter="D", path=hunk.path),
+    return PlannedHunk(
+        outcome=HunkResult(letter="D", path=hunk.path),
         change=_change(path, "delete", render_diff(text, replace_all(text, ""))),
         before=digest_of(old),
     )
 
 
-def _plan_update(hunk: UpdateFile, cwd: Path, read: Read) -> PlannedStep:
+def _plan_update(hunk: UpdateFile, cwd: Path, read: Read) -> PlannedHunk:
     path = _absolute(cwd, hunk.path)
     old = _read_to_update(path, read)
     text = old.decode()
@@ -183,8 +183,8 @@ def _plan_update(hunk: UpdateFile, cwd: Path, read: Read) -> PlannedStep:
     there = None if target is None else _read_if_there(target, read)
     shown = hunk.path if target is None or hunk.move_path is None else hunk.move_path
     moved_to = None if target is None else str(target)
-    return PlannedStep(
-        outcome=Outcome(letter="M", path=shown),
+    return PlannedHunk(
+        outcome=HunkResult(letter="M", path=shown),
         change=_change(path, "update", render_diff(text, edits), moved_to),
         before=digest_of(old),
         content=apply_edits(text, edits).encode(),
@@ -201,7 +201,7 @@ def _change(path: Path, kind: str, diff: str, move_path: str | None = None) -> F
             raise ValueError(kind)
 
 
-def _locate(text: str, hunk: UpdateFile, path: Path) -> tuple[Edit, ...]:
+def _locate(text: str, hunk: UpdateFile, path: Path) -> tuple[LineEdit, ...]:
     try:
         return locate_edits(text, hunk.chunks, str(path))
     except ChunkNotFound as error:

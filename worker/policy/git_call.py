@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from swarm.mailbox.protocol.base import Value
 
-from .words import Words, program_name
+from .shell_parser import Words, program_name
 
 # Global options that change nothing about what is read or run.
 _HARMLESS = frozenset(

@@ -5,23 +5,29 @@ what it does. `find . -delete` has the shape of a listing, and `rg --pre PROGRAM
 neither is known to be safe, and both are shown as they are.
 """
 
-from swarm.mailbox.protocol.meaning import ListFiles, Meaning, ReadFile, Search, Unknown
+from swarm.mailbox.protocol.parsed_command import (
+    ListFiles,
+    ParsedCommand,
+    ReadFile,
+    Search,
+    Unknown,
+)
 
-from .facts import Facts
-from .intent import parse_command
+from .command_facts import CommandFacts
+from .command_parser import parse_command
 
 _MOST_WORDS_CHARS = 4_000  # of a command that is looked at
 _MOST_PARTS = 8
 _MOST_CHARS = 2_000  # of all texts together: a record keeps them beside the command
 
 
-def only_reads(facts: Facts) -> bool:
+def only_reads(facts: CommandFacts) -> bool:
     """Each part of the command is known to change nothing."""
     known = facts.shell_is_known and not facts.is_complex and bool(facts.commands)
     return known and all(one.is_safe for one in facts.commands)
 
 
-def shown_meanings(facts: Facts) -> tuple[Meaning, ...]:
+def shown_meanings(facts: CommandFacts) -> tuple[ParsedCommand, ...]:
     """What it reads, lists and searches, in order; empty where it is to be shown as it is."""
     if not only_reads(facts) or sum(map(len, facts.argv)) > _MOST_WORDS_CHARS:
         return ()
@@ -31,7 +37,7 @@ def shown_meanings(facts: Facts) -> tuple[Meaning, ...]:
     return meanings if sum(map(_chars, meanings)) <= _MOST_CHARS else ()
 
 
-def _chars(meaning: Meaning) -> int:
+def _chars(meaning: ParsedCommand) -> int:
     match meaning:
         case ReadFile(cmd=cmd, name=name, path=path):
             return len(cmd) + len(name) + len(path)

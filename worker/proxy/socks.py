@@ -8,11 +8,11 @@ from ipaddress import ip_address
 
 import trio
 
-from swarm.mailbox.hosts import BadHost, normal_host
-from swarm.mailbox.protocol.proxy import Target
+from swarm.mailbox.host_patterns import InvalidHost, normalize_host
+from swarm.mailbox.protocol.proxy import NetworkTarget
 
-from .client import HEAD_LIMIT_S, Client, tunnel
-from .gate import Refused, Unreachable, Way
+from .client_connection import HEAD_LIMIT_S, ClientConnection, tunnel
+from .connector import NetworkDenied, ServerConnection, Unreachable
 
 VERSION = 5
 _NO_AUTHENTICATION, _NONE_ACCEPTED = 0, 0xFF
@@ -20,19 +20,19 @@ _CONNECT = 1
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _DONE, _FAILED, _NOT_ALLOWED, _UNREACHABLE, _BAD_COMMAND, _BAD_ADDRESS = 0, 1, 2, 4, 7, 8
 
-Reach = Callable[[Target], Awaitable[Way]]
+ConnectTo = Callable[[NetworkTarget], Awaitable[ServerConnection]]
 
 
-async def serve_socks(client: Client, reach: Reach) -> None:
+async def serve_socks(client: ClientConnection, reach: ConnectTo) -> None:
     """One SOCKS5 client to its end. Raises ClientGone."""
     target = None
     with trio.move_on_after(HEAD_LIMIT_S):
-        target = await _read_wish(client)
+        target = await _read_request(client)
     if target is None:
         return
     try:
         server = (await reach(target)).stream
-    except Refused:
+    except NetworkDenied:
         await client.send(_reply(_NOT_ALLOWED))
         return
     except Unreachable:
@@ -43,7 +43,7 @@ async def serve_socks(client: Client, reach: Reach) -> None:
         await tunnel(client, server)
 
 
-async def _read_wish(client: Client) -> Target | None:
+async def _read_request(client: ClientConnection) -> NetworkTarget | None:
     """None: it was told that it cannot be."""
     version, count = await client.receive_exactly(2)
     methods = await client.receive_exactly(count)
@@ -60,24 +60,24 @@ async def _read_wish(client: Client) -> Target | None:
         return None
     try:
         host = await _read_host(client, kind)
-    except BadHost:
+    except InvalidHost:
         await client.send(_reply(_BAD_ADDRESS))
         return None
     port = int.from_bytes(await client.receive_exactly(2))
-    return Target(host=host, port=port, protocol="socks5_tcp")
+    return NetworkTarget(host=host, port=port, protocol="socks5_tcp")
 
 
-async def _read_host(client: Client, kind: int) -> str:
+async def _read_host(client: ClientConnection, kind: int) -> str:
     """Raises BadHost, ClientGone."""
     if kind == _IPV4:
         return str(ip_address(await client.receive_exactly(4)))
     if kind == _IPV6:
         return str(ip_address(await client.receive_exactly(16)))
     if kind != _NAME:
-        raise BadHost("no such kind of address")
+        raise InvalidHost("no such kind of address")
     (size,) = await client.receive_exactly(1)
     name = await client.receive_exactly(size)
-    return normal_host(name.decode("ascii", "replace"))
+    return normalize_host(name.decode("ascii", "replace"))
 
 
 def _reply(code: int) -> bytes:

@@ -7,7 +7,7 @@ relative ones onto a read-only root).
 
 from swarm.mailbox.path_rules import is_within
 
-from .plan import SandboxPlan
+from .sandbox_plan import SandboxPlan
 
 SECCOMP_FD = 3  # where the launcher puts the filter in the child
 _SIZED = ("--size", str(2 << 30))  # files in memory are no process's: the watchdog sees none
@@ -37,26 +37,26 @@ def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[s
         words += ["--symlink", target, name]
     masks = tuple(path for path in plan.hidden if not _is_covered(path, plan))
     closed = tuple(path for path in plan.denied if not _is_covered(path, plan))
-    for _, _, step in sorted((*_steps(plan, masks), *_closing(plan, closed))):
+    for _, _, step in sorted((*_mount_steps(plan, masks), *_denied_mount_steps(plan, closed))):
         words += step
-    for path in (*masks, *closed, *_filled(plan)):
+    for path in (*masks, *closed, *_remounted_read_only(plan)):
         words += ["--remount-ro", path]
     if filtered:
         words += ["--seccomp", str(SECCOMP_FD)]
     return (*words, "--")
 
 
-def _filled(plan: SandboxPlan) -> tuple[str, ...]:
+def _remounted_read_only(plan: SandboxPlan) -> tuple[str, ...]:
     """Trees that are read-only once everything that shows through has its place in them."""
     own_tmp = plan.tmp_dir is not None and "/tmp" in plan.covered and not plan.tmp_writable
     return (*(("/tmp",) if own_tmp else ()), *(() if "/" in plan.readable else ("/",)))
 
 
-_Step = tuple[int, int, tuple[str, ...]]  # depth, strength, words
+_MountStep = tuple[int, int, tuple[str, ...]]  # depth, strength, words
 
 
-def _steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_Step]:
-    found: list[_Step] = []
+def _mount_steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_MountStep]:
+    found: list[_MountStep] = []
 
     def add(path: str, strength: int, *words: str) -> None:
         found.append((0 if path == "/" else path.count("/"), strength, words))
@@ -94,12 +94,12 @@ def _own_readable(plan: SandboxPlan) -> tuple[str, ...]:
     )
 
 
-def _closing(plan: SandboxPlan, closed: tuple[str, ...]) -> list[_Step]:
+def _denied_mount_steps(plan: SandboxPlan, closed: tuple[str, ...]) -> list[_MountStep]:
     """Masks over what a profile denies: nothing opens, and a file is no empty one. (A device on a
     mount without devices gives EACCES.) On the way to something shown, a folder can be passed.
     """
     shown = (*plan.writable, *plan.visible, *plan.readable)
-    steps: list[_Step] = []
+    steps: list[_MountStep] = []
     for path in closed:
         passed = any(one != path and is_within(one, path) for one in shown)
         words = ("--perms", "0111" if passed else "0000", "--tmpfs", path)

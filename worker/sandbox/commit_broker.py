@@ -14,11 +14,25 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from .notifier import Answer, Done, GoOn, Handler, Opened, Refused, WaitingCall
-from .places import FilePolicy, judge_place
-from .renaming import move_entry
-from .resolve import NotResolved, Place, in_view, open_unlinked
-from .words import HERE, check_alive, or_go_on, umask_of, words_of
+from .file_policy import FilePolicy, path_access
+from .path_resolution import NotResolved, ResolvedEntry, open_entry_as_caller, open_without_links
+from .renameat2 import rename_entry
+from .syscall_arguments import (
+    AT_FDCWD,
+    caller_umask,
+    check_caller_alive,
+    continue_if_unresolved,
+    read_path_argument,
+)
+from .syscall_dispatcher import (
+    ContinueSyscall,
+    FailSyscall,
+    PendingSyscall,
+    ReturnDescriptor,
+    ReturnValue,
+    SyscallAnswer,
+    SyscallHandler,
+)
 
 _NO_REPLACE = 1
 
@@ -32,97 +46,99 @@ class CommitBroker:
     def close(self) -> None:
         """There is nothing to be removed."""
 
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, SyscallHandler]:
         """By call name. What is not here goes on: the folder is read-only to the kernel."""
-        found: dict[str, Callable[[WaitingCall], Answer]] = {
-            "mkdir": lambda c: self._mkdir(c, HERE, 0, c.args[1]),
+        found: dict[str, Callable[[PendingSyscall], SyscallAnswer]] = {
+            "mkdir": lambda c: self._mkdir(c, AT_FDCWD, 0, c.args[1]),
             "mkdirat": lambda c: self._mkdir(c, c.args[0], 1, c.args[2]),
-            "unlink": lambda c: self._remove(c, HERE, 0, os.unlink),
+            "unlink": lambda c: self._remove(c, AT_FDCWD, 0, os.unlink),
             "unlinkat": lambda c: self._remove(
                 c, c.args[0], 1, os.rmdir if c.args[2] & 0x200 else os.unlink
             ),
-            "rmdir": lambda c: self._remove(c, HERE, 0, os.rmdir),
-            "rename": lambda c: self._rename(c, (HERE, 0), (HERE, 1), 0),
+            "rmdir": lambda c: self._remove(c, AT_FDCWD, 0, os.rmdir),
+            "rename": lambda c: self._rename(c, (AT_FDCWD, 0), (AT_FDCWD, 1), 0),
             "renameat": lambda c: self._rename(c, (c.args[0], 1), (c.args[2], 3), 0),
             "renameat2": lambda c: self._rename(
                 c, (c.args[0], 1), (c.args[2], 3), c.args[4] & 0xFFFFFFFF
             ),
-            "link": lambda c: self._link(c, (HERE, 0), (HERE, 1), 0),
+            "link": lambda c: self._link(c, (AT_FDCWD, 0), (AT_FDCWD, 1), 0),
             "linkat": lambda c: self._link(c, (c.args[0], 1), (c.args[2], 3), c.args[4]),
-            "open": lambda c: self._open(c, HERE, 0, c.args[1], c.args[2]),
+            "open": lambda c: self._open(c, AT_FDCWD, 0, c.args[1], c.args[2]),
             "openat": lambda c: self._open(c, c.args[0], 1, c.args[2], c.args[3]),
             "creat": lambda c: self._open(
-                c, HERE, 0, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, c.args[1]
+                c, AT_FDCWD, 0, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, c.args[1]
             ),
         }
-        return {name: or_go_on(handler) for name, handler in found.items()}
+        return {name: continue_if_unresolved(handler) for name, handler in found.items()}
 
     @contextmanager
-    def _place(self, call: WaitingCall, at: int, index: int) -> Iterator[Place]:
+    def _open_entry(self, call: PendingSyscall, at: int, index: int) -> Iterator[ResolvedEntry]:
         """In our view. Raises NotResolved: it is not for this broker, or closed."""
-        path = words_of(call, index)
-        with in_view(call.pid, at, path) as seen:
-            check_alive(call)
-            if judge_place(self._policy, seen.path) != "commit":
+        path = read_path_argument(call, index)
+        with open_entry_as_caller(call.pid, at, path) as seen:
+            check_caller_alive(call)
+            if path_access(self._policy, seen.path) != "commit":
                 raise NotResolved
-            with open_unlinked(os.path.dirname(seen.path)) as folder:  # noqa: PTH120
+            with open_without_links(os.path.dirname(seen.path)) as folder:  # noqa: PTH120
                 if not os.path.samestat(os.fstat(folder), os.fstat(seen.folder)):
                     raise NotResolved
                 yield seen._replace(folder=folder)
 
-    def _mkdir(self, call: WaitingCall, at: int, index: int, mode: int) -> Answer:
-        with self._place(call, at, index) as place:
-            os.umask(umask_of(call))
+    def _mkdir(self, call: PendingSyscall, at: int, index: int, mode: int) -> SyscallAnswer:
+        with self._open_entry(call, at, index) as place:
+            os.umask(caller_umask(call))
             os.mkdir(place.name, mode & 0o777, dir_fd=place.folder)
-            return Done()
+            return ReturnValue()
 
     def _remove(
-        self, call: WaitingCall, at: int, index: int, remove: Callable[..., None]
-    ) -> Answer:
-        with self._place(call, at, index) as place:
+        self, call: PendingSyscall, at: int, index: int, remove: Callable[..., None]
+    ) -> SyscallAnswer:
+        with self._open_entry(call, at, index) as place:
             remove(place.name, dir_fd=place.folder)
-            return Done()
+            return ReturnValue()
 
     def _rename(
-        self, call: WaitingCall, old: tuple[int, int], new: tuple[int, int], flags: int
-    ) -> Answer:
-        with self._place(call, *old) as source, self._place(call, *new) as target:
-            if flags & ~_NO_REPLACE or not _is_plain(source):
-                return Refused(errno.EACCES)
-            move_entry(source, target, flags)
-            return Done()
+        self, call: PendingSyscall, old: tuple[int, int], new: tuple[int, int], flags: int
+    ) -> SyscallAnswer:
+        with self._open_entry(call, *old) as source, self._open_entry(call, *new) as target:
+            if flags & ~_NO_REPLACE or not _is_regular_file(source):
+                return FailSyscall(errno.EACCES)
+            rename_entry(source, target, flags)
+            return ReturnValue()
 
     def _link(
-        self, call: WaitingCall, old: tuple[int, int], new: tuple[int, int], flags: int
-    ) -> Answer:
-        with self._place(call, *old) as source, self._place(call, *new) as target:
-            if flags or not _is_plain(source):
-                return Refused(errno.EACCES)
+        self, call: PendingSyscall, old: tuple[int, int], new: tuple[int, int], flags: int
+    ) -> SyscallAnswer:
+        with self._open_entry(call, *old) as source, self._open_entry(call, *new) as target:
+            if flags or not _is_regular_file(source):
+                return FailSyscall(errno.EACCES)
             os.link(
                 source.name, target.name, src_dir_fd=source.folder, dst_dir_fd=target.folder,
                 follow_symlinks=False,
             )  # fmt: skip
-            return Done()
+            return ReturnValue()
 
-    def _open(self, call: WaitingCall, at: int, index: int, flags: int, mode: int) -> Answer:
+    def _open(
+        self, call: PendingSyscall, at: int, index: int, flags: int, mode: int
+    ) -> SyscallAnswer:
         flags &= 0xFFFFFFFF
         if flags & os.O_TMPFILE == os.O_TMPFILE or flags & os.O_PATH:
-            return GoOn()
-        with self._place(call, at, index) as place:
+            return ContinueSyscall()
+        with self._open_entry(call, at, index) as place:
             with suppress(FileNotFoundError):
-                if not _is_plain(place):
-                    return Refused(errno.EACCES)
-            os.umask(umask_of(call))
+                if not _is_regular_file(place):
+                    return FailSyscall(errno.EACCES)
+            os.umask(caller_umask(call))
             wanted = flags | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
             fd = os.open(place.name, wanted, mode & 0o777, dir_fd=place.folder)
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 os.close(fd)
-                return Refused(errno.EACCES)
+                return FailSyscall(errno.EACCES)
             os.set_blocking(fd, not flags & os.O_NONBLOCK)
-            return Opened(fd, bool(flags & os.O_CLOEXEC))
+            return ReturnDescriptor(fd, bool(flags & os.O_CLOEXEC))
 
 
-def _is_plain(place: Place) -> bool:
+def _is_regular_file(place: ResolvedEntry) -> bool:
     """True for a file that is neither folder nor link nor device. Raises OSError."""
     if place.is_folder:
         return False

@@ -19,7 +19,7 @@ _IN_INFO = re.compile(r"packs\w*|commit-graph(s|s/.*|\.lock)?", re.ASCII)
 _FOLLOWED = ("alternates", "http-alternates")
 
 
-def may_commit_at(name: str) -> bool:
+def is_committable(name: str) -> bool:
     """`name` counts from the repository's own folder, as in `refs/heads/main`."""
     top, _, rest = name.partition("/")
     if not rest:

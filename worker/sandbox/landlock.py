@@ -9,8 +9,8 @@ import os
 import stat
 from functools import cache
 
-from swarm.mailbox.beneath import LOOK, open_canonical
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.safe_open import NOFOLLOW_FLAGS, open_canonical
 
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every architecture
 _VERSION_FLAG = 1
@@ -29,7 +29,7 @@ _SCOPES = 0b11  # abstract Unix sockets, signals
 _TCP_SINCE, _SCOPES_SINCE = 4, 6
 
 
-class Grant(Value):
+class LandlockGrant(Value):
     """`access` bits for everything at and below `path`."""
 
     path: str
@@ -39,7 +39,7 @@ class Grant(Value):
 class LandlockRules(Value):
     """All that a command may reach. Paths that have vanished are skipped: less is granted."""
 
-    grants: tuple[Grant, ...] = ()
+    grants: tuple[LandlockGrant, ...] = ()
     network: bool = False
     files: bool = True  # False: every file stays reachable, and mounting allowed
 
@@ -94,7 +94,7 @@ def has_scopes() -> bool:
     return landlock_abi() >= _SCOPES_SINCE
 
 
-def rules_beside_mounts() -> LandlockRules | None:
+def scope_only_rules() -> LandlockRules | None:
     """What holds for a process that still has to mount: no abstract socket and no signal leads out.
     None where the kernel has no such rules.
 
@@ -129,11 +129,11 @@ def apply_landlock(rules: LandlockRules) -> None:
     os.close(ruleset)
 
 
-def _add(ruleset: int, grant: Grant, handled: int) -> None:
+def _add(ruleset: int, grant: LandlockGrant, handled: int) -> None:
     try:
         # No step of a canonical path may have become a link: a command that runs meanwhile could
         # otherwise carry the grant elsewhere.
-        fd = open_canonical(grant.path, LOOK)
+        fd = open_canonical(grant.path, NOFOLLOW_FLAGS)
     except OSError:
         return
     try:

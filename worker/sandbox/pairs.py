@@ -13,21 +13,27 @@ import socket
 import struct
 from collections.abc import Mapping
 
-from .notifier import Answer, Done, Handler, Refused, WaitingCall
+from .syscall_dispatcher import (
+    FailSyscall,
+    PendingSyscall,
+    ReturnValue,
+    SyscallAnswer,
+    SyscallHandler,
+)
 
 _ENDS = struct.Struct("=ii")
 
 
-def pair_handlers() -> Mapping[str, Handler]:
-    """For `Notifier.add`."""
+def pair_handlers() -> Mapping[str, SyscallHandler]:
+    """For `RunNotifier.add_listener`."""
     return {"socketpair": make_pair}
 
 
-def make_pair(call: WaitingCall) -> Answer:
+def make_pair(call: PendingSyscall) -> SyscallAnswer:
     """Raises OSError."""
     family, kind, protocol, at = call.args[:4]
     if family & 0xFFFFFFFF != socket.AF_UNIX or protocol & 0xFFFFFFFF not in (0, 1):
-        return Refused(errno.EPROTONOSUPPORT)
+        return FailSyscall(errno.EPROTONOSUPPORT)
     call.write_memory(at, _ENDS.pack(-1, -1))
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -40,4 +46,4 @@ def make_pair(call: WaitingCall) -> Answer:
     finally:
         for end in ends:
             end.close()
-    return Done()
+    return ReturnValue()

@@ -97,7 +97,7 @@ class _Program:
     def load(self, offset: int) -> None:
         self.emit(_LD, offset)
 
-    def answer(self, number: int) -> None:
+    def return_errno(self, number: int) -> None:
         self.emit(_RET, _ERRNO | number)
 
     def number(self, name: str) -> int | None:
@@ -107,7 +107,7 @@ class _Program:
         call = self.number(name)
         if call is not None:
             self.emit(_JEQ, call, no=1)
-            self.answer(number)
+            self.return_errno(number)
 
     def check(self, name: str, *tests: tuple[int, int, int, bool]) -> None:
         """For call `name`: each (offset, op, value, deny_if) in turn, then allow."""
@@ -117,7 +117,7 @@ class _Program:
         for offset, op, value, deny_if in tests:
             self.load(offset)
             self.emit(op, value, yes=0 if deny_if else 1, no=1 if deny_if else 0)
-            self.answer(errno.EPERM)
+            self.return_errno(errno.EPERM)
         self.emit(_RET, _ALLOW)
 
     def allow_only(self, name: str, index: int, values: tuple[int, ...]) -> None:
@@ -128,7 +128,7 @@ class _Program:
         self.load(_argument(index))
         for left, value in zip(range(len(values), 0, -1), values, strict=True):
             self.emit(_JEQ, value, yes=left)
-        self.answer(errno.EPERM)
+        self.return_errno(errno.EPERM)
         self.load(_NR)
 
     def allow_kinds(self, name: str, family: int, values: tuple[int, ...]) -> None:
@@ -141,7 +141,7 @@ class _Program:
         self.load(_argument(1))
         for left, value in zip(range(len(values), 0, -1), values, strict=True):
             self.emit(_JEQ, value, yes=left)
-        self.answer(errno.EPERM)
+        self.return_errno(errno.EPERM)
         self.load(_NR)
 
 
@@ -173,14 +173,14 @@ def build_filter(request: FilterRequest) -> bytes:
         "ioctl", (request_code, _JEQ, _TIOCSTI, True), (request_code, _JEQ, _TIOCLINUX, True)
     )
     if request.shared:
-        _keep_to_itself(program)
+        _deny_shared_resources(program)
     if request.loopback:
-        _leave_loopback(program, unix=request.unix)
+        _allow_loopback_only(program, unix=request.unix)
     elif not request.network:
         if request.answered:
             program.allow_kinds("socket", _AF_UNIX, _CONNECTED)
             program.allow_kinds("socketpair", _AF_UNIX, _paired(unix=True))
-        _close_network(program, connect=request.connect)
+        _deny_network(program, connect=request.connect)
     else:
         program.allow_kinds("socket", _AF_UNIX, _CONNECTED if request.unix else ())
         program.allow_kinds("socketpair", _AF_UNIX, _paired(unix=request.unix))
@@ -188,7 +188,7 @@ def build_filter(request: FilterRequest) -> bytes:
     return b"".join(program.code)
 
 
-def _keep_to_itself(program: _Program) -> None:
+def _deny_shared_resources(program: _Program) -> None:
     """What Landlock has no rule for: IPC objects, and the resource limits of other processes."""
     for name in _DENIED_WHEN_SHARED:
         program.deny(name, errno.ENOSYS)  # as of a kernel without them: programs take another way
@@ -202,7 +202,7 @@ def _paired(*, unix: bool) -> tuple[int, ...]:
     return _CONNECTED + _DATAGRAMS if unix else _CONNECTED
 
 
-def _leave_loopback(program: _Program, *, unix: bool) -> None:
+def _allow_loopback_only(program: _Program, *, unix: bool) -> None:
     """Internet sockets, which reach only the namespace's loopback, and Unix sockets that carry
     nothing before they are connected: a datagram could be sent to any path.
     """
@@ -212,7 +212,7 @@ def _leave_loopback(program: _Program, *, unix: bool) -> None:
     program.allow_only("socketpair", 1, _paired(unix=unix))
 
 
-def _close_network(program: _Program, *, connect: bool) -> None:
+def _deny_network(program: _Program, *, connect: bool) -> None:
     if not connect:  # a datagram needs no connect, and sendmsg's address is out of our sight
         program.allow_only("socket", 0, (_AF_UNIX,))
         program.allow_only("socket", 1, _CONNECTED)

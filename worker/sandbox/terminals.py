@@ -12,7 +12,7 @@ import os
 import stat
 from contextlib import suppress
 
-from .resolve import Place
+from .path_resolution import ResolvedEntry
 
 OPEN_PEER = 0x5441  # TIOCGPTPEER: a master's other end, without a path
 _MAKERS = ("/dev/ptmx", "/dev/pts/ptmx")
@@ -30,7 +30,7 @@ class Terminals:
     def __init__(self) -> None:
         self._held: list[int] = []  # entries of terminals, some of which may be gone
 
-    def open_named(self, place: Place, pid: int, flags: int) -> int | None:
+    def open_named(self, place: ResolvedEntry, pid: int, flags: int) -> int | None:
         """What the caller opens there, if it is a new terminal or one of its own; the receiver's
         to close. Raises OSError.
         """
@@ -86,7 +86,7 @@ def _is_there(entry: os.stat_result) -> bool:
     return entry.st_nlink > 0 and stat.S_ISCHR(entry.st_mode)
 
 
-def _seen(place: Place, pid: int) -> os.stat_result | None:
+def _seen(place: ResolvedEntry, pid: int) -> os.stat_result | None:
     """What has the place's name, if a terminal could have it."""
     with suppress(OSError):
         if number := _descriptor_named(place.path):  # of the caller's: for us it is another one

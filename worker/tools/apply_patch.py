@@ -16,16 +16,24 @@ from swarm.mailbox.protocol.items import AnyCall, CustomToolCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from ..patch.apply import PatchResult, apply_verified
-from ..patch.grammar import FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION, GRAMMAR
-from ..patch.replace import read_file
+from ..patch.file_replacement import read_file
+from ..patch.patch_grammar import FREEFORM_DESCRIPTION, FUNCTION_DESCRIPTION, GRAMMAR
 from ..patch.verify import PatchRejected, VerifiedPatch, verify_patch
-from ..policy.decide import Ask, Run, Verdict, decide_patch
-from ..policy.facts import PatchFacts
-from ..policy.keys import patch_keys
-from .errors import ToolFailed
-from .router import decode_arguments
-from .site import Site
-from .spec import ABORTED_CALL, Listen, Outcome, Prepared, Proposal, Schema, function_spec
+from ..policy.approval_keys import patch_keys
+from ..policy.command_decision import Ask, PolicyDecision, Run, decide_patch
+from ..policy.command_facts import PatchFacts
+from .call_router import decode_arguments
+from .tool_context import ToolContext
+from .tool_errors import ToolFailed
+from .tool_interface import (
+    ABORTED_CALL,
+    Invocation,
+    OnOutput,
+    Proposal,
+    Schema,
+    ToolResult,
+    function_spec,
+)
 
 _SHOWN_DIFF_CHARS = 100_000  # of one file, to people and the journal
 _SHOWN_CHARS = 1_000_000  # of all files of a patch
@@ -40,15 +48,15 @@ class ApplyPatchArguments(msgspec.Struct, frozen=True, kw_only=True):
     input: str
 
 
-class ApplyPatch:
+class ApplyPatchTool:
     """The tool; freeform where the model knows such tools, else a function."""
 
     name = "apply_patch"
     parallel = False
     aborted_text = ABORTED_CALL
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, site: ToolContext) -> None:
+        self._context = site
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         if model.freeform_tools:
@@ -58,25 +66,25 @@ class ApplyPatch:
     def accepts(self, call: AnyCall) -> bool:
         return True  # models mix the two forms up, and both are clear
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         if isinstance(call, CustomToolCall):
             text = call.input
         else:
             text = decode_arguments(call, ApplyPatchArguments).input
-        return PatchDeed(self._site, text, self._site.spec.cwd, call_id=call.call_id)
+        return PatchInvocation(self._context, text, self._context.spec.cwd, call_id=call.call_id)
 
 
-class PatchDeed:
+class PatchInvocation:
     """One patch, verified. `asked_through` names the tool when it came as a shell command.
 
     Raises ToolFailed when it cannot be verified.
     """
 
     def __init__(
-        self, site: Site, text: str, cwd: str, *, call_id: str, asked_through: str = ""
+        self, site: ToolContext, text: str, cwd: str, *, call_id: str, asked_through: str = ""
     ) -> None:
-        self._site, self._call_id, self._asked_through = site, call_id, asked_through
-        match verify_patch(text, site.cwd / cwd, self._read, expected=site.seen):
+        self._context, self._call_id, self._asked_through = site, call_id, asked_through
+        match verify_patch(text, site.cwd / cwd, self._read, expected=site.patched_digests):
             case PatchRejected(message=message):
                 raise ToolFailed(message)
             case VerifiedPatch() as patch:
@@ -89,54 +97,54 @@ class PatchDeed:
     def detail(self) -> AnyCallDetail:
         return PatchCall(changes=_bounded(self._patch.changes))
 
-    def judge(self) -> Verdict:
-        plan = self._site.write_plan()
+    def judge(self) -> PolicyDecision:
+        plan = self._context.write_plan()
         paths = self._patch.paths
         outside = tuple(
             path
             for path in paths
-            if plan is None or not self._site.may_write(self._site.cwd / path, plan)
+            if plan is None or not self._context.may_write(self._context.cwd / path, plan)
         )
         return decide_patch(
             PatchFacts(
                 paths=paths,
                 outside=outside,
-                approval=self._site.limits.approval,
-                granular=self._site.limits.granular,
-                sandbox=self._site.limits.sandbox,
-                is_locked=self._site.is_locked,
+                approval=self._context.limits.approval,
+                granular=self._context.limits.granular,
+                sandbox=self._context.limits.sandbox,
+                is_locked=self._context.is_locked,
                 sandbox_available=plan is not None,
             )
         )
 
     def propose(self, ask: Ask) -> Proposal:
         action = PatchAction(
-            cwd=self._site.spec.cwd,
+            cwd=self._context.spec.cwd,
             files=self._targets,
             changes=_bounded(self._patch.changes),
         )
         return Proposal(action=action, keys=patch_keys(self._targets))
 
-    async def run(self, verdict: Run, listen: Listen) -> Outcome:
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         started = trio.current_time()
-        plan = self._site.write_plan()
+        plan = self._context.write_plan()
         approved = self._targets if verdict.answer is not None else ()
 
         def may_write(path: Path) -> bool:
-            if str(path) in approved and self._site.may_read(path):
+            if str(path) in approved and self._context.may_read(path):
                 return True
-            return plan is not None and self._site.may_write(path, plan)
+            return plan is not None and self._context.may_write(path, plan)
 
-        await self._site.watch_files(self._call_id, self._targets)
+        await self._context.watch_files(self._call_id, self._targets)
         result = apply_verified(self._patch, may_write=may_write)
-        self._site.seen.update(result.digests)
+        self._context.patched_digests.update(result.digests)
         text = _render(result, trio.current_time() - started)
         if self._asked_through:
             text = (
                 f"Wall time: 0.0000 seconds\nOutput:\n{text}\nWarning: apply_patch was requested "
                 f"via {self._asked_through}. Use the apply_patch tool instead of exec_command."
             )
-        return Outcome(
+        return ToolResult(
             content=text,
             status="failed" if result.exit_code else "completed",
             exit_code=result.exit_code,
@@ -145,7 +153,7 @@ class PatchDeed:
         )
 
     def _read(self, path: Path) -> bytes:
-        return read_file(path, lambda real: self._site.may_read(Path(real)))
+        return read_file(path, lambda real: self._context.may_read(Path(real)))
 
 
 def _targets(path: Path) -> tuple[str, ...]:

@@ -13,14 +13,14 @@ import msgspec
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import JobEnded, ReportJobResult, ResultAccepted, SpawnOnCsv
 
-from .errors import ToolFailed
-from .router import decode_arguments
-from .site import Site
-from .spec import Outcome, Prepared, Schema
-from .team import Team, TeamDeed, TeamTool, as_json
+from .call_router import decode_arguments
+from .team_client import TeamClient, TeamInvocation, TeamTool, as_json
+from .tool_context import ToolContext
+from .tool_errors import ToolFailed
+from .tool_interface import Invocation, Schema, ToolResult
 
 JOB_LIMIT_S = 24 * 3600.0  # a job bounds each item; the run's own deadline comes before this
-MOST_WORKERS = 64
+MAX_WORKERS = 64
 _COUNT: Schema = {"type": "integer"}
 
 
@@ -42,15 +42,15 @@ class ReportArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     stop: bool | None = None
 
 
-class SpawnAgentsOnCsv(TeamTool):
+class SpawnAgentsOnCsvTool(TeamTool):
     """Starts a job and returns when it has ended."""
 
     name = "spawn_agents_on_csv"
     required = ("csv_path", "instruction")
 
-    def __init__(self, team: Team, site: Site) -> None:
+    def __init__(self, team: TeamClient, site: ToolContext) -> None:
         super().__init__(team)
-        self._site = site
+        self._context = site
 
     def properties(self) -> Mapping[str, Schema]:
         return {
@@ -62,37 +62,37 @@ class SpawnAgentsOnCsv(TeamTool):
             "id_column": {"type": "string", "description": "Column whose values name the items."},
             "output_csv_path": {"type": "string"},
             "output_schema": {"type": "object", "description": "JSON schema of each result."},
-            "max_concurrency": {**_COUNT, "description": f"At most {MOST_WORKERS}; default 16."},
+            "max_concurrency": {**_COUNT, "description": f"At most {MAX_WORKERS}; default 16."},
             "max_runtime_seconds": {**_COUNT, "description": "Of one worker; default 1800."},
         }
 
-    async def prepare(self, call: AnyCall) -> Prepared:
-        self._team.check_may_grow()
+    async def prepare(self, call: AnyCall) -> Invocation:
+        self._team.check_may_spawn()
         arguments = decode_arguments(call, CsvArguments)
-        request = csv_request(arguments, cwd=self._site.cwd)
+        request = csv_request(arguments, cwd=self._context.cwd)
         self._check_files(Path(request.csv_path), request.output_csv_path)
         words = f"{request.csv_path}: {request.instruction}"
-        return TeamDeed(words, partial(self._run_job, request))
+        return TeamInvocation(words, partial(self._run_job, request))
 
     def _check_files(self, table: Path, output: str | None) -> None:
-        if not self._site.may_read(table):
+        if not self._context.may_read(table):
             raise ToolFailed(f"failed to read csv input {table}: Permission denied")
         target = Path(output) if output is not None else table.with_suffix(".agent-job.csv")
-        plan = self._site.write_plan()
-        if plan is None or not self._site.may_write(target, plan):
+        plan = self._context.write_plan()
+        if plan is None or not self._context.may_write(target, plan):
             raise ToolFailed(
                 f"the results cannot be written to {target.parent}: it is outside of what you may "
                 "write; name another place in output_csv_path"
             )
 
-    async def _run_job(self, request: SpawnOnCsv) -> Outcome:
-        ended = await self._team.ask(
+    async def _run_job(self, request: SpawnOnCsv) -> ToolResult:
+        ended = await self._team.request(
             request, JobEnded, limit_s=JOB_LIMIT_S, waiting=f"works through {request.csv_path}"
         )
-        return Outcome(content=ended.summary.decode(errors="replace"))
+        return ToolResult(content=ended.summary.decode(errors="replace"))
 
 
-class ReportAgentJobResult(TeamTool):
+class ReportAgentJobResultTool(TeamTool):
     """The result of the one item that this agent was started for."""
 
     name = "report_agent_job_result"
@@ -109,15 +109,15 @@ class ReportAgentJobResult(TeamTool):
             "stop": {"type": "boolean", "description": "Cancel the items not yet started."},
         }
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         if not self.is_offered():
             raise ToolFailed("only the worker of a job's item can report a result")
         report = job_report(decode_arguments(call, ReportArguments))
-        return TeamDeed(report.item_id, partial(self._report, report))
+        return TeamInvocation(report.item_id, partial(self._report, report))
 
-    async def _report(self, report: ReportJobResult) -> Outcome:
-        reply = await self._team.ask(report, ResultAccepted)
-        return Outcome(content=as_json({"accepted": reply.accepted}))
+    async def _report(self, report: ReportJobResult) -> ToolResult:
+        reply = await self._team.request(report, ResultAccepted)
+        return ToolResult(content=as_json({"accepted": reply.accepted}))
 
 
 def csv_request(arguments: CsvArguments, *, cwd: Path) -> SpawnOnCsv:
@@ -139,7 +139,7 @@ def csv_request(arguments: CsvArguments, *, cwd: Path) -> SpawnOnCsv:
         id_column=(arguments.id_column or "").strip() or None,
         output_csv_path=str(cwd / output) if output else None,
         output_schema=None if schema is None else msgspec.json.encode(schema),
-        max_concurrency=None if workers is None else min(max(workers, 1), MOST_WORKERS),
+        max_concurrency=None if workers is None else min(max(workers, 1), MAX_WORKERS),
         max_runtime_seconds=runtime_s,
     )
 

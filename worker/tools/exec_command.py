@@ -16,24 +16,37 @@ from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.roles.login_shell import find_shell, shell_name
 
-from ..context.truncate import truncate_formatted
-from ..exec.outcome import DEFAULT_EXEC_YIELD_MS, ExecFailed, ExecOutcome, ExecRequest
-from ..patch.intercept import ImplicitPatch, PatchText, intercept
-from ..policy.asking import decide_retry, may_escalate
-from ..policy.decide import Ask, Run, Verdict, asks_unruled, decide
-from ..policy.facts import Facts, Wish
-from ..policy.keys import command_key, commit_key
-from ..policy.permissions import covers
+from ..agent.context.truncate import truncate_formatted
+from ..exec.exec_outcome import DEFAULT_EXEC_YIELD_MS, ExecFailed, ExecOutcome, ExecRequest
+from ..patch.patch_interception import ImplicitPatch, PatchText, intercept_patch
+from ..policy.approval_keys import command_key, commit_key
+from ..policy.approval_offers import decide_retry, may_escalate
+from ..policy.command_decision import Ask, PolicyDecision, Run, asks_without_rules, decide_command
+from ..policy.command_facts import CommandFacts, EscalationRequest
+from ..policy.permission_sets import covers
+from ..policy.shell_parser import Words
 from ..policy.shown import only_reads, shown_meanings
-from ..policy.words import Words
-from .apply_patch import PatchDeed
-from .effects import Effects, effects_of
-from .errors import ToolFailed
-from .permissions import PERMISSIONS_SCHEMA, PermissionsWish, check_wish, read_wish
-from .router import decode_arguments
-from .site import Site
-from .spec import ABORTED_COMMAND, Listen, Outcome, Prepared, Proposal, Schema, function_spec
-from .texts import description_of
+from .apply_patch import PatchInvocation
+from .call_router import decode_arguments
+from .command_effects import CommandEffects, find_effects
+from .permission_arguments import (
+    PERMISSIONS_SCHEMA,
+    PermissionsArgument,
+    check_permissions_argument,
+    resolve_permissions,
+)
+from .tool_context import ToolContext
+from .tool_descriptions import description_of
+from .tool_errors import ToolFailed
+from .tool_interface import (
+    ABORTED_COMMAND,
+    Invocation,
+    OnOutput,
+    Proposal,
+    Schema,
+    ToolResult,
+    function_spec,
+)
 
 DEFAULT_OUTPUT_TOKENS = 10_000
 MAY_BE_SANDBOX = (
@@ -91,7 +104,7 @@ _ESCALATION: dict[str, Schema] = {
     },
 }
 # Of these a remembered rule would be the answer; the others are about more than the words.
-_RULED = frozenset({"untrusted", "dangerous", "escalation", "retry"})
+_PREFIX_RULE_CAUSES = frozenset({"untrusted", "dangerous", "escalation", "retry"})
 
 
 class ExecCommandArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,25 +118,25 @@ class ExecCommandArguments(msgspec.Struct, frozen=True, kw_only=True):
     yield_time_ms: int = DEFAULT_EXEC_YIELD_MS
     max_output_tokens: int | None = None
     sandbox_permissions: SandboxPermissions = "use_default"
-    additional_permissions: PermissionsWish | None = None
+    additional_permissions: PermissionsArgument | None = None
     justification: str | None = None
     prefix_rule: tuple[str, ...] | None = None
 
 
-class ExecCommand:
+class ExecCommandTool:
     """The tool."""
 
     name = "exec_command"
     parallel = True
     aborted_text = ABORTED_COMMAND
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, site: ToolContext) -> None:
+        self._context = site
         self._shell = shell_name(find_shell(site.spec.environment))
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         properties = _PROPERTIES
-        if may_escalate(self._site.limits, is_locked=self._site.is_locked):
+        if may_escalate(self._context.limits, is_locked=self._context.is_locked):
             properties = _PROPERTIES | _ESCALATION
         text = description_of(self.name).replace("{shell}", self._shell)
         return function_spec(self.name, text, properties, required=("cmd",))
@@ -131,35 +144,37 @@ class ExecCommand:
     def accepts(self, call: AnyCall) -> bool:
         return isinstance(call, FunctionCall)
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, ExecCommandArguments)
-        argv = self._site.commands.shell_argv(arguments.cmd, shell=arguments.shell or None)
+        argv = self._context.commands.shell_argv(arguments.cmd, shell=arguments.shell or None)
         if arguments.login:
             argv = (argv[0], "-lc", *argv[2:])
-        folder = self._site.folder(arguments.workdir)
+        folder = self._context.resolve_folder(arguments.workdir)
         extra = self._extra(arguments, folder)
-        match intercept(argv, self._site.cwd / folder):
+        match intercept_patch(argv, self._context.cwd / folder):
             case ImplicitPatch(message=message):
                 raise ToolFailed(message)
             case PatchText(text=text, cwd=cwd):
-                return PatchDeed(
-                    self._site, text, cwd, call_id=call.call_id, asked_through=self.name
+                return PatchInvocation(
+                    self._context, text, cwd, call_id=call.call_id, asked_through=self.name
                 )
             case None:
-                planned = Planned(call.call_id, argv, folder, extra)
-                facts = _facts(self._site, arguments, planned)
-                effects = await effects_of(self._site, facts, folder)
-                return _CommandDeed(self._site, arguments, planned, facts, effects)
+                planned = PlannedCommand(call.call_id, argv, folder, extra)
+                facts = _facts(self._context, arguments, planned)
+                effects = await find_effects(self._context, facts, folder)
+                return _CommandInvocation(self._context, arguments, planned, facts, effects)
 
     def _extra(self, arguments: ExecCommandArguments, folder: str) -> ExtraPermissions | None:
-        check_wish(arguments.sandbox_permissions, arguments.additional_permissions)
+        check_permissions_argument(arguments.sandbox_permissions, arguments.additional_permissions)
         if arguments.additional_permissions is None:
             return None
-        may_read = self._site.may_read
-        return read_wish(arguments.additional_permissions, Path(folder), may_read=may_read)
+        may_read = self._context.may_read
+        return resolve_permissions(
+            arguments.additional_permissions, Path(folder), may_read=may_read
+        )
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedCommand(msgspec.Struct, frozen=True):
     """What would be started: words, folder, and the rights it wants beyond the sandbox."""
 
     call_id: str
@@ -168,31 +183,33 @@ class Planned(msgspec.Struct, frozen=True):
     extra: ExtraPermissions | None
 
 
-def _facts(site: Site, arguments: ExecCommandArguments, planned: Planned) -> Facts:
+def _facts(
+    site: ToolContext, arguments: ExecCommandArguments, planned: PlannedCommand
+) -> CommandFacts:
     extra = planned.extra
-    return site.facts_of(
+    return site.command_facts(
         planned.argv,
-        Wish(
+        EscalationRequest(
             permissions=arguments.sandbox_permissions,
             justification=arguments.justification,
             extra=extra,
-            pre_approved=extra is not None and covers(site.held.now, extra),
+            pre_approved=extra is not None and covers(site.granted.now, extra),
         ),
     )
 
 
-class _CommandDeed:
+class _CommandInvocation:
     """One command, understood. Its facts are those of the moment in which it was prepared."""
 
     def __init__(
         self,
-        site: Site,
+        site: ToolContext,
         arguments: ExecCommandArguments,
-        planned: Planned,
-        facts: Facts,
-        effects: Effects,
+        planned: PlannedCommand,
+        facts: CommandFacts,
+        effects: CommandEffects,
     ) -> None:
-        self._site, self._arguments, self._planned = site, arguments, planned
+        self._context, self._arguments, self._planned = site, arguments, planned
         self._effects = effects
         self._facts = msgspec.structs.replace(
             facts,
@@ -200,7 +217,7 @@ class _CommandDeed:
             repository=effects.repository,
             records_only=effects.records_only,
         )
-        self._verdict = decide(self._facts)
+        self._verdict = decide_command(self._facts)
         self._meanings = shown_meanings(facts)
 
     @property
@@ -211,24 +228,24 @@ class _CommandDeed:
             script=self._arguments.cmd,
             argv=self._planned.argv,
             cwd=self._planned.folder,
-            sandbox="none" if leaves else self._site.stack,
+            sandbox="none" if leaves else self._context.sandbox_stack,
             tty=self._arguments.tty,
             parsed_cmd=self._meanings,
         )
 
-    def judge(self) -> Verdict:
+    def judge(self) -> PolicyDecision:
         return self._verdict
 
     def propose(self, ask: Ask) -> Proposal:
         action = self._action(ask.then)
         prefix: Words = ()
-        if ask.cause in _RULED:
-            from ..policy.rules import propose_prefix  # for the few that are asked about
+        if ask.cause in _PREFIX_RULE_CAUSES:
+            from ..policy.rule_matching import propose_prefix  # for the few that are asked about
 
             prefix = propose_prefix(
                 self._facts,
                 self._arguments.prefix_rule or (),
-                needs_asking=lambda command: asks_unruled(command, self._facts),
+                needs_asking=lambda command: asks_without_rules(command, self._facts),
             )
         return Proposal(action=action, keys=self._keys(ask, action), prefix=prefix)
 
@@ -245,36 +262,36 @@ class _CommandDeed:
     def reconsider(self, ran: Run) -> Run | Ask | None:
         return decide_retry(self._facts, self._verdict, ran)
 
-    async def run(self, verdict: Run, listen: Listen) -> Outcome:
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         request = ExecRequest(
             argv=self._planned.argv,
             cwd=self._planned.folder,
-            policy=self._site.limits.sandbox if verdict.sandboxed else DangerFullAccess(),
+            policy=self._context.limits.sandbox if verdict.sandboxed else DangerFullAccess(),
             extra=verdict.extra,
             commits_in=verdict.commits_in,
             tty=self._arguments.tty,
             yield_time_ms=self._arguments.yield_time_ms,
         )
         if self._may_change_files(verdict):
-            await self._site.watch_files(self._planned.call_id)
+            await self._context.watch_files(self._planned.call_id)
         if self._effects.keep:
-            await self._site.keep_files(self._planned.call_id, self._effects.keep)
+            await self._context.keep_files(self._planned.call_id, self._effects.keep)
         try:
-            done = await self._site.commands.exec(request, listen)
+            done = await self._context.commands.exec(request, listen)
         except ExecFailed as error:
             raise ToolFailed(str(error)) from error
         finally:
-            self._site.seen.clear()
+            self._context.patched_digests.clear()
         if done.session_id is not None:
             first = self._verdict
             asked = first.cause if isinstance(first, Ask) else None
-            self._site.note_session(done.session_id, self._action(verdict), asked=asked)
-        return outcome_of(done, limit_tokens=self._arguments.max_output_tokens)
+            self._context.record_started(done.session_id, self._action(verdict), asked=asked)
+        return exec_result(done, limit_tokens=self._arguments.max_output_tokens)
 
     def _may_change_files(self, run: Run) -> bool:
         """False only for what cannot, or is known to only read."""
         confined = run.sandboxed and run.extra is None
-        if confined and isinstance(self._site.limits.sandbox, ReadOnly):
+        if confined and isinstance(self._context.limits.sandbox, ReadOnly):
             return False
         return not only_reads(self._facts)
 
@@ -292,7 +309,7 @@ class _CommandDeed:
         )
 
 
-def outcome_of(done: ExecOutcome, *, limit_tokens: int | None) -> Outcome:
+def exec_result(done: ExecOutcome, *, limit_tokens: int | None) -> ToolResult:
     """What the model reads of a command, line for line as the behaviour sheet has it (3.4)."""
     budget = DEFAULT_OUTPUT_TOKENS if limit_tokens is None else max(0, limit_tokens)
     lines = [f"Chunk ID: {done.chunk_id}", f"Wall time: {done.wall_time_s:.4f} seconds"]
@@ -310,7 +327,7 @@ def outcome_of(done: ExecOutcome, *, limit_tokens: int | None) -> Outcome:
     if done.moved_aside:
         moved = ", ".join(done.moved_aside)
         lines.append(f"Warning: these came to be where nothing may be made: {moved}")
-    return Outcome(
+    return ToolResult(
         content="\n".join(lines),
         status="completed" if done.exit_code in (0, None) and not done.moved_aside else "failed",
         exit_code=done.exit_code,

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarm.mailbox.beneath import FOLDER, open_beneath, open_decided
 from swarm.mailbox.path_rules import PROTECTED_NAMES
+from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_if_allowed
 
-from ..sandbox.plan import is_placeholder
-from .errors import ToolFailed
+from ..sandbox.sandbox_plan import is_placeholder
+from .tool_errors import ToolFailed
 
 MAX_SCANNED = 200_000
 MAX_NAME_BYTES = 500
@@ -98,7 +98,9 @@ class _Walk:
     def entries(self) -> Iterator[_Entry]:
         may = self._may_read
         try:
-            fd = open_decided(self._root, lambda real: may is None or may(Path(real)), FOLDER)
+            fd = open_if_allowed(
+                self._root, lambda real: may is None or may(Path(real)), FOLDER_FLAGS
+            )
         except OSError as error:
             raise ToolFailed(f"failed to read directory: {error}") from error
         try:
@@ -112,7 +114,7 @@ class _Walk:
         while folders and not self.stopped:
             parts = folders.popleft()
             try:
-                inside = open_beneath(root, "/".join(parts), FOLDER)
+                inside = open_beneath(root, "/".join(parts), FOLDER_FLAGS)
             except OSError as error:
                 yield _Entry(parts, f"/ (cannot be read: {error.strerror})")
                 continue

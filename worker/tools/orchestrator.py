@@ -18,14 +18,14 @@ from swarm.mailbox.protocol.events import (
 )
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall, text_of
 
-from ..context.truncate import truncate_middle
-from ..policy.decide import Ask, Run, Verdict
-from ..reporter import Reporter, Ticket
-from .approval import Asker
-from .errors import ToolFailed
-from .registry import Registry
-from .router import route
-from .spec import OnlyAsks, Outcome, Prepared, Retriable
+from ..agent.context.truncate import truncate_middle
+from ..agent.reporter import PendingEvent, Reporter
+from ..policy.command_decision import Ask, PolicyDecision, Run
+from .approval_requester import ApprovalRequester
+from .call_router import find_tool
+from .tool_errors import ToolFailed
+from .tool_interface import Invocation, RetriableInvocation, SupervisorRequestOnly, ToolResult
+from .tool_registry import ToolRegistry
 
 EndStatus = Literal["completed", "failed", "declined", "interrupted"]
 SHOWN_BYTES = 10_000  # of an output, to people and the journal
@@ -39,76 +39,82 @@ class _Call(msgspec.Struct, frozen=True):
 
     item: AnyCall
     turn_id: str
-    prepared: Prepared
+    prepared: Invocation
 
 
 class Orchestrator:
     """Performs calls; knows no turn but its id."""
 
-    def __init__(self, registry: Registry, reporter: Reporter, asker: Asker) -> None:
-        self.registry, self._reporter, self._asker = registry, reporter, asker
+    def __init__(
+        self, registry: ToolRegistry, reporter: Reporter, asker: ApprovalRequester
+    ) -> None:
+        self.registry, self._reporter, self._approval_requester = registry, reporter, asker
         self._details: list[AnyCallDetail] = []
 
-    def take_details(self) -> list[AnyCallDetail]:
+    def drain_details(self) -> list[AnyCallDetail]:
         """What was understood of the calls since this was asked last."""
         taken, self._details = self._details, []
         return taken
 
-    async def perform(self, call: AnyCall, *, turn_id: str) -> Outcome:
+    async def perform(self, call: AnyCall, *, turn_id: str) -> ToolResult:
         """Do what the call asks, or say why not. When cancelled, its end is told all the same."""
         started = trio.current_time()
         self.registry.enter_turn(turn_id)
         try:
-            prepared = await route(call, self.registry).prepare(call)
+            prepared = await find_tool(call, self.registry).prepare(call)
             verdict = prepared.judge()
             detail = prepared.detail
             self._details.append(detail)
         except ToolFailed as error:
-            self._reporter.say(self._begin(call, turn_id, OtherCall(argument=_one_line(call))))
-            outcome = Outcome(content=str(error), status="failed")
+            self._reporter.emit(self._begin(call, turn_id, OtherCall(argument=_one_line(call))))
+            outcome = ToolResult(content=str(error), status="failed")
             self._end(call, turn_id, started, outcome)
             return outcome
-        ticket = self._reporter.say_tracked(self._begin(call, turn_id, detail))
-        done: Outcome | None = None
+        ticket = self._reporter.emit_tracked(self._begin(call, turn_id, detail))
+        done: ToolResult | None = None
         try:
-            done = await self._carry_out(_Call(call, turn_id, prepared), verdict, ticket)
+            done = await self._approve_and_run(_Call(call, turn_id, prepared), verdict, ticket)
             return done
         finally:
             self._end(call, turn_id, started, done)
 
-    async def _carry_out(self, call: _Call, verdict: Verdict, ticket: Ticket) -> Outcome:
+    async def _approve_and_run(
+        self, call: _Call, verdict: PolicyDecision, ticket: PendingEvent
+    ) -> ToolResult:
         if not isinstance(verdict, Run):
-            settled = await self._asker.settle(
+            settled = await self._approval_requester.resolve(
                 verdict, call.prepared, call.item, turn_id=call.turn_id
             )
-            if isinstance(settled, Outcome):
+            if isinstance(settled, ToolResult):
                 return settled
             verdict = settled
-        if not isinstance(call.prepared, OnlyAsks):
+        if not isinstance(call.prepared, SupervisorRequestOnly):
             await self._reporter.wait_journaled(ticket)
         done = await self._run(call, verdict)
-        return await self._retried(call, verdict, done) if done.denied else done
+        return await self._retry_outside_sandbox(call, verdict, done) if done.denied else done
 
-    async def _run(self, call: _Call, verdict: Run) -> Outcome:
+    async def _run(self, call: _Call, verdict: Run) -> ToolResult:
         def listen(text: str) -> None:
-            self._reporter.arrived(OutputArrived, call.turn_id, call.item.call_id, text)
+            self._reporter.emit_delta(OutputArrived, call.turn_id, call.item.call_id, text)
 
         try:
             return await call.prepared.run(verdict, listen)
         except ToolFailed as error:
-            return Outcome(content=str(error), status="failed")
+            return ToolResult(content=str(error), status="failed")
 
-    async def _retried(self, call: _Call, ran: Run, first: Outcome) -> Outcome:
+    async def _retry_outside_sandbox(self, call: _Call, ran: Run, first: ToolResult) -> ToolResult:
         """The sandbox seems to have stopped it: perhaps it may run outside."""
         prepared = call.prepared
-        again = prepared.reconsider(ran) if isinstance(prepared, Retriable) else None
-        if again is None or not self._asker.can_ask:
+        again = prepared.reconsider(ran) if isinstance(prepared, RetriableInvocation) else None
+        if again is None or not self._approval_requester.can_ask:
             return first
         if isinstance(again, Ask):
             said = truncate_middle(_shown(first), budget_bytes=_REASON_BYTES, unit="chars")
             asking = msgspec.structs.replace(again, retry_reason=said)
-            settled = await self._asker.settle(asking, prepared, call.item, turn_id=call.turn_id)
-            if isinstance(settled, Outcome):
+            settled = await self._approval_requester.resolve(
+                asking, prepared, call.item, turn_id=call.turn_id
+            )
+            if isinstance(settled, ToolResult):
                 return _with_refusal(first, settled)
             again = settled
         return _with_first_try(first, await self._run(call, again))
@@ -116,12 +122,12 @@ class Orchestrator:
     def _begin(self, call: AnyCall, turn_id: str, detail: AnyCallDetail) -> CallBegan:
         return CallBegan(turn_id=turn_id, call_id=call.call_id, tool=call.name, detail=detail)
 
-    def _end(self, call: AnyCall, turn_id: str, started: float, outcome: Outcome | None) -> None:
-        self._reporter.settle(OutputArrived, call.call_id)
+    def _end(self, call: AnyCall, turn_id: str, started: float, outcome: ToolResult | None) -> None:
+        self._reporter.discard_deltas(OutputArrived, call.call_id)
         duration_s = trio.current_time() - started
         status: EndStatus = "interrupted" if outcome is None else outcome.status
-        outcome = outcome or Outcome(content="")
-        self._reporter.say(
+        outcome = outcome or ToolResult(content="")
+        self._reporter.emit(
             CallEnded(
                 turn_id=turn_id,
                 call_id=call.call_id,
@@ -136,7 +142,7 @@ class Orchestrator:
         )
 
 
-def _with_refusal(first: Outcome, refusal: Outcome) -> Outcome:
+def _with_refusal(first: ToolResult, refusal: ToolResult) -> ToolResult:
     """The first attempt stands, and why there is no second."""
     text = f"It was not run again outside of the sandbox: {text_of(refusal.content)}"
     return msgspec.structs.replace(
@@ -147,7 +153,7 @@ def _with_refusal(first: Outcome, refusal: Outcome) -> Outcome:
     )
 
 
-def _with_first_try(first: Outcome, second: Outcome) -> Outcome:
+def _with_first_try(first: ToolResult, second: ToolResult) -> ToolResult:
     """Both attempts, in order; how it ended is the second's."""
     before = truncate_middle(_shown(first), budget_bytes=FIRST_TRY_BYTES, unit="chars")
     head = (
@@ -161,7 +167,7 @@ def _with_first_try(first: Outcome, second: Outcome) -> Outcome:
     )
 
 
-def _shown(outcome: Outcome) -> str:
+def _shown(outcome: ToolResult) -> str:
     return outcome.shown or text_of(outcome.content)
 
 

@@ -11,15 +11,28 @@ from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from ..policy.asking import may_request_permissions
-from ..policy.decide import LOCKED, Ask, Refuse, Run, Verdict
-from ..policy.permissions import NOTHING, common, covers, is_empty
-from .errors import ToolFailed
-from .permissions import PERMISSIONS_SCHEMA, PermissionsWish, as_wish, read_wish
-from .router import decode_arguments
-from .site import Site
-from .spec import ABORTED_CALL, Listen, Outcome, Prepared, Proposal, Schema, function_spec
-from .texts import description_of
+from ..policy.approval_offers import may_request_permissions
+from ..policy.command_decision import ROLE_LOCKED, Ask, PolicyDecision, Refuse, Run
+from ..policy.permission_sets import NO_PERMISSIONS, covers, intersection, is_empty
+from .call_router import decode_arguments
+from .permission_arguments import (
+    PERMISSIONS_SCHEMA,
+    PermissionsArgument,
+    permissions_as_argument,
+    resolve_permissions,
+)
+from .tool_context import ToolContext
+from .tool_descriptions import description_of
+from .tool_errors import ToolFailed
+from .tool_interface import (
+    ABORTED_CALL,
+    Invocation,
+    OnOutput,
+    Proposal,
+    Schema,
+    ToolResult,
+    function_spec,
+)
 
 NOTHING_ASKED = "request_permissions requires at least one permission"
 _DETAIL_CHARS = 200
@@ -32,22 +45,22 @@ _PROPERTIES: dict[str, Schema] = {
 class RequestPermissionsArguments(msgspec.Struct, frozen=True, kw_only=True):
     """As the model writes them."""
 
-    permissions: PermissionsWish
+    permissions: PermissionsArgument
     reason: str | None = None
 
 
-class RequestPermissions:
+class RequestPermissionsTool:
     """The tool."""
 
     name = "request_permissions"
     parallel = False
     aborted_text = ABORTED_CALL
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, site: ToolContext) -> None:
+        self._context = site
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
-        if not may_request_permissions(self._site.limits, is_locked=self._site.is_locked):
+        if not may_request_permissions(self._context.limits, is_locked=self._context.is_locked):
             return None
         description = description_of(self.name)
         return function_spec(self.name, description, _PROPERTIES, required=("permissions",))
@@ -55,46 +68,51 @@ class RequestPermissions:
     def accepts(self, call: AnyCall) -> bool:
         return isinstance(call, FunctionCall)
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, RequestPermissionsArguments)
-        may_read = self._site.may_read
-        wanted = read_wish(arguments.permissions, self._site.cwd, may_read=may_read)
+        may_read = self._context.may_read
+        wanted = resolve_permissions(arguments.permissions, self._context.cwd, may_read=may_read)
         if is_empty(wanted):
             raise ToolFailed(NOTHING_ASKED)
-        return _PermissionsDeed(self._site, wanted, arguments.reason)
+        return _PermissionsInvocation(self._context, wanted, arguments.reason)
 
 
-class _PermissionsDeed:
-    def __init__(self, site: Site, wanted: ExtraPermissions, reason: str | None) -> None:
-        self._site, self._wanted, self._reason = site, wanted, reason
+class _PermissionsInvocation:
+    def __init__(self, site: ToolContext, wanted: ExtraPermissions, reason: str | None) -> None:
+        self._context, self._wanted, self._reason = site, wanted, reason
 
     @property
     def detail(self) -> AnyCallDetail:
-        words = msgspec.json.encode(as_wish(self._wanted)).decode()
+        words = msgspec.json.encode(permissions_as_argument(self._wanted)).decode()
         return OtherCall(argument=words[:_DETAIL_CHARS])
 
-    def judge(self) -> Verdict:
-        limits = self._site.limits
-        if self._site.is_locked:
-            return Refuse(reason=LOCKED)
+    def judge(self) -> PolicyDecision:
+        limits = self._context.limits
+        if self._context.is_locked:
+            return Refuse(reason=ROLE_LOCKED)
         muted = limits.granular is not None and not limits.granular.request_permissions
-        if limits.approval == "never" or muted or covers(self._site.held.now, self._wanted):
+        if limits.approval == "never" or muted or covers(self._context.granted.now, self._wanted):
             return Run()  # answered without a question
         return Ask(subject="more rights", cause="permissions", reason=self._reason)
 
     def propose(self, ask: Ask) -> Proposal:
         return Proposal(action=PermissionsAction(permissions=self._wanted))
 
-    async def run(self, verdict: Run, listen: Listen) -> Outcome:
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         answer = verdict.answer
         if answer is None:  # nothing is new: what is held already, or nothing
-            return _told(common(self._wanted, self._site.held.now), for_turn=True)
-        granted = common(self._wanted, answer.permissions or NOTHING)
+            return _permissions_result(
+                intersection(self._wanted, self._context.granted.now), for_turn=True
+            )
+        granted = intersection(self._wanted, answer.permissions or NO_PERMISSIONS)
         for_turn = answer.scope == "once"
-        self._site.held.add(granted, for_turn=for_turn)
-        return _told(granted, for_turn=for_turn)
+        self._context.granted.add(granted, for_turn=for_turn)
+        return _permissions_result(granted, for_turn=for_turn)
 
 
-def _told(granted: ExtraPermissions, *, for_turn: bool) -> Outcome:
-    body = {"permissions": as_wish(granted), "scope": "turn" if for_turn else "session"}
-    return Outcome(content=msgspec.json.encode(body).decode())
+def _permissions_result(granted: ExtraPermissions, *, for_turn: bool) -> ToolResult:
+    body = {
+        "permissions": permissions_as_argument(granted),
+        "scope": "turn" if for_turn else "session",
+    }
+    return ToolResult(content=msgspec.json.encode(body).decode())

@@ -6,20 +6,28 @@ text that says so, and the model goes on without.
 
 import msgspec
 
-from swarm.mailbox.protocol.approvals import Choice, PersonQuestion, QuestionsAction
+from swarm.mailbox.protocol.approvals import PersonQuestion, QuestionOption, QuestionsAction
 from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from ..policy.asking import may_question_person
-from ..policy.decide import Ask, Run, Verdict
-from .errors import ToolFailed
-from .router import decode_arguments
-from .site import Site
-from .spec import ABORTED_CALL, Listen, Outcome, Prepared, Proposal, Schema, function_spec
-from .texts import description_of
+from ..policy.approval_offers import may_question_person
+from ..policy.command_decision import Ask, PolicyDecision, Run
+from .call_router import decode_arguments
+from .tool_context import ToolContext
+from .tool_descriptions import description_of
+from .tool_errors import ToolFailed
+from .tool_interface import (
+    ABORTED_CALL,
+    Invocation,
+    OnOutput,
+    Proposal,
+    Schema,
+    ToolResult,
+    function_spec,
+)
 
-MOST_QUESTIONS = 3
+MAX_QUESTIONS = 3
 NO_OPTIONS = "request_user_input requires non-empty options for every question"
 ROOT_ONLY = "request_user_input can only be used by the root thread"
 CANCELLED = "request_user_input was cancelled before receiving a response"
@@ -47,36 +55,36 @@ _PROPERTIES: dict[str, Schema] = {
 }
 
 
-class AskedOption(msgspec.Struct, frozen=True, kw_only=True):
+class OptionArgument(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     description: str
 
 
-class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):
+class QuestionArgument(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     header: str
     question: str
-    options: tuple[AskedOption, ...] = ()
+    options: tuple[OptionArgument, ...] = ()
 
 
 class RequestUserInputArguments(msgspec.Struct, frozen=True, kw_only=True):
     """As the model writes them."""
 
-    questions: tuple[AskedQuestion, ...]
+    questions: tuple[QuestionArgument, ...]
 
 
-class RequestUserInput:
+class RequestUserInputTool:
     """The tool."""
 
     name = "request_user_input"
     parallel = False
     aborted_text = ABORTED_CALL
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, site: ToolContext) -> None:
+        self._context = site
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
-        if not may_question_person(self._site.limits, is_root=self._site.is_root):
+        if not may_question_person(self._context.limits, is_root=self._context.is_root):
             return None
         description = description_of(self.name)
         return function_spec(self.name, description, _PROPERTIES, required=("questions",))
@@ -84,21 +92,21 @@ class RequestUserInput:
     def accepts(self, call: AnyCall) -> bool:
         return isinstance(call, FunctionCall)
 
-    async def prepare(self, call: AnyCall) -> Prepared:
-        if not self._site.is_root:
+    async def prepare(self, call: AnyCall) -> Invocation:
+        if not self._context.is_root:
             raise ToolFailed(ROOT_ONLY)
         asked = decode_arguments(call, RequestUserInputArguments).questions
-        if not 1 <= len(asked) <= MOST_QUESTIONS:
-            raise ToolFailed(f"request_user_input takes one to {MOST_QUESTIONS} questions")
+        if not 1 <= len(asked) <= MAX_QUESTIONS:
+            raise ToolFailed(f"request_user_input takes one to {MAX_QUESTIONS} questions")
         if not all(one.options for one in asked):
             raise ToolFailed(NO_OPTIONS)
         if len({one.id for one in asked}) < len(asked):
             raise ToolFailed("request_user_input requires a different id for every question")
-        return _QuestionsDeed(asked)
+        return _QuestionsInvocation(asked)
 
 
-class _QuestionsDeed:
-    def __init__(self, asked: tuple[AskedQuestion, ...]) -> None:
+class _QuestionsInvocation:
+    def __init__(self, asked: tuple[QuestionArgument, ...]) -> None:
         self._asked = asked
 
     @property
@@ -106,7 +114,7 @@ class _QuestionsDeed:
         words = " / ".join(one.question for one in self._asked)
         return OtherCall(argument=" ".join(words.split())[:_DETAIL_CHARS])
 
-    def judge(self) -> Verdict:
+    def judge(self) -> PolicyDecision:
         count = len(self._asked)
         return Ask(subject="a question" if count == 1 else f"{count} questions", cause="question")
 
@@ -117,17 +125,17 @@ class _QuestionsDeed:
                 header=one.header,
                 question=one.question,
                 options=tuple(
-                    Choice(label=o.label, description=o.description) for o in one.options
+                    QuestionOption(label=o.label, description=o.description) for o in one.options
                 ),
             )
             for one in self._asked
         )
         return Proposal(action=QuestionsAction(questions=questions))
 
-    async def run(self, verdict: Run, listen: Listen) -> Outcome:
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         given = {} if verdict.answer is None else verdict.answer.answers
         known = {one.id: given[one.id] for one in self._asked if one.id in given}
         if not known:
             raise ToolFailed(CANCELLED)
         body = {"answers": {name: {"answers": list(words)} for name, words in known.items()}}
-        return Outcome(content=msgspec.json.encode(body).decode())
+        return ToolResult(content=msgspec.json.encode(body).decode())

@@ -9,19 +9,19 @@ from swarm.mailbox.ids import check_segment
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import Spawn, Spawned
 from swarm.mailbox.protocol.spec import RoleCard
-from swarm.mailbox.team_answers import spawn_answer
+from swarm.mailbox.team_tool_results import spawn_result
 
-from .errors import ToolFailed
-from .router import decode_arguments
-from .spec import Outcome, Prepared, Schema
-from .team import TeamDeed, TeamTool, as_json, words_of
-from .texts import description_of
+from .call_router import decode_arguments
+from .team_client import TeamInvocation, TeamTool, as_json, require_text
+from .tool_descriptions import description_of
+from .tool_errors import ToolFailed
+from .tool_interface import Invocation, Schema, ToolResult
 
 SPAWN_DEADLINE_S = 120.0
 ANSWER_MARGIN_S = 15.0  # the supervisor's own deadline comes first
 _ROLE_CHARS = 1_000  # of one role's description
 _FORK_RULE = "fork_turns must be `none`, `all`, or a positive integer string"
-_TOLD_WAIT_S = 1.0
+_MIN_SHOWN_WAIT_S = 1.0
 
 
 class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,7 +36,7 @@ class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     fork_context: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # of the older surface
 
 
-class SpawnAgent(TeamTool):
+class SpawnAgentTool(TeamTool):
     """The tool."""
 
     name = "spawn_agent"
@@ -64,23 +64,23 @@ class SpawnAgent(TeamTool):
             "reasoning_effort": {"type": "string", "description": "Another effort than yours."},
         }
 
-    async def prepare(self, call: AnyCall) -> Prepared:
-        self._team.check_may_grow()
+    async def prepare(self, call: AnyCall) -> Invocation:
+        self._team.check_may_spawn()
         request = spawn_request(decode_arguments(call, SpawnArguments))
         role = f" [{request.agent_type}]" if request.agent_type else ""
         words = f"{request.task_name}{role}: {request.message}"
-        return TeamDeed(words, partial(self._spawn, request))
+        return TeamInvocation(words, partial(self._spawn, request))
 
-    async def _spawn(self, request: Spawn) -> Outcome:
-        spawned = await self._team.ask(
+    async def _spawn(self, request: Spawn) -> ToolResult:
+        spawned = await self._team.request(
             request,
             Spawned,
             limit_s=request.deadline_s + ANSWER_MARGIN_S,
             waiting=f"starts {request.task_name}",
         )
         self._team.children[spawned.path] = spawned.nickname
-        tells_wait = spawned.waited_s >= _TOLD_WAIT_S
-        return Outcome(content=as_json(spawn_answer(request, spawned, tells_wait=tells_wait)))
+        tells_wait = spawned.waited_s >= _MIN_SHOWN_WAIT_S
+        return ToolResult(content=as_json(spawn_result(request, spawned, tells_wait=tells_wait)))
 
 
 def spawn_request(arguments: SpawnArguments) -> Spawn:
@@ -93,11 +93,11 @@ def spawn_request(arguments: SpawnArguments) -> Spawn:
         raise ToolFailed(str(error)) from error
     return Spawn(
         task_name=arguments.task_name,
-        message=words_of(arguments.message),
-        agent_type=_named(arguments.agent_type),
+        message=require_text(arguments.message),
+        agent_type=_none_if_blank(arguments.agent_type),
         fork_turns=fork_turns_of(arguments.fork_turns),
-        model=_named(arguments.model),
-        reasoning_effort=_named(arguments.reasoning_effort),
+        model=_none_if_blank(arguments.model),
+        reasoning_effort=_none_if_blank(arguments.reasoning_effort),
         deadline_s=SPAWN_DEADLINE_S,
     )
 
@@ -124,11 +124,16 @@ def roles_text(roles: Iterable[RoleCard]) -> str:
         if not card.description.strip():
             lines.append(f"{card.name}: no description")
             continue
-        lines += [f"{card.name}: {{", card.description.strip()[:_ROLE_CHARS], *_pinned(card), "}"]
+        lines += [
+            f"{card.name}: {{",
+            card.description.strip()[:_ROLE_CHARS],
+            *_fixed_settings(card),
+            "}",
+        ]
     return "\n".join(lines)
 
 
-def _pinned(card: RoleCard) -> list[str]:
+def _fixed_settings(card: RoleCard) -> list[str]:
     match card.model, card.effort:
         case None, None:
             return []
@@ -143,5 +148,5 @@ def _pinned(card: RoleCard) -> list[str]:
             ]
 
 
-def _named(name: str | None) -> str | None:
+def _none_if_blank(name: str | None) -> str | None:
     return (name or "").strip() or None

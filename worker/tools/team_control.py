@@ -11,10 +11,10 @@ from swarm.mailbox.protocol.requests import CloseAgent as CloseRequest
 from swarm.mailbox.protocol.requests import HaltAgent, ListAgents, PreviousStatus
 from swarm.mailbox.protocol.requests import Team as TeamReply
 
-from .router import decode_arguments
-from .spec import Outcome, Prepared, Schema
-from .team import TeamDeed, TeamTool, as_json
-from .team_status import status_of
+from .call_router import decode_arguments
+from .team_client import TeamInvocation, TeamTool, as_json
+from .team_status import agent_status
+from .tool_interface import Invocation, Schema, ToolResult
 
 CLOSE_LIMIT_S = 60.0  # the supervisor's ladder (ask, terminate, kill) is shorter
 _TARGET: Schema = {"type": "string", "description": "Path of an agent below you."}
@@ -30,7 +30,7 @@ class TargetArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     target: str
 
 
-class ListTeam(TeamTool):
+class ListAgentsTool(TeamTool):
     """Who is there, in which state, with which task."""
 
     name = "list_agents"
@@ -39,25 +39,25 @@ class ListTeam(TeamTool):
         words = "Only this agent and those below it."
         return {"path_prefix": {"type": "string", "description": words}}
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         given = decode_arguments(call, ListAgentsArguments).path_prefix or ""
         prefix = self._team.resolve(given) if given.strip() else None
-        return TeamDeed(prefix or "all", partial(self._list, ListAgents(path_prefix=prefix)))
+        return TeamInvocation(prefix or "all", partial(self._list, ListAgents(path_prefix=prefix)))
 
-    async def _list(self, request: ListAgents) -> Outcome:
-        team = await self._team.ask(request, TeamReply)
+    async def _list(self, request: ListAgents) -> ToolResult:
+        team = await self._team.request(request, TeamReply)
         agents = [
             {
                 "agent_name": member.path,
-                "agent_status": status_of(member),
+                "agent_status": agent_status(member),
                 "last_task_message": member.last_task,
             }
             for member in team.members
         ]
-        return Outcome(content=as_json({"agents": agents}))
+        return ToolResult(content=as_json({"agents": agents}))
 
 
-class InterruptAgent(TeamTool):
+class InterruptAgentTool(TeamTool):
     """Abort a turn; the agent stays."""
 
     name = "interrupt_agent"
@@ -66,19 +66,19 @@ class InterruptAgent(TeamTool):
     def properties(self) -> Mapping[str, Schema]:
         return {"target": _TARGET}
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, TargetArguments)
         target = self._team.resolve_other(
             arguments.target, root=_NOT_SPAWNED, myself=_NOT_MYSELF.replace("{verb}", "interrupt")
         )
-        return TeamDeed(target, partial(self._halt, target))
+        return TeamInvocation(target, partial(self._halt, target))
 
-    async def _halt(self, target: AgentPath) -> Outcome:
-        before = await self._team.ask(HaltAgent(target=target), PreviousStatus)
-        return Outcome(content=as_json({"previous_status": before.status}))
+    async def _halt(self, target: AgentPath) -> ToolResult:
+        before = await self._team.request(HaltAgent(target=target), PreviousStatus)
+        return ToolResult(content=as_json({"previous_status": before.status}))
 
 
-class CloseTeam(TeamTool):
+class CloseAgentTool(TeamTool):
     """End an agent and all below it."""
 
     name = "close_agent"
@@ -87,15 +87,15 @@ class CloseTeam(TeamTool):
     def properties(self) -> Mapping[str, Schema]:
         return {"target": _TARGET}
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, TargetArguments)
         target = self._team.resolve_other(
             arguments.target, root=_NOT_SPAWNED, myself=_NOT_MYSELF.replace("{verb}", "close")
         )
-        return TeamDeed(target, partial(self._close, target))
+        return TeamInvocation(target, partial(self._close, target))
 
-    async def _close(self, target: AgentPath) -> Outcome:
-        before = await self._team.ask(
+    async def _close(self, target: AgentPath) -> ToolResult:
+        before = await self._team.request(
             CloseRequest(target=target),
             PreviousStatus,
             limit_s=CLOSE_LIMIT_S,
@@ -104,4 +104,4 @@ class CloseTeam(TeamTool):
         for path in tuple(self._team.children):
             if is_within(AgentPath(path), target):
                 del self._team.children[path]
-        return Outcome(content=as_json({"previous_status": before.status}))
+        return ToolResult(content=as_json({"previous_status": before.status}))

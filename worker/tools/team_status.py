@@ -9,7 +9,7 @@ _PLAIN = {"interrupted": "interrupted", "killed": "shutdown"}
 _DONE = frozenset({"completed", "truncated"})
 
 
-def status_of(member: TeamMember) -> str | dict[str, str | None]:
+def agent_status(member: TeamMember) -> str | dict[str, str | None]:
     """`running`, `{"completed": "text"}`, `{"errored": "why"}` and so on.
 
     What is in no table is told as it is: a newer supervisor may know more states.
@@ -22,7 +22,9 @@ def status_of(member: TeamMember) -> str | dict[str, str | None]:
     return _LIVE.get(state) or _PLAIN.get(state) or state
 
 
-def ends_of(members: tuple[TeamMember, ...], *, limit_bytes: int) -> list[dict[str, str | None]]:
+def finished_agents(
+    members: tuple[TeamMember, ...], *, limit_bytes: int
+) -> list[dict[str, str | None]]:
     """Finished agents with their typed end states and results; over the limit long ones are cut.
 
     What short results leave over goes to the long ones, so nobody is cut for another's chatter.

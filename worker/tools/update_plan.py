@@ -9,7 +9,7 @@ from swarm.mailbox.protocol.events import PlanCall, PlanStep
 RESULT = "Plan updated"
 
 
-class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanStepArgument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     step: str
     status: Literal["pending", "in_progress", "completed"]
 
@@ -17,7 +17,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class UpdatePlanArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """As the model writes them; unknown keys are an error it reads."""
 
-    plan: tuple[PlannedStep, ...]
+    plan: tuple[PlanStepArgument, ...]
     explanation: str | None = None
 
 

@@ -13,11 +13,11 @@ from typing import Literal, Protocol, cast
 
 import msgspec
 
-from swarm.mailbox.beneath import open_decided, read_start
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.safe_open import open_if_allowed, read_start
 
-from .errors import ToolFailed
 from .image_size import ImageKind, sniff_image
+from .tool_errors import ToolFailed
 
 MAX_FILE_BYTES = 20 * 1000 * 1000
 MAX_SENT_BYTES = 15 * 1024 * 1024  # what a blob may have on its way to the supervisor
@@ -95,7 +95,7 @@ def _read_picture(path: Path, may_read: Callable[[Path], bool] | None) -> bytes:
         return may_read is None or may_read(Path(real))
 
     try:
-        handle = open_decided(path, may)
+        handle = open_if_allowed(path, may)
     except OSError as error:
         raise ToolFailed(f"unable to locate image at `{path}`: {error.strerror}") from error
     try:

@@ -15,18 +15,18 @@ from swarm.mailbox.ids import is_within
 from swarm.mailbox.protocol.items import AnyCall
 from swarm.mailbox.protocol.requests import TeamMember, Waited, WaitFor
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
-from swarm.mailbox.team_answers import wait_answer
+from swarm.mailbox.team_tool_results import wait_result
 
-from .errors import ToolFailed
-from .router import decode_arguments
-from .spec import Outcome, Prepared, Schema
-from .team import SHORT_LIMIT_S, TeamDeed, TeamTool, as_json
-from .team_status import CUT, ends_of
+from .call_router import decode_arguments
+from .team_client import SHORT_LIMIT_S, TeamInvocation, TeamTool, as_json
+from .team_status import CUT, finished_agents
+from .tool_errors import ToolFailed
+from .tool_interface import Invocation, Schema, ToolResult
 
 DEFAULT_TIMEOUT_MS = 30_000
 MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 10_000, 3_600_000
 ANSWER_MARGIN_S = 15.0
-MOST_TARGETS = 256
+MAX_TARGETS = 256
 _RESULT_BYTES_A_TOKEN = 3  # of an output's four: JSON needs some, and escapes
 
 
@@ -38,7 +38,7 @@ class WaitArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     mode: Literal["any", "all"] = msgspec.field(default="any", name="for")
 
 
-class WaitAgent(TeamTool):
+class WaitAgentTool(TeamTool):
     """The tool."""
 
     name = "wait_agent"
@@ -67,30 +67,30 @@ class WaitAgent(TeamTool):
             },
         }
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, WaitArguments)
         given = arguments.targets or ()
-        if len(given) > MOST_TARGETS:
-            raise ToolFailed(f"at most {MOST_TARGETS} targets can be waited for at once")
+        if len(given) > MAX_TARGETS:
+            raise ToolFailed(f"at most {MAX_TARGETS} targets can be waited for at once")
         targets = tuple(dict.fromkeys(self._team.resolve(one) for one in given))
         if any(is_within(self._team.path, target) for target in targets):
             raise ToolFailed("an agent cannot wait for itself or for those above it")
         request = WaitFor(
             targets=targets, mode=arguments.mode, timeout_s=timeout_s(arguments.timeout_ms)
         )
-        return TeamDeed(wait_words(request), partial(self._wait, request))
+        return TeamInvocation(describe_wait(request), partial(self._wait, request))
 
-    async def _wait(self, request: WaitFor) -> Outcome:
+    async def _wait(self, request: WaitFor) -> ToolResult:
         waited = await self._first_news(request)
         known = {member.path for member in waited.finished}
-        unread = max(waited.mail - len(known), self._team.inbox.letters_beside(known))
+        unread = max(waited.mail - len(known), self._team.inbox.count_other_mail(known))
         room = self._output_tokens * _RESULT_BYTES_A_TOKEN
-        ends = ends_of(waited.finished, limit_bytes=room)
-        text = as_json(wait_answer(waited, ends=ends, unread=unread))
+        ends = finished_agents(waited.finished, limit_bytes=room)
+        text = as_json(wait_result(waited, ends=ends, unread=unread))
         for member in waited.finished if len(text.encode()) <= self._output_tokens * 4 else ():
             if member.result is not None and CUT not in text:
-                self._team.note_given(member.path, member.result)
-        return Outcome(content=text)
+                self._team.note_result_shown(member.path, member.result)
+        return ToolResult(content=text)
 
     async def _first_news(self, request: WaitFor) -> Waited:
         """The supervisor's reply; when our own inbox has news first, how things stand then.
@@ -122,15 +122,15 @@ class WaitAgent(TeamTool):
             nursery.start_soon(look)
         if not replies:
             raise failures[0]
-        return merge(replies, news_came=news_came)
+        return merge_replies(replies, news_came=news_came)
 
     async def _ask(self, question: WaitFor) -> Waited:
         limit_s = max(question.timeout_s + ANSWER_MARGIN_S, SHORT_LIMIT_S)
-        words = f"waits for {wait_words(question)}"
-        return await self._team.ask(question, Waited, limit_s=limit_s, waiting=words)
+        words = f"waits for {describe_wait(question)}"
+        return await self._team.request(question, Waited, limit_s=limit_s, waiting=words)
 
 
-def merge(replies: list[Waited], *, news_came: bool) -> Waited:
+def merge_replies(replies: list[Waited], *, news_came: bool) -> Waited:
     """One reply from one or two that came together. News of our own means: no time-out."""
     latest = replies[-1]
     ended: dict[str, TeamMember] = {}
@@ -153,7 +153,7 @@ def timeout_s(timeout_ms: int | None) -> float:
     return min(max(timeout_ms, MIN_TIMEOUT_MS), MAX_TIMEOUT_MS) / 1000
 
 
-def wait_words(request: WaitFor) -> str:
+def describe_wait(request: WaitFor) -> str:
     """What is waited for, in a few words for people."""
     if not request.targets:
         return "its agents" if request.mode == "all" else "news of its team"

@@ -13,20 +13,35 @@ from swarm.mailbox.protocol.events import AnyCallDetail, StdinCall
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
-from ..exec.outcome import DEFAULT_WRITE_YIELD_MS, StdinFailed
-from ..policy.decide import NO_SANDBOX_QUESTIONS, Ask, Refuse, Run, Verdict, decide
-from ..policy.facts import Wish
-from ..policy.feeding import takes_script
-from ..policy.keys import command_key
-from ..policy.loose import loose_commands
-from ..policy.quoting import join_words
-from .effects import effects_of
-from .errors import ToolFailed
-from .exec_command import outcome_of
-from .router import decode_arguments
-from .site import Site, Started
-from .spec import ABORTED_COMMAND, Listen, Outcome, Prepared, Proposal, Schema, function_spec
-from .texts import description_of
+from ..exec.exec_outcome import DEFAULT_WRITE_YIELD_MS, StdinFailed
+from ..policy.approval_keys import command_key
+from ..policy.command_decision import (
+    NO_SANDBOX_QUESTIONS,
+    Ask,
+    PolicyDecision,
+    Refuse,
+    Run,
+    decide_command,
+)
+from ..policy.command_facts import EscalationRequest
+from ..policy.script_commands import find_commands
+from ..policy.script_input import reads_script
+from ..policy.shell_quoting import join_words
+from .call_router import decode_arguments
+from .command_effects import find_effects
+from .exec_command import exec_result
+from .tool_context import StartedCommand, ToolContext
+from .tool_descriptions import description_of
+from .tool_errors import ToolFailed
+from .tool_interface import (
+    ABORTED_COMMAND,
+    Invocation,
+    OnOutput,
+    Proposal,
+    Schema,
+    ToolResult,
+    function_spec,
+)
 
 _PROPERTIES: dict[str, Schema] = {
     "session_id": {"type": "number", "description": "From the answer of exec_command."},
@@ -43,7 +58,7 @@ _PROPERTIES: dict[str, Schema] = {
 }
 
 # Asked about for what the words would do, wherever they are typed.
-_OF_THE_WORDS = frozenset({"dangerous", "destructive", "rule"})
+_SCRIPT_CAUSES = frozenset({"dangerous", "destructive", "rule"})
 
 
 class WriteStdinArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,15 +70,15 @@ class WriteStdinArguments(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
 
 
-class WriteStdin:
+class WriteStdinTool:
     """The tool."""
 
     name = "write_stdin"
     parallel = False
     aborted_text = ABORTED_COMMAND
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, site: ToolContext) -> None:
+        self._context = site
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         description = description_of(self.name)
@@ -72,63 +87,63 @@ class WriteStdin:
     def accepts(self, call: AnyCall) -> bool:
         return isinstance(call, FunctionCall)
 
-    async def prepare(self, call: AnyCall) -> Prepared:
+    async def prepare(self, call: AnyCall) -> Invocation:
         arguments = decode_arguments(call, WriteStdinArguments)
-        started = self._site.started(arguments.session_id)
+        started = self._context.started_command(arguments.session_id)
         typed = None
         if started is not None and arguments.chars:
-            typed = await _read_typed(self._site, started.action, arguments.chars)
-        return _WriteDeed(self._site, arguments, call.call_id, started, typed)
+            typed = await _read_typed(self._context, started.action, arguments.chars)
+        return _WriteStdinInvocation(self._context, arguments, call.call_id, started, typed)
 
 
-class _Typed(Value):
+class _TypedScript(Value):
     """What a shell is told, judged as a script of its own."""
 
-    verdict: Verdict
+    verdict: PolicyDecision
     keep: tuple[str, ...] = ()  # of which a copy is to be made first
 
 
-async def _read_typed(site: Site, action: CommandAction, chars: str) -> _Typed | None:
+async def _read_typed(site: ToolContext, action: CommandAction, chars: str) -> _TypedScript | None:
     """None for what is no shell: nobody can say what it makes of the words.
 
     The folder is taken to be that in which the session began.
     """
-    if not any(takes_script(words) for words in loose_commands(action.argv)):
+    if not any(reads_script(words) for words in find_commands(action.argv)):
         return None
-    facts = site.facts_of(("bash", "-c", chars), Wish())
-    effects = await effects_of(site, facts, action.cwd)
-    verdict = decide(msgspec.structs.replace(facts, loss=effects.loss))
-    return _Typed(verdict=verdict, keep=effects.keep)
+    facts = site.command_facts(("bash", "-c", chars), EscalationRequest())
+    effects = await find_effects(site, facts, action.cwd)
+    verdict = decide_command(msgspec.structs.replace(facts, loss=effects.loss))
+    return _TypedScript(verdict=verdict, keep=effects.keep)
 
 
-class _WriteDeed:
+class _WriteStdinInvocation:
     def __init__(
         self,
-        site: Site,
+        site: ToolContext,
         arguments: WriteStdinArguments,
         call_id: str,
-        started: Started | None,
-        typed: _Typed | None,
+        started: StartedCommand | None,
+        typed: _TypedScript | None,
     ) -> None:
-        self._site, self._arguments, self._call_id = site, arguments, call_id
+        self._context, self._arguments, self._call_id = site, arguments, call_id
         self._started, self._typed = started, typed
 
     @property
     def detail(self) -> AnyCallDetail:
         return StdinCall(session_id=self._arguments.session_id, chars=self._arguments.chars)
 
-    def judge(self) -> Verdict:
+    def judge(self) -> PolicyDecision:
         """The session keeps its sandbox, if it has one; what is typed is judged where it counts."""
         if self._started is None or not self._arguments.chars:
             return Run()
         typed = None if self._typed is None else self._typed.verdict
-        if isinstance(typed, Refuse) or (isinstance(typed, Ask) and typed.cause in _OF_THE_WORDS):
+        if isinstance(typed, Refuse) or (isinstance(typed, Ask) and typed.cause in _SCRIPT_CAUSES):
             return typed
         return self._judge_session(self._started)
 
-    def _judge_session(self, started: Started) -> Verdict:
+    def _judge_session(self, started: StartedCommand) -> PolicyDecision:
         """What was approved was the command alone, not all that it may be told later."""
-        reason, limits = _reason(started), self._site.limits
+        reason, limits = _reason(started), self._context.limits
         asks = limits.approval in ("on-request", "untrusted")
         if not reason or started.asked is None or not asks:
             return Run()
@@ -149,24 +164,26 @@ class _WriteDeed:
         keys = () if of_the_words else (command_key(started),)
         return Proposal(action=action, keys=keys)
 
-    async def run(self, verdict: Run, listen: Listen) -> Outcome:
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         arguments = self._arguments
-        if self._site.started(arguments.session_id) != self._started:  # ended while it was asked
+        if (
+            self._context.started_command(arguments.session_id) != self._started
+        ):  # ended while it was asked
             raise ToolFailed(f"write_stdin failed: Unknown process id {arguments.session_id}")
         if self._typed is not None and self._typed.keep:
-            await self._site.keep_files(self._call_id, self._typed.keep)
+            await self._context.keep_files(self._call_id, self._typed.keep)
         try:
-            done = await self._site.commands.write(
+            done = await self._context.commands.write(
                 arguments.session_id, arguments.chars, arguments.yield_time_ms, listen
             )
         except StdinFailed as error:
             raise ToolFailed(str(error)) from error
         finally:
-            self._site.seen.clear()
-        return outcome_of(done, limit_tokens=arguments.max_output_tokens)
+            self._context.patched_digests.clear()
+        return exec_result(done, limit_tokens=arguments.max_output_tokens)
 
 
-def _reason(started: Started) -> str:
+def _reason(started: StartedCommand) -> str:
     """Why typing into it is asked about; "" if it is not."""
     if started.asked == "escalation":
         return "it is typed into a command that runs outside of the sandbox"

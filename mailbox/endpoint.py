@@ -1,0 +1,400 @@
+"""The post of one process: a numbered conversation per peer, over any carrier of frames.
+
+router.py, dealer.py and pair.py give it a wire; all that a mailbox promises is kept here, so it is
+the same over sockets and in memory. Frames that are no good are counted, logged once per cause
+(never their contents) and dropped: nothing a peer sends ends the receiver.
+"""
+
+import logging
+import math
+from collections import Counter, deque
+from collections.abc import Callable
+
+import trio
+
+from .codec import FRAME_BYTES, OversizedFrame, UnknownVersion, decode_envelope, encode_envelope
+from .errors import MalformedMessage, PeerGone
+from .interfaces import MailboxStatistics, ReceivedMessage
+from .peer_link import MAX_RESENDS, PeerLink, Reaction
+from .sequencer import Envelope, EnvelopeVerdict
+
+PROBE_INTERVAL_S = 1.0  # unacknowledged mail older than this is asked about, and then by ASKING
+ACK_DELAY_S = 0.1  # so long an acknowledgement that nobody waits for may wait for an envelope
+PROBE_TICKS = frozenset({1, 2, 3, 4, 6, 8, 12})  # after so many ticks, and every 8 from 16 on
+MAX_TRANSIENT_BYTES = FRAME_BYTES - 1024  # a passing letter is one frame: larger ones are dropped
+MAX_TRANSIENT_QUEUED = 4096  # passing letters that wait for a slow reader; more are dropped
+
+SOLE_PEER = b""  # what a child calls the one it talks to
+Transmit = Callable[[bytes, bytes], bool]
+"""Give a frame for a peer to the wire, at once. False: there is no way to this peer now."""
+
+_log = logging.getLogger("swarm.mailbox")
+_VERDICT_COUNTERS = {
+    EnvelopeVerdict.REPEAT: "repeats",
+    EnvelopeVerdict.GAP: "gaps",
+    EnvelopeVerdict.STALE: "stale",
+}
+_CAUSE_TEXTS = {
+    "unknown_peer": "a frame of a peer that is not admitted",
+    "unknown_version": "a frame of another protocol version",
+    "oversized": "a frame or a message over the size limit",
+    "malformed": "a frame that is no envelope, or an impossible one",
+    "stale": "an envelope of another epoch",
+}
+
+
+def _transmit_nowhere(_peer: bytes, _frame: bytes) -> bool:
+    return False
+
+
+class PeerState:
+    """A conversation and the tasks that wait on it."""
+
+    __slots__ = (
+        "ack_waiters",
+        "is_dismissed",
+        "is_unreachable",
+        "link",
+        "silent_ticks",
+        "window_waiters",
+    )
+
+    def __init__(self, conversation: PeerLink) -> None:
+        self.link = conversation
+        self.is_dismissed = False
+        self.is_unreachable = False  # the wire had no way to the peer: send again when it is heard
+        self.silent_ticks = 0  # of SILENCE_S, since the last progress
+        self.window_waiters = trio.lowlevel.ParkingLot()  # posters that wait for the window
+        self.ack_waiters: dict[int, trio.Event] = {}  # seq → acknowledged, or gone
+
+
+class _Consumer:
+    """Who takes letters as they arrive, and how that ended."""
+
+    __slots__ = ("done", "error", "handle")
+
+    def __init__(self, take: Callable[[ReceivedMessage], bool]) -> None:
+        self.handle = take
+        self.done = trio.Event()
+        self.error: BaseException | None = None
+
+
+class ReliableEndpoint:
+    """Numbers, keeps, orders and acknowledges. The two `tend_…` tasks must run beside it."""
+
+    def __init__(self, carry: Transmit, *, epoch: int) -> None:
+        self._transmit, self._epoch = carry, epoch
+        self._peers: dict[bytes, PeerState] = {}
+        self._received_queue = deque[ReceivedMessage]()
+        self._message_arrived = trio.lowlevel.ParkingLot()
+        self._consumer: _Consumer | None = None
+        self._transient_queued = 0
+        self._acks_due: dict[bytes, None] = {}  # peers to which an acknowledgement is due
+        self._acks_deferred: dict[bytes, None] = {}  # the same, but an envelope may come before
+        self._deferred_until = math.inf  # then these are paid too
+        self._ack_wakeup = trio.lowlevel.ParkingLot()
+        self._ack_wait_scope = trio.CancelScope()  # of the one who pays
+        self._unacked_wakeup = trio.lowlevel.ParkingLot()
+        self._sent = self._received = 0
+        self._drop_counts = Counter[str]()  # by the names of PostStatistics
+        self._logged_causes = set[str]()
+
+    def admit(self, peer: bytes, *, epoch: int) -> None:
+        """Expect `peer`. Epoch 0 adopts the first one heard. ValueError if admitted already."""
+        if peer in self._peers:
+            raise ValueError(f"{peer!r} is admitted already")
+        self._peers[peer] = PeerState(PeerLink(epoch=self._epoch, peer_epoch=epoch))
+
+    def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
+        """Forget `peer`, wake who waits for it; the bodies it never acknowledged."""
+        talk = self._peers.pop(peer, None)
+        if talk is None:
+            return ()
+        self._clear_ack_due(peer)
+        talk.is_dismissed = True
+        talk.window_waiters.unpark_all()
+        for event in talk.ack_waiters.values():
+            event.set()
+        return talk.link.unacknowledged_bodies()
+
+    def has_received_from(self, peer: bytes) -> bool:
+        """True once an envelope of this admitted peer has arrived."""
+        talk = self._peers.get(peer)
+        return talk is not None and talk.link.has_received
+
+    def _peer_state(self, peer: bytes) -> PeerState:
+        talk = self._peers.get(peer)
+        if talk is None:
+            raise PeerGone(peer)
+        return talk
+
+    async def post(self, peer: bytes, body: bytes) -> int:
+        talk = self._peer_state(peer)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        outbound = talk.link.outbound
+        while not outbound.has_room and not talk.is_dismissed:
+            await talk.window_waiters.park()
+        if talk.is_dismissed:
+            raise PeerGone(peer)
+        return self._post(peer, talk, body)
+
+    def post_nowait(self, peer: bytes, body: bytes) -> int:
+        talk = self._peer_state(peer)
+        return self._post(peer, talk, body) if talk.link.outbound.has_room else 0
+
+    def _post(self, peer: bytes, talk: PeerState, body: bytes) -> int:
+        if not talk.link.outbound.unacknowledged:
+            talk.silent_ticks = 0
+            self._unacked_wakeup.unpark()
+        seq = talk.link.enqueue_body(body)
+        self._send(peer, talk, talk.link.due())
+        return seq
+
+    def send_transient(self, peer: bytes, body: bytes) -> None:
+        talk = self._peers.get(peer)
+        if talk is None or talk.is_unreachable:
+            return
+        if len(body) > MAX_TRANSIENT_BYTES:
+            self.count_drop("oversized")
+            return
+        self._send(peer, talk, talk.link.transient(body))
+
+    async def wait_acknowledged(self, peer: bytes, seq: int) -> None:
+        talk = self._peer_state(peer)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if seq > talk.link.outbound.acked:
+            await talk.ack_waiters.setdefault(seq, trio.Event()).wait()
+            if seq > talk.link.outbound.acked:
+                raise PeerGone(peer)
+
+    async def flush(self, peer: bytes) -> None:
+        self._flush_deferred_acks()
+        self.send_due_acks()
+        talk = self._peer_state(peer)
+        await self.wait_acknowledged(peer, talk.link.outbound.last)
+
+    def disconnect(self) -> None:
+        """The wire is gone: what is said from now on is kept, and harms nobody."""
+        self._transmit = _transmit_nowhere
+
+    def announce(self, peer: bytes) -> None:
+        """Let the other side know that we can be reached, so that it sends what it has kept."""
+        talk = self._peer_state(peer)
+        self._send(peer, talk, (talk.link.acknowledgement(),))
+
+    def _send(self, peer: bytes, talk: PeerState, envelopes: tuple[Envelope, ...]) -> None:
+        for envelope in envelopes:
+            if not self._transmit(peer, encode_envelope(envelope)):
+                talk.is_unreachable = True
+                return
+            self._sent += 1
+            self._clear_ack_due(peer)  # every envelope carries the acknowledgement
+
+    async def receive(self) -> ReceivedMessage:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._received_queue:
+            await self._message_arrived.park()
+        return self._pop_received()
+
+    def _pop_received(self) -> ReceivedMessage:
+        letter = self._received_queue.popleft()
+        self._transient_queued -= not letter.seq
+        return letter
+
+    async def consume(self, take: Callable[[ReceivedMessage], bool]) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        taker = self._consumer = _Consumer(take)
+        try:
+            while self._received_queue and not taker.done.is_set():
+                self._deliver(taker, self._pop_received())
+            await taker.done.wait()
+        finally:
+            self._consumer = None
+        if taker.error is not None:
+            raise taker.error
+
+    def _deliver(self, taker: _Consumer, letter: ReceivedMessage) -> None:
+        try:
+            if not taker.handle(letter):
+                return
+        except BaseException as error:
+            taker.error = error
+        self._consumer = None
+        taker.done.set()
+
+    def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
+        talk = self._peers.get(letter.peer)
+        if talk is None or not letter.seq:
+            return
+        if talk.link.mark_handled(letter.seq, soon=soon):
+            if talk.link.ack_is_urgent:
+                self._ack_soon(letter.peer)
+            else:
+                self._ack_later(letter.peer)
+
+    def receive_frame(self, peer: bytes, frame: bytes) -> None:
+        """Take one frame from the wire. Never raises for what a peer sent."""
+        talk = self._peers.get(peer)
+        if talk is None:
+            return self.count_drop("unknown_peer")
+        try:
+            reaction = talk.link.receive(decode_envelope(frame))
+        except UnknownVersion:
+            return self.count_drop("unknown_version")
+        except OversizedFrame:
+            return self.count_drop("oversized")
+        except (MalformedMessage, ValueError):
+            return self.count_drop("malformed")
+        return self._apply_reaction(peer, talk, reaction)
+
+    def count_drop(self, cause: str) -> None:
+        """Count something that was dropped; the log hears of each cause once."""
+        self._drop_counts[cause] += 1
+        if cause in _CAUSE_TEXTS and cause not in self._logged_causes:
+            self._logged_causes.add(cause)
+            _log.warning("dropped %s; more of these are only counted", _CAUSE_TEXTS[cause])
+
+    def _apply_reaction(self, peer: bytes, talk: PeerState, reaction: Reaction) -> None:
+        verdict = reaction.verdict
+        if verdict in _VERDICT_COUNTERS:
+            self.count_drop(_VERDICT_COUNTERS[verdict])
+            if verdict is EnvelopeVerdict.STALE:
+                return
+        elif verdict is EnvelopeVerdict.OUTSIDE_WINDOW:
+            self.count_drop("malformed")
+        self._received += 1
+        if reaction.overflowed:
+            self.count_drop("oversized")
+        if talk.is_unreachable:
+            talk.is_unreachable = False
+            self._ack_soon(peer)
+            self._send(peer, talk, talk.link.resend_after(0))
+        if reaction.send:
+            self._send(peer, talk, reaction.send)
+        if reaction.progress:
+            self._wake_waiters(talk)
+        if reaction.acknowledge:
+            self._ack_soon(peer)
+        if reaction.arrived is not None:  # last: who takes it may dismiss the peer
+            self._queue_received(ReceivedMessage(peer, reaction.arrived.seq, reaction.arrived.body))
+
+    def _queue_received(self, letter: ReceivedMessage) -> None:
+        if self._consumer is not None:
+            self._deliver(self._consumer, letter)
+            return
+        if not letter.seq:
+            if self._transient_queued >= MAX_TRANSIENT_QUEUED:
+                return
+            self._transient_queued += 1
+        self._received_queue.append(letter)
+        self._message_arrived.unpark()
+
+    def _wake_waiters(self, talk: PeerState) -> None:
+        talk.silent_ticks = 0
+        talk.window_waiters.unpark_all()
+        acked = talk.link.outbound.acked
+        for seq in [seq for seq in talk.ack_waiters if seq <= acked]:
+            talk.ack_waiters.pop(seq).set()
+
+    def _ack_soon(self, peer: bytes) -> None:
+        self._acks_due[peer] = None
+        self._ack_wakeup.unpark()
+
+    def _ack_later(self, peer: bytes) -> None:
+        if not self._acks_deferred:
+            self._deferred_until = self._ack_wait_scope.deadline = trio.current_time() + ACK_DELAY_S
+        self._acks_deferred[peer] = None
+
+    def _clear_ack_due(self, peer: bytes) -> None:
+        self._acks_due.pop(peer, None)
+        if peer in self._acks_deferred:
+            del self._acks_deferred[peer]
+            if not self._acks_deferred:
+                self._deferred_until = self._ack_wait_scope.deadline = math.inf
+
+    def _flush_deferred_acks(self) -> None:
+        """What may wait waits no longer."""
+        self._acks_due |= self._acks_deferred
+        self._acks_deferred.clear()
+        self._deferred_until = self._ack_wait_scope.deadline = math.inf
+
+    def send_due_acks(self) -> None:
+        """Send the acknowledgements that no envelope has carried."""
+        for peer in list(self._acks_due):
+            talk = self._peers[peer]
+            self._send(peer, talk, (talk.link.acknowledgement(),))
+        self._acks_due.clear()
+
+    async def run_acks(self) -> None:
+        """Acknowledge one scheduler tick after letters were handled: many cost one frame.
+
+        What nobody waits for is acknowledged LATER_S after the first of it, unless an envelope has
+        said so before.
+        """
+        while True:
+            with trio.CancelScope(deadline=self._deferred_until) as self._ack_wait_scope:
+                if not self._acks_due:
+                    await self._ack_wakeup.park()
+            if trio.current_time() >= self._deferred_until:
+                self._flush_deferred_acks()
+            self.send_due_acks()
+
+    async def run_probes(self) -> None:
+        """Ask about mail that stays unacknowledged. Costs nothing while there is none."""
+        while True:
+            if not any(t.link.outbound.unacknowledged for t in self._peers.values()):
+                await self._unacked_wakeup.park()
+            await trio.sleep(PROBE_INTERVAL_S)
+            for peer, talk in self._peers.items():
+                conversation = talk.link
+                if not conversation.outbound.unacknowledged:
+                    continue
+                talk.silent_ticks += 1
+                conversation.resends_left = MAX_RESENDS
+                if talk.silent_ticks in PROBE_TICKS or not talk.silent_ticks % 8:
+                    self._send(peer, talk, (conversation.probe(),))
+
+    def statistics(self) -> MailboxStatistics:
+        unacknowledged = sum(t.link.outbound.unacknowledged for t in self._peers.values())
+        return MailboxStatistics(
+            received=self._received,
+            sent=self._sent,
+            unacknowledged=unacknowledged,
+            **self._drop_counts,
+        )
+
+
+class SinglePeerMailbox:
+    """A child's end: a desk with one peer, whose epoch is that of the first envelope heard."""
+
+    def __init__(self, desk: ReliableEndpoint) -> None:
+        self._endpoint = desk
+        desk.admit(SOLE_PEER, epoch=0)
+
+    async def post(self, body: bytes) -> int:
+        return await self._endpoint.post(SOLE_PEER, body)
+
+    def post_nowait(self, body: bytes) -> int:
+        return self._endpoint.post_nowait(SOLE_PEER, body)
+
+    def send_transient(self, body: bytes) -> None:
+        self._endpoint.send_transient(SOLE_PEER, body)
+
+    async def wait_acknowledged(self, seq: int) -> None:
+        await self._endpoint.wait_acknowledged(SOLE_PEER, seq)
+
+    async def receive(self) -> ReceivedMessage:
+        return await self._endpoint.receive()
+
+    async def consume(self, take: Callable[[ReceivedMessage], bool]) -> None:
+        await self._endpoint.consume(take)
+
+    def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
+        self._endpoint.acknowledge(letter, soon=soon)
+
+    async def flush(self) -> None:
+        await self._endpoint.flush(SOLE_PEER)
+
+    def statistics(self) -> MailboxStatistics:
+        """Numbers of this end."""
+        return self._endpoint.statistics()

@@ -1,0 +1,185 @@
+"""Configuration from its files: read, checked layer by layer, merged, typed.
+
+Rule: an error names file, line and key; an unknown key is a warning (an error with
+`--strict-config`). A file that cannot be read stops a run, but not `doctor` and `config`.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+
+from .file_reading import decode_text, folder_warnings, parse_toml, read_bounded
+from .key_positions import KeyPath
+from .layer_check import check_layer, describe_place, idle_keys, unknown_keys
+from .layer_paths import absolute_paths
+from .merge import Layer, MergedConfig, ValueOrigin, merge_layers
+from .requirements import NO_REQUIREMENTS, Requirements, apply_requirements
+from .requirements import REQUIREMENTS_FILE as REQUIREMENTS
+from .schema import Config
+
+SYSTEM_FOLDER = Path("/etc/swarm")
+
+
+class LoadedConfig(Value):
+    """Everything the files and the caller's layers say."""
+
+    layers: tuple[Layer, ...]
+    merged: MergedConfig
+    config: Config
+    requirements: Requirements = NO_REQUIREMENTS  # they hold in `merged` and `config` already
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # lenient only: why no run would start; these layers left out
+
+    def trusted_file(self, path: str) -> bytes | None:
+        """A file that a trusted project's configuration names, as it was read; None for others."""
+        for layer in self.layers:
+            if layer.files is not None and path in layer.files:
+                return layer.files[path]
+        return None
+
+
+def read_layers(
+    *,
+    config_folder: Path,
+    profile: str | None = None,
+    system_folders: Sequence[Path] = (SYSTEM_FOLDER,),
+) -> tuple[Layer, ...]:
+    """The file layers below any project's, lowest first: system, user, profile.
+
+    A file that cannot be read is a layer with `broken` set; nothing of it counts.
+    Raises UsageError for a profile that does not exist.
+    """
+    layers = [read_layer("system", folder / "config.toml") for folder in system_folders]
+    layers.append(read_layer("user", config_folder / "config.toml"))
+    if profile is not None:
+        if not re.fullmatch(r"[\w-]+", profile):
+            raise UsageError(f"a profile's name has only letters, digits, - and _: {profile!r}")
+        chosen = read_layer("profile", config_folder / f"{profile}.config.toml")
+        if not chosen.exists:
+            raise UsageError(f"config profile `{profile}` not found: {chosen.source} is missing")
+        layers.append(chosen)
+    return tuple(layers)
+
+
+def read_layer(name: str, path: Path) -> Layer:
+    """One file as a layer, its relative paths made absolute; a missing file is an empty layer."""
+    blank = Layer(name=name, source=str(path), warnings=folder_warnings(path.parent))
+    try:
+        text = decode_text(read_bounded(path), path)
+        values = absolute_paths(parse_toml(text, path), path.parent)
+    except FileNotFoundError:
+        return msgspec.structs.replace(blank, exists=False)
+    except UsageError as error:
+        return msgspec.structs.replace(blank, broken=str(error))
+    return msgspec.structs.replace(blank, values=values, text=text)
+
+
+def read_requirements(system_folders: Sequence[Path] = (SYSTEM_FOLDER,)) -> Requirements:
+    """What the administrator requires; `broken` where that cannot be known."""
+    found = NO_REQUIREMENTS
+    for folder in system_folders:
+        try:
+            data = read_bounded(folder / REQUIREMENTS)
+            from .requirements_file import fill_unset, read_requirements_file
+
+            found = fill_unset(found, read_requirements_file(folder / REQUIREMENTS, data))
+        except FileNotFoundError:
+            continue
+        except UsageError as error:
+            return Requirements(broken=str(error))
+    return found
+
+
+def load_config(
+    layers: Sequence[Layer],
+    *,
+    strict: bool = False,
+    lenient: bool = False,
+    requirements: Requirements = NO_REQUIREMENTS,
+) -> LoadedConfig:
+    """Check every layer that counts, merge them, and give the result its types.
+
+    Args:
+        layers: Lowest first.
+        strict: An unknown key is an error, and so is one that has no effect.
+        lenient: A layer that is wrong is left out and told of in `problems`, for whoever shows
+            the configuration. No run may use the result then.
+        requirements: Hold the result.
+
+    Raises:
+        UsageError: Without `lenient`: a layer that could not be read, a value of the wrong type, a
+            rule broken, with `strict` an unknown key or one without effect; names the file, its
+            line, and the key. Or a value that the requirements do not allow.
+    """
+    warnings: list[str] = []
+    problems: list[str] = []
+    counted: list[Layer] = []
+    for layer in layers:
+        warnings += layer.warnings
+        try:
+            checked, complaints = _check_layer(layer, strict=strict)
+        except UsageError as error:
+            if not lenient:
+                raise
+            problems.append(str(error))
+            checked, complaints = msgspec.structs.replace(layer, ignored=str(error)), []
+        counted.append(checked)
+        warnings += complaints
+    merged = merge_layers(counted)
+    config = _typed(merged)
+    if requirements != NO_REQUIREMENTS:
+        try:
+            merged = apply_requirements(
+                merged, config, requirements, _place_finder(counted, merged)
+            )
+        except UsageError as error:
+            if not lenient:
+                raise
+            problems.append(str(error))
+        config = _typed(merged)
+    return LoadedConfig(
+        layers=tuple(counted),
+        merged=merged,
+        config=config,
+        requirements=requirements,
+        warnings=tuple(dict.fromkeys(warnings)),
+        problems=tuple(problems),
+    )
+
+
+def _check_layer(layer: Layer, *, strict: bool) -> tuple[Layer, list[str]]:
+    """The layer and what to warn of. Raises UsageError."""
+    if layer.ignored:
+        return layer, [f"{layer.source}: {layer.ignored}"]
+    if layer.broken:
+        raise UsageError(layer.broken)
+    check_layer(layer)
+    complaints = [*unknown_keys(layer), *idle_keys(layer)]
+    if strict and complaints:
+        raise UsageError(complaints[0])
+    return layer, complaints
+
+
+def _typed(merged: MergedConfig) -> Config:
+    try:
+        return msgspec.convert(merged.values, Config)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the configuration as a whole: {error}") from error
+
+
+def _place_finder(layers: Sequence[Layer], merged: MergedConfig) -> Callable[[KeyPath], str]:
+    """Names the place of an effective value."""
+
+    def find(path: KeyPath) -> str:
+        origin = merged.origin(path) or ValueOrigin(layer="the configuration")
+        for layer in layers:
+            if (layer.name, layer.source) == (origin.layer, origin.file):
+                return describe_place(layer, path)
+        return f"{origin.layer}, {'.'.join(path)}"
+
+    return find

@@ -1,0 +1,84 @@
+"""The user's configuration file, changed on disk: locked, checked, replaced as a whole.
+
+Guards: a reader sees the old file or the new one; two writers come one after the other; a link
+stays one and what it points to is changed; the file ends readable for its owner alone.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from swarm.mailbox.errors import SwarmError, UsageError
+
+from .atomic_replace import locked_folder, replace_file
+from .schema import Toml
+from .toml_edit import ConfigEdit, apply_edit, content_version, edit_text
+
+_MAX_BYTES = 1 << 20
+
+
+class ConfigNotWritten(SwarmError):
+    """Nothing was written; the file is as before."""
+
+
+class VersionConflict(ConfigNotWritten):
+    """The file is not what the caller has read."""
+
+
+def write_edit(
+    path: Path, edit: ConfigEdit, *, if_version: str | None, check: Callable[[Toml], None]
+) -> str:
+    """Apply one edit to the file; returns its new version.
+
+    Args:
+        path: The file, or a link to it; made with its folder where it is missing.
+        edit: What to change.
+        if_version: The version that it must have now; None: any.
+        check: Raises for a result that must not be written.
+
+    Raises:
+        VersionConflict: It has another version.
+        NotWritten: It cannot be read or written, or another process holds it.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        with locked_folder(target.parent):
+            text, values = read_values(target)
+            if if_version is not None and if_version != content_version(values):
+                raise VersionConflict(
+                    f"{path} was modified since it was read (it is "
+                    f"{content_version(values)}); nothing "
+                    "was written: read it again and retry"
+                )
+            wanted = apply_edit(values, edit)
+            check(wanted)
+            changed = edit_text(text, edit)
+            if changed != text:
+                _check_size(target, changed)
+                replace_file(target, changed.encode())
+    except OSError as error:
+        raise ConfigNotWritten(f"{path} was not changed: {error.strerror or error}") from error
+    return content_version(wanted)
+
+
+def read_values(path: Path) -> tuple[str, Toml]:
+    """The file's text and table; both empty where there is none. Raises UsageError, OSError."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return "", {}
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{path}: over 1 MiB; this is no configuration")
+    try:
+        text = data.decode("utf-8-sig")
+        return text, tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+
+
+def _check_size(target: Path, text: str) -> None:
+    if len(text.encode()) > _MAX_BYTES:
+        raise ConfigNotWritten(f"{target} would be over 1 MiB; nothing was written")

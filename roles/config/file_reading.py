@@ -1,0 +1,96 @@
+"""One file of configuration, read once: bounded, regular, UTF-8, TOML; complaints name the place.
+
+Rule: what is read is what counts. Nothing here opens a file a second time.
+"""
+
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+
+from swarm.mailbox.errors import UsageError
+
+from .schema import Toml
+
+FILE_BYTES = 1 << 20
+_TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def read_bounded(path: Path, *, limit_bytes: int = FILE_BYTES) -> bytes:
+    """The content of a regular file, or of a link to one. A pipe or a device is never waited for.
+
+    Raises:
+        FileNotFoundError: There is none.
+        UsageError: It is no regular file, too large, or may not be read.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise UsageError(f"{path}: it is no regular file")
+            with os.fdopen(file, "rb", closefd=False) as stream:
+                data = stream.read(limit_bytes + 1)
+        finally:
+            os.close(file)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a name with a zero byte in it
+        raise UsageError(f"{str(path)!r}: cannot be read: {error}") from error
+    if len(data) > limit_bytes:
+        raise UsageError(f"{path}: over {limit_bytes >> 10} KiB; this is no configuration")
+    return data
+
+
+def decode_text(data: bytes, path: Path) -> str:
+    """Raises UsageError with file, line and column for what is not UTF-8."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        raise UsageError(f"{path}, line {line}, column {column}: not UTF-8") from error
+
+
+def parse_toml(text: str, path: Path) -> Toml:
+    """Raises UsageError with file, line and column."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        words = str(error)
+        found = _TOML_PLACE.search(words)
+        line, column = _end_position(text)
+        if found is not None and found[1]:
+            line, column = int(found[1]), int(found[2])
+        what = words[: found.start()] if found else words
+        raise UsageError(f"{path}, line {line}, column {column}: not valid TOML: {what}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: not valid TOML: nested too deeply") from error
+    except ValueError as error:  # a date that cannot be, or a number of thousands of digits
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+
+
+def _end_position(text: str) -> tuple[int, int]:
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
+
+
+def folder_warnings(folder: Path) -> tuple[str, ...]:
+    """What a person should know of a folder of configuration: who else could change it."""
+    try:
+        facts = folder.lstat()
+        warnings: list[str] = []
+        if stat.S_ISLNK(facts.st_mode):
+            warnings.append(f"{folder} is a symbolic link to {folder.resolve()}")
+            facts = folder.stat()
+    except OSError:
+        return ()
+    if facts.st_mode & 0o002:
+        warnings.append(
+            f"everybody may write in {folder} and so change what agents may do; "
+            f"run `chmod o-w {folder}`"
+        )
+    if facts.st_uid not in (os.getuid(), 0):
+        warnings.append(f"{folder} belongs to another user (uid {facts.st_uid})")
+    return tuple(warnings)

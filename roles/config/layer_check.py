@@ -1,0 +1,172 @@
+"""One layer judged by itself: types, rules between keys, keys that nobody knows. Pure.
+
+Rule: a complaint names file, line and key, or the layer where there is no file.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import TypeVar
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+
+from .key_positions import ANY_KEY, KeyPath, TextPosition, find_key_positions, find_position
+from .key_sources import key_source_problem
+from .merge import Layer, as_table, is_table
+from .no_effect import keys_without_effect
+from .schema import (
+    CODEX_INNER_KEYS,
+    CODEX_KEYS,
+    RESERVED_PROVIDERS,
+    AgentsTable,
+    AuthTable,
+    Config,
+    KeyringTable,
+    PermissionProfile,
+    ProviderTable,
+    RoleTable,
+)
+from .shell_environment import find_shell_table_errors
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+_MOST_NAMED = 20
+_AT = re.compile(r" - at `\$\.?([^`]*)`")
+
+
+def check_layer(layer: Layer) -> None:
+    """Raises UsageError for a value that cannot be."""
+    values = layer.values
+    if "profile" in values:
+        name = values["profile"]
+        raise UsageError(
+            f'{describe_place(layer, "profile")}: `profile = "{name}"` is not supported; use '
+            f"`--profile {name}` with {name}.config.toml beside config.toml"
+        )
+    providers = as_table(values.get("model_providers"))
+    tables = {name: _typed(layer, ("model_providers", name), table, ProviderTable)
+              for name, table in providers.items()}  # fmt: skip
+    agents = as_table(values.get("agents"))
+    for name, role in agents.items():
+        if name not in AgentsTable.__struct_fields__ and is_table(role):
+            _typed(layer, ("agents", name), role, RoleTable)
+    fixed = _typed(layer, ("agents",), agents, AgentsTable)
+    config = _typed(layer, (), values, Config)
+    for path, words in find_shell_table_errors(config.shell_environment_policy):
+        raise UsageError(f"{describe_place(layer, ('shell_environment_policy', *path))}: {words}")
+    for key in ("max_threads", "max_concurrent_threads_per_session", "max_depth", "max_total"):
+        number = getattr(fixed, key)
+        if number is not None and number < 0:
+            raise UsageError(f"{describe_place(layer, f'agents.{key}')}: must not be negative")
+    if fixed.job_max_runtime_seconds is not None and fixed.job_max_runtime_seconds < 1:
+        raise UsageError(
+            f"{describe_place(layer, 'agents.job_max_runtime_seconds')}: must be at least 1"
+        )
+    for name, provider in tables.items():
+        _check_provider(layer, name, provider)
+
+
+def _typed(layer: Layer, above: KeyPath, table: object, kind: type[_T]) -> _T:
+    """The table as its struct. Raises UsageError with file, line and key."""
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(explain_error(layer, error, above)) from error
+
+
+def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
+    if name in RESERVED_PROVIDERS:
+        raise UsageError(
+            f"{describe_place(layer, ('model_providers', name))}: built-in providers "
+            "cannot be redefined; "
+            f"rename it, for example to {name}-custom"
+        )
+    if (problem := key_source_problem(provider)) is not None:
+        key, why = problem
+        place = describe_place(layer, ("model_providers", name, *key.split(".")))
+        raise UsageError(f"{place}: {why}")
+    for key in ("request_max_retries", "stream_max_retries", "stream_idle_timeout_ms"):
+        if getattr(provider, key) < 0:
+            place = describe_place(layer, ("model_providers", name, key))
+            raise UsageError(f"{place}: must not be negative")
+
+
+def explain_error(layer: Layer, error: msgspec.ValidationError, above: KeyPath = ()) -> str:
+    """msgspec's sentence with file, line and key put first."""
+    text = str(error)
+    found = _AT.search(text)
+    steps = found[1].replace("[...]", f".{ANY_KEY}").split(".") if found else []
+    path = (*above, *(re.sub(r"\[\d+\]", "", step) for step in steps if step))
+    return f"{describe_place(layer, path)}: {text[: found.start()] if found else text}"
+
+
+def describe_place(layer: Layer, key: str | KeyPath) -> str:
+    """`FILE, line N, KEY`, as far as it is known."""
+    path = tuple(key.split(".")) if isinstance(key, str) else key
+    shown = ".".join(path)
+    if not layer.source:
+        return f"{layer.name}, {shown}" if shown else layer.name
+    place = find_key_position(layer, path)
+    line = f", line {place.line}" if place else ""
+    return f"{layer.source}{line}{', ' if shown else ''}{shown}"
+
+
+def find_key_position(layer: Layer, path: KeyPath) -> TextPosition | None:
+    """Where the layer's text says this key, or the table that it is in."""
+    return find_position(find_key_positions(layer.text), path) if layer.text else None
+
+
+def unknown_keys(layer: Layer) -> Iterator[str]:
+    """One sentence for each key that neither we nor Codex know."""
+    known = (*Config.__struct_fields__, *CODEX_KEYS)
+    for key, value in layer.values.items():
+        if key not in known:
+            yield _unknown(layer, (key,), known)
+        elif key == "model_providers":
+            for name, table in as_table(value).items():
+                yield from _unknown_in(layer, (key, name), table, ProviderTable)
+                for inner, kind in (("auth", AuthTable), ("keyring", KeyringTable)):
+                    within = as_table(table).get(inner)
+                    yield from _unknown_in(layer, (key, name, inner), within, kind)
+        elif key == "permissions":
+            for name, table in as_table(value).items():
+                yield from _unknown_in(layer, (key, name), table, PermissionProfile)
+        elif key == "agents":
+            for name, table in as_table(value).items():
+                if is_table(table):
+                    yield from _unknown_in(layer, (key, name), table, RoleTable)
+                elif name not in AgentsTable.__struct_fields__ and (
+                    f"agents.{name}" not in CODEX_INNER_KEYS
+                ):
+                    yield _unknown(layer, (key, name), AgentsTable.__struct_fields__)
+        elif is_table(value) and key in Config.__struct_fields__:
+            default = getattr(Config(), key)
+            if isinstance(default, msgspec.Struct):
+                yield from _unknown_in(layer, (key,), value, type(default))
+
+
+def idle_keys(layer: Layer) -> Iterator[str]:
+    """One sentence that names each of Codex's keys in the layer that has no effect here."""
+    named: list[str] = []
+    for path in keys_without_effect(layer):
+        place = find_key_position(layer, path)
+        named.append(f"{'.'.join(path)}{f' (line {place.line})' if place else ''}")
+    if named:
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        keys = ", ".join(named[:_MOST_NAMED])
+        yield f"{layer.source or layer.name}: keys of Codex that have no effect here: {keys}{more}"
+
+
+def _unknown_in(
+    layer: Layer, above: KeyPath, table: object, known: type[msgspec.Struct]
+) -> Iterator[str]:
+    for key in as_table(table):
+        if key not in known.__struct_fields__:
+            yield _unknown(layer, (*above, key), known.__struct_fields__)
+
+
+def _unknown(layer: Layer, path: KeyPath, known: Sequence[str]) -> str:
+    near = get_close_matches(path[-1], known, n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    return f"{describe_place(layer, path)}: unknown key{hint}"

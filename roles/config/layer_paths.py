@@ -1,0 +1,68 @@
+"""Relative paths in a layer are relative to that layer's own folder; `~` is the home folder. Pure
+but for asking where home is.
+"""
+
+import os
+from pathlib import Path
+from typing import TypeGuard
+
+from swarm.mailbox.errors import UsageError
+
+from .merge import as_table, is_table
+from .schema import Toml
+
+_PATH_KEYS = ("model_instructions_file", "experimental_compact_prompt_file")
+
+
+def absolute_paths(values: Toml, folder: Path) -> Toml:
+    """The table with every path-typed key resolved against the layer's own folder."""
+    fixed = dict(values)
+    for key in _PATH_KEYS:
+        if isinstance(path := fixed.get(key), str):
+            fixed[key] = _absolute(path, folder)
+    workspace = as_table(fixed.get("sandbox_workspace_write"))
+    if is_list(roots := workspace.get("writable_roots")):
+        resolved = [_absolute(r, folder) if isinstance(r, str) else r for r in roots]
+        fixed["sandbox_workspace_write"] = {**workspace, "writable_roots": resolved}
+    agents = as_table(fixed.get("agents"))
+    for name, role in agents.items():
+        table = as_table(role)
+        if isinstance(path := table.get("config_file"), str):
+            agents[name] = {**table, "config_file": _absolute(path, folder)}
+    if agents:
+        fixed["agents"] = agents
+    providers = as_table(fixed.get("model_providers"))
+    if providers:
+        fixed["model_providers"] = {
+            name: _provider_paths(as_table(table), folder) if is_table(table) else table
+            for name, table in providers.items()
+        }
+    return fixed
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """True for an array."""
+    return isinstance(value, list)
+
+
+def _provider_paths(table: Toml, folder: Path) -> Toml:
+    """A key's file, and the command that prints it if it is named by a path."""
+    fixed = dict(table)
+    if isinstance(path := fixed.get("key_file"), str) and path:
+        fixed["key_file"] = _absolute(path, folder)
+    if is_table(auth := fixed.get("auth")):
+        said = as_table(auth)
+        if isinstance(path := said.get("cwd"), str):
+            said["cwd"] = _absolute(path, folder)
+        if isinstance(path := said.get("command"), str) and "/" in path:
+            said["command"] = _absolute(path, folder)
+        fixed["auth"] = said
+    return fixed
+
+
+def _absolute(path: str, folder: Path) -> str:
+    """Only `~` and `~/…` are spread; `~name` is a folder of that name. Raises UsageError."""
+    if "\0" in path:
+        raise UsageError(f"{folder}: {path!r} cannot be a path")
+    spread = Path(path).expanduser() if path == "~" or path.startswith("~/") else Path(path)
+    return os.path.normpath(spread if spread.is_absolute() else folder / spread)

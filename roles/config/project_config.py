@@ -1,0 +1,259 @@
+"""What a project brings along: each `.swarm` folder from its root down to where the agents work.
+
+Guards: every file that could count is read once, and its bytes are hashed, shown and obeyed; no
+path of a project is opened a second time. What cannot be read whole is never trusted. A project
+sets no key that says where words are sent, who judges, or what is started on a person's behalf.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+
+from ..guidance import find_project_root
+from .file_reading import FILE_BYTES, decode_text, folder_warnings, parse_toml, read_bounded
+from .layer_check import find_key_position
+from .layer_paths import absolute_paths, is_list
+from .merge import Layer, as_table
+from .schema import Config, Toml
+
+PROJECT_FOLDER = ".swarm"
+MAX_FOLDERS = 200  # between the root and where the agents work
+_MAX_FILES = 700
+_MAX_ENTRIES = 5_000
+_MAX_BYTES = 16 << 20  # of all folders together
+_INSTRUCTIONS = "model_instructions_file"
+DENIED_KEYS = (
+    # where words and keys go
+    "openai_base_url", "chatgpt_base_url", "model_provider", "model_providers", "oss_provider",
+    "experimental_realtime_ws_base_url", "otel", "analytics", "feedback", "log_dir", "sqlite_home",
+    "history", "cli_auth_credentials_store", "mcp_oauth_credentials_store",
+    "mcp_oauth_callback_port", "mcp_oauth_callback_url", "forced_login_method",
+    "forced_chatgpt_workspace_id", "experimental_compact_prompt_file",
+    # what is started, and who judges
+    "notify", "auto_review", "zsh_path", "js_repl_node_path", "js_repl_node_module_dirs",
+    # what decides about layers and trust themselves
+    "profile", "profiles", "projects", "project_root_markers",
+)  # fmt: skip
+
+
+class ProjectFolder(Value):
+    """One `.swarm` folder as it was read."""
+
+    folder: str  # canonical path of the folder that holds `.swarm`
+    root: str  # of the project, canonical
+    files: dict[str, bytes] = {}  # by absolute path, or as the configuration names it
+    digest: str = ""
+    problem: str = ""  # why it could not be read whole: it is then nothing that one could trust
+
+    @property
+    def config_file(self) -> Path:
+        return Path(self.folder, PROJECT_FOLDER, "config.toml")
+
+    def files_by_name(self) -> dict[str, bytes]:
+        """The files by their path relative to `.swarm`, sorted."""
+        base = str(Path(self.folder, PROJECT_FOLDER))
+        return {os.path.relpath(path, base): self.files[path] for path in sorted(self.files)}
+
+
+DecideTrust = Callable[[Sequence[ProjectFolder]], Sequence[str]]
+# For each folder why it does not count; "" where it does.
+
+
+def trust_nothing(folders: Sequence[ProjectFolder]) -> Sequence[str]:
+    """The judge where nobody can be asked and nothing is known."""
+    return [f"project configuration is not trusted{_problem_suffix(one)}" for one in folders]
+
+
+def _problem_suffix(one: ProjectFolder) -> str:
+    return f": {one.problem}" if one.problem else ""
+
+
+def project_layers(
+    cwd: Path, below: Toml, *, config_folder: Path, judge: DecideTrust = trust_nothing
+) -> tuple[Layer, ...]:
+    """The project's layers from its root to `cwd`, the nearest last.
+
+    Args:
+        cwd: Where the agents work.
+        below: What the layers below a project say, flags included; it names the root's markers.
+        config_folder: The person's own; it is no project's, wherever it lies.
+        judge: Asked once, with all folders.
+
+    Raises:
+        UsageError: `project_root_markers` is no array of strings.
+    """
+    folders = read_project_folders(cwd, project_root_markers(below), config_folder=config_folder)
+    reasons = judge(folders) if folders else ()
+    return tuple(_layer(one, ignored=why) for one, why in zip(folders, reasons, strict=True))
+
+
+def project_root_markers(below: Toml) -> tuple[str, ...]:
+    """The names that mark a project's root. Raises UsageError for anything but strings."""
+    said = below.get("project_root_markers")
+    if said is None:
+        return Config().project_root_markers
+    if not is_list(said) or not all(isinstance(one, str) for one in said):
+        raise UsageError("project_root_markers must be an array of strings")
+    return tuple(str(one) for one in said)
+
+
+def read_project_folders(
+    cwd: Path, markers: Sequence[str], *, config_folder: Path
+) -> tuple[ProjectFolder, ...]:
+    """Every `.swarm` folder between the project's root and `cwd` that holds what could count."""
+    real = Path(os.path.realpath(cwd))
+    own = os.path.realpath(config_folder)
+    try:
+        root = find_project_root(real, markers)
+    except OSError:
+        root = real
+    chain = [folder for folder in reversed((real, *real.parents)) if folder.is_relative_to(root)]
+    found: list[ProjectFolder] = []
+    left = _MAX_BYTES
+    for folder in chain:
+        inner = folder / PROJECT_FOLDER
+        if not _is_folder(inner) or os.path.realpath(inner) == own:
+            continue
+        one = _read_folder(folder, str(root), limit_bytes=left)
+        if len(found) == MAX_FOLDERS:
+            one = msgspec.structs.replace(
+                one, files={}, problem=f"there are more than {MAX_FOLDERS} such folders"
+            )
+        left -= sum(map(len, one.files.values()))
+        if one.files or one.problem:
+            found.append(one)
+        if len(found) > MAX_FOLDERS:
+            break
+    return tuple(found)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _read_folder(folder: Path, root: str, *, limit_bytes: int) -> ProjectFolder:
+    files: dict[str, bytes] = {}
+    blank = ProjectFolder(folder=str(folder), root=root)
+    try:
+        for path, limit in _config_files(folder / PROJECT_FOLDER):
+            files[str(path)] = read_bounded(path, limit_bytes=limit)
+        for name in _referenced(folder / PROJECT_FOLDER, files):
+            if name not in files:
+                files[name] = _read_referenced(Path(name), root)
+        if sum(map(len, files.values())) > limit_bytes:
+            raise UsageError(f"{folder / PROJECT_FOLDER}: over {_MAX_BYTES >> 20} MiB in all")
+    except (UsageError, OSError) as error:
+        return msgspec.structs.replace(blank, problem=str(error))
+    whole = msgspec.structs.replace(blank, files=files)
+    return msgspec.structs.replace(whole, digest=_digest(whole))
+
+
+def _config_files(inner: Path) -> Iterator[tuple[Path, int]]:
+    """(file, most bytes) of all that could count. Raises UsageError for far too many."""
+    for name in ("config.toml", "hooks.json"):  # hooks are not run yet; a change of them counts
+        if os.path.lexists(inner / name):
+            yield inner / name, FILE_BYTES
+    seen = 0
+    for top, suffix in (("rules", ".rules"), ("agents", ".toml")):
+        for place, folders, names in os.walk(inner / top):
+            seen += len(names) + len(folders)
+            if seen > _MAX_ENTRIES:
+                raise UsageError(f"{inner / top}: more than {_MAX_ENTRIES} entries")
+            folders[:] = sorted(folders) if top == "agents" else []
+            for name in sorted(names):
+                if name.endswith(suffix):
+                    yield Path(place, name), 256 << 10
+
+
+def _referenced(inner: Path, files: dict[str, bytes]) -> Iterator[str]:
+    """Files that those name: roles that are declared, instructions of the run and of roles."""
+    config = str(inner / "config.toml")
+    values = _values(Path(config), files.get(config))
+    yield from _named(values, _INSTRUCTIONS)
+    roles = [path for path in files if path.endswith(".toml") and path != config]
+    for table in as_table(values.get("agents")).values():
+        for name in _named(as_table(table), "config_file"):
+            yield name
+            roles.append(name)
+    if len(roles) > _MAX_FILES:
+        raise UsageError(f"{inner}: more than {_MAX_FILES} files")
+    for path in dict.fromkeys(roles):
+        yield from _named(_values(Path(path), files.get(path)), _INSTRUCTIONS)
+
+
+def _read_referenced(path: Path, root: str) -> bytes:
+    """A file whose words go to a model: of the project's own, never one of the person's."""
+    if "\0" in str(path) or not Path(os.path.realpath(path)).is_relative_to(root):
+        raise UsageError(f"{str(path)!r}: the configuration names a file outside of the project")
+    try:
+        return read_bounded(path)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{path}: the configuration names it, but there is no such file"
+        ) from error
+
+
+def _named(table: Toml, key: str) -> Iterator[str]:
+    if isinstance(name := table.get(key), str):
+        yield name
+
+
+def _values(path: Path, data: bytes | None) -> Toml:
+    """What the file says; nothing if it cannot be read (its layer tells why)."""
+    try:
+        if data is not None:
+            return absolute_paths(parse_toml(decode_text(data, path), path), path.parent)
+    except UsageError:
+        pass
+    return {}
+
+
+def _digest(one: ProjectFolder) -> str:
+    """Over names and contents of all files; the same in every copy of the project."""
+    import hashlib  # most folders have no project's configuration
+
+    hasher = hashlib.sha256(b"swarm project configuration 1\0")
+    for name, data in one.files_by_name().items():
+        label = os.fsencode(name)
+        hasher.update(b"%d %d\0" % (len(label), len(data)) + label + data)
+    return hasher.hexdigest()
+
+
+def _layer(one: ProjectFolder, *, ignored: str) -> Layer:
+    path = one.config_file
+    data = one.files.get(str(path))
+    layer = Layer(
+        name="project", source=str(path), ignored=ignored, exists=data is not None,
+        files={} if ignored else one.files,
+    )  # fmt: skip
+    if ignored or data is None:
+        return layer
+    try:
+        text = decode_text(data, path)
+        values = absolute_paths(parse_toml(text, path), path.parent)
+    except UsageError as error:
+        return msgspec.structs.replace(layer, broken=str(error))
+    kept = {key: value for key, value in values.items() if key not in DENIED_KEYS}
+    layer = msgspec.structs.replace(layer, values=kept, text=text)
+    warnings = (*folder_warnings(path.parent), *_denied(layer, values))
+    return msgspec.structs.replace(layer, warnings=warnings)
+
+
+def _denied(layer: Layer, values: Toml) -> Iterator[str]:
+    names = [key for key in values if key in DENIED_KEYS]
+    if not names:
+        return
+    place = find_key_position(layer, (names[0],))
+    line = f", line {place.line}" if place else ""
+    yield (
+        f"{layer.source}{line}: a project may not set {', '.join(names)}: ignored. "
+        "Set it in your own configuration if you want it"
+    )

@@ -1,0 +1,70 @@
+"""`[limits]` as people write it → bounds in bytes, seconds and processes. Pure.
+
+Rule: a bound so small that nothing could run under it is a mistake and refused.
+"""
+
+import re
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.limits import ResourceLimits
+
+from .durations import parse_duration
+from .schema import LimitsTable
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\Z")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%\Z")
+_MIN_BYTES = {"command_memory": 16 << 20, "agent_memory": 128 << 20}
+_MIN_PROCESSES = 8
+
+
+def resource_limits(table: LimitsTable, *, ram_bytes: int) -> ResourceLimits:
+    """The bounds for this machine. Raises UsageError that names the key."""
+    return ResourceLimits(
+        command_memory_bytes=_memory("command_memory", table.command_memory, ram_bytes),
+        command_processes=_processes("command_processes", table.command_processes),
+        command_s=_seconds(table.command_seconds),
+        agent_memory_bytes=_memory("agent_memory", table.agent_memory, ram_bytes),
+        agent_processes=_processes("agent_processes", table.agent_processes),
+    )
+
+
+def parse_size(text: str | int, *, whole_bytes: int) -> int:
+    """Bytes: a number, `512MiB`, `8g` (always powers of 1024), or a share of `whole_bytes`.
+
+    Raises UsageError that shows how to write one.
+    """
+    words = str(text).strip().lower()
+    if found := _SHARE.match(words):
+        share = float(found[1])
+        if share <= 100:
+            return int(whole_bytes * share / 100)
+    elif found := _SIZE.match(words):
+        return int(float(found[1]) * _UNITS[found[2]])
+    raise UsageError(f"{text!r} is not a size; write 8GiB, 512MiB, 50% or a number of bytes")
+
+
+def _memory(key: str, text: str | int, ram_bytes: int) -> int | None:
+    try:
+        size = parse_size(text, whole_bytes=ram_bytes)
+    except UsageError as error:
+        raise UsageError(f"limits.{key}: {error}") from error
+    if 0 < size < _MIN_BYTES[key]:
+        least = _MIN_BYTES[key] >> 20
+        raise UsageError(f"limits.{key}: must be at least {least}MiB, or 0 for no bound")
+    return size or None
+
+
+def _processes(key: str, count: int) -> int | None:
+    if count < 0 or 0 < count < _MIN_PROCESSES:
+        raise UsageError(f"limits.{key}: must be at least {_MIN_PROCESSES}, or 0 for no bound")
+    return count or None
+
+
+def _seconds(span: str | float) -> float | None:
+    if str(span).strip() in ("0", "0.0"):
+        return None
+    try:
+        return parse_duration(span)
+    except UsageError as error:
+        raise UsageError(f"limits.command_seconds: {error}, or 0 for no bound") from error

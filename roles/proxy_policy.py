@@ -1,0 +1,120 @@
+"""What the proxy lets through, from tables of the configuration; and narrower, never wider. Pure.
+
+Rule (law 6): below an agent nothing can be reached that it cannot reach; a read-only role reaches
+nothing unless it says what.
+"""
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.host_patterns import InvalidHost, intersect_patterns, normalize_pattern
+from swarm.mailbox.protocol.limits import NetworkPolicy
+
+from .config.requirements import NetworkRequirements
+from .config.schema import Config, NetworkTable, SandboxMode
+
+MAX_PATTERNS = 1_000
+
+
+def network_policy(config: Config, profile: NetworkTable | None = None) -> NetworkPolicy | None:
+    """What the run allows through the proxy; None where no proxy is wanted.
+
+    `profile` is the table of the permission profile that counts; the run's own goes before it.
+    Raises UsageError: a pattern that cannot be.
+    """
+    if config.network.enabled:
+        return read_network_table(config.network, "network")
+    if profile is None:
+        return None
+    return read_network_table(profile, f"permissions.{config.default_permissions}.network")
+
+
+def read_network_table(table: NetworkTable, place: str) -> NetworkPolicy | None:
+    """The table with its patterns in normal form; None if it is not enabled. Raises UsageError."""
+    if not table.enabled:
+        return None
+    if len(table.domains) > MAX_PATTERNS:
+        raise UsageError(f"{place}.domains: more than {MAX_PATTERNS} patterns")
+    allow: list[str] = []
+    deny: list[str] = []
+    for text, word in table.domains.items():
+        try:
+            pattern = normalize_pattern(text, denies=word == "deny")
+        except InvalidHost as error:
+            raise UsageError(f"{place}.domains: {error}") from error
+        (deny if word == "deny" else allow).append(pattern)
+    return NetworkPolicy(
+        allow=tuple(dict.fromkeys(allow)),
+        deny=tuple(dict.fromkeys(deny)),
+        mode=table.mode,
+        allow_local_binding=table.allow_local_binding,
+        enable_socks5=table.enable_socks5,
+        mitm=table.mitm,
+        upstream=table.allow_upstream_proxy,
+    )
+
+
+def narrow_network(
+    parent: NetworkPolicy | None,
+    *,
+    mode: SandboxMode | None,
+    table: NetworkPolicy | None,
+    wants_network: bool,
+) -> NetworkPolicy | None:
+    """What an agent of a role may reach under this parent.
+
+    Args:
+        mode: The role's sandbox.
+        table: The role's own network.
+        wants_network: It asks for network access in its workspace table.
+    """
+    if parent is None:
+        return None
+    if table is not None:
+        return intersect_networks(parent, table)
+    return None if mode == "read-only" and not wants_network else parent
+
+
+def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolicy:
+    """The widest policy that allows nothing which either of the two does not."""
+    if one == other:
+        return one
+    limited = "limited" in (one.mode, other.mode)
+    return NetworkPolicy(
+        allow=intersect_patterns(one.allow, other.allow),
+        deny=tuple(dict.fromkeys((*one.deny, *other.deny))),
+        ask=tuple(dict.fromkeys((*one.ask, *other.ask))),
+        mode="limited" if limited else "full",
+        allow_local_binding=one.allow_local_binding and other.allow_local_binding,
+        enable_socks5=one.enable_socks5 and other.enable_socks5,
+        # Whoever is limited and looks into no tunnel lets none through.
+        mitm=all(policy.mitm for policy in (one, other) if policy.mode == "limited")
+        and (one.mitm or other.mitm),
+        upstream=one.upstream and other.upstream,
+        managed=one.managed or other.managed,
+    )
+
+
+def apply_network_requirements(
+    policy: NetworkPolicy | None, demand: NetworkRequirements
+) -> NetworkPolicy | None:
+    """The policy with what an administrator denies; under a managed list nothing but the list."""
+    if policy is None:
+        return None
+    listed = {
+        word: tuple(
+            normalize_pattern(text, denies=word == "deny")
+            for text, said in demand.domains.items()
+            if said == word
+        )
+        for word in ("allow", "deny")
+    }
+    allow = intersect_patterns(policy.allow, listed["allow"]) if demand.managed_only else None
+    return msgspec.structs.replace(
+        policy,
+        allow=policy.allow if allow is None else allow,
+        deny=tuple(dict.fromkeys((*policy.deny, *listed["deny"]))),
+        allow_local_binding=policy.allow_local_binding and demand.allow_local_binding is not False,
+        upstream=policy.upstream and demand.allow_upstream_proxy is not False,
+        managed=policy.managed or demand.managed_only,
+    )

@@ -1,0 +1,105 @@
+"""What a role is: an agent's words, model and bounds, as data."""
+
+from typing import Annotated
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import AskForApproval, Budget, NetworkPolicy, UnixSockets
+from swarm.mailbox.protocol.spec import RoleBrief
+
+from .config.schema import BudgetTable, NetworkTable, SandboxMode, WorkspaceTable
+from .proxy_policy import read_network_table
+from .unix_sockets import read_socket_table
+
+
+class RoleBudget(BudgetTable, forbid_unknown_fields=True):
+    """`[budget]` of a role, ours: bounds of each agent of this role and all below it."""
+
+    tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    requests: Annotated[int, msgspec.Meta(gt=0)] | None = None
+
+
+class RoleFile(Value, forbid_unknown_fields=True):
+    """A role's TOML file. Keys are Codex's; `prompt` (a file beside the built-in ones) is ours.
+
+    A key that is not here cannot be honoured, and a role that cannot be honoured is an error.
+    """
+
+    name: str | None = None
+    description: str | None = None
+    nickname_candidates: tuple[str, ...] | None = None
+    developer_instructions: str | None = None
+    model_instructions_file: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    model_provider: str | None = None
+    model_reasoning_effort: str | None = None
+    approval_policy: AskForApproval | None = None
+    sandbox_mode: SandboxMode | None = None
+    sandbox_workspace_write: WorkspaceTable | None = None
+    network: NetworkTable | None = None
+    budget: RoleBudget = RoleBudget()
+
+
+class Role(Value):
+    """A role, its files read. None means: as the one who starts it has it."""
+
+    name: str
+    description: str = ""
+    nickname_candidates: tuple[str, ...] = ()
+    base_instructions: str = ""
+    developer_instructions: str = ""
+    model: str | None = None
+    model_provider: str | None = None
+    effort: str | None = None
+    approval: AskForApproval | None = None
+    sandbox_mode: SandboxMode | None = None
+    workspace: WorkspaceTable | None = None
+    network: NetworkPolicy | None = None
+    unix_sockets: UnixSockets | None = None
+    budget: Budget = Budget()  # its own; what is above it in the tree bounds it as well
+    source: str = "built-in"
+
+    def brief(self) -> RoleBrief:
+        """The part that the agent's process needs. Only a read-only role is locked: no approval
+        can ever widen it.
+        """
+        return RoleBrief(
+            name=self.name,
+            base_instructions=self.base_instructions,
+            developer_instructions=self.developer_instructions,
+            locked=self.sandbox_mode == "read-only",
+        )
+
+
+def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
+    """The role without its texts from other files (the loader reads those)."""
+    return Role(
+        name=name,
+        description=(file.description or "").strip(),
+        nickname_candidates=file.nickname_candidates or (),
+        developer_instructions=(file.developer_instructions or "").strip(),
+        model=file.model,
+        model_provider=file.model_provider,
+        effort=file.model_reasoning_effort,
+        approval=file.approval_policy,
+        sandbox_mode=file.sandbox_mode,
+        workspace=file.sandbox_workspace_write,
+        network=None if file.network is None else read_network_table(file.network, "network"),
+        unix_sockets=None if file.network is None else read_socket_table(file.network, "network"),
+        budget=Budget(
+            tokens=file.budget.tokens, usd=file.budget.usd, requests=file.budget.requests
+        ),
+        source=source,
+    )
+
+
+def fill_missing(high: Role, low: Role) -> Role:
+    """`high` with what it does not say taken from `low`, a lower layer's role of the same name."""
+    return msgspec.structs.replace(
+        high,
+        description=high.description or low.description,
+        nickname_candidates=high.nickname_candidates or low.nickname_candidates,
+    )

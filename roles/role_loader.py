@@ -1,0 +1,287 @@
+"""Roles from everywhere: built in, declared in a config file, found in an `agents/` folder.
+
+Rule: a bad role file stops nobody who does not ask for it; whoever asks gets the reason. A role
+that sets something we cannot honour is bad: it would promise what does not happen.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.spec import RoleCard
+
+from .config.file_reading import decode_text, parse_toml, read_bounded
+from .config.layer_paths import absolute_paths
+from .config.merge import Layer, as_table
+from .config.requirements import NO_REQUIREMENTS, Requirements, role_refusal
+from .config.schema import AgentsTable, RoleTable
+from .role import Role, RoleFile, fill_missing, role_from_file
+
+REVIEW_ROLE = "code-reviewer"
+_HERE = Path(__file__).parent
+_FILE_BYTES = 256 << 10
+_MAX_FILES = 500
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}\Z")
+_NICKNAME = re.compile(r"[A-Za-z0-9 _-]+\Z")
+_ReadFile = Callable[[Path], bytes]  # raises UsageError
+
+
+class Roles(Value):
+    """All roles by name; `broken` says why others cannot be used."""
+
+    known: dict[str, Role] = {}
+    broken: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def cards(self) -> tuple[RoleCard, ...]:
+        """As agents that may start others are told of them: a person's roles, then ours."""
+        mine = [role for role in self.known.values() if role.source != "built-in"]
+        ours = [role for role in self.known.values() if role.source == "built-in"]
+        return tuple(
+            RoleCard(
+                name=role.name, description=role.description, model=role.model, effort=role.effort
+            )
+            for role in (*mine, *ours)
+            if role.name != "guardian"
+        )
+
+
+class UnusableRole(UsageError):
+    """A role file is wrong, or asks for what cannot be honoured."""
+
+
+def load_roles(layers: Sequence[Layer], held: Requirements = NO_REQUIREMENTS) -> Roles:
+    """Built-in roles, then those of each layer, lowest first; a higher one of the same name wins.
+
+    A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it. A role
+    that wants what the requirements do not allow cannot be used.
+    """
+    known = {role.name: role for role in _built_in()}
+    broken: dict[str, str] = {}
+    warnings: list[str] = []
+    for layer in layers:
+        if layer.ignored:
+            continue
+        seen: set[str] = set()
+        for name, role in _layer_roles(layer):
+            if name in seen:
+                warnings.append(f"duplicate agent role name `{name}` in {layer.source}")
+                continue
+            seen.add(name)
+            if isinstance(role, str):
+                broken[name] = role
+                continue
+            low = known.get(name)
+            role = fill_missing(role, low) if low is not None else role
+            if not role.description:
+                broken[name] = f"{role.source}: agent role `{name}` must define a description"
+            else:
+                known[name] = role
+                broken.pop(name, None)
+    for name in broken:
+        known.pop(name, None)  # never a built-in one in place of the one that was meant
+    warnings += [f"ignoring malformed agent role definition: {why}" for why in broken.values()]
+    return apply_role_requirements(
+        Roles(known=known, broken=broken, warnings=tuple(warnings)), held
+    )
+
+
+def apply_review_model(roles: Roles, model: str | None) -> Roles:
+    """`review_model` for the role that reviews code, unless it names a model itself."""
+    role = roles.known.get(REVIEW_ROLE)
+    if model is None or role is None or role.model is not None:
+        return roles
+    reviewing = msgspec.structs.replace(role, model=model)
+    return msgspec.structs.replace(roles, known=roles.known | {REVIEW_ROLE: reviewing})
+
+
+def apply_role_requirements(roles: Roles, held: Requirements) -> Roles:
+    """The roles without those that want what the requirements do not allow.
+
+    Built-in ones stay: they set nothing but narrower bounds, and the reviewer's `never` asks nobody
+    because it may do nothing.
+    """
+    refused = {
+        name: f"{role.source}: {why}"
+        for name, role in roles.known.items()
+        if role.source != "built-in"
+        and (why := role_refusal(role.approval, role.sandbox_mode, role.model, held)) is not None
+    }
+    if not refused:
+        return roles
+    known = {name: role for name, role in roles.known.items() if name not in refused}
+    return msgspec.structs.replace(roles, known=known, broken=roles.broken | refused)
+
+
+def find_role(roles: Roles, name: str) -> Role:
+    """The role of this name. Raises UsageError: unknown (with the nearest), or why it is broken."""
+    if name in roles.known:
+        return roles.known[name]
+    if name in roles.broken:
+        raise UnusableRole(f"role `{name}` cannot be used: {roles.broken[name]}")
+    near = get_close_matches(name, roles.known, n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else "."
+    known = ", ".join(sorted(roles.known))
+    raise UsageError(f"unknown role `{name}`{hint} Known roles: {known}")
+
+
+def built_in_role(name: str) -> Role:
+    """One of the roles that come with swarm."""
+    return _read_role(_HERE / "data" / f"{name}.toml", _from_disk, source="built-in")
+
+
+def _built_in() -> Iterator[Role]:
+    for path in sorted((_HERE / "data").glob("*.toml")):
+        yield _read_role(path, _from_disk, source="built-in")
+
+
+def _from_disk(path: Path) -> bytes:
+    try:
+        return read_bounded(path, limit_bytes=_FILE_BYTES)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: there is no such file") from error
+
+
+def _reader(layer: Layer) -> _ReadFile:
+    """How this layer's files are read: a project's never a second time."""
+    held = layer.files
+    if held is None:
+        return _from_disk
+
+    def read(path: Path) -> bytes:
+        if str(path) not in held:
+            raise UsageError(f"{path}: it is no part of what was trusted")
+        return held[str(path)]
+
+    return read
+
+
+def _find_role_files(layer: Layer) -> list[Path]:
+    """The role files beside the layer's configuration, sorted."""
+    if not layer.source:
+        return []
+    folder = Path(layer.source).parent / "agents"
+    if layer.files is not None:
+        paths = [Path(name) for name in layer.files if name.startswith(f"{folder}{os.sep}")]
+        return sorted(path for path in paths if path.suffix == ".toml")[:_MAX_FILES]
+    try:
+        return sorted(folder.rglob("*.toml"))[:_MAX_FILES] if folder.is_dir() else []
+    except OSError:
+        return []  # who asks for a role of it is told that there is none
+
+
+def _layer_roles(layer: Layer) -> Iterator[tuple[str, Role | str]]:
+    """(name, role or why not), declared ones first."""
+    read = _reader(layer)
+    declared: set[Path] = set()
+    for name, table in as_table(layer.values.get("agents")).items():
+        if name in AgentsTable.__struct_fields__ or not isinstance(table, dict):
+            continue
+        try:
+            given = msgspec.convert(table, RoleTable)
+            if given.config_file is not None:
+                declared.add(Path(given.config_file))
+            role = _read_declared_role(layer, name, given, read)
+        except (UsageError, msgspec.ValidationError) as error:
+            yield name, str(error)
+        else:
+            yield role.name, _check_project_role(role) if layer.files is not None else role
+    for path in _find_role_files(layer):
+        if path in declared:
+            continue
+        try:
+            role = _read_role(path, read, source=str(path))
+        except UsageError as error:
+            yield path.stem, str(error)
+        else:
+            yield role.name, _check_project_role(role) if layer.files is not None else role
+
+
+def _check_project_role(role: Role) -> Role | str:
+    """A project's role may not choose where words are sent, as its configuration may not."""
+    if role.model_provider is None:
+        return role
+    return f"{role.source}: a project's role may not set model_provider"
+
+
+def _read_declared_role(layer: Layer, name: str, table: RoleTable, read: _ReadFile) -> Role:
+    if table.config_file is None:
+        role = Role(name=name, source=layer.source or layer.name)
+    else:
+        path = Path(table.config_file)
+        role = _read_role(path, read, source=str(path), name=name)
+    return _check_names(
+        msgspec.structs.replace(
+            role,
+            description=role.description or (table.description or "").strip(),
+            nickname_candidates=role.nickname_candidates or table.nickname_candidates or (),
+        )
+    )
+
+
+def _read_role(path: Path, read: _ReadFile, *, source: str, name: str | None = None) -> Role:
+    """One file. `name`: the declared one; without it the file must name itself."""
+    file = _decode(path, read)
+    if file.name is None and name is None:
+        raise UnusableRole(f"{path}: a role file needs `name`")
+    if name is None and source != "built-in" and not (file.developer_instructions or "").strip():
+        raise UnusableRole(f"{path}: a role file needs `developer_instructions`")
+    if file.developer_instructions is not None and not file.developer_instructions.strip():
+        raise UnusableRole(f"{path}: developer_instructions must not be blank")
+    if file.description is not None and not file.description.strip():
+        raise UnusableRole(f"{path}: description must not be blank")
+    if file.prompt is not None and source != "built-in":
+        raise UnusableRole(f"{path}: `prompt` is for built-in roles; use developer_instructions")
+    role = role_from_file(file, name=file.name or name or "", source=source)
+    words = role.developer_instructions
+    if file.prompt is not None:
+        words = _text(_HERE / "prompts" / file.prompt, read)
+    base = _text(Path(file.model_instructions_file), read) if file.model_instructions_file else ""
+    return _check_names(
+        msgspec.structs.replace(role, developer_instructions=words, base_instructions=base)
+    )
+
+
+def _decode(path: Path, read: _ReadFile) -> RoleFile:
+    try:
+        values = parse_toml(decode_text(read(path), path), path)
+        return msgspec.convert(absolute_paths(values, path.parent), RoleFile)
+    except msgspec.ValidationError as error:
+        text = str(error).replace("Object contains unknown field", "cannot honour the key")
+        raise UnusableRole(f"{path}: {text}") from error
+
+
+def _text(path: Path, read: _ReadFile) -> str:
+    try:
+        text = decode_text(read(path), path).strip()
+    except UsageError as error:
+        raise UnusableRole(f"failed to read model instructions file {error}") from error
+    if not text:
+        raise UnusableRole(f"failed to read model instructions file {path}: it is empty")
+    return text
+
+
+def _check_names(role: Role) -> Role:
+    if not _NAME.match(role.name):
+        raise UnusableRole(
+            f"{role.source}: a role's name has letters, digits, blanks, - and _: {role.name!r}"
+        )
+    field = f"agents.{role.name}.nickname_candidates"
+    names = [name.strip() for name in role.nickname_candidates]
+    if not all(names):
+        raise UnusableRole(f"{role.source}: {field} cannot contain blank names")
+    if len(set(names)) != len(names):
+        raise UnusableRole(f"{role.source}: {field} cannot contain duplicates")
+    if not all(_NICKNAME.match(name) for name in names):
+        raise UnusableRole(
+            f"{role.source}: {field} may only contain ASCII letters, digits, spaces, hyphens, "
+            "and underscores"
+        )
+    return msgspec.structs.replace(role, nickname_candidates=tuple(names))

@@ -1,0 +1,227 @@
+"""What a rule file's calls say, checked and made into values. Pure; no Starlark here.
+
+Rule: everything that could be misread is an error that the file's author reads, never a guess.
+Source: safety sheet 9.2, texts and order of the checks.
+"""
+
+import posixpath
+import shlex
+from typing import Literal, TypeGuard
+
+from swarm.mailbox.host_patterns import split_port
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.rules import (
+    HostExecutable,
+    NetworkRule,
+    PrefixRule,
+    RuleDecision,
+    RuleSet,
+)
+
+from .matching import RuleIndex
+from .rule_hosts import RuleRefused, normalize_rule_host
+
+Words = tuple[str, ...]
+NetworkProtocol = Literal["http", "https", "socks5_tcp", "socks5_udp"]
+_DECISIONS: dict[str, RuleDecision] = {
+    "allow": "allow", "prompt": "prompt", "forbidden": "forbidden",
+}  # fmt: skip
+_PROTOCOLS: dict[str, NetworkProtocol] = {
+    "http": "http",
+    "https": "https",
+    "https_connect": "https",
+    "http-connect": "https",
+    "socks5_tcp": "socks5_tcp",
+    "socks5_udp": "socks5_udp",
+}
+
+
+class RuleExamples(Value):
+    """What one `prefix_rule` call promises about itself; checked when the whole file is read."""
+
+    rule: PrefixRule
+    matching: tuple[Words, ...] = ()
+    not_matching: tuple[Words, ...] = ()
+    line: int | None = None
+
+
+def read_prefix_rule(pattern: object, decision: object, justification: object) -> PrefixRule:
+    """Raises RuleRefused."""
+    decided = "allow" if decision is None else _decision(decision)
+    why = _justification(justification)
+    return PrefixRule(pattern=_pattern(pattern), decision=decided, justification=why)
+
+
+def read_examples(given: object, name: str) -> tuple[Words, ...]:
+    """Commands as text, split as a shell would, or as lists of words. Raises RuleRefused."""
+    if given is None:
+        return ()
+    if not is_list(given):
+        raise RuleRefused(f"invalid example: {name} must be a list (got {_kind(given)})")
+    return tuple(_example(one) for one in given)
+
+
+def read_network_rule(
+    host: object, protocol: object, decision: object, justification: object
+) -> NetworkRule:
+    """Raises RuleRefused."""
+    wanted = _text(protocol, "network_rule protocol")
+    if wanted not in _PROTOCOLS:
+        raise RuleRefused(
+            "invalid rule: network_rule protocol must be one of http, https, socks5_tcp, "
+            f"socks5_udp (got {_cut(wanted)})"
+        )
+    decided = "forbidden" if decision == "deny" else _decision(decision)
+    name = normalize_rule_host(_text(host, "network_rule host"))
+    if decided != "allow":
+        name, _ = split_port(name)  # a denial or a question holds for every port
+    why = _justification(justification)
+    return NetworkRule(
+        host=name,
+        protocol=_PROTOCOLS[wanted],
+        decision="deny" if decided == "forbidden" else decided,
+        justification=why,
+    )
+
+
+def read_host_executable(name: object, paths: object) -> HostExecutable:
+    """Raises RuleRefused."""
+    bare = _text(name, "host_executable name")
+    if not bare:
+        raise RuleRefused("invalid rule: host_executable name cannot be empty")
+    if "/" in bare or bare in (".", ".."):
+        raise RuleRefused(
+            f"invalid rule: host_executable name must be a bare executable name (got {_cut(bare)})"
+        )
+    if not is_list(paths):
+        raise RuleRefused(
+            f"invalid rule: host_executable paths must be a list (got {_kind(paths)})"
+        )
+    listed: list[str] = []
+    for raw in paths:
+        path = _text(raw, "host_executable paths")
+        if not path.startswith("/"):
+            raise RuleRefused(
+                f"invalid rule: host_executable paths must be absolute (got {_cut(path)})"
+            )
+        if posixpath.basename(path) != bare:
+            raise RuleRefused(
+                f"invalid rule: host_executable path `{_cut(path)}` must have basename `{bare}`"
+            )
+        listed.append(path)
+    return HostExecutable(name=bare, paths=tuple(dict.fromkeys(listed)))
+
+
+def check_examples(examples: RuleExamples, executables: tuple[HostExecutable, ...]) -> None:
+    """`not_match` first, with host executables resolved. Raises RuleRefused."""
+    index = RuleIndex(RuleSet(prefixes=(examples.rule,), executables=executables))
+    for words in examples.not_matching:
+        if index.find(words, resolve=True):
+            raise RuleRefused(
+                f"expected example to not match rule `{show_rule(examples.rule)}`: "
+                f"{_cut(shlex.join(words))}"
+            )
+    unmatched = [
+        _cut(shlex.join(words))
+        for words in examples.matching
+        if not index.find(words, resolve=True)
+    ]
+    if unmatched:
+        raise RuleRefused(
+            "expected every example to match at least one rule. rules: "
+            f"[{show_rule(examples.rule)}]; unmatched examples: [{', '.join(unmatched[:10])}]"
+        )
+
+
+def show_rule(rule: PrefixRule) -> str:
+    """The rule as its author would write it, on one bounded line."""
+    places = [
+        shlex.quote(place[0]) if len(place) == 1 else f"({'|'.join(map(shlex.quote, place))})"
+        for place in rule.pattern
+    ]
+    return _cut(f"{rule.decision}: {' '.join(places)}")
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """True for a list. (`isinstance` alone leaves its insides unknown to a type checker.)"""
+    return isinstance(value, list)
+
+
+def _pattern(given: object) -> tuple[Words, ...]:
+    if not is_list(given):
+        raise RuleRefused(f"invalid pattern element: pattern must be a list (got {_kind(given)})")
+    if not given:
+        raise RuleRefused("invalid pattern element: pattern cannot be empty")
+    return tuple(_pattern_element(element) for element in given)
+
+
+def _pattern_element(element: object) -> Words:
+    if isinstance(element, str):
+        return (element,)
+    if not is_list(element):
+        raise RuleRefused(
+            "invalid pattern element: pattern element must be a string or list of strings "
+            f"(got {_kind(element)})"
+        )
+    if not element:
+        raise RuleRefused("invalid pattern element: pattern alternatives cannot be empty")
+    words = tuple(one for one in element if isinstance(one, str))
+    if len(words) != len(element):
+        odd = next(one for one in element if not isinstance(one, str))
+        raise RuleRefused(
+            f"invalid pattern element: pattern alternative must be a string (got {_kind(odd)})"
+        )
+    return words
+
+
+def _example(given: object) -> Words:
+    if isinstance(given, str):
+        try:
+            words = tuple(shlex.split(given))
+        except ValueError as error:
+            raise RuleRefused("invalid example: example string has invalid shell syntax") from error
+        if not words:
+            raise RuleRefused("invalid example: example cannot be an empty string")
+        return words
+    if not is_list(given):
+        raise RuleRefused(
+            f"invalid example: example must be a string or list of strings (got {_kind(given)})"
+        )
+    words = tuple(one for one in given if isinstance(one, str))
+    if len(words) != len(given):
+        odd = next(one for one in given if not isinstance(one, str))
+        raise RuleRefused(f"invalid example: example tokens must be strings (got {_kind(odd)})")
+    if not words:
+        raise RuleRefused("invalid example: example cannot be an empty list")
+    return words
+
+
+def _decision(given: object) -> RuleDecision:
+    if isinstance(given, str) and given in _DECISIONS:
+        return _DECISIONS[given]
+    raise RuleRefused(f"invalid decision: {_cut(str(given))}")
+
+
+def _justification(given: object) -> str | None:
+    if given is None:
+        return None
+    text = _text(given, "justification")
+    if not text.strip():
+        raise RuleRefused("invalid rule: justification cannot be empty")
+    return text
+
+
+def _text(given: object, what: str) -> str:
+    if isinstance(given, str):
+        return given
+    raise RuleRefused(f"invalid rule: {what} must be a string (got {_kind(given)})")
+
+
+def _kind(value: object) -> str:
+    """The name a rule file's author knows the type by."""
+    names = {"str": "string", "NoneType": "NoneType"}
+    return names.get(type(value).__name__, type(value).__name__)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 300 else f"{text[:300]}…"

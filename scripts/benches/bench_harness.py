@@ -1,0 +1,129 @@
+"""What every bench needs: a zero-latency model server, swarm started against it, facts of /proc."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SWARM = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
+
+
+class ModelServer:
+    """A started model server; `seen()` ends it and returns what it saw."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port_file: Path) -> None:
+        self._process, self._port_file = process, port_file
+        self.url = f"http://127.0.0.1:{port_file.read_text()}/v1"
+
+    def seen(self) -> dict[str, Any]:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(10)
+        seen: dict[str, Any] = json.loads(Path(f"{self._port_file}.seen").read_text())
+        return seen
+
+
+@contextmanager
+def model_server(mode: str, turns: int = 0, command: str = "true") -> Iterator[ModelServer]:
+    """Start the server in a process of its own; it is ended with the block."""
+    with server_of("model_server.py", mode, str(turns), command) as server:
+        yield server
+
+
+@contextmanager
+def team_server(story: str, *numbers: int) -> Iterator[ModelServer]:
+    """The same for teams: what each agent says is a story of team_model_server.py."""
+    with server_of("team_model_server.py", story, ",".join(map(str, numbers))) as server:
+        yield server
+
+
+@contextmanager
+def server_of(program: str, *arguments: str) -> Iterator[ModelServer]:
+    """Any of the servers here, by its file; it is ended with the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        port_file = Path(folder) / "port"
+        argv = [sys.executable, str(HERE / program), str(port_file), *arguments]
+        process = subprocess.Popen(argv)
+        try:
+            while not port_file.exists():
+                if process.poll() is not None:
+                    raise RuntimeError("the model server did not start")
+                time.sleep(0.005)
+            yield ModelServer(process, port_file)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def swarm_home(url: str) -> Iterator[dict[str, str]]:
+    """An environment with a home of its own whose provider is the server at `url`."""
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        config = Path(folder) / "config.toml"
+        config.write_text(
+            'model = "bench"\nmodel_provider = "bench"\n'
+            f'[model_providers.bench]\nname = "bench"\nbase_url = "{url}"\n'
+            'wire_api = "responses"\n'
+        )
+        environment = {
+            name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")
+        }
+        yield environment | {"SWARM_HOME": folder, "XDG_RUNTIME_DIR": folder}
+
+
+def run_swarm(
+    environment: dict[str, str], *arguments: str, cwd: str, timeout_s: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """Run swarm to its end; its output is captured."""
+    return subprocess.run(
+        [*SWARM, *arguments],
+        env=environment, cwd=cwd, capture_output=True, text=True, timeout=timeout_s,
+        stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+
+
+def pss_bytes(pid: int) -> int:
+    """Proportional set size of one process."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process has used, its children left out."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def newest_run(environment: dict[str, str]) -> Path:
+    """The folder of the newest run. Raises FileNotFoundError while there is none."""
+    runs = sorted((Path(environment["SWARM_HOME"]) / "state" / "runs").iterdir())
+    if not runs:
+        raise FileNotFoundError("no run has begun")
+    return runs[-1]
+
+
+def journal_of(environment: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """All records of the newest run, file by file."""
+    runs = sorted((Path(environment["SWARM_HOME"]) / "state" / "runs").iterdir())
+    for path in sorted((runs[-1] / "journal").glob("*.jsonl")):
+        yield from _lines_of(path)
+
+
+def journal_records(environment: dict[str, str], file: str) -> Iterator[dict[str, Any]]:
+    """The records of one file of the newest run; `run` is the run's own."""
+    return _lines_of(newest_run(environment) / "journal" / f"{file}.jsonl")
+
+
+def _lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open() as lines:
+        for line in lines:
+            yield json.loads(line)

@@ -1,0 +1,140 @@
+"""From what `--json` wrote: docs/benchmarks.md, with a table a bench and a plot a question."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from machine_info import describe_speed
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, PLOTS_FOLDER = DOCS / "benchmarks.md", DOCS / "benchmarks"
+
+
+class Plot(NamedTuple):
+    """What one picture asks, and the names of its axes."""
+
+    question: str
+    x: str
+    y: str
+    limit: float | None = None
+    is_logarithmic: bool = False
+
+
+PLOTS = {
+    "overhead": Plot(
+        "Does a turn cost more the longer the conversation is?",
+        "number of the turn", "ms from one response to the next request",
+    ),
+    "memory": Plot(
+        "What does one more idle agent weigh?", "agents alive at once", "MB (PSS) of one",
+        limit=6, is_logarithmic=True,
+    ),
+    "births": Plot(
+        "How long until so many agents have asked their model for the first time?",
+        "agents started in one go", "ms", is_logarithmic=True,
+    ),
+    "soak_memory": Plot(
+        "Does a long run grow?", "turns so far", "MB of own pages",
+    ),
+    "soak_latency": Plot(
+        "Does a long run get slower?", "turns so far", "ms (median of twenty)",
+    ),
+}  # fmt: skip
+_HEAD = """# Benchmarks
+
+Measured by `scripts/bench`, written by `scripts/bench report`. To repeat them on a quiet machine:
+
+```console
+$ scripts/bench all --json > figures.json             # some 30 minutes; --quick takes 5
+$ scripts/bench all --peer codex --json > figures.json  # the same work on an installed Codex too
+$ scripts/bench report figures.json                   # this page and its pictures
+```
+
+The model server answers without delay, so all that is left is what swarm itself costs. *Limit* is
+what we promise; **bold** is a figure over it. *Floor* is what the machine asks for the same without
+swarm: a bare fork with Trio and a ZeroMQ socket, a plain subprocess, an interpreter's imports, the
+bytes of the texts; of the soak it is the first quarter. A figure is a median; beside it stand the
+least and the greatest of its runs. Peers' figures without "here" were measured elsewhere: on the
+machine for which the limits were set, where Codex starts in 129 ms, takes 57 ms for a turn (86 in
+its sandbox) and 3.4 s for 32 sub-agents. Codex's figures here say how much slower this one is.
+
+The interpreter counts: with one built without optimization every figure of time is some 20 %
+greater (`scripts/pick-python` looks for a better one).
+"""
+
+
+def write_report(files: list[Path]) -> int:
+    """Write the page and the plots. Later files add to the earlier ones. Returns the exit code."""
+    results = [json.loads(path.read_text()) for path in files]
+    if not results:
+        print("scripts/bench report: name a file that `scripts/bench … --json` wrote")
+        return 2
+    parts = [_HEAD]
+    for result in results:
+        parts.append(machine_words(result))
+        if result["rows"]:
+            parts.append(table(result["rows"]))
+    PLOTS_FOLDER.mkdir(exist_ok=True)
+    curves = [curve for result in results for curve in result["curves"]]
+    for name, plot in PLOTS.items():
+        lines = [curve for curve in curves if curve["plot"] == name]
+        if lines:
+            draw(plot, lines, PLOTS_FOLDER / f"{name}.svg")
+            parts.append(f"## {plot.question}\n![{plot.question}](benchmarks/{name}.svg)\n")
+    PAGE.write_text("\n".join(parts))
+    print(f"wrote {PAGE.relative_to(DOCS.parent)}")
+    return 0
+
+
+def machine_words(result: dict[str, Any]) -> str:
+    """One paragraph: where and how these were measured."""
+    one = result["machine"]
+    how = "with few rounds (`--quick`)" if result["quick"] else "with all rounds"
+    peer = f", beside {result['peer']}" if result["peer"] else ""
+    return (
+        f"## {one['date']}\n{one['cores']} cores of {one['processor']}, {one['memory_gib']} GiB, "
+        f"{one['system']}, Python {one['python']}; commit `{one['version']}`, {how}{peer}; load "
+        f"before it {one['load_before']}. {describe_speed(one)}\n"
+    )
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A Markdown table of rows."""
+    lines = ["| measured | median | limit | floor | min-max | peer |", "|--|--:|--:|--:|--|--|"]
+    for row in rows:
+        value, unit = f"{row['value']:.4g}", row["unit"]
+        missed = row["limit"] is not None and row["value"] > row["limit"]
+        figure = f"**{value} {unit}**" if missed else f"{value} {unit}"
+        limit = "" if row["limit"] is None else f"{row['limit']:.4g}"
+        floor = "" if row["floor"] is None else f"{row['floor']:.3g}"
+        spread = "" if row["least"] is None else f"{row['least']:.4g}-{row['most']:.4g}"
+        what = row["what"].replace("|", "\\|")
+        what = f"… {what.strip()}" if what.startswith(" ") else what
+        lines.append(f"| {what} | {figure} | {limit} | {floor} | {spread} | {row['peer']} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(plot: Plot, lines: list[dict[str, Any]], to: Path) -> None:
+    """One picture. Needs matplotlib, of the dev group."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "swarm"  # the same figures make the same file
+    figure, axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
+    for line in lines:
+        across, up = zip(*line["points"], strict=True)
+        axes.plot(across, up, marker="." if len(across) < 12 else None, label=line["line"])
+    if plot.limit is not None:
+        axes.axhline(plot.limit, color="grey", linestyle="--", label="limit")
+    if plot.is_logarithmic:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(plot.y)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(to, metadata={"Date": None})
+    plt.close(figure)

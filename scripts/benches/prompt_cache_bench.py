@@ -1,0 +1,52 @@
+"""How much of what is sent could be read from a prompt cache: over 200 requests of one turn.
+
+The server compares the raw bytes of each request's input with those of the one before it, as a
+provider's prefix cache does; tools and instructions must be the same bytes throughout.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench_harness import journal_of, model_server, run_swarm, swarm_home
+from measurements import Row
+
+REQUESTS = 200
+COMMAND = "seq 1"  # to 400 and more: 1.5 KB of output a call, each another one
+LIMIT_TOKENS = 60_000  # of the second run: several compactions
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """A run that only grows, and one that is compacted on its way."""
+    requests = 50 if quick else REQUESTS
+    yield from _one_run(requests, "", most_anew=2 * 200 / requests)
+    limit = LIMIT_TOKENS // 3 if quick else LIMIT_TOKENS
+    yield from _one_run(requests, f"model_auto_compact_token_limit={limit}", most_anew=None)
+
+
+def _one_run(requests: int, setting: str, *, most_anew: float | None) -> Iterator[Row]:
+    with (
+        model_server("prefix", requests - 1, COMMAND) as server,
+        swarm_home(server.url) as environment,
+        tempfile.TemporaryDirectory() as cwd,
+    ):
+        (Path(cwd) / "AGENTS.md").write_text("Use tabs.\n")
+        options = ("-c", setting) if setting else ()
+        done = run_swarm(
+            environment, "run", "-p", "count", "-s", "danger-full-access", "--plain", *options,
+            cwd=cwd,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(done.stderr[-2000:])
+        seen = server.seen()["prefix"]
+        compactions = sum(
+            record["body"].get("shortened") is not None for record in journal_of(environment)
+        )
+    name = f"{seen['requests']} requests" + (f", {compactions} compactions" if setting else "")
+    anew = seen["input_bytes"] - seen["reusable_bytes"]
+    yield Row(f"input bytes a prefix cache could reuse, {name}",
+              100 * seen["reusable_bytes"] / seen["input_bytes"], None, "%")  # fmt: skip
+    yield Row(f"  not reusable of {seen['input_bytes'] / 1e6:.1f} MB",
+              100 * anew / seen["input_bytes"], most_anew, "%")  # fmt: skip
+    yield Row("  requests whose beginning was another one", seen["breaks"], compactions, "")
+    yield Row("  different heads (instructions, tools)", seen["heads"], 1, "")

@@ -1,0 +1,1 @@
+"""Agents and their processes: slots, start, restart, resume."""

@@ -1,0 +1,295 @@
+"""One birth: a slot held, a spec written, a process started, its Hello heard, the fact journaled.
+
+Any failure before the commit frees the slot and kills the child; the caller's state is as before.
+"""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.protocol.items import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    TokenUsage,
+    encode_item,
+)
+from swarm.mailbox.protocol.limits import opens_tunnels
+from swarm.mailbox.protocol.ops import GatewayMoved
+from swarm.mailbox.protocol.records import AgentSpawned
+from swarm.mailbox.protocol.rules import RuleSet
+from swarm.mailbox.protocol.spec import (
+    AgentSpec,
+    ChildCard,
+    ContextRules,
+    EndedCall,
+    FolderIdentity,
+)
+from swarm.mailbox.proxy_environment import without_proxy_variables
+
+from ..approvals.saved_rules import rules_for, send_rules
+from ..journal.replay import AgentMemory
+from ..network.network_policy import ticket_for
+from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError
+from ..run_context import RunContext
+from ..run_request import RunRequest
+from ..runs.paths import make_private_folder
+from .live_agent import GatewayAddress, LiveAgent
+from .slots import Slot
+
+HELLO_TIMEOUT_S = 10.0
+_KILL_TIMEOUT_S = 2.0
+
+
+class SlotWait(NamedTuple):
+    """How a birth waits for its slot."""
+
+    timeout_s: float = float("inf")  # then a SpawnError
+    on_position: Callable[[int], None] | None = None  # told its place in line
+
+
+WITHOUT_TIMEOUT = SlotWait()
+
+
+async def start_agent(
+    running: RunContext,
+    agent: LiveAgent,
+    memory: AgentMemory | None,
+    gateway: GatewayAddress,
+    line: SlotWait = WITHOUT_TIMEOUT,
+) -> None:
+    """Start the present life of `agent`. On return it has a slot, a child and a record,
+    which is on its way to the disk before anything that comes of this life.
+
+    Raises SpawnError by the line's patience and the Hello deadline at the latest, counted from
+    its turn: of a thousand born at once, the last must not be late for the queue's sake.
+    """
+    plan, identity = agent.plan, agent.identity
+    async with AsyncExitStack() as stack:
+        slot = None if plan.slotless else await _wait_for_slot(stack, running, agent, line)
+        started = trio.current_time()
+        running.mailbox.admit(identity, epoch=agent.epoch)
+        child = None
+        try:
+            async with running.processes.start_limiter:
+                with trio.fail_after(HELLO_TIMEOUT_S):
+                    agent.gateway_endpoint = gateway.endpoint
+                    spec = build_agent_spec(running, agent, memory, gateway)
+                    title = f"{plan.path} [{plan.role.name}]"
+                    child = agent.child = await running.processes.start(spec, title=title)
+                    await _wait_for_hello(agent)
+            if agent.wanted_end is not None:
+                raise SpawnError(f"{plan.path} was ended while it started")
+        except BaseException as error:
+            running.mailbox.dismiss(identity)
+            if child is not None:
+                child.kill_group()
+                with trio.move_on_after(_KILL_TIMEOUT_S, shield=True):
+                    await child.wait_ended()  # the slot is its process's until then
+            if isinstance(error, trio.TooSlowError):
+                raise DiedBeforeHello(
+                    f"{plan.path} did not answer in {HELLO_TIMEOUT_S:g} s"
+                ) from error
+            raise
+        if slot is not None:
+            slot.commit(child.pid)
+    agent.last_heartbeat = trio.current_time()
+    spawned = AgentSpawned(
+        agent_id=plan.agent_id,
+        path=plan.path,
+        epoch=agent.epoch,
+        pid=child.pid,
+        role=plan.role.name,
+        nickname=plan.nickname,
+        parent=plan.parent,
+        depth=plan.depth,
+        model=plan.model,
+        effort=plan.effort,
+        limits=plan.limits,
+        cwd=plan.cwd,
+        warm=child.warm,
+        spawn_s=round(trio.current_time() - started, 4),
+        usage=memory.usage if memory is not None else TokenUsage(),
+        usd=agent.spending.usd,
+    )
+    # Not waited for: all that follows from it is journaled behind it, in the same order.
+    running.note(spawned, agent=plan.path)
+
+
+async def send_gateway_address(
+    running: RunContext, agent: LiveAgent, gateway: GatewayAddress
+) -> None:
+    """Say where the gateway is, unless this life knows: it may have moved during its birth."""
+    if agent.gateway_endpoint == gateway.endpoint:
+        return
+    agent.gateway_endpoint = gateway.endpoint
+    token = running.gateway_proof(agent.identity)
+    with suppress(PeerGone):  # its next life is born with it
+        await running.send(agent, GatewayMoved(endpoint=gateway.endpoint, token=token))
+
+
+async def send_changes_since_spec(
+    running: RunContext, agent: LiveAgent, gateway: GatewayAddress
+) -> None:
+    """Where the gateway is, and which rules were saved, since the spec of this life was written."""
+    await send_gateway_address(running, agent, gateway)
+    await send_rules(running, agent)
+
+
+async def _wait_for_slot(
+    stack: AsyncExitStack, running: RunContext, agent: LiveAgent, line: SlotWait
+) -> Slot:
+    plan = agent.plan
+    place = running.slot_scheduler.wait_for_slot(
+        plan.path, parent=plan.parent or "", agent_id=plan.agent_id, on_place=line.on_position
+    )
+    with trio.move_on_after(line.timeout_s):
+        return await stack.enter_async_context(place)
+    raise SpawnError(
+        f"no agent slot came free within {line.timeout_s:g} s: all "
+        f"{running.registry.max_agents} are in use; wait for an agent to finish, or close one"
+        + (f" ({running.registry.limit_reason})" if running.registry.limit_reason else "")
+    )
+
+
+async def _wait_for_hello(agent: LiveAgent) -> None:
+    """Wait for the Hello or for the process's end, whichever comes first."""
+    child = agent.child
+    assert child is not None
+    ended: list[ProcessEnd] = []
+    async with trio.open_nursery() as nursery:
+
+        async def notice_end() -> None:
+            ended.append(await child.wait_ended())
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(notice_end)
+        await agent.hello.wait()
+        nursery.cancel_scope.cancel()
+    if not agent.hello.is_set():
+        tail = ended[0].stderr_tail.strip()[-2000:]
+        raise DiedBeforeHello(f"{agent.path} ended before it said hello: {ended[0].reason}\n{tail}")
+
+
+def build_agent_spec(
+    running: RunContext, agent: LiveAgent, memory: AgentMemory | None, gateway: GatewayAddress
+) -> AgentSpec:
+    """All that the new process may know."""
+    plan, request = agent.plan, running.request
+    tmp = make_private_folder(running.paths.tmp / plan.agent_id)
+    history = memory.items if memory is not None else []
+    open_calls = _calls_without_output(memory)
+    ended = memory.ended_calls if memory is not None else {}
+    return AgentSpec(
+        run_id=running.run_id,
+        agent_id=plan.agent_id,
+        path=plan.path,
+        epoch=agent.epoch,
+        role=plan.role,
+        limits=plan.limits,
+        cwd=plan.cwd,
+        endpoint=running.paths.mailbox_endpoint,
+        identity=agent.identity,
+        secret=running.supervisor_proof(agent.identity),
+        gateway_endpoint=gateway.endpoint,
+        gateway_token=running.gateway_proof(agent.identity),
+        tmp_dir=str(tmp),
+        environment=_environment(request),
+        shell_environment=request.shell_environment,
+        resources=request.resources,
+        run_began_s=running.began_s,
+        sandbox_required=request.sandbox_required,
+        allow_commit=request.allow_commit and not plan.slotless,
+        model=plan.model,
+        effort=plan.effort,
+        depth=plan.depth,
+        ca_bundle=str(running.paths.ca_folder / "bundle.pem")
+        if opens_tunnels(request.network) and opens_tunnels(plan.limits.network)
+        else "",
+        hidden_paths=hidden_paths(running),
+        hidden_folders=tuple(
+            _folder_mark(folder)
+            for folder in (running.paths.sockets.parent, running.paths.folder.parent)
+        ),
+        history=tuple(msgspec.Raw(encode_item(item)) for item in history),
+        output_schema=memory.output_schema if memory is not None else None,
+        total_usage=memory.usage if memory is not None else TokenUsage(),
+        interrupted_calls=tuple(name for name in open_calls if name not in ended),
+        ended_calls=tuple(
+            EndedCall(
+                call_id=name,
+                status=ended[name].status,
+                exit_code=ended[name].exit_code,
+                output=ended[name].output,
+            )
+            for name in open_calls
+            if name in ended
+        ),
+        user_instructions="" if plan.slotless else request.user_instructions,
+        context=context_rules_for(request.context, of_project=not plan.slotless),
+        can_spawn=request.max_agents > 1,
+        max_agents=request.max_agents,
+        roles=request.roles.cards,
+        children=tuple(
+            ChildCard(path=path, nickname=name) for path, name in agent.list_children().items()
+        ),
+        job=plan.job,
+        rules=RuleSet() if plan.slotless else rules_for(running, agent),
+        granted=running.grants.permissions_of(plan.path),
+        proxy_endpoint=running.paths.proxy_socket if plan.limits.network is not None else "",
+        network_ticket=ticket_for(plan.path, plan.limits, running.run_key),
+        summary=plan.summary,
+        verbosity=plan.verbosity,
+        paused=agent.paused,
+    )
+
+
+def hidden_paths(running: RunContext) -> tuple[str, ...]:
+    """What no command of this run may see, and nothing is read of on an agent's behalf."""
+    request, places = running.request, running.paths
+    return (
+        str(places.sockets.parent),  # other runs have theirs beside this one's
+        str(places.folder.parent),
+        str(places.ca_folder / "ca.key"),
+        *(provider.key_file for provider in request.providers if provider.key_file),
+        *request.deny_read,
+    )
+
+
+def _folder_mark(folder: Path) -> FolderIdentity:
+    """What is in it keeps its inode alive, wherever it may be moved to."""
+    found = folder.stat()
+    return FolderIdentity(path=str(folder), device=found.st_dev, inode=found.st_ino)
+
+
+def _environment(request: RunRequest) -> dict[str, str]:
+    """The address of another proxy may hold a password: where it is followed, by ours alone."""
+    return (
+        without_proxy_variables(request.environment)
+        if request.goes_upstream
+        else request.environment
+    )
+
+
+def context_rules_for(rules: ContextRules, *, of_project: bool) -> ContextRules:
+    """The rules of one agent: a reviewer is told nothing of the project's words."""
+    return rules if of_project else msgspec.structs.replace(rules, guidance_bytes=0)
+
+
+def _calls_without_output(memory: AgentMemory | None) -> tuple[str, ...]:
+    """Calls of the history that have no output yet."""
+    if memory is None:
+        return ()
+    open_calls: dict[str, None] = {}
+    for item in memory.items:
+        if isinstance(item, FunctionCall | CustomToolCall):
+            open_calls[item.call_id] = None
+        elif isinstance(item, FunctionCallOutput | CustomToolCallOutput):
+            open_calls.pop(item.call_id, None)
+    return tuple(open_calls)

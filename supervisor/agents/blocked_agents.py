@@ -1,0 +1,77 @@
+"""Which live agents do nothing until another one does, and which of them can free its slot.
+
+Rule guarded: an agent counts as blocked only if nothing of its own is under way: no command, no
+answer of the model, no word that will end its wait.
+"""
+
+from collections.abc import Callable, Iterable
+
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.requests import AnyRequest, Spawn, SpawnOnCsv, WaitFor
+
+from ..run_context import RunContext
+from .agent_manager import AgentManager
+from .lifecycle import AgentLifecycle
+from .live_agent import LiveAgent
+
+_WAITING_TOOLS = frozenset({"spawn_agent", "wait_agent", "spawn_agents_on_csv"})
+
+
+class BlockedAgents:
+    """What the warden of the line asks. `asked` gives the open requests of an agent by its path."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        lives: AgentLifecycle,
+        asked: Callable[[str], Iterable[AnyRequest]],
+    ) -> None:
+        self._run, self._agents, self._lifecycle, self._open_requests = (
+            running,
+            control,
+            lives,
+            asked,
+        )
+
+    def slot_holders(self) -> list[LiveAgent]:
+        """Those that hold a slot: no reviewer, and nobody who died and stands in line himself."""
+        holds = self._run.registry.pid_of
+        return [life for life in self._agents.agents.values() if holds(life.path) is not None]
+
+    def waiting_count(self) -> int:
+        """How many wait for a slot while nobody is being started."""
+        is_starting = self._run.registry.used > len(self.slot_holders())
+        return 0 if is_starting else len(self._run.slot_scheduler)
+
+    def is_blocked(self, life: LiveAgent) -> bool:
+        """It does nothing until another agent does something."""
+        if life.wanted_end is not None or life.suspending:
+            return False
+        if life.turn is None:
+            return life.path == ROOT_PATH and self._lifecycle.is_idle(life)
+        asked = tuple(self._open_requests(life.path))
+        has_asked = any(isinstance(one, Spawn | WaitFor | SpawnOnCsv) for one in asked)
+        only_waits = all(tool in _WAITING_TOOLS for tool in life.open_calls.values())
+        # A word that it has not taken up ends a wait, but no wish for a slot.
+        goes_on = bool(life.pending_inputs) and any(isinstance(one, WaitFor) for one in asked)
+        return has_asked and only_waits and not life.responding and not goes_on
+
+    async def free_slot(self, live: list[LiveAgent]) -> bool:
+        """The one nearest to the root that can do without a process gives its slot up.
+
+        First those that wait for others: who stands in line wants its process back sooner. Last
+        those with calls that have not begun: their next life is told that these never will.
+        """
+        for life in sorted(live, key=_suspend_cost):
+            if self._lifecycle.is_idle(life):
+                await self._agents.end(life)
+                return True
+            if self._lifecycle.only_waits(life) and await self._lifecycle.suspend(life):
+                return True
+        return False
+
+
+def _suspend_cost(life: LiveAgent) -> tuple[bool, bool, int]:
+    stands_in_line = "spawn_agent" in life.open_calls.values()
+    return bool(life.unstarted_calls), stands_in_line, life.path.count("/")

@@ -1,0 +1,127 @@
+"""(asker, wish, role) → the plan of a child. Pure: what is inherited, what a role pins.
+
+Rule guarded (law 6): limits are the intersection of the parent's and the role's, never wider; a
+wish that cannot be honoured is refused, never quietly dropped.
+"""
+
+from difflib import get_close_matches
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import AgentPath, child_path
+from swarm.mailbox.protocol.requests import Spawn
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.roles.narrow import narrow_limits
+from swarm.roles.role import Role
+from swarm.roles.role_loader import Roles, find_role
+
+from .live_agent import AgentPlan
+
+GUARDIAN = "guardian"
+DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
+EMPTY_MESSAGE = "Empty message can't be sent to an agent"
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_MAX_MESSAGE_CHARS = 1 << 20
+
+
+class AgentRequestError(Exception):
+    """The wish is refused; the text is for the model."""
+
+
+def check_spawn_request(asker: AgentPlan, wish: Spawn, *, pinned_model: str | None = None) -> None:
+    """Refuse what no role could make good. Raises NotPossible."""
+    check_message(wish.message)
+    if wish.model is not None and pinned_model not in {None, wish.model}:
+        raise AgentRequestError(
+            f"every agent of this run has the model `{pinned_model}`: leave it out"
+        )
+    if asker.depth + 1 > asker.limits.max_depth:
+        raise AgentRequestError(DEPTH_REACHED)
+    if wish.reasoning_effort is not None and wish.reasoning_effort not in EFFORTS:
+        raise AgentRequestError(
+            f"Reasoning effort `{wish.reasoning_effort}` is not supported. Supported reasoning "
+            f"efforts: {', '.join(EFFORTS)}"
+        )
+    if not 0 < wish.deadline_s <= 86_400:
+        raise AgentRequestError("deadline_s must be greater than zero and at most a day")
+
+
+def check_message(message: str) -> None:
+    """Raises NotPossible for a blank or an endless message."""
+    if not message.strip():
+        raise AgentRequestError(EMPTY_MESSAGE)
+    if len(message) > _MAX_MESSAGE_CHARS:
+        raise AgentRequestError("the message is over 1 MiB; write it to a file and name the file")
+
+
+def role_for(roles: Roles, name: str | None, *, provider: str | None) -> Role:
+    """The role a child shall have. Raises NotPossible: unknown, broken, or of another provider.
+
+    The guardian is nobody's child: only the supervisor starts it, with a task of its own.
+    """
+    wanted = (name or "").strip() or "default"
+    if wanted == GUARDIAN or wanted not in {*roles.known, *roles.broken}:
+        near = get_close_matches(wanted, _spawnable_roles(roles), n=1)
+        hint = f"; did you mean `{near[0]}`?" if near else "."
+        known = ", ".join(_spawnable_roles(roles))
+        raise AgentRequestError(f"unknown agent_type '{wanted}'{hint} Known: {known}")
+    try:
+        role = find_role(roles, wanted)
+    except UsageError as error:
+        raise AgentRequestError(f"agent type is currently not available: {error}") from error
+    if role.model_provider not in {None, provider}:
+        raise AgentRequestError(
+            f"role `{role.name}` wants provider {role.model_provider}, but a run has one"
+        )
+    return role
+
+
+def _spawnable_roles(roles: Roles) -> list[str]:
+    return sorted(set(roles.known) - {GUARDIAN})
+
+
+def plan_child(asker: AgentPlan, wish: Spawn, role: Role, *, agent_id: str) -> AgentPlan:
+    """The child's plan, still without a nickname.
+
+    Inherited < asked for < set by the role. Raises NotPossible for a name that is none.
+    """
+    try:
+        path = child_path(AgentPath(asker.path), wish.task_name)
+    except ValueError as error:
+        raise AgentRequestError(str(error)) from error
+    model = role.model or wish.model or asker.model
+    effort = role.effort or wish.reasoning_effort
+    if effort is None and model == asker.model:
+        effort = asker.effort
+    return AgentPlan(
+        path=path,
+        agent_id=agent_id,
+        role=child_brief(asker.role, role),
+        limits=narrow_limits(asker.limits, role),
+        cwd=asker.cwd,
+        parent=asker.path,
+        depth=asker.depth + 1,
+        model=model,
+        effort=effort,
+        add_dirs=asker.add_dirs,
+        summary=asker.summary,
+        verbosity=asker.verbosity,
+    )
+
+
+def child_brief(parent: RoleBrief, role: Role) -> RoleBrief:
+    """The role's words; where it has none, the parent's of the same role, or the parent's base.
+
+    A locked parent has locked children.
+    """
+    brief = role.brief()
+    words = brief.developer_instructions
+    if not words and parent.name == brief.name:
+        words = parent.developer_instructions
+    return msgspec.structs.replace(
+        brief,
+        base_instructions=brief.base_instructions or parent.base_instructions,
+        developer_instructions=words,
+        locked=brief.locked or parent.locked,
+    )

@@ -1,0 +1,134 @@
+"""Where finished agents are kept while nobody asks for them: a nameless file on disk.
+
+Rule guarded: memory does not grow with the number of agents that have ended, and yet each of them
+is found by its path until the run ends. The file is a cache of this process alone: it has no name
+once it is open, the journal holds the truth, and a disk that refuses leaves everything in memory.
+"""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from swarm.mailbox.errors import SwarmError
+
+_SCHEMA = """
+CREATE TABLE shelf (
+  path TEXT PRIMARY KEY, parent TEXT NOT NULL, owner TEXT NOT NULL, came INTEGER NOT NULL,
+  nickname TEXT NOT NULL, is_child INTEGER NOT NULL, kept BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX by_parent ON shelf (parent, came);
+"""
+_FIELDS = "path, parent, owner, came, nickname, is_child, kept"
+_PAGES_KIB = 64  # kept in memory, whatever is on the disk
+
+
+class FinishedAgentsUnreadable(SwarmError):
+    """What was put away cannot be read: the disk fails. The journal has it all the same."""
+
+
+class FinishedAgent(NamedTuple):
+    """One agent on the shelf."""
+
+    path: str
+    parent: str
+    owner: str  # its agent id
+    order: int  # its place in the order of coming
+    nickname: str = ""
+    is_child: bool = False  # its parent's next life is told of it: it was not closed
+    encoded: bytes = b""  # all there is to know; empty: only its path is taken
+
+
+class FinishedAgents:
+    """Opened when the first agent is put there, closed by its maker. Calls are short and block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._connection: sqlite3.Connection | None = None
+        self._broken = False
+
+    def put(self, rows: Sequence[FinishedAgent]) -> bool:
+        """Keep these. False: the disk refused, nothing was kept."""
+        if self._broken or not rows:
+            return False
+        try:
+            connection = self._connection or self._open()
+            connection.execute("BEGIN")
+            connection.executemany("INSERT OR REPLACE INTO shelf VALUES (?,?,?,?,?,?,?)", rows)
+            connection.execute("COMMIT")
+        except (OSError, sqlite3.Error):
+            self._broken = True  # what is there can still be read
+            return False
+        return True
+
+    def take(self, path: str) -> FinishedAgent | None:
+        """Take one back: it is gone from here then."""
+        found = self._select("path = ?", path)
+        if found and self._connection is not None:
+            with self._translate_errors():
+                self._connection.execute("DELETE FROM shelf WHERE path = ?", (path,))
+        return found[0] if found else None
+
+    def owner_of(self, path: str) -> str | None:
+        """The id of the agent that has this path, if it lies here."""
+        if self._connection is None:
+            return None
+        with self._translate_errors():
+            query = "SELECT owner FROM shelf WHERE path = ?"
+            row = self._connection.execute(query, (path,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def descendants_of(self, path: str) -> list[FinishedAgent]:
+        """All that descend from `path`, in the order of their coming."""
+        return self._select("path > ? AND path < ?", f"{path}/", f"{path}0")  # `0` follows `/`
+
+    def children_of(self, path: str) -> list[FinishedAgent]:
+        """Direct children, in the order of their coming."""
+        return self._select("parent = ?", path)
+
+    def paths_named(self, step: str) -> list[str]:
+        """Paths whose last step this is."""
+        if self._connection is None:
+            return []
+        query = "SELECT path FROM shelf WHERE substr(path, -length(?1)) = ?1 AND kept != x''"
+        with self._translate_errors():
+            return [str(path) for (path,) in self._connection.execute(query, (f"/{step}",))]
+
+    def close(self) -> None:
+        """Let go of the file and all that lies in it; nothing is found or kept after."""
+        connection, self._connection, self._broken = self._connection, None, True
+        if connection is not None:
+            connection.close()
+
+    def _select(self, where: str, *values: str) -> list[FinishedAgent]:
+        if self._connection is None:
+            return []
+        query = f"SELECT {_FIELDS} FROM shelf WHERE {where} ORDER BY came"
+        with self._translate_errors():
+            return [FinishedAgent(*row) for row in self._connection.execute(query, values)]
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise FinishedAgentsUnreadable(
+                f"the finished agents that lie in {self._folder} cannot be read: {error}; "
+                "look after the disk, then `swarm resume`"
+            ) from error
+
+    def _open(self) -> sqlite3.Connection:
+        handle, name = tempfile.mkstemp(prefix="shelf-", dir=self._folder)
+        os.close(handle)
+        try:
+            connection = sqlite3.connect(name, isolation_level=None)
+            for option in ("locking_mode=EXCLUSIVE", "journal_mode=OFF", "synchronous=OFF",
+                           f"cache_size=-{_PAGES_KIB}"):  # fmt: skip
+                connection.execute(f"PRAGMA {option}")
+            connection.executescript(_SCHEMA)
+        finally:
+            Path(name).unlink()  # whatever ends this process, nothing of it stays
+        self._connection = connection
+        return connection

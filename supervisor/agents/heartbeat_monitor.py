@@ -1,0 +1,55 @@
+"""The vigil: who does not beat is dead, who beats but does not move is reported.
+
+Law 4: no heartbeat for 10 s is death; no progress for 5 minutes is said aloud.
+"""
+
+import trio
+
+from swarm.mailbox.protocol.events import Warned
+
+from ..processes.gateway_manager import GatewayManager
+from ..run_context import RunContext
+from .agent_manager import AgentManager
+
+_POLL_S = 1.0
+_HEARTBEAT_TIMEOUT_S = 10.0
+_STUCK_S = 300.0
+
+
+async def monitor_heartbeats(
+    running: RunContext, control: AgentManager, keeper: GatewayManager
+) -> None:
+    """Look at every agent once a second, until cancelled.
+
+    When this process itself was held up (a suspended machine), silence proves nothing: everybody
+    gets a fresh start.
+    """
+    last_round = trio.current_time()
+    while True:
+        await trio.sleep(_POLL_S)
+        now = trio.current_time()
+        was_held_up = now - last_round > _POLL_S + 2
+        last_round = now
+        if was_held_up:
+            keeper.last_heartbeat = now
+        else:
+            keeper.kill_if_silent()
+            keeper.kill_if_unreachable()
+        for agent in list(control.agents.values()):
+            if was_held_up:
+                agent.last_heartbeat = now
+            if not agent.hello.is_set() or agent.gone.is_set():
+                continue
+            if now - agent.last_heartbeat > _HEARTBEAT_TIMEOUT_S:
+                control.kill_for_restart(
+                    agent, f"it sent no heartbeat for {_HEARTBEAT_TIMEOUT_S:g} s"
+                )
+            elif agent.open_questions or agent.paused:
+                agent.progress_at = now  # it waits for a person; that is no fault of its own
+            elif agent.busy and now - agent.progress_at > _STUCK_S and not agent.reported_stuck:
+                agent.reported_stuck = True
+                running.note(
+                    Warned(message=f"{agent.path} lives but has made no progress for 5 minutes"),
+                    agent=agent.path,
+                    file=agent.plan.agent_id,
+                )

@@ -1,0 +1,62 @@
+"""Who is at work again after a resume: who was spoken to after its end, or cut off by the run's.
+
+Rule guarded: the run's own records tell only of an end. What came after it, a further turn of the
+same process or words to one that had gone, stands in the agent's own file, behind that end.
+"""
+
+from swarm.mailbox.protocol.changes import TurnDiff
+from swarm.mailbox.protocol.events import TurnStarted
+from swarm.mailbox.protocol.items import text_message
+from swarm.mailbox.protocol.records import InputPosted, ItemRecorded
+
+from ..journal.journal_reader import read_records, records_after
+from ..journal.replay import AgentPast, fold_agent
+from ..run_context import RunContext
+from ..runs.paths import RunPaths
+from .end_states import continue_note
+
+
+def has_work_after_end(places: RunPaths, agent: AgentPast) -> bool:
+    """True if a turn began after its end (whose own end was not told), or if words or a letter
+    that would wake it were not read.
+
+    Only the end of its file is read, unless there is something behind.
+    """
+    file = agent.spawned.agent_id
+    if agent.ended is None:
+        return False
+    behind = records_after(places, file, agent.ended_seq)
+    if any(isinstance(one.body, TurnStarted) for one in behind):
+        return True
+    if all(isinstance(one.body, TurnDiff) for one in behind):
+        return False  # what its last turn changed is told when its work has ended
+    memory = fold_agent(read_records(places, file=file))
+    return bool(memory.inputs) or any(mail.trigger_turn for mail in memory.mails.values())
+
+
+def continue_cut_off(running: RunContext, agent: AgentPast) -> None:
+    """Write into the file of an agent that the run's end cut off what makes it go on, once."""
+    if agent.ended is not None and not has_work_after_end(running.paths, agent):
+        who = agent.spawned.path, agent.spawned.agent_id
+        journal_continuation(running, who, continue_note(agent.ended.state))
+
+
+def journal_continuation(
+    running: RunContext, who: tuple[str, str], note: str, *, schema: bytes | None = None
+) -> tuple[ItemRecorded | None, InputPosted]:
+    """Journal the note to the model, if there is one, and the wish to go on.
+
+    Args:
+        who: The agent's path and id.
+        note: What its model is told first.
+        schema: What its answer is to fit; None: what it was to fit before.
+    """
+    path, file = who
+    new_id, told = running.entropy.new_id, None
+    if note:
+        item = text_message("developer", note)
+        told = ItemRecorded(turn_id="", item=item, item_id=new_id(), source="note")
+        running.note(told, agent=path, file=file)
+    wish = InputPosted(input_id=new_id(), parts=(), output_schema=schema)
+    running.note(wish, agent=path, file=file)
+    return told, wish

@@ -1,0 +1,92 @@
+"""A resumed run's team, from the run's own records: who there was, and who had not finished. Pure.
+
+Rule guarded: identity outlives the supervisor. Those who were at work go on from their files; those
+who had finished can be asked again; those who were ended for good stay so.
+"""
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.roles.narrow import narrow_budget
+from swarm.roles.role import Role
+from swarm.roles.role_loader import Roles, find_role
+
+from ..control_requests.settings_change import with_settings
+from ..journal.replay import AgentPast, RunPast
+from ..team.batch_job import JOB_WORKER
+from .child_plan import child_brief
+from .live_agent import AgentPlan
+
+UNFINISHED = "unfinished"
+
+
+class RestoredAgent(msgspec.Struct):
+    """One agent of the run's earlier part."""
+
+    plan: AgentPlan
+    past: AgentPast
+
+    @property
+    def state(self) -> str:
+        ended = self.past.ended
+        return UNFINISHED if ended is None or ended.cut_off else ended.state
+
+
+def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[RestoredAgent]:
+    """All but the root and the workers of fan-outs and jobs, parents before their children."""
+    plans: dict[str, AgentPlan] = {ROOT_PATH: root}
+    found: list[RestoredAgent] = []
+    items = past.plan.names if past.plan is not None else ()
+    for path in sorted(past.agents):
+        agent = past.agents[path]
+        parent = plans.get(agent.spawned.parent or "")
+        if path == ROOT_PATH or parent is None or _is_item(path, items):
+            continue
+        plans[path] = plan = _plan_of(agent, parent, roles)
+        found.append(RestoredAgent(plan=plan, past=agent))
+    return found
+
+
+def _is_item(path: str, items: tuple[str, ...]) -> bool:
+    """Its answer went to the harness or to a job, which do unfinished rows again themselves."""
+    steps = path.split("/")
+    return JOB_WORKER.match(steps[-1]) is not None or (
+        len(steps) == 3 and any(_is_attempt_of(steps[2], name) for name in items)
+    )
+
+
+def _is_attempt_of(step: str, name: str) -> bool:
+    return step == name or (
+        step.startswith(f"{name}_") and step[len(name) + 1 :].removeprefix("try").isdigit()
+    )
+
+
+def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
+    spawned = agent.spawned
+    own = spawned.limits.budget
+    try:
+        role = find_role(roles, spawned.role)
+        own = role.budget
+    except UsageError:  # its file is gone; what it was told stands in its history
+        role = Role(name=spawned.role)
+    plan = AgentPlan(
+        path=spawned.path,
+        agent_id=spawned.agent_id,
+        role=child_brief(parent.role, role),
+        limits=msgspec.structs.replace(
+            spawned.limits,  # but for the bounds of the run: they are today's
+            budget=narrow_budget(parent.limits.budget, own),
+            deadline_unix_s=parent.limits.deadline_unix_s,
+        ),
+        cwd=spawned.cwd or parent.cwd,
+        parent=spawned.parent,
+        depth=spawned.depth,
+        model=spawned.model,
+        effort=spawned.effort,
+        nickname=spawned.nickname,
+        add_dirs=parent.add_dirs,
+        summary=parent.summary,
+        verbosity=parent.verbosity,
+    )
+    return with_settings(plan, agent.settings)

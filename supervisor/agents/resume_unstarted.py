@@ -1,0 +1,66 @@
+"""Words to agents that never were: the run was killed between a wish for a child and its birth.
+
+Rule guarded: every letter ends: read, or dead with a reason that its author is told. The wish
+itself is told to the model as interrupted; the name is free, and a new agent under it has another
+id and never sees this.
+"""
+
+from collections.abc import Collection
+
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.ops import Mail
+from swarm.mailbox.protocol.records import InputPosted, MailHandled, MailPosted
+
+from ..journal.journal import RUN_FILE
+from ..journal.journal_reader import read_records
+from ..run_context import RunContext
+from ..team.mail_delivery import MailDelivery
+
+NEVER_STARTED = "the run was cut off before this agent was started"
+
+
+def close_unstarted(running: RunContext, post: MailDelivery, known: Collection[str]) -> None:
+    """Mark as dead what lies in the files of ids that no agent of the run ever had.
+
+    Args:
+        running: Its journal is settled: nothing was written to these files since the resume.
+        post: Tells the authors; the team is restored.
+        known: The ids of all agents that were ever started.
+    """
+    for path in sorted(running.paths.journal.glob("*.jsonl")):
+        if path.stem == RUN_FILE or path.stem in known:
+            continue
+        letters, spoken_to = _open_mail(running, path.stem)
+        for mail in letters:
+            dead = MailHandled(mail_id=mail.mail_id, dead=True, reason=NEVER_STARTED)
+            running.note(dead, agent=mail.recipient, file=path.stem)
+            post.notify_author(mail, reason=NEVER_STARTED)
+        if spoken_to:
+            running.note(
+                unread_input_warning(spoken_to, NEVER_STARTED), agent=spoken_to, file=path.stem
+            )
+        running.journal.close_file(path.stem)
+
+
+def unread_input_warning(path: str, why: str) -> Warned:
+    """For people who spoke to an agent that never lived."""
+    return Warned(message=f"{path} never started, and nobody read what was said to it: {why}")
+
+
+def _open_mail(running: RunContext, file: str) -> tuple[list[Mail], str]:
+    """Letters without an end; and to whom a person spoke, if nobody was told that it was lost."""
+    letters: dict[str, Mail] = {}
+    spoken_to = ""
+    for record in read_records(running.paths, file=file):
+        match record.body:
+            case MailPosted(mail=mail):
+                letters[mail.mail_id] = mail
+            case MailHandled(mail_id=mail_id):
+                letters.pop(mail_id, None)
+            case InputPosted(source="person"):
+                spoken_to = record.agent
+            case Warned():
+                spoken_to = ""
+            case _:
+                pass
+    return list(letters.values()), spoken_to

@@ -1,0 +1,150 @@
+"""Slots by process: a slot is a live agent process, freed by its end and by nothing else (law 1).
+
+One Trio thread owns it and nothing here waits, so a check and its change cannot be parted. The
+waiting line for slots is in waiting.py.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..processes.process_types import SpawnError
+
+
+class AgentLimitReached(SpawnError):
+    """Nothing was started: every slot is a live process."""
+
+    def __init__(self, *, limit: int, bound: str = "") -> None:
+        why = "this run may have one agent only" if limit == 1 else "wait for one to end"
+        more = bound or "raise --max-agents"
+        super().__init__(f"all {limit} agent slots are in use; {why}, or {more}")
+        self.limit = limit
+
+
+class PathTaken(SpawnError):
+    """Nothing was started: the path belongs to another agent of this run, alive or ended."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"agent path `{path}` already exists")
+        self.path = path
+
+
+class Slot:
+    """A reserved place. Without `commit` it is free again when its `with` block ends."""
+
+    def __init__(self, path: str, live: dict[str, int | None]) -> None:
+        self.path, self._live = path, live
+
+    def commit(self, pid: int) -> None:
+        """From now on the process holds the slot."""
+        if pid <= 0:
+            raise ValueError(f"{pid} is no process")
+        if self._live.get(self.path, 0) is not None:
+            raise ValueError(f"the reservation of {self.path} is over")
+        self._live[self.path] = pid
+
+
+class AgentRegistry:
+    """Counts the live agent processes, the root included; knows every path of the run."""
+
+    def __init__(self, max_agents: int, *, bound: str = "") -> None:
+        """`bound`: why there are no more, where that is not the person's wish."""
+        if max_agents < 1:
+            raise ValueError("max_agents must be at least 1")
+        self._max, self.limit_reason = max_agents, bound
+        self._live: dict[str, int | None] = {}  # path -> pid; None while it starts
+        self._owners: dict[str, str] = {}  # path -> agent id
+        self._find_archived_owner: Callable[[str], str | None] = lambda path: None
+        self.on_free: Callable[[], None] | None = None  # called after a slot came free
+
+    def __repr__(self) -> str:
+        starting = sum(pid is None for pid in self._live.values())
+        return f"<{self.used}/{self._max} slots, {starting} starting, {len(self._owners)} paths>"
+
+    @property
+    def used(self) -> int:
+        return len(self._live)
+
+    @property
+    def max_agents(self) -> int:
+        return self._max
+
+    @property
+    def free(self) -> int:
+        return self._max - len(self._live)
+
+    @contextmanager
+    def reserve(self, path: str, *, agent_id: str = "") -> Iterator[Slot]:
+        """Hold a place while a process starts; it is free again unless committed.
+
+        Args:
+            path: Belongs, once committed, to one agent for the whole run.
+            agent_id: The same one may come again: restarted or resumed, one life at a time.
+
+        Raises PathTaken or AgentLimitReached; nothing has changed then.
+        """
+        self.check_path(path, agent_id=agent_id)
+        if not self.free:
+            raise AgentLimitReached(limit=self._max, bound=self.limit_reason)
+        slot = Slot(path, self._live)
+        self._live[path] = None
+        try:
+            yield slot
+        finally:
+            if self._live.get(path, 0) is None:
+                del self._live[path]
+                self._notify_free()
+            else:
+                self._owners.setdefault(path, agent_id)
+
+    def check_path(self, path: str, *, agent_id: str = "") -> None:
+        """Raise PathTaken if this agent cannot have a new life at `path` now."""
+        if path in self._live or (self._owner(path) or agent_id) != agent_id:
+            raise PathTaken(path)
+
+    def restore_path(self, path: str, *, agent_id: str) -> None:
+        """Remember an agent of an earlier life of this run. Raises PathTaken."""
+        if (self._owner(path) or agent_id) != agent_id:
+            raise PathTaken(path)
+        self._owners[path] = agent_id
+
+    def set_owner(self, path: str, agent_id: str) -> None:
+        """The other place has given this path back."""
+        self._owners[path] = agent_id
+
+    def set_owner_lookup(self, elsewhere: Callable[[str], str | None]) -> None:
+        """Ask this for the owner of a path, too: ended agents are remembered on disk."""
+        self._find_archived_owner = elsewhere
+
+    def forget_owner(self, path: str) -> None:
+        """From now on the other place knows the owner of this path, not memory."""
+        self._owners.pop(path, None)
+
+    def _owner(self, path: str) -> str | None:
+        return self._owners.get(path) or self._find_archived_owner(path)
+
+    def release(self, path: str, pid: int) -> bool:
+        """The process `pid` has ended. False if it holds no slot (any more): harmless."""
+        if self._live.get(path) != pid or pid <= 0:
+            return False
+        del self._live[path]
+        self._notify_free()
+        return True
+
+    def pid_of(self, path: str) -> int | None:
+        """The live process at this path; None also while it starts."""
+        return self._live.get(path)
+
+    def is_known(self, path: str) -> bool:
+        """True if the path was ever an agent's in this run, or is reserved now."""
+        return path in self._live or self._owner(path) is not None
+
+    def check(self) -> None:
+        """Raise AssertionError if what must always hold does not. For tests and `doctor`."""
+        pids = [pid for pid in self._live.values() if pid is not None]
+        assert 0 <= self.used <= self._max, self
+        assert len(pids) == len(set(pids)), "one process holds two slots"
+        assert all(pid > 0 for pid in pids), pids
+
+    def _notify_free(self) -> None:
+        if self.on_free is not None:
+            self.on_free()

@@ -1,0 +1,66 @@
+"""What a wish for a child must pass before anything of it begins: the run's total, a known model.
+
+Rule guarded: whoever lives or lived counts; a wish that was refused or withdrawn costs nothing.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.roles.role_loader import Roles
+
+from .child_plan import AgentRequestError, role_for
+from .live_agent import AgentPlan
+
+
+class SpawnLimits:
+    """Asked before each spawn that a model wants; fan-outs and tables have bounds of their own.
+
+    Args:
+        most: How many agents models may start in one run, its resumed parts included.
+        is_there: True for a path that an agent has or had.
+    """
+
+    def __init__(self, *, most: int, is_there: Callable[[str], bool]) -> None:
+        self._max_spawns, self._is_known_path = most, is_there
+        self.started = 0  # those under way included
+        self.model: Callable[[], ModelInfo | None] = lambda: None  # the run's, once it is known
+
+    def check(self, asker: AgentPlan, wish: Spawn, roles: Roles, *, provider: str | None) -> None:
+        """Raises NotPossible with what to do instead."""
+        if self.started >= self._max_spawns:
+            raise AgentRequestError(
+                f"collab spawn failed: this run may start {self._max_spawns} agents in "
+                "all, and has "
+                "(agents.max_total). Give an agent that is there another task with followup_task, "
+                "or solve the task yourself"
+            )
+        role = role_for(roles, wish.agent_type, provider=provider)
+        check_model(role.model or wish.model, asker, self.model())
+
+    async def count_spawn(self, path: str, grant: Callable[[], Awaitable[AnyReply]]) -> AnyReply:
+        """Do `grant`, which starts an agent at `path`; what came of it counts, or does not."""
+        self.started += 1
+        came = False
+        try:
+            reply = await grant()
+            came = not isinstance(reply, RequestRefused)
+            return reply
+        except BaseException:  # whoever asked is gone; its child may be there all the same
+            came = self._is_known_path(path)
+            raise
+        finally:
+            self.started -= not came
+
+
+def check_model(wanted: str | None, asker: AgentPlan, own: ModelInfo | None) -> None:
+    """Only the embedded provider has a closed list; any other one says itself what it has not.
+
+    Raises NotPossible with the names that there are.
+    """
+    if wanted is None or own is None or own.wire != "local" or wanted == asker.model:
+        return
+    if wanted != own.slug:
+        raise AgentRequestError(
+            f"Unknown model `{wanted}` for spawn_agent. Available models: {own.slug}"
+        )

@@ -1,0 +1,173 @@
+"""Spawn: a wish → a child with a task, or a refusal that says why. One at a time for each wish.
+
+Rule guarded: name and place in line are held from the wish until it is granted or refused, then
+nothing of a refused one is left. What the child shall read is journaled before it lives.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.items import AnyItem
+from swarm.mailbox.protocol.records import ContextRecorded
+from swarm.mailbox.protocol.requests import AnyReply, RequestRefused, Spawn, Spawned
+from swarm.roles.role import Role
+from swarm.roles.role_loader import Roles, load_roles
+
+from ..journal.journal_reader import read_records
+from ..journal.replay import AgentMemory
+from ..processes.process_types import SpawnError
+from ..run_context import RunContext
+from ..team.history_fork import fork_history, parse_fork_turns
+from ..team.mail_delivery import MailDelivery
+from ..team.team_members import TeamMembers
+from .agent_manager import AgentManager
+from .agent_start import SlotWait
+from .child_plan import AgentRequestError, check_spawn_request, plan_child, role_for
+from .live_agent import AgentPlan, LiveAgent
+from .nicknames import DEFAULT_NICKNAMES, NicknamePool
+from .resume_unstarted import unread_input_warning
+from .slot_deadlock import DeadlockDetector
+from .team_agent import TeamAgent
+
+ONE_AGENT_ONLY = (
+    "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
+)
+
+
+class AgentSpawner:
+    """Grants wishes for children."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        team: TeamMembers,
+        post: MailDelivery,
+        warden: DeadlockDetector,
+    ) -> None:
+        self._run, self._agents, self._team = running, control, team
+        self._mail, self._deadlock_detector = post, warden
+        self.roles = _roles_of(running)
+        self.provider: Callable[[], str | None] = lambda: None
+        self._nicknames = NicknamePool(running.entropy.rng)
+
+    async def spawn_child(
+        self, asker: TeamAgent, wish: Spawn, on_place: Callable[[int], None]
+    ) -> AnyReply:
+        """Serve one wish; returns by its deadline and the Hello deadline at the latest."""
+        try:
+            check_spawn_request(asker.plan, wish, pinned_model=self._run.request.held.model)
+            role = role_for(self.roles, wish.agent_type, provider=self.provider())
+            turns = parse_fork_turns(wish.fork_turns)
+            plan = plan_child(asker.plan, wish, role, agent_id=self._run.entropy.new_id())
+            if self._run.registry.max_agents == 1:
+                raise AgentRequestError(ONE_AGENT_ONLY)
+            if self._team.find(plan.path) is not None:
+                raise AgentRequestError(f"agent path `{plan.path}` already exists")
+            self._run.registry.check_path(plan.path, agent_id=plan.agent_id)
+        except (AgentRequestError, ValueError, SpawnError) as error:
+            return RequestRefused(message=str(error))
+        plan = self._with_nickname(plan, role)
+        member = self._team.add(plan, state="queued")
+        member.is_starting = True
+        began = trio.current_time()
+        try:
+            history = await self._forked_items(asker, turns)
+            await self.start_first_process(
+                member,
+                self._journal_first_memory(member, asker, wish, history),
+                wish.deadline_s,
+                on_place,
+            )
+        except SpawnError as error:
+            self.cancel_spawn(member, str(error))
+            return RequestRefused(message=f"collab spawn failed: {error}")
+        except BaseException:
+            self.cancel_spawn(member, "the one who asked for it is gone")
+            raise
+        finally:
+            member.is_starting, member.start_scope = False, None
+        return Spawned(
+            path=plan.path,
+            nickname=plan.nickname,
+            model=plan.model or "",
+            effort=plan.effort or "",
+            waited_s=round(trio.current_time() - began, 3),
+        )
+
+    def _with_nickname(self, plan: AgentPlan, role: Role) -> AgentPlan:
+        nickname = self._nicknames.take(role.nickname_candidates or DEFAULT_NICKNAMES)
+        return msgspec.structs.replace(plan, nickname=nickname)
+
+    async def _forked_items(self, asker: TeamAgent, turns: int | None) -> list[AnyItem]:
+        if turns == 0:
+            return []
+        await self._run.journal.flush()
+        file = asker.plan.agent_id
+        items: tuple[AnyItem, ...] = await trio.to_thread.run_sync(
+            lambda: fork_history(read_records(self._run.paths, file=file), turns=turns)
+        )
+        return list(items)
+
+    def _journal_first_memory(
+        self, member: TeamAgent, asker: TeamAgent, wish: Spawn, history: list[AnyItem]
+    ) -> AgentMemory:
+        """Journal what the child begins with: its share of the history, and its task."""
+        if history:
+            self._run.note(
+                ContextRecorded(turn_id="", items=tuple(history)),
+                agent=member.path,
+                file=member.plan.agent_id,
+            )
+        task = self._mail.make_mail(
+            asker.path, member.path, wish.message, kind="new_task", wakes=True
+        )
+        self._mail.send(member, task)
+        return AgentMemory(items=history)
+
+    async def start_first_process(
+        self,
+        member: TeamAgent,
+        memory: AgentMemory | None,
+        patience_s: float = float("inf"),
+        on_place: Callable[[int], None] | None = None,
+    ) -> LiveAgent:
+        """Start the first life of a member. Raises SpawnError."""
+        plan = member.plan
+        life = LiveAgent(plan, epoch=1)
+        life.unread_mail, life.deaths = member.unread_mail, member.deaths
+        life.list_children = partial(self._team.open_children, plan.path)
+        with self._deadlock_detector.track_spawn() as wish:
+            member.start_scope = wish.scope
+            line = SlotWait(timeout_s=patience_s, on_position=on_place)
+            await self._agents.start_process(life, memory, line)
+        member.start_scope = None
+        is_born = self._agents.agents.get(plan.path) is life
+        if wish.reason and not is_born:
+            raise SpawnError(wish.reason)
+        if member.closed:
+            if is_born:
+                await self._agents.end(life)
+            raise SpawnError(f"{plan.path} was closed before it began")
+        return life
+
+    def cancel_spawn(self, member: TeamAgent, why: str) -> None:
+        """It never lived: its name is free again, its letters are dead, who wrote them is told."""
+        if member.live_agent is not None:
+            return
+        self._mail.bounce_all(member, reason=f"{member.path} was never started: {why}")
+        if member.undelivered_inputs:
+            warned = unread_input_warning(member.path, why)
+            self._run.note(warned, agent=member.path, file=member.plan.agent_id)
+        self._team.forget(member)
+        self._run.broadcast.state.remove_queued(member.path)
+        self._run.journal.close_file(member.plan.agent_id)
+
+
+def _roles_of(running: RunContext) -> Roles:
+    """Those that the person's files gave; a run started without a command line has ours."""
+    roles = running.request.roles
+    return roles if roles.known else load_roles(())

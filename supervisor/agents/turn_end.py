@@ -1,0 +1,29 @@
+"""What the end of a turn means for an agent's work, when it happens.
+
+A turn's end is the end of the work, unless another input was posted meanwhile (its turn follows).
+In a run that is ending it is so even then: what has not been read waits for the resume.
+"""
+
+from swarm.mailbox.protocol.events import TurnAborted, TurnFailed
+
+from .agent_manager import AgentManager
+from .end_states import TurnEnd, end_state_of
+from .live_agent import LiveAgent
+
+
+def on_turn_end(control: AgentManager, agent: LiveAgent, end: TurnEnd) -> None:
+    """Called once the turn's end is written. An input not taken up yet has a turn to come."""
+    agent.turn_ends_pending -= 1
+    state, message = end_state_of(end)
+    if agent.pending_inputs and not isinstance(end, TurnFailed):
+        if not control.run_end.has_begun:
+            return
+        state, message = "interrupted", "the run ended before it had read all that it was told"
+    agent.last_turn_end = end
+    if isinstance(end, TurnAborted) and agent.wanted_end == "killed":
+        state, message = "killed", "it was killed"
+    control.end_work(agent, state, message, end.usage)
+    if (
+        agent.turn is not None or agent.turn_ends_pending
+    ):  # a letter began it while this end was being written
+        control.continue_work(agent)

@@ -1,0 +1,216 @@
+"""A person's answer: found by its id, checked, carried out once.
+
+Rule: what cannot be done as it was said is refused with what can be; then the question stays open.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import trio
+from msgspec.structs import replace
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.approvals import (
+    ApprovalGrant,
+    ApprovalRequest,
+    PendingApproval,
+    PermissionsAction,
+    QuestionsAction,
+)
+from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, ResolveApproval
+from swarm.mailbox.protocol.requests import Decided
+
+from ..console.reduce_approvals import shrink_request
+from .approval_grants import make_exact_grant, make_grant, requested_permissions
+from .approval_limits import cut_text
+from .broker import Broker
+from .open_approval import ClosedApproval, OpenApproval
+from .refusal_texts import aborted_text, denied_text
+
+_MAX_REASON = 2_000
+_MAX_ANSWER = 8_000
+
+
+class AnswerEffects(NamedTuple):
+    """What carrying out an answer needs of the world."""
+
+    save_rule: Callable[[ApprovalRequest], Awaitable[str]]  # the file's path; raises SwarmError
+    spread_rules: Callable[[], Awaitable[None]]  # every living agent is told what was saved
+    notify_overruled: Callable[
+        [str, str], None
+    ]  # (agent, approval id): an action may be tried again
+
+
+class ApprovalAnswers:
+    """Obeys people; made in supervisor.py, called by the doorman and by the console."""
+
+    def __init__(self, broker: Broker, aids: AnswerEffects) -> None:
+        self._broker, self._effects = broker, aids
+
+    def entries(self) -> tuple[PendingApproval, ...]:
+        """What waits, oldest first; then what a reviewer denied lately."""
+        waiting = [entry.pending for entry in self._broker.open]
+        denied = [_denied_entry(one) for one in self._broker.denied]
+        return tuple(replace(one, request=shrink_request(one.request)) for one in waiting + denied)
+
+    async def resolve(self, wish: ResolveApproval) -> AnyControlReply:
+        """Carry out one answer. Returns when it is journaled."""
+        found = self._find(wish.approval_id)
+        match found:
+            case Refused():
+                return found
+            case ClosedApproval():
+                return await self._overrule(found, wish)
+            case OpenApproval():
+                return await self._answer(found, wish)
+
+    def _find(self, wanted: str) -> OpenApproval | ClosedApproval | Refused:
+        """By id or by the beginning of one that only one entry has."""
+        wanted = wanted.strip().lower()
+        known: dict[str, OpenApproval | ClosedApproval] = {
+            one.approval_id: one for one in self._broker.open
+        }
+        for denied in self._broker.denied:
+            known.setdefault(denied.pending.approval_id, denied)
+        if wanted in known:
+            return known[wanted]
+        for ended in self._broker.ended:
+            if ended.pending.approval_id == wanted:
+                return Refused(message=f"{wanted} is over: {ended.outcome} by {ended.by}")
+        fits = [name for name in known if wanted and name.startswith(wanted)]
+        if len(fits) == 1:
+            return known[fits[0]]
+        there = ", ".join(list(fits or known)[:12]) or "nothing"
+        if fits:
+            return Refused(message=f"{wanted!r} fits several: {there}; say more of it", exit_code=2)
+        return Refused(message=f"no approval {wanted!r}; what waits: {there}", exit_code=2)
+
+    async def _answer(self, entry: OpenApproval, wish: ResolveApproval) -> AnyControlReply:
+        if entry.is_being_answered:
+            return Refused(message=f"{entry.approval_id} is being answered by somebody else")
+        if not wish.approve:
+            return await self._deny(entry, wish)
+        if isinstance(entry.request.action, QuestionsAction):
+            return await self._reply(entry, entry.request.action, wish)
+        grant_id = self._broker.next_grant_id()
+        grant = make_grant(grant_id, entry.agent, entry.request, wish.scope)
+        if isinstance(grant, str):
+            return Refused(message=f"{entry.approval_id}: {grant}", exit_code=2)
+        saved = ""
+        entry.is_being_answered = True
+        try:
+            if wish.scope == "always":
+                saved = await self._effects.save_rule(entry.request)
+            if grant is not None:
+                await self._add_grant(grant)
+        except SwarmError as error:
+            return Refused(message=f"nothing was approved: {error}")
+        finally:
+            entry.is_being_answered = False
+        if not entry.is_open:
+            self._broker.settle_covered()
+            return Refused(
+                message=f"{entry.approval_id} ended meanwhile; {_what_stays(grant, saved)}"
+            )
+        self._broker.resolve(entry, self._approval_decision(entry, wish))
+        self._broker.settle_covered()
+        await entry.done.wait()
+        return Done(
+            message=f"approved {entry.approval_id} of {entry.agent}{_scope_text(wish, saved)}"
+        )
+
+    async def _add_grant(self, grant: ApprovalGrant) -> None:
+        """Written, then told to whom it concerns, and only then is the answer heard."""
+        written = trio.Event()
+        self._broker.add_grant(grant, then=written.set)
+        await written.wait()
+        if grant.prefix:
+            await self._effects.spread_rules()
+
+    def _approval_decision(self, entry: OpenApproval, wish: ResolveApproval) -> Decided:
+        action = entry.request.action
+        asked = requested_permissions(entry.request)
+        given = action.permissions if isinstance(action, PermissionsAction) else asked
+        return Decided(outcome="approved", by="person", scope=wish.scope, permissions=given)
+
+    async def _deny(self, entry: OpenApproval, wish: ResolveApproval) -> AnyControlReply:
+        reason = cut_text(wish.reason.strip(), _MAX_REASON)
+        if wish.abort:
+            text = aborted_text(entry.request, reason)
+            decided = Decided(outcome="aborted", by="person", text=text)
+        else:
+            text = denied_text(entry.request, reason)
+            decided = Decided(outcome="denied", by="person", text=text)
+        await self._resolve_and_wait(entry, decided)
+        ended = "; its turn ends" if wish.abort else ""
+        return Done(message=f"denied {entry.approval_id} of {entry.agent}{ended}")
+
+    async def _reply(
+        self, entry: OpenApproval, action: QuestionsAction, wish: ResolveApproval
+    ) -> AnyControlReply:
+        """Answers to a model's questions: every question needs one."""
+        if wish.scope != "once":
+            words = "an answer to a question is for that question alone"
+            return Refused(message=f"{entry.approval_id}: {words}", exit_code=2)
+        known = {one.id for one in action.questions}
+        strange = sorted(set(wish.answers) - known)
+        missing = [one for one in action.questions if not wish.answers.get(one.id)]
+        if strange or missing:
+            names = ", ".join(one.id for one in action.questions)
+            what = f"no question {strange[0]!r}" if strange else f"{missing[0].id} has no answer"
+            return Refused(
+                message=f"{entry.approval_id}: {what}; answer each of {names} with "
+                "--answer QUESTION=TEXT",
+                exit_code=2,
+            )
+        answers = {
+            name: tuple(cut_text(text, _MAX_ANSWER) for text in texts[:12])
+            for name, texts in wish.answers.items()
+        }
+        await self._resolve_and_wait(
+            entry, Decided(outcome="approved", by="person", answers=answers)
+        )
+        return Done(message=f"answered {entry.approval_id} of {entry.agent}")
+
+    async def _resolve_and_wait(self, entry: OpenApproval, decided: Decided) -> None:
+        self._broker.resolve(entry, decided)
+        await entry.done.wait()
+
+    async def _overrule(self, closed: ClosedApproval, wish: ResolveApproval) -> AnyControlReply:
+        """A reviewer denied it, a person allows it: once, exactly that."""
+        name, agent = closed.pending.approval_id, closed.pending.agent
+        if not wish.approve:
+            return Done(message=f"{name} of {agent} was denied already")
+        if wish.scope != "once":
+            return Refused(
+                message=f"{name} was denied by the reviewer; it can be approved once", exit_code=2
+            )
+        self._broker.denied.remove(closed)
+        written = trio.Event()
+        grant = make_exact_grant(self._broker.next_grant_id(), agent, closed.request)
+        self._broker.add_grant(grant, then=written.set)
+        await written.wait()
+        self._effects.notify_overruled(agent, name)
+        return Done(message=f"{agent} may do exactly that once; it is told to try again")
+
+
+def _denied_entry(closed: ClosedApproval) -> PendingApproval:
+    return replace(closed.pending, denied=closed.outcome or "the reviewer denied it")
+
+
+def _scope_text(wish: ResolveApproval, saved: str) -> str:
+    match wish.scope:
+        case "once":
+            return ""
+        case "session":
+            return " for the rest of the run"
+        case "subtree":
+            return " for the rest of the run, for it and all below it"
+        case "always":
+            return f"; the rule is in {saved}"
+
+
+def _what_stays(grant: ApprovalGrant | None, saved: str) -> str:
+    if saved:
+        return f"the rule in {saved} stays"
+    return "the grant stays for the rest of the run" if grant is not None else "nothing was done"

@@ -1,0 +1,236 @@
+"""Yeses that hold longer than once: what each covers, for whom, and what a journal says of them.
+
+Rule: a grant only ever says yes to what it names. What is not surely the same, is not covered; a
+grant for one use is gone before its action runs.
+"""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+import msgspec
+
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.approvals import (
+    ApprovalGrant,
+    ApprovalRequest,
+    CommandAction,
+    ExtraPermissions,
+    NetworkAction,
+    PermissionsAction,
+    QuestionsAction,
+    Scope,
+)
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Record
+
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
+_SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
+# Letters that no shell gives a meaning to; everything else might hide a second command.
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:@%+,=-]+(?: +[A-Za-z0-9_./:@%+,=-]+)*")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+# What a remembered prefix answers: not that which a rule, a preview or a right of its own is about.
+_PREFIX_CAUSES = frozenset({"untrusted", "dangerous", "escalation", "retry"})
+_ID = re.compile(r"a([0-9]{1,9})")
+
+
+ANY_REPOSITORY = "*"  # of a grant that was given before the run began
+
+
+class ApprovalsPast(Value):
+    """What a resumed run must know of its approvals."""
+
+    grants: tuple[ApprovalGrant, ...] = ()
+    unanswered: tuple[tuple[str, str], ...] = ()  # (id, agent) of questions that a crash left open
+    last_number: int = 0  # of the ids given so far
+
+
+class ApprovalGrants:
+    """The grants of one run that hold now. Owned by the broker; reading is free."""
+
+    def __init__(self, grants: Iterable[ApprovalGrant] = ()) -> None:
+        self._held = {grant.grant_id: grant for grant in grants}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, grant: ApprovalGrant) -> None:
+        self._held[grant.grant_id] = grant
+
+    def find(self, agent: str, request: ApprovalRequest) -> ApprovalGrant | None:
+        """The grant that says yes, or None. One that can be used up is the last choice."""
+        mine = [grant for grant in self._held.values() if applies_to(grant, agent)]
+        lasting = [grant for grant in mine if grant.uses is None]
+        for grant in lasting:
+            if _covers(grant, request):
+                return grant
+        if wanted := set(request.keys):  # several answers together may cover one wish
+            known = {key for grant in lasting for key in grant.keys}
+            if wanted <= known:
+                return next(grant for grant in lasting if wanted & set(grant.keys))
+        asked = requested_permissions(request)
+        if asked is not None and permissions_within(asked, _merge_permissions(lasting)):
+            return next(grant for grant in lasting if grant.permissions is not None)
+        once = [grant for grant in mine if grant.uses]
+        return next((grant for grant in once if set(grant.keys) == exact_keys(request)), None)
+
+    @property
+    def prefixes(self) -> tuple[tuple[str, ...], ...]:
+        """What a person allowed for ever while this run lived, in that order."""
+        return tuple(grant.prefix for grant in self._held.values() if grant.prefix)
+
+    def use(self, grant: ApprovalGrant) -> GrantGiven | None:
+        """Count one use; the record that takes the grant back, if that was the last."""
+        if grant.uses is None:
+            return None
+        left = grant.uses - 1
+        if left > 0:
+            self._held[grant.grant_id] = msgspec.structs.replace(grant, uses=left)
+            return None
+        self._held.pop(grant.grant_id, None)
+        return GrantGiven(grant=grant, used_up=True)
+
+    def permissions_of(self, agent: str) -> ExtraPermissions:
+        """What this agent may do beyond its sandbox, by a person's word for longer than once."""
+        held = self._held.values()
+        return _merge_permissions(
+            [one for one in held if one.uses is None and applies_to(one, agent)]
+        )
+
+
+def applies_to(grant: ApprovalGrant, agent: str) -> bool:
+    """True if it holds for the agent at this path."""
+    return agent == grant.path or (grant.below and agent.startswith(f"{grant.path}/"))
+
+
+def _covers(grant: ApprovalGrant, request: ApprovalRequest) -> bool:
+    action = request.action
+    if request.keys and set(request.keys) <= set(grant.keys):
+        return True
+    if not isinstance(action, CommandAction):
+        return False
+    if grant.commits_in:
+        here = grant.commits_in in (ANY_REPOSITORY, action.commits_in)
+        return request.cause == "commit" and here
+    if grant.prefix and request.cause in _PREFIX_CAUSES:
+        return plain_words(action.argv)[: len(grant.prefix)] == grant.prefix
+    return False
+
+
+def plain_words(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a command that surely is one plain command; () when it might be more.
+
+    A shell's script is read only if it holds nothing but words that no shell changes.
+    """
+    if not argv or PurePosixPath(argv[0]).name not in _SHELLS:
+        return argv
+    folder, slash, _ = argv[0].rpartition("/")
+    if len(argv) != 3 or argv[1] not in ("-c", "-lc") or (slash and folder not in _SYSTEM_FOLDERS):
+        return ()
+    script = argv[2].strip()
+    if not _PLAIN_WORDS.fullmatch(script) or _ASSIGNMENT.match(script):
+        return ()
+    return tuple(shlex.split(script))
+
+
+def exact_keys(request: ApprovalRequest) -> set[str]:
+    """What names exactly this action, also where it can only be approved once."""
+    if request.keys:
+        return set(request.keys)
+    body = msgspec.json.encode(request.action, order="sorted")
+    return {f"action sha256:{hashlib.sha256(body).hexdigest()}"}
+
+
+def requested_permissions(request: ApprovalRequest) -> ExtraPermissions | None:
+    """The rights beyond the sandbox that are wished for, if that is all that is asked."""
+    if request.cause != "permissions":
+        return None
+    match request.action:
+        case PermissionsAction(permissions=permissions):
+            return permissions
+        case CommandAction(extra=ExtraPermissions() as extra, sandboxed=True):
+            return extra
+        case _:
+            return None
+
+
+def permissions_within(asked: ExtraPermissions, given: ExtraPermissions) -> bool:
+    """True if all that is asked is given; a folder gives what lies in it."""
+    writes = all(_lies_in(path, given.write) for path in asked.write)
+    reads = all(_lies_in(path, (*given.read, *given.write)) for path in asked.read)
+    some = asked.network or asked.read or asked.write
+    return bool(some) and writes and reads and (given.network or not asked.network)
+
+
+def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
+    here = PurePosixPath(path)
+    return ".." not in here.parts and any(here.is_relative_to(folder) for folder in folders)
+
+
+def _merge_permissions(grants: list[ApprovalGrant]) -> ExtraPermissions:
+    parts = [grant.permissions for grant in grants if grant.permissions is not None]
+    return ExtraPermissions(
+        network=any(part.network for part in parts),
+        read=tuple(dict.fromkeys(path for part in parts for path in part.read)),
+        write=tuple(dict.fromkeys(path for part in parts for path in part.write)),
+    )
+
+
+def make_grant(
+    grant_id: str, agent: str, request: ApprovalRequest, scope: Scope
+) -> ApprovalGrant | str | None:
+    """The grant that this answer makes; None for once; words why it cannot be given.
+
+    A host is asked for once for the whole tree, so its answer holds for the whole tree.
+    """
+    action = request.action
+    if scope == "once":
+        return None
+    if isinstance(action, QuestionsAction):
+        return "an answer to a question is for that question alone"
+    whole_run = scope == "always" or isinstance(action, NetworkAction)
+    path, below = (ROOT_PATH, True) if whole_run else (agent, scope == "subtree")
+    grant = ApprovalGrant(grant_id=grant_id, path=path, below=below)
+    if scope == "always" and not isinstance(action, NetworkAction):
+        if not request.proposed_prefix:
+            return "no rule is proposed for it; approve it once, for the session or the subtree"
+        return msgspec.structs.replace(grant, prefix=request.proposed_prefix)
+    if request.cause == "commit" and isinstance(action, CommandAction) and action.commits_in:
+        return msgspec.structs.replace(grant, commits_in=action.commits_in)
+    if isinstance(action, PermissionsAction):
+        return msgspec.structs.replace(grant, permissions=action.permissions)
+    if not request.keys:
+        return "it can only be approved once"
+    return msgspec.structs.replace(grant, keys=request.keys)
+
+
+def make_exact_grant(grant_id: str, agent: str, request: ApprovalRequest) -> ApprovalGrant:
+    """A person overrules a reviewer: exactly this action, one time."""
+    keys = tuple(sorted(exact_keys(request)))
+    return ApprovalGrant(grant_id=grant_id, path=agent, keys=keys, uses=1)
+
+
+def fold_approvals(records: Iterable[Record]) -> ApprovalsPast:
+    """Fold the supervisor's own records: what holds, what was left open, which ids are taken."""
+    held: dict[str, ApprovalGrant] = {}
+    unanswered: dict[str, str] = {}
+    last = 0
+    for record in records:
+        match record.body:
+            case ApprovalRequested(approval_id=asked):
+                unanswered[asked] = record.agent
+                if numbered := _ID.fullmatch(asked):
+                    last = max(last, int(numbered[1]))
+            case ApprovalResolved(approval_id=answered):
+                unanswered.pop(answered, None)
+            case GrantGiven(grant=grant, used_up=used_up):
+                held.pop(grant.grant_id, None)
+                if not used_up:
+                    held[grant.grant_id] = grant
+            case _:
+                pass
+    return ApprovalsPast(
+        grants=tuple(held.values()), unanswered=tuple(unanswered.items()), last_number=last
+    )

@@ -1,0 +1,134 @@
+"""How much of a question is kept, journaled and shown. Pure.
+
+Rule: what was cut says so with its size, so that nobody judges a whole by its head unknowingly.
+"""
+
+from msgspec.structs import replace
+
+from swarm.mailbox.protocol.approvals import (
+    AnyAction,
+    ApprovalRequest,
+    CommandAction,
+    ExtraPermissions,
+    LossPreview,
+    NetworkAction,
+    PatchAction,
+    PermissionsAction,
+    PersonQuestion,
+    QuestionOption,
+    QuestionsAction,
+)
+
+MAX_OPEN = 64  # questions of one agent at once
+MAX_OPEN_IN_RUN = 256  # a snapshot holds them all, and has a limit
+_COMMAND = 64 << 10  # characters of a script or of one word of it
+_DIFF = 64 << 10  # characters of all diffs together
+_REASON = 4_000
+_WORDS = 400
+_MAX_FILES = 500
+_MAX_PATHS = 64
+_MAX_QUESTIONS, _MAX_OPTIONS = 3, 12
+
+
+def cut_text(text: str, limit: int) -> str:
+    """At most `limit` characters and a mark that says how many are missing."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}… [{len(text) - limit} more characters]"
+
+
+def cut_request(request: ApprovalRequest) -> ApprovalRequest:
+    """The question as it is written down and shown. Grants are made from the whole one."""
+    return replace(
+        request,
+        action=_cut_action(request.action),
+        reason=cut_text(request.reason, _REASON),
+        retry_reason=cut_text(request.retry_reason, _REASON),
+        keys=tuple(cut_text(key, _COMMAND) for key in request.keys[:_MAX_FILES]),
+        proposed_prefix=tuple(cut_text(word, _WORDS) for word in request.proposed_prefix[:64]),
+        preview=None if request.preview is None else _cut_preview(request.preview),
+    )
+
+
+def _cut_action(action: AnyAction) -> AnyAction:
+    match action:
+        case CommandAction():
+            return replace(
+                action,
+                argv=_cut_words(action.argv),
+                script=cut_text(action.script, _COMMAND),
+                extra=None if action.extra is None else _cut_permissions(action.extra),
+            )
+        case PatchAction():
+            return _cut_patch(action)
+        case NetworkAction():
+            return replace(
+                action,
+                host=cut_text(action.host, _WORDS),
+                trigger=cut_text(action.trigger, _COMMAND),
+            )
+        case PermissionsAction(permissions=permissions):
+            return replace(action, permissions=_cut_permissions(permissions))
+        case QuestionsAction(questions=questions):
+            kept = tuple(_cut_question(one) for one in questions[:_MAX_QUESTIONS])
+            return replace(action, questions=kept)
+
+
+def _cut_words(argv: tuple[str, ...]) -> tuple[str, ...]:
+    kept: list[str] = []
+    room = _COMMAND
+    for word in argv:
+        if room <= 0:
+            kept.append(f"… [{len(argv) - len(kept)} more words]")
+            break
+        kept.append(cut_text(word, room))
+        room -= len(word) + 1
+    return tuple(kept)
+
+
+def _cut_patch(action: PatchAction) -> PatchAction:
+    room = _DIFF
+    changes = list(action.changes[:_MAX_FILES])
+    for index, change in enumerate(changes):
+        diff = cut_text(change.unified_diff, max(room, 0))
+        changes[index] = replace(change, unified_diff=diff)
+        room -= len(change.unified_diff)
+    files = action.files[:_MAX_FILES]
+    if len(action.files) > len(files):
+        files = (*files, f"… [{len(action.files) - len(files)} more files]")
+    return replace(action, files=files, changes=tuple(changes))
+
+
+def _cut_permissions(permissions: ExtraPermissions) -> ExtraPermissions:
+    return replace(
+        permissions, read=_cut_paths(permissions.read), write=_cut_paths(permissions.write)
+    )
+
+
+def _cut_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    if len(paths) <= _MAX_PATHS:
+        return paths
+    return (*paths[:_MAX_PATHS], f"… [{len(paths) - _MAX_PATHS} more paths]")
+
+
+def _cut_question(question: PersonQuestion) -> PersonQuestion:
+    options = tuple(
+        QuestionOption(
+            label=cut_text(one.label, _WORDS), description=cut_text(one.description, _WORDS)
+        )
+        for one in question.options[:_MAX_OPTIONS]
+    )
+    return replace(
+        question,
+        header=cut_text(question.header, 40),
+        question=cut_text(question.question, _REASON),
+        options=options,
+    )
+
+
+def _cut_preview(preview: LossPreview) -> LossPreview:
+    return replace(
+        preview,
+        summary=cut_text(preview.summary, _WORDS),
+        paths=tuple(cut_text(path, _WORDS) for path in preview.paths[:20]),
+    )

@@ -1,0 +1,125 @@
+"""The hours: who nears a deadline is told, who reaches it is interrupted, who stays is ended.
+
+One pure rule, `next_deadline_step`, and one task that obeys it for every live agent. The deadline
+of the
+run as a whole is `Ending`'s; the root carries the same moment, so that it is told in time.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, Protocol
+
+import trio
+
+from swarm.mailbox.protocol.base import Value
+
+from ..agents.live_agent import LiveAgent
+from .budget_texts import deadline_notice
+
+NOTICE_AT = 0.9  # the share of its time after which an agent is told
+_GRACE_S = 5.0  # from the interrupt to the end of the process
+_POLL_S = 1.0  # agents come and go: look again at least so often
+
+
+class DeadlineStep(Value):
+    """What is due now, and in how many seconds to look again (None: never)."""
+
+    due: Literal["nothing", "tell", "interrupt", "end"]
+    wait_s: float | None
+
+
+def next_deadline_step(
+    *, began: float, deadline: float, now: float, told: bool, cut: bool
+) -> DeadlineStep:
+    """Decide for one agent; all times are unix seconds.
+
+    Args:
+        began: When its time began.
+        deadline: When it ends; before `began` means at once.
+        now: The clock.
+        told: It was told that its time is nearly over.
+        cut: It was interrupted at its deadline.
+    """
+    if now >= deadline + _GRACE_S and cut:
+        return DeadlineStep(due="end", wait_s=None)
+    if now >= deadline:
+        left_s = deadline + _GRACE_S - now
+        return DeadlineStep(due="nothing" if cut else "interrupt", wait_s=max(0.0, left_s))
+    late = began + NOTICE_AT * (deadline - began)
+    if told:
+        return DeadlineStep(due="nothing", wait_s=deadline - now)
+    if now >= late:
+        return DeadlineStep(due="tell", wait_s=deadline - now)
+    return DeadlineStep(due="nothing", wait_s=late - now)
+
+
+class AgentStopper(Protocol):
+    """What `AgentManager` can do to an agent whose time is over."""
+
+    async def interrupt(self, agents: list[LiveAgent], reason: str) -> None: ...
+
+    async def end(self, agent: LiveAgent) -> None: ...
+
+
+class DeadlineMonitor:
+    """Keeps every live agent's deadline. Made once a run."""
+
+    def __init__(
+        self,
+        control: AgentStopper,
+        live_agents: Callable[[], list[LiveAgent]],
+        tell: Callable[[LiveAgent, str], None],
+        *,
+        unix_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._agents, self._live, self._notify, self._unix_s = control, live_agents, tell, unix_s
+        self._began: dict[str, float] = {}  # agent id → when it was first seen
+        self._notified: set[bytes] = set()  # lives
+        self._interrupted: set[bytes] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                agents = self._live()
+                wait_s = _POLL_S
+                for agent in agents:
+                    if agent.plan.limits.deadline_unix_s is not None and agent.hello.is_set():
+                        wait_s = min(wait_s, self._check(nursery, agent))
+                self._forget(agents)
+                await trio.sleep(wait_s)
+
+    def _check(self, nursery: trio.Nursery, agent: LiveAgent) -> float:
+        deadline = agent.plan.limits.deadline_unix_s
+        assert deadline is not None
+        now, life = self._unix_s(), agent.identity
+        hour = next_deadline_step(
+            began=self._began.setdefault(agent.plan.agent_id, now),
+            deadline=deadline,
+            now=now,
+            told=life in self._notified,
+            cut=life in self._interrupted,
+        )
+        match hour.due:
+            case "tell":
+                self._notified.add(life)
+                self._notify(agent, deadline_notice(deadline - now))
+            case "interrupt":
+                self._interrupted.add(life)
+                nursery.start_soon(self._agents.interrupt, [agent], "deadline")
+            case "end" if agent.wanted_end is None:
+                agent.wanted_end = "completed" if agent.done.is_set() else "deadline"
+                nursery.start_soon(partial(self._agents.end, agent))
+            case _:
+                pass
+        return _POLL_S if hour.wait_s is None else hour.wait_s
+
+    def _forget(self, agents: list[LiveAgent]) -> None:
+        """Nothing is kept of agents that are gone."""
+        if len(self._began) > len(agents):
+            live = {agent.plan.agent_id for agent in agents}
+            self._began = {name: at for name, at in self._began.items() if name in live}
+            lives = {agent.identity for agent in agents}
+            self._notified &= lives
+            self._interrupted &= lives

@@ -1,0 +1,21 @@
+"""The panel of a run in this terminal: answers go through the run's own control socket."""
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.control import Done, ResolveApproval
+
+from ..console.approval_panel import ApprovalPanel
+from ..runs.paths import RunPaths
+from .control_client import send_request
+
+
+def make_approval_panel(here: RunPaths) -> ApprovalPanel:
+    """Its keys are brought by whoever reads them."""
+
+    async def answer(wish: ResolveApproval) -> tuple[str, bool]:
+        try:
+            reply = await send_request(here, wish)
+        except SwarmError as error:
+            return str(error), True
+        return (reply.message if isinstance(reply, Done) else ""), False
+
+    return ApprovalPanel(answer)

@@ -1,0 +1,189 @@
+"""`swarm approvals`, `approve`, `deny`: what waits for a yes, and a person's answer to it.
+
+Rule: what was decided is said by the supervisor after it is written; here nothing is believed.
+"""
+
+import time
+
+import click
+import msgspec
+import trio
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.approvals import PendingApproval, Scope
+from swarm.mailbox.protocol.control import Approvals, Done, ListApprovals, ResolveApproval
+
+from ...console.approval_description import (
+    action_kind,
+    approval_detail_lines,
+    can_grant_repeatedly,
+    describe_action,
+)
+from ...console.number_format import render_age
+from ...console.safe_text import clean_line
+from ...runs.paths import RunPaths
+from ..control_client import resolve_live_run, send_request
+from ..lazy_commands import ColorCommand
+from ..printing import print_json
+
+_MAX_WORDS = 8_000
+_MAX_DETAIL_LINES = 100  # of a script or a diff; `--json` has all that the run tells
+
+
+@click.command("approvals", cls=ColorCommand)
+@click.argument("run", required=False)
+@click.option("--last", is_flag=True, help="The newest run, as without RUN.")
+@click.option("--json", "as_json", is_flag=True, help="One entry a line as JSON.")
+def approvals(run: str | None, *, last: bool, as_json: bool) -> None:
+    """List what waits for an approval, and what a reviewer denied lately.
+
+    Without RUN the newest one.
+
+    \b
+    Example:
+      swarm approvals 4f21c0aa
+    """
+    here = resolve_live_run(_run_or_last(run, last))
+    entries = _list(here)
+    if as_json:
+        for entry in entries:
+            print_json(entry)
+        return
+    waiting = [entry for entry in entries if not entry.denied]
+    denied = [entry for entry in entries if entry.denied]
+    name = short_id(here.folder.name)
+    if not waiting:
+        click.echo("nothing waits for an approval")
+    for entry in waiting:
+        click.echo("\n".join(_approval_lines(entry)))
+    if denied:
+        click.echo("denied by the reviewer; `swarm approve` allows exactly that once:")
+        for entry in denied:
+            click.echo("\n".join(_approval_lines(entry)))
+    if waiting or denied:
+        first = (waiting or denied)[0].approval_id
+        click.echo(f"answer: swarm approve {name} {first}, or swarm deny {name} {first}", err=True)
+
+
+@click.command("approve", cls=ColorCommand)
+@click.argument("run", required=False)
+@click.argument("approval", metavar="ID", required=False)
+@click.option("--last", is_flag=True, help="The newest run; then only ID is given.")
+@click.option("--session", is_flag=True, help="The same again too, for this agent.")
+@click.option("--subtree", is_flag=True, help="The same again too, for it and all below it.")
+@click.option("--always", is_flag=True, help="Save the proposed rule in your rules/default.rules.")
+@click.option(
+    "--answer", "answers", multiple=True, metavar="QUESTION=TEXT",
+    help="To a model's question, by its id; repeat for several.",
+)  # fmt: skip
+def approve(
+    run: str | None, approval: str | None, *, last: bool, answers: tuple[str, ...], **scopes: bool
+) -> None:
+    """Approve what an agent of a live run waits for.
+
+    RUN may be left out: the newest one. ID as `swarm approvals` shows it, or its beginning.
+
+    \b
+    Examples:
+      swarm approve 4f21c0aa a3
+      swarm approve 4f21c0aa a4 --answer colour=green
+    """
+    chosen = [name for name, said in scopes.items() if said]
+    if len(chosen) > 1:
+        raise UsageError("give one of --session, --subtree and --always")
+    here, approval_id = _find_approval(run, approval, last=last)
+    scope = msgspec.convert(chosen[0] if chosen else "once", Scope)
+    _send_resolution(here, ResolveApproval(
+        approval_id=approval_id, approve=True, scope=scope, answers=_answers(answers)
+    ))  # fmt: skip
+
+
+@click.command("deny", cls=ColorCommand)
+@click.argument("run", required=False)
+@click.argument("approval", metavar="ID", required=False)
+@click.option("--last", is_flag=True, help="The newest run; then only ID is given.")
+@click.option("--reason", default="", metavar="TEXT", help="Told to the agent.")
+@click.option("--abort", is_flag=True, help="End the agent's turn too.")
+def deny(run: str | None, approval: str | None, *, last: bool, reason: str, abort: bool) -> None:
+    """Deny what an agent of a live run waits for.
+
+    RUN may be left out: the newest one. ID as `swarm approvals` shows it, or its beginning.
+
+    \b
+    Example:
+      swarm deny 4f21c0aa a3 --reason "Use the test database."
+    """
+    if len(reason) > _MAX_WORDS:
+        raise UsageError(f"the reason is over {_MAX_WORDS} characters")
+    here, approval_id = _find_approval(run, approval, last=last)
+    _send_resolution(here, ResolveApproval(
+        approval_id=approval_id, approve=False, reason=reason, abort=abort
+    ))  # fmt: skip
+
+
+def _run_or_last(run: str | None, last: bool) -> str | None:
+    if last and run is not None:
+        raise UsageError("give a run or --last, not both")
+    return run
+
+
+def _find_approval(run: str | None, approval: str | None, *, last: bool) -> tuple[RunPaths, str]:
+    """With one word it is the ID, and the run is the newest."""
+    if run is None:
+        raise UsageError("say which: swarm approve RUN ID; `swarm approvals` lists them")
+    if approval is None:
+        return resolve_live_run(None), run
+    return resolve_live_run(_run_or_last(run, last)), approval
+
+
+def _list(here: RunPaths) -> tuple[PendingApproval, ...]:
+    reply = trio.run(send_request, here, ListApprovals())
+    return reply.entries if isinstance(reply, Approvals) else ()
+
+
+def _send_resolution(here: RunPaths, wish: ResolveApproval) -> None:
+    reply = trio.run(send_request, here, wish)
+    if isinstance(reply, Done):
+        click.echo(clean_line(reply.message), err=True)
+
+
+def _answers(said: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """`QUESTION=TEXT`, with the question's id; several texts for one question are all kept."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in said:
+        name, equals, text = one.partition("=")
+        if not equals or not name.strip() or not text.strip():
+            raise UsageError(f"--answer {one!r}: say QUESTION=TEXT")
+        if len(text) > _MAX_WORDS:
+            raise UsageError(f"--answer {name}: over {_MAX_WORDS} characters")
+        found[name.strip()] = (*found.get(name.strip(), ()), text.strip())
+    return found
+
+
+def _approval_lines(entry: PendingApproval) -> list[str]:
+    request = entry.request
+    age = render_age(time.time() - entry.asked_at) if entry.asked_at else ""
+    who = clean_line(entry.agent)
+    head = f"{entry.approval_id}  {who}  {action_kind(request.action)}  {age}".rstrip()
+    lines = [head, f"    {describe_action(request.action)}"]
+    if entry.reviewer == "guardian" and not entry.denied:
+        lines.append("    the reviewer looks at it; your answer counts if it comes first")
+    lines += [f"    {line}" for line in approval_detail_lines(request, most=_MAX_DETAIL_LINES)]
+    if entry.denied:
+        lines.append(f"    denied: {clean_line(entry.denied)}")
+    else:
+        lines.append(f"    {_answer_options(entry)}")
+    return lines
+
+
+def _answer_options(entry: PendingApproval) -> str:
+    request = entry.request
+    if action_kind(request.action) == "questions":
+        return "answer with --answer QUESTION=TEXT"
+    more: list[str] = []
+    if can_grant_repeatedly(request):
+        more += ["--session", "--subtree"]
+    if request.proposed_prefix:
+        more.append(f"--always (a rule for: {clean_line(' '.join(request.proposed_prefix))})")
+    return "once, or " + ", ".join(more) if more else "only once"

@@ -1,0 +1,195 @@
+"""`swarm config set|unset|version|schema`: the user's file, changed in place.
+
+Rule: nothing is written that a run would refuse to start with.
+"""
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.config.config_loader import load_config
+from swarm.roles.config.config_writer import read_values, write_edit
+from swarm.roles.config.key_path import check_key, format_key, parse_key
+from swarm.roles.config.layer_paths import absolute_paths
+from swarm.roles.config.merge import Layer, is_table
+from swarm.roles.config.no_effect import keys_without_effect
+from swarm.roles.config.schema import Toml
+from swarm.roles.config.toml_edit import ConfigEdit, content_version, parse_value
+
+from ...runs.paths import find_user_paths
+from ..lazy_commands import ColorCommand
+from ..printing import print_json
+from ..run_setup.config_layers import ConfigQuery, find_layers
+from ..run_setup.requirements import find_requirements
+from ..run_setup.run_settings import find_cwd
+
+_IF_VERSION = click.option(
+    "--if-version", metavar="VERSION",
+    help="Only if the file still has this version (`swarm config version`).",
+)  # fmt: skip
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object about what was done.")
+
+
+class ConfigEditResult(msgspec.Struct, frozen=True):
+    """What became of a change; Codex's words."""
+
+    status: str  # ok, okOverridden
+    version: str
+    file: str
+    overridden_by: str | None = None
+    idle: bool = False  # ours: nothing here obeys it
+
+
+@click.command("set", cls=ColorCommand)
+@click.argument("key")
+@click.argument("value")
+@click.option("--merge", is_flag=True, help="Add a table's keys to those that are there.")
+@_IF_VERSION
+@_JSON
+def set_key(key: str, value: str, *, merge: bool, if_version: str | None, as_json: bool) -> None:
+    """Set a key in the user's configuration file.
+
+    VALUE is TOML; what is no TOML is text. Comments, order and blank lines stay. Nothing is written
+    that a run could not start with.
+
+    \b
+    Example:
+      swarm config set sandbox_workspace_write.writable_roots '["/data"]'
+    """
+    steps = parse_key(key)
+    check_key(steps)
+    edit = ConfigEdit(steps=steps, value=parse_value(value), merge=merge)
+    _print_result(edit, edit_user_config(edit, if_version), as_json=as_json)
+
+
+@click.command("unset", cls=ColorCommand)
+@click.argument("key")
+@_IF_VERSION
+@_JSON
+def unset_key(key: str, *, if_version: str | None, as_json: bool) -> None:
+    """Take a key out of the user's configuration file.
+
+    \b
+    Example:
+      swarm config unset model
+    """
+    edit = ConfigEdit(steps=parse_key(key))
+    _print_result(edit, edit_user_config(edit, if_version), as_json=as_json)
+
+
+@click.command("version", cls=ColorCommand)
+def show_version() -> None:
+    """Print the version of the user's configuration file, for `--if-version`.
+
+    \b
+    Example:
+      swarm config set model mine --if-version "$(swarm config version)"
+    """
+    _, values = read_values(_user_file())
+    click.echo(content_version(values))
+
+
+@click.command("schema", cls=ColorCommand)
+def show_schema() -> None:
+    """Print the JSON Schema of the configuration, for editors.
+
+    \b
+    Example:
+      swarm config schema > ~/.config/swarm/config.schema.json
+    """
+    from swarm.roles.config.json_schema import render_schema  # no other command needs it
+
+    click.echo(render_schema(), nl=False)
+
+
+def _user_file() -> Path:
+    return find_user_paths(dict(os.environ)).config / "config.toml"
+
+
+def edit_user_config(edit: ConfigEdit, if_version: str | None) -> ConfigEditResult:
+    """Apply one edit to the user's file. Raises UsageError if the result could not be loaded."""
+    path = _user_file()
+    version = write_edit(path, edit, if_version=if_version, check=lambda new: _check(path, new))
+    by = _overriding_layer(path, edit) if edit.value is not None else None
+    return ConfigEditResult(
+        status="ok" if by is None else "okOverridden",
+        version=version, file=str(path), overridden_by=by, idle=_is_idle(path, edit),
+    )  # fmt: skip
+
+
+def _layers(path: Path, values: Toml | None = None) -> tuple[Layer, ...]:
+    """All files' layers; `values` in the place of what the user's file says."""
+    layers = find_layers(os.environ, ConfigQuery(cwd=find_cwd(None)))
+    if values is None:
+        return layers
+    fixed = absolute_paths(values, path.parent)
+    return tuple(
+        msgspec.structs.replace(layer, values=fixed, broken="") if layer.name == "user" else layer
+        for layer in layers
+    )
+
+
+def _check(path: Path, values: Toml) -> None:
+    """Raises UsageError for a table that could not be loaded, alone or with the other layers.
+
+    Another layer that is wrong is not mended here, and hinders nobody.
+    """
+    layers = _layers(path, values)
+    try:
+        own = [layer for layer in layers if layer.name == "user"]
+        load_config(own, requirements=find_requirements(os.environ))
+        load_config(layers, lenient=True)
+    except UsageError as error:
+        raise UsageError(f"{error}; nothing was written") from error
+
+
+def _overriding_layer(path: Path, edit: ConfigEdit) -> str | None:
+    """The layer above whose value counts instead of the one just written; None: ours counts."""
+    layers = _layers(path)
+    names = [layer.name for layer in layers]
+    for layer in reversed(layers[names.index("user") + 1 :]):
+        if not layer.ignored and _is_set(layer.values, edit.steps):
+            return f"{layer.name} ({layer.source})" if layer.source else layer.name
+    return None
+
+
+def _is_idle(path: Path, edit: ConfigEdit) -> bool:
+    """The key that was set, or all that it is above, is one that nothing here obeys."""
+    if edit.value is None:
+        return False
+    named = {tuple(steps) for steps in keys_without_effect(_own(_layers(path)))}
+    return any(edit.steps[: len(steps)] == steps[: len(edit.steps)] for steps in named)
+
+
+def _own(layers: tuple[Layer, ...]) -> Layer:
+    return next(layer for layer in layers if layer.name == "user")
+
+
+def _is_set(values: object, steps: tuple[str, ...]) -> bool:
+    """True if something stands at this key, or at one above it that is no table."""
+    here = values
+    for step in steps:
+        if not is_table(here):
+            return True
+        if step not in here:
+            return False
+        here = here[step]
+    return True
+
+
+def _print_result(edit: ConfigEdit, outcome: ConfigEditResult, *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(outcome))
+        return
+    done = "unset in" if edit.value is None else "set in"
+    click.echo(f"{format_key(edit.steps)} {done} {outcome.file}", err=True)
+    if outcome.overridden_by is not None:
+        click.echo(
+            f"swarm: warning: it has no effect here: overridden by {outcome.overridden_by}",
+            err=True,
+        )
+    if outcome.idle:
+        click.echo("swarm: warning: a key of Codex that has no effect here", err=True)

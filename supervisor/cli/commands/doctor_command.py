@@ -1,0 +1,84 @@
+"""`swarm doctor [--reap]`: what works here, and the exact fix for what does not."""
+
+import os
+
+import click
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.config.config_loader import load_config
+from swarm.roles.config.schema import Config
+
+from ...runs.leftovers import Leftovers, end_leftovers, find_leftovers
+from ...runs.paths import UserPaths, find_user_paths
+from ..doctor_checks import all_checks
+from ..lazy_commands import ColorCommand
+from ..printing import print_columns, print_json
+from ..provider_checks import Check
+from ..run_setup.config_layers import ConfigQuery, find_layers
+from ..run_setup.requirements import find_requirements
+from ..run_setup.run_settings import find_cwd
+
+
+@click.command("doctor", cls=ColorCommand)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
+@click.option("--reap", is_flag=True, help="End leftovers of dead runs.")
+def doctor(*, as_json: bool, reap: bool) -> int:
+    """Check what works on this machine, and how to mend the rest.
+
+    Exit code 1 if something that every run needs does not work.
+
+    \b
+    Example:
+      swarm doctor --reap
+    """
+    places = find_user_paths(dict(os.environ))
+    if reap:
+        checks = [reap_leftovers(places)]
+    else:
+        config, problem = _read_config()
+        checks = [*problem, *all_checks(places, config), check_leftovers(places)]
+    if as_json:
+        for check in checks:
+            print_json(check.as_dict())
+    else:
+        rows = [(check.state, check.name, check.summary) for check in checks]
+        print_columns(("STATE", "WHAT", "DETAIL"), rows)
+    return int(any(check.state == "fail" for check in checks))
+
+
+def _read_config() -> tuple[Config, list[Check]]:
+    try:
+        layers = find_layers(os.environ, ConfigQuery(cwd=find_cwd(None)))
+        held = find_requirements(os.environ)
+        loaded = load_config(layers, lenient=True, requirements=held)
+    except UsageError as error:
+        return Config(), [Check(name="configuration", state="fail", detail=str(error))]
+    found = [Check(name="configuration", state="fail", detail=words) for words in loaded.problems]
+    found += [Check(name="configuration", state="warn", detail=words) for words in loaded.warnings]
+    return loaded.config, found or [Check(name="configuration", state="ok", detail="read")]
+
+
+def check_leftovers(places: UserPaths) -> Check:
+    """Processes and socket folders of runs that nobody holds."""
+    found = find_leftovers(places)
+    if not found.processes and not found.folders:
+        return Check(name="leftovers", state="ok", detail="none")
+    return Check(name="leftovers", state="warn", detail=_counted(found), fix="swarm doctor --reap")
+
+
+def reap_leftovers(places: UserPaths) -> Check:
+    """End them, and say what was ended."""
+    found = find_leftovers(places)
+    ended = end_leftovers(found, places)
+    names = ", ".join(f"{one.pid} {one.title}" for one in ended.processes[:10])
+    detail = f"ended {_counted(ended)}{f' ({names})' if names else ''}"
+    left = len(found.processes) - len(ended.processes)
+    state = "ok" if left == 0 else "warn"
+    return Check(
+        name="leftovers", state=state, detail=detail,
+        fix="" if left == 0 else f"{left} had gone or changed meanwhile; run it again",
+    )  # fmt: skip
+
+
+def _counted(found: Leftovers) -> str:
+    return f"{len(found.processes)} processes, {len(found.folders)} socket folders"

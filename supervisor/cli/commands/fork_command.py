@@ -1,0 +1,70 @@
+"""`swarm fork`: a new run that goes on from a turn of another one."""
+
+import os
+from typing import Any
+
+import click
+
+from swarm.mailbox.ids import new_uuid7, short_id
+
+from ...runs.paths import find_run, find_user_paths, paths_of_run
+from ..lazy_commands import ColorCommand
+from ..options import show_options
+from ..run_execution import start_run
+from .resume_command import rebuild_request, settings_change_options
+from .run_command import parse_show_options
+
+
+@click.command("fork", cls=ColorCommand)
+@click.argument("run")
+@click.option(
+    "--at", default="", metavar="TURN",
+    help="The last turn to take over: its number (1, 2, … or -1), its id, or `last`.",
+)  # fmt: skip
+@click.option("-p", "--prompt", help="The next words to its root; the new run starts at once.")
+@click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
+@settings_change_options
+@show_options
+@click.pass_obj
+def fork(color: str, /, run: str, *, at: str, prompt: str | None, **said: Any) -> int:
+    """Branch a new run off from a turn of another one.
+
+    Its root has the history up to that turn, and the settings of the run. Other agents and the
+    state of files are not copied; what those agents told the root stands in its history. Without -p
+    its id is printed, and `swarm resume` goes on with it. The run itself stays as it is; it may be
+    alive.
+
+    \b
+    Examples:
+      swarm fork 4f21c0aa --at 2 -p "Try it with sqlite instead."
+      swarm fork 4f21c0aa
+    """
+    from ...runs.run_fork import describe_agents_left_out, fork_run
+
+    show = parse_show_options(said, color)
+    environment = dict(os.environ)
+    places = find_user_paths(environment)
+    source = paths_of_run(places, find_run(places, run))
+    target = paths_of_run(places, new_uuid7())
+    cut = fork_run(source, target, at=at, agent_id=new_uuid7())
+    short = short_id(target.folder.name)
+    where = f"in the middle of turn {cut.number}" if cut.open_turn else f"after turn {cut.number}"
+    click.echo(
+        f"swarm: run {short} branches off from {short_id(source.folder.name)} {where}", err=True
+    )
+    if cut.left:
+        first = cut.left[0][0]
+        click.echo(
+            f"swarm: not taken along: {describe_agents_left_out(cut.left)}; what they "
+            "told the root stands in its "
+            f"history, the rest is in the other run: swarm show {short_id(source.folder.name)} "
+            f"{first}",
+            err=True,
+        )
+    if prompt is None:
+        click.echo(short)
+        click.echo(f'go on with it: swarm resume {short} -p "…"', err=True)
+        return 0
+    bounds = dict.fromkeys(("budget_tokens", "budget_usd", "budget_requests", "deadline"))
+    request = rebuild_request(target, environment, {**said, **bounds, "prompt": prompt})
+    return start_run(request, show, places)

@@ -1,0 +1,188 @@
+"""`swarm show`, `log`, `result`: what a run was, from its journal, while or after it lives."""
+
+import csv
+import io
+import os
+import sys
+import time
+from collections.abc import Iterator
+from heapq import merge
+
+import click
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.records import Record, encode_record
+
+from ...console.agent_transcript import transcript_lines
+from ...console.log_lines import LogFilter, log_line, matches_filter
+from ...console.safe_text import clean_block
+from ...console.terminal import make_console
+from ...journal.journal_reader import read_records, run_records
+from ...journal.replay import RunPast, fold_run
+from ...runs.paths import RunPaths
+from ...runs.run_metadata import is_run_alive, read_metadata
+from ..control_client import resolve_run
+from ..lazy_commands import ColorCommand
+from ..printing import print_columns, print_json
+from ..run_execution import color_choice
+
+_FOLLOW_S = 0.3
+
+
+@click.command("show", cls=ColorCommand)
+@click.argument("run")
+@click.argument("agent", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The tree as one object, or records.")
+@click.pass_obj
+def show(color: str, run: str, agent: str | None, as_json: bool) -> None:
+    """Show a run's tree, or one agent's transcript.
+
+    AGENT is a path (/root/scout) or its last step.
+
+    \b
+    Example:
+      swarm show 4f21c0aa /root
+    """
+    from .watch_command import load_run_view, print_tree
+
+    here = resolve_run(run)
+    read_metadata(here)
+    if agent is None:
+        view = load_run_view(here)
+        print_json(view) if as_json else print_tree(view, color)
+        return
+    path, agent_id = find_agent(here, agent)
+    if as_json:
+        for record in agent_records(here, agent_id, path):
+            click.echo(encode_record(record).decode())
+        return
+    console = make_console(sys.stdout, environment=os.environ, color=color_choice(color))
+    for line in transcript_lines(agent_records(here, agent_id, path), path):
+        console.print(line, soft_wrap=True)
+
+
+def find_agent(here: RunPaths, wanted: str) -> tuple[str, str]:
+    """(path, agent id) by full path or by its last step. Raises UsageError with those there are."""
+    agents = fold_run(run_records(here)).agents
+    if wanted in agents:
+        return wanted, agents[wanted].spawned.agent_id
+    fits = [path for path in agents if path.endswith(f"/{wanted.strip('/')}")]
+    if len(fits) == 1:
+        return fits[0], agents[fits[0]].spawned.agent_id
+    known = ", ".join(sorted(agents)[:8]) or "none"
+    raise UsageError(f"no agent {wanted!r} in run {short_id(here.folder.name)}; there are: {known}")
+
+
+def agent_records(here: RunPaths, agent_id: str, path: str) -> Iterator[Record]:
+    """The agent's own records, and those of the supervisor about it, in order; streamed."""
+    own = read_records(here, file=agent_id)
+    about = (
+        record
+        for record in run_records(here)
+        if record.agent == path or getattr(record.body, "agent_id", None) == agent_id
+    )
+    return merge(own, about, key=lambda record: record.seq)
+
+
+@click.command("log", cls=ColorCommand)
+@click.argument("run")
+@click.option("--agent", metavar="PATH", help="Only this agent's.")
+@click.option("--mail", is_flag=True, help="Only mail between agents.")
+@click.option("--reviews", is_flag=True, help="Only approvals and refusals.")
+@click.option("--follow", "-f", is_flag=True, help="Go on while the run is alive.")
+@click.option("--json", "as_json", is_flag=True, help="Each record as the journal has it.")
+def log(
+    run: str, *, agent: str | None, mail: bool, reviews: bool, follow: bool, as_json: bool
+) -> None:
+    """Print every record of a run in order.
+
+    \b
+    Example:
+      swarm log 4f21c0aa --agent /root --follow
+    """
+    here = resolve_run(run)
+    read_metadata(here)
+    path = find_agent(here, agent)[0] if agent is not None else None
+    wanted = LogFilter(agent=path, mail=mail, reviews=reviews)
+    for record in _following(here) if follow else read_records(here):
+        if matches_filter(record, wanted):
+            click.echo(log_line(record, as_json=as_json))
+
+
+def _following(here: RunPaths) -> Iterator[Record]:
+    """All records, then new ones until the run is no longer alive."""
+    seen = size = 0
+    while True:
+        alive, before = is_run_alive(here), size
+        size = sum(path.stat().st_size for path in here.journal.glob("*.jsonl"))
+        for record in read_records(here) if size != before else ():
+            if record.seq > seen:
+                seen = record.seq
+                yield record
+        if not alive:
+            return
+        time.sleep(_FOLLOW_S)
+
+
+@click.command("result", cls=ColorCommand)
+@click.argument("run")
+@click.argument("agent", required=False)
+@click.option("--items", is_flag=True, help="One row for each item of the fan-out.")
+@click.option("--csv", "as_csv", is_flag=True, help="With --items: as CSV.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON; with --items one object a line.")
+def result(run: str, agent: str | None, *, items: bool, as_csv: bool, as_json: bool) -> None:
+    """Print the final answer of a run, an agent or all items.
+
+    \b
+    Example:
+      swarm result 4f21c0aa --items --csv
+    """
+    here = resolve_run(run)
+    about = read_metadata(here)
+    past = fold_run(run_records(here))
+    if items:
+        _print_items(past, as_csv=as_csv, as_json=as_json)
+        return
+    status, text, words = about.status, about.result, about.message
+    if past.completed is not None:
+        status, text, words = past.completed.status, past.completed.result, past.completed.message
+    if agent is not None:
+        path = find_agent(here, agent)[0]
+        ended = past.agents[path].ended
+        status = ended.state if ended else "running"
+        text = ended.message if ended and ended.state in {"completed", "truncated"} else None
+        words = ended.message if ended else ""
+    if as_json:
+        print_json({"run": here.folder.name, "agent": agent or "/root", "status": status,
+                    "result": text, "message": words})  # fmt: skip
+    elif text is None:
+        raise SwarmError(f"there is no answer: {status}{f', {words}' if words else ''}")
+    else:
+        click.echo(clean_block(text) if sys.stdout.isatty() else text)
+
+
+def _print_items(past: RunPast, *, as_csv: bool, as_json: bool) -> None:
+    if past.plan is None:
+        raise UsageError("this run has no fan-out; leave out --items")
+    names = ("index", "item", "state", "agent", "attempts", "result")
+    rows: list[tuple[int, str, str, str, int, str]] = []
+    for index, item in enumerate(past.plan.items):
+        end = past.fan_ended.get(index)
+        rows.append(
+            (index, item, end.state, end.agent, end.attempt, end.result)
+            if end
+            else (index, item, "open", "", 0, "")
+        )
+    if as_json:
+        for row in rows:
+            print_json(dict(zip(names, row, strict=True)))
+    elif as_csv:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(rows)
+        click.echo(text.getvalue(), nl=False)
+    else:
+        cells = [tuple(str(cell) for cell in row) for row in rows]
+        print_columns([name.upper() for name in names], cells, right="INDEX ATTEMPTS")

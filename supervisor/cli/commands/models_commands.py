@@ -1,0 +1,112 @@
+"""`swarm models list|pull`: what is known of models, and model files. The work is done by the
+gateway's code, started as a process of its own; here its JSON lines are drawn.
+"""
+
+import sys
+
+import click
+
+from ...console.number_format import render_bytes
+from ..lazy_commands import ColorCommand
+from ..models_process import ModelLine, query_models
+from ..printing import print_columns, print_json
+from .models_probe_command import probe_models
+
+_COLUMNS = ("MODEL", "PROVIDER", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN", "ABOUT")
+_LISTED = (
+    "name", "provider", "default", "context_window", "max_output_tokens", "input_usd_per_million",
+    "cached_usd_per_million", "cache_write_usd_per_million", "output_usd_per_million",
+    "calls_tools", "parallel_tool_calls", "reasoning", "image_input", "about", "source",
+    "size_bytes", "here", "licence",
+)  # fmt: skip
+
+
+@click.group("models")
+def models() -> None:
+    """What is known of models; files for the embedded one; trying one out.
+
+    \b
+    Example:
+      swarm models list
+    """
+
+
+@models.command("list", cls=ColorCommand)
+@click.option("--provider", help="Only the models of this provider.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a model.")
+def list_models(provider: str | None, *, as_json: bool) -> None:
+    """What is known of models, and which model files are here.
+
+    \b
+    Example:
+      swarm models list --provider anthropic
+    """
+    rows: list[tuple[str, ...]] = []
+    for line in query_models("list"):
+        if provider is not None and line.provider != provider:
+            continue
+        if as_json:
+            print_json({name: getattr(line, name) for name in _LISTED})
+        about = line.about
+        if line.size_bytes:
+            state = "here" if line.here else "swarm models pull"
+            about = f"{about} ({render_bytes(line.size_bytes)}, {line.licence}; {state})"
+        rows.append(
+            (
+                f"{line.name}{' *' if line.default else ''}",
+                line.provider or "any",
+                _tokens(line.context_window),
+                _tokens(line.max_output_tokens),
+                _price(line.input_usd_per_million),
+                _price(line.output_usd_per_million),
+                _abilities(line),
+                f"{about} [{line.source}]" if line.source else about,
+            )
+        )
+    if not as_json:
+        print_columns(_COLUMNS, rows)
+
+
+def _tokens(count: int | None) -> str:
+    if count is None:
+        return "-"
+    return f"{count / 1e6:.3g}M" if count >= 1_000_000 else f"{count // 1000}k"
+
+
+def _price(usd: float | None) -> str:
+    return "-" if usd is None else f"{usd:g}"
+
+
+def _abilities(line: ModelLine) -> str:
+    said = {"tools": line.calls_tools, "parallel": line.parallel_tool_calls,
+            "thinks": line.reasoning, "images": line.image_input}  # fmt: skip
+    return " ".join(word for word, able in said.items() if able) or "-"
+
+
+@models.command("pull", cls=ColorCommand)
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Progress as JSON lines.")
+def pull_model(name: str, *, as_json: bool) -> None:
+    """Fetch a model file; a broken download goes on where it stopped.
+
+    \b
+    Example:
+      swarm models pull smollm2
+    """
+    path = ""
+    with click.progressbar(
+        length=1000, label=f"pulling {name}", file=sys.stderr, hidden=as_json
+    ) as bar:
+        for line in query_models("pull", name):
+            if as_json:
+                fields = ("type", "have", "total") if line.type == "progress" else ("type", "path")
+                print_json({field: getattr(line, field) for field in fields})
+            elif line.type == "progress" and line.total:
+                bar.update(max(line.have * 1000 // line.total - bar.pos, 0))
+            path = line.path or path
+        bar.update(max(1000 - bar.pos, 0))
+    if not as_json:
+        click.echo(path)
+
+
+models.add_command(probe_models)

@@ -1,0 +1,135 @@
+"""`swarm models probe`: which providers could be used; with a model or a provider, three requests.
+
+The keys leave this process's environment first, and reach the one that sends the requests by pipe.
+"""
+
+import os
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from swarm.mailbox.key_wiping import take_keys
+from swarm.mailbox.protocol.spec import ProbeOrder
+from swarm.roles.config.config_loader import load_config
+from swarm.roles.config.merge import Layer
+from swarm.roles.config.schema import Config
+
+from ...runs.paths import find_user_paths
+from ..lazy_commands import ColorCommand
+from ..models_process import ModelLine, catalogue_files, stream_models_process
+from ..printing import print_columns, print_json
+from ..provider_checks import check_providers
+from ..run_setup.config_layers import ConfigQuery, find_layers
+from ..run_setup.provider_specs import build_providers
+from ..run_setup.requirements import find_requirements
+from ..run_setup.run_settings import find_cwd, key_variables, override_layer
+
+_encode = msgspec.json.Encoder().encode
+_CHOSEN = ("type", "provider", "model", "known", "why")
+_TRIED = ("type", "test", "works", "answered", "detail", "seconds", "first_byte_s",
+          "input_tokens", "output_tokens", "reasoned")  # fmt: skip
+_ADVICE = ("type", "models_toml")
+
+
+@click.command("probe", cls=ColorCommand)
+@click.argument("model", required=False)
+@click.option("--provider", help="Whom to ask; else as a run would choose.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds for each request.")
+@click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def probe_models(
+    model: str | None,
+    provider: str | None,
+    timeout: float,
+    overrides: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    """Which providers can be used; with MODEL or --provider, what one can do.
+
+    A model is sent three tiny requests: for a word, for a tool call, and for an answer that
+    keeps to a schema. What it can do is told in the words of models.toml. Exit code 5: no provider,
+    no key, or no answer.
+
+    \b
+    Example:
+      swarm models probe claude-haiku-5-5
+      swarm models probe --provider ollama
+    """
+    cwd = find_cwd(None)
+    files = find_layers(os.environ, ConfigQuery(cwd=cwd))
+    said = {"model": model, "model_provider": provider}
+    flags = Layer(name="flags", values={key: word for key, word in said.items() if word})
+    layers = (*files, override_layer(overrides, cwd), flags)
+    config = load_config(layers, requirements=find_requirements(os.environ)).config
+    if model is None and provider is None:
+        _overview(config, as_json=as_json)
+        return
+    if not 0 < timeout <= 3600:
+        raise click.BadParameter("must be between 0 and 3600", param_hint="--timeout")
+    order = _order(config, timeout)
+    lines = stream_models_process(("probe",), _encode(order), dict(os.environ))
+    _show_json(lines) if as_json else _show(lines)
+
+
+def _order(config: Config, timeout_s: float) -> ProbeOrder:
+    """Everything the other process needs; takes the keys out of this one's environment."""
+    environment = dict(os.environ)
+    keys = take_keys(environment, key_variables(config))
+    if config.openai_base_url:
+        os.environ["OPENAI_BASE_URL"] = config.openai_base_url
+    providers, literal = build_providers(config, [])
+    return ProbeOrder(
+        providers=providers,
+        provider=config.model_provider,
+        model=config.model,
+        models_dir=str(find_user_paths(environment).models),
+        catalogue=tuple(catalogue_files()),
+        keys={**keys, **literal},
+        limit_s=timeout_s,
+    )
+
+
+def _overview(config: Config, *, as_json: bool) -> None:
+    found = check_providers(config, os.environ)
+    if as_json:
+        for one in found:
+            print_json(one.as_dict())
+        return
+    print_columns(("PROVIDER", "STATE", "WHAT"), [(c.name, c.state, c.summary) for c in found])
+    click.echo("\nTo try one: swarm models probe MODEL, or --provider ID")
+
+
+def _show_json(lines: Iterator[ModelLine]) -> None:
+    fields = {"chosen": _CHOSEN, "probe": _TRIED, "advice": _ADVICE}
+    for line in lines:
+        print_json({name: getattr(line, name) for name in fields.get(line.type, ("type",))})
+
+
+def _show(lines: Iterator[ModelLine]) -> None:
+    """Each result as it comes."""
+    for line in lines:
+        match line.type:
+            case "chosen":
+                known = "" if line.known else "; no catalogue entry"
+                click.echo(f"{line.provider} · {line.model} ({line.why}{known})")
+            case "probe":
+                click.echo(_result(line))
+            case "advice" if line.models_toml:
+                click.echo(f"\nFor models.toml beside the config:\n\n{line.models_toml}", nl=False)
+            case "advice":
+                click.echo("\nThe catalogue says so already.")
+            case _:
+                continue
+
+
+def _result(line: ModelLine) -> str:
+    state = "works" if line.works else "answered otherwise" if line.answered else "no answer"
+    times = f"{line.seconds:.2f} s"
+    if line.first_byte_s is not None:
+        times = f"first byte {line.first_byte_s:.2f} s, all {times}"
+    if line.answered:
+        times += f", {line.input_tokens} → {line.output_tokens} tokens"
+    detail = f": {line.detail}" if line.detail else ""
+    return f"  {line.test:<7} {state} ({times}){detail}"

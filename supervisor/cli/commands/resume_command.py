@@ -1,0 +1,159 @@
+"""`swarm resume`: the saved request, with today's keys and providers, and perhaps a next prompt."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import ROOT_PATH, short_id
+from swarm.mailbox.key_wiping import take_keys
+from swarm.mailbox.protocol.control import ChangeSettings
+from swarm.mailbox.protocol.limits import Budget, Limits
+from swarm.roles.config.config_loader import load_config
+from swarm.roles.config.durations import parse_duration
+
+from ...agents.live_agent import AgentPlan
+from ...console.terminal import is_ci
+from ...control_requests.settings_change import changed_plan, check_requirements
+from ...run_request import RunRequest
+from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
+from ...runs.run_metadata import is_run_alive, load_request, read_metadata
+from ..lazy_commands import ColorCommand
+from ..options import show_options
+from ..run_execution import start_run
+from ..run_setup.config_layers import ConfigQuery, find_layers
+from ..run_setup.provider_specs import build_providers
+from ..run_setup.requirements import apply_requirements_to_saved, find_requirements
+from ..run_setup.reviewer_choice import NO_PERSON_WARNING
+from ..run_setup.run_settings import key_variables, override_layer
+from .run_command import export_openai_base_url, parse_show_options
+
+
+def settings_change_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How the root works from now on; what is not named stays as the run recorded it."""
+    options = (
+        click.option("-m", "--model", help="Another model of the run's provider."),
+        click.option("--effort", help="Another reasoning effort."),
+        click.option(
+            "-s", "--sandbox", help="A narrower sandbox.",
+            type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+        ),
+        click.option(
+            "-a", "--approval", help="A stricter approval policy.",
+            type=click.Choice(["untrusted", "on-failure", "on-request", "never"]),
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def parse_settings_change(said: dict[str, Any]) -> ChangeSettings | None:
+    """The wish that these options come to, if they come to any."""
+    names = ("model", "effort", "sandbox", "approval")
+    wish = {name: said[name] for name in names if said[name] is not None}
+    return ChangeSettings(agent=ROOT_PATH, **wish) if wish else None
+
+
+def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
+    """Raises UsageError, before anything starts, for what the run itself would refuse."""
+    if wish is not None:
+        limits = Limits(sandbox=request.sandbox, approval=request.approval)
+        plan = AgentPlan(
+            path=ROOT_PATH, agent_id="", role=request.role, limits=limits, cwd=request.cwd
+        )
+        check_requirements(plan, changed_plan(plan, wish), request.held)
+
+
+@click.command("resume", cls=ColorCommand)
+@click.argument("run", required=False)
+@click.option("--last", is_flag=True, help="The newest run.")
+@click.option("-p", "--prompt", help="The next words to the root agent.")
+@click.option("--budget-tokens", type=click.IntRange(min=1), help="A new bound for the run.")
+@click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Likewise.")
+@click.option("--budget-requests", type=click.IntRange(min=1), help="Likewise.")
+@click.option("--deadline", metavar="SPAN", help="End it after 90s, 30m, 2h … from now.")
+@click.option("-c", "--config", multiple=True, metavar="KEY=VALUE", help="As for `swarm run`.")
+@settings_change_options
+@show_options
+@click.pass_obj
+def resume(color: str, /, run: str | None, *, last: bool, **said: Any) -> int:
+    """Go on with a run after a crash, a stop or its end.
+
+    What was unfinished is told to the model as interrupted; nothing runs twice. What the run
+    recorded holds on, but for the options given here.
+
+    \b
+    Examples:
+      swarm resume 4f21c0aa
+      swarm resume --last -p "Now write the tests."
+    """
+    if last and run is not None:
+        raise UsageError("give a run or --last, not both")
+    show = parse_show_options(said, color)
+    environment = dict(os.environ)
+    places = find_user_paths(environment)
+    here = paths_of_run(places, find_run(places, run))
+    if run is None:
+        click.echo(f"swarm: resuming {short_id(here.folder.name)}", err=True)
+    request = rebuild_request(here, environment, said)
+    return start_run(request, show, places)
+
+
+def rebuild_request(
+    here: RunPaths, environment: dict[str, str], said: dict[str, Any]
+) -> RunRequest:
+    """The saved request as it can run now. Takes the keys out of `environment`.
+
+    Raises UsageError: alive, of another version, its folder gone, or nothing to say.
+    """
+    short = short_id(here.folder.name)
+    if is_run_alive(here):
+        raise UsageError(
+            f"run {short} is alive; speak to it with `swarm send {short} root TEXT`, "
+            f"watch it with `swarm watch {short}`"
+        )
+    read_metadata(here)
+    request = load_request(here)
+    prompt = said["prompt"]
+    if prompt is not None and not prompt.strip():
+        raise UsageError("the prompt is empty")
+    cwd = Path(request.cwd)
+    if not cwd.is_dir():
+        raise UsageError(f"{cwd}, where this run worked, is gone")
+    override = override_layer(said["config"], cwd)
+    layers = find_layers(environment, ConfigQuery(cwd=cwd, flags=override.values))
+    held = find_requirements(environment)
+    config = load_config((*layers, override), requirements=held).config
+    keys = take_keys(environment, key_variables(config))
+    providers, literal = build_providers(config, [])
+    export_openai_base_url(config.openai_base_url)
+    budget = Budget(
+        tokens=said["budget_tokens"] or request.budget.tokens,
+        usd=said["budget_usd"] or request.budget.usd,
+        requests=said["budget_requests"] or request.budget.requests,
+    )
+    if request.reviewer == "person" and is_ci(environment):
+        click.echo(f"swarm: warning: {NO_PERSON_WARNING}", err=True)
+        request = msgspec.structs.replace(request, reviewer="nobody")
+    deadline = request.deadline_s if said["deadline"] is None else parse_duration(said["deadline"])
+    wish = parse_settings_change(said)
+    request = msgspec.structs.replace(
+        request,
+        providers=providers,
+        keys={**keys, **literal},
+        environment=environment,
+        budget=budget,
+        deadline_s=deadline,
+        run_id=here.folder.name,
+        resumes=True,
+        next_prompt=prompt,
+        next_settings=wish,
+    )
+    request = apply_requirements_to_saved(request, held)
+    _check_change(request, wish)
+    return request

@@ -1,0 +1,117 @@
+"""`swarm review`: a review of changes as a run of its own, read-only, with findings as data."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.role_loader import REVIEW_ROLE
+
+from ...run_request import CodeReview
+from ...runs.paths import find_user_paths
+from ..lazy_commands import ColorCommand
+from ..options import RunOptions, agent_options, limit_options, show_options
+from ..run_execution import start_run
+from ..run_setup.run_settings import find_cwd
+from .run_command import parse_show_options, prepare_run
+
+
+@click.command("review", cls=ColorCommand)
+@click.option("--uncommitted", is_flag=True, help="What is not committed yet (the default).")
+@click.option("--base", metavar="BRANCH", help="The changes against this branch.")
+@click.option("--commit", metavar="SHA", help="The changes of this commit.")
+@click.option("-p", "--prompt", help="What to review, or to look at beside the changes.")
+@click.option("-C", "--cd", metavar="DIR", help="Where the repository is.")
+@click.option(
+    "--run", "run_id", metavar="RUN", help="Within this live run, by a child of its agent."
+)
+@click.option("--agent", metavar="AGENT", help="With --run: who gets the findings; the root.")
+@agent_options
+@limit_options
+@show_options
+@click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
+@click.pass_obj
+def review(color: str, /, **said: Any) -> int:
+    """Review changes: findings with file, lines, priority and confidence.
+
+    Reads and never writes. --json has them as data, in the line `review.exited`.
+
+    \b
+    Examples:
+      swarm review
+      swarm review --base main -p "Mind the error paths."
+      swarm review --commit HEAD --json
+    """
+    if said["run_id"] is not None:
+        return _review_in_live_run(said)
+    if said["agent"] is not None:
+        raise UsageError("--agent goes with --run")
+    from ...review.review_output import SCHEMA
+    from ...review.review_target import ReviewTargetOptions, find_target
+    from ..sandboxed_script import run_sandboxed_script
+
+    show = parse_show_options(said, color)
+    if said["sandbox"] not in {None, "read-only"}:
+        raise UsageError("a review is read-only; leave --sandbox out")
+    if said["prompt"] is not None and not said["prompt"].strip():
+        raise UsageError("the prompt is empty")
+    cwd = find_cwd(said["cd"])
+    wish = ReviewTargetOptions(
+        uncommitted=said["uncommitted"], base=said["base"], commit=said["commit"],
+        words=said["prompt"] or "",
+    )  # fmt: skip
+    target = find_target(wish, partial(_run_git_script, cwd=cwd, run=run_sandboxed_script))
+    options = msgspec.convert(
+        {key: value for key, value in said.items() if key in RunOptions.__struct_fields__}
+        | {
+            "prompt": target.prompt,
+            "role": said["role"] or REVIEW_ROLE,
+            "reviews": True,
+            "sandbox": "read-only",
+        }
+        | {"approval": said["approval"] or "never", "max_agents": said["max_agents"] or 1},
+        RunOptions,
+    )
+    environment = dict(os.environ)
+    prepared = prepare_run(options, environment)
+    for warning in prepared.warnings:
+        click.echo(f"swarm: warning: {warning}", err=True)
+    request = msgspec.structs.replace(
+        prepared.request,
+        task="review",
+        output_schema=SCHEMA,
+        review=CodeReview(target=target.kind, hint=target.hint),
+    )
+    return start_run(request, show, find_user_paths(environment))
+
+
+def _review_in_live_run(said: dict[str, Any]) -> int:
+    import trio
+
+    from swarm.mailbox.protocol.control import ReviewWork
+
+    from ...review.review_target import ReviewTargetOptions, find_target
+    from ..control_client import fetch_run_view, resolve_live_run, send_request_for_message
+    from ..sandboxed_script import run_sandboxed_script
+
+    run = said["run_id"]
+    cwd = Path(trio.run(fetch_run_view, resolve_live_run(run)).cwd)
+    wish = ReviewTargetOptions(
+        uncommitted=said["uncommitted"], base=said["base"], commit=said["commit"],
+        words=said["prompt"] or "",
+    )  # fmt: skip
+    target = find_target(wish, partial(_run_git_script, cwd=cwd, run=run_sandboxed_script))
+    order = ReviewWork(
+        agent=said["agent"] or "", prompt=target.prompt, target=target.kind, hint=target.hint
+    )
+    click.echo(send_request_for_message(run, order), err=True)
+    return 0
+
+
+def _run_git_script(script: str, *, cwd: Path, run: Any) -> str:
+    output: str = run(script, cwd, shown="looking at the repository")
+    return output

@@ -1,0 +1,123 @@
+"""`swarm roles list|explain`: what agents can be, and what a role would do to a run here."""
+
+import os
+
+import click
+import msgspec
+
+from swarm.mailbox.protocol.limits import AskForApproval, Limits, ProfilePolicy, SandboxPolicy
+from swarm.roles.config.config_loader import LoadedConfig, load_config
+from swarm.roles.narrow import narrow_limits
+from swarm.roles.role import Role
+from swarm.roles.role_loader import Roles, find_role, load_roles
+
+from ..lazy_commands import ColorCommand
+from ..printing import print_columns, print_json
+from ..run_setup.config_layers import ConfigQuery, find_layers
+from ..run_setup.requirements import find_requirements
+from ..run_setup.run_settings import find_cwd
+from ..run_setup.sandbox_choice import resolve_run_sandbox
+
+
+@click.group("roles")
+def roles() -> None:
+    """What agents can be.
+
+    \b
+    Example:
+      swarm roles list
+    """
+
+
+def _load() -> tuple[Roles, LoadedConfig]:
+    layers = find_layers(os.environ, ConfigQuery(cwd=find_cwd(None)))
+    held = find_requirements(os.environ)
+    return load_roles(layers, held), load_config(layers, requirements=held)
+
+
+@roles.command("list", cls=ColorCommand)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a role.")
+def list_roles(*, as_json: bool) -> None:
+    """All roles: built in, declared, and found in agents/ folders.
+
+    \b
+    Example:
+      swarm roles list
+    """
+    known, _ = _load()
+    if as_json:
+        for name in sorted(known.known):
+            print_json({"name": name, "usable": True, **_fields(known.known[name])})
+        for name, why in sorted(known.broken.items()):
+            print_json({"name": name, "usable": False, "why": why})
+        return
+    rows = [
+        (name, role.sandbox_mode or "-", role.model or "-", role.source, role.description)
+        for name, role in sorted(known.known.items())
+    ]
+    rows += [(name, "-", "-", "unusable", why) for name, why in sorted(known.broken.items())]
+    print_columns(("ROLE", "SANDBOX", "MODEL", "FROM", "WHAT IT IS FOR"), rows)
+
+
+def _fields(role: Role) -> dict[str, object]:
+    return {
+        "description": role.description,
+        "source": role.source,
+        "model": role.model,
+        "effort": role.effort,
+        "sandbox_mode": role.sandbox_mode,
+        "approval": role.approval,
+        "nickname_candidates": role.nickname_candidates,
+    }
+
+
+@roles.command("explain", cls=ColorCommand)
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def explain_role(name: str, *, as_json: bool) -> None:
+    """What a role says and what it may do in a run that is started here.
+
+    \b
+    Example:
+      swarm roles explain explorer
+    """
+    known, loaded = _load()
+    role = find_role(known, name)
+    config = loaded.config
+    sandbox = resolve_run_sandbox(loaded, cwd=str(find_cwd(None))).policy
+    parent = Limits(sandbox=sandbox, approval=config.approval)
+    limits = narrow_limits(parent, role)
+    if as_json:
+        print_json({
+            "name": role.name, **_fields(role),
+            "developer_instructions": role.developer_instructions,
+            "limits": msgspec.to_builtins(limits),
+        })  # fmt: skip
+        return
+    for line in _explained(role, parent, limits):
+        click.echo(line)
+
+
+def _explained(role: Role, parent: Limits, limits: Limits) -> list[str]:
+    lines = [f"{role.name} ({role.source})", f"  {role.description}", ""]
+    lines.append(f"model     {role.model or 'as the run'}")
+    lines.append(f"effort    {role.effort or 'as the run'}")
+    lines.append(f"sandbox   {_narrowed(_word(parent.sandbox), _word(limits.sandbox))}")
+    lines.append(f"approval  {_narrowed(parent.approval, limits.approval)}")
+    if role.nickname_candidates:
+        lines.append(f"names     {', '.join(role.nickname_candidates)}")
+    if role.developer_instructions:
+        lines += ["", role.developer_instructions]
+    return lines
+
+
+def _word(policy: SandboxPolicy) -> str:
+    name = str(policy.__struct_config__.tag)
+    if isinstance(policy, ProfilePolicy):
+        writes = any(rule.access == "write" for rule in policy.rules)
+        name = f"{name} {policy.name}{'' if writes else ', reading only'}"
+    return f"{name}, with network" if getattr(policy, "network_access", False) else name
+
+
+def _narrowed(parent: str | AskForApproval, own: str | AskForApproval) -> str:
+    return own if own == parent else f"{own} (narrowed from {parent})"

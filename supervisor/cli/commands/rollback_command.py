@@ -1,0 +1,110 @@
+"""`swarm rollback`: an agent forgets its last turns; their files come back if that is wanted."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+import trio
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import ROOT_PATH, short_id
+from swarm.mailbox.protocol.control import RollBack, UndoFiles
+
+from ...runs.paths import RunPaths
+from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
+from ..control_client import resolve_run, send_request_for_message
+from ..lazy_commands import ColorCommand
+
+if TYPE_CHECKING:
+    from ...file_history.snapshots import FileSnapshot
+    from ...journal.turn_boundaries import RolledBackHistory
+
+_MAX_HINTS = 5
+
+
+@click.command("rollback", cls=ColorCommand)
+@click.argument("run")
+@click.argument("agent", required=False)
+@click.option(
+    "--turns", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+    help="How many of its latest turns.",
+)  # fmt: skip
+@click.option("--files", is_flag=True, help="Put back the files that these turns changed, too.")
+def rollback(run: str, agent: str | None, *, turns: int, files: bool) -> None:
+    """Make an agent forget its last turns.
+
+    Without AGENT: the root. Its history is as it was before them; the tokens stay spent. It must be
+    at rest. `swarm resume RUN -p TEXT` goes on from there.
+
+    \b
+    Example:
+      swarm rollback 4f21c0aa --turns 2 --files
+    """
+    from .journal_commands import find_agent
+
+    here = resolve_run(run)
+    read_metadata(here)
+    path, agent_id = find_agent(here, agent or ROOT_PATH)
+    found = _find_rollback(here, agent_id, turns)
+    if is_run_alive(here):
+        click.echo(
+            send_request_for_message(here.folder.name, RollBack(agent=path, turns=turns)), err=True
+        )
+    else:
+        click.echo(_roll_back_ended(here, (path, agent_id), turns), err=True)
+    if not found.dropped:
+        return
+    if files:
+        _restore_files(here, path, found.dropped)
+        return
+    click.echo("files stay as they are; of each turn they can be put back:", err=True)
+    for turn in reversed(found.dropped[-_MAX_HINTS:]):
+        short = short_id(here.folder.name)
+        click.echo(f"  swarm undo {short} {path} --turn {short_id(turn)}", err=True)
+
+
+def _find_rollback(here: RunPaths, agent_id: str, turns: int) -> "RolledBackHistory":
+    from ...journal.journal_reader import read_records
+    from ...journal.turn_boundaries import drop_last_turns, fold_turns
+
+    found = drop_last_turns(fold_turns(read_records(here, file=agent_id)), turns)
+    if not found.turns:
+        raise UsageError("this agent has had no turn that could be taken back")
+    return found
+
+
+def _roll_back_ended(here: RunPaths, who: tuple[str, str], turns: int) -> str:
+    """The supervisor is gone, so we write its journal, under its lock."""
+    from ...control_requests.rollback_request import describe_rollback
+
+    with lock_run(here):
+        found = _find_rollback(here, who[1], turns)
+        trio.run(partial(_write, here, who, found))
+    return describe_rollback(who[0], found)
+
+
+async def _write(here: RunPaths, who: tuple[str, str], found: "RolledBackHistory") -> None:
+    from swarm.mailbox.protocol.records import ContextRecorded
+
+    from ...journal.journal_reopen import reopen_journal
+
+    async with reopen_journal(here) as journal:
+        body = ContextRecorded(turn_id="", items=found.items, rolled_back=found.turns)
+        await journal.commit(body, agent=who[0], file=who[1])
+
+
+def _restore_files(here: RunPaths, path: str, turns: tuple[str, ...]) -> None:
+    from ...file_history.snapshots import choose_snapshots
+    from .undo_commands import load_file_history, undo_in_ended_run
+
+    def pick() -> "list[FileSnapshot]":
+        return choose_snapshots(load_file_history(here).snapshots, agent=path, turns=turns)
+
+    if not pick():
+        click.echo("these turns changed no files", err=True)
+    elif is_run_alive(here):
+        click.echo(
+            send_request_for_message(here.folder.name, UndoFiles(agent=path, turns=turns)), err=True
+        )
+    else:
+        click.echo(undo_in_ended_run(here, pick, force=False), err=True)

@@ -1,0 +1,133 @@
+"""`swarm run`: parse, build one request, run it, map its status to an exit code."""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from swarm.mailbox.key_wiping import take_keys
+
+from ...console.budget_description import describe_widening
+from ...console.terminal import is_terminal
+from ...runs.paths import find_user_paths
+from ...task_file import MAX_TASK_BYTES, read_task
+from ..lazy_commands import ColorCommand
+from ..options import RunOptions, ShowOptions, agent_options, limit_options, show_options
+from ..run_execution import start_run
+from ..run_notifier import split_command
+from ..run_setup.request_builder import PreparedRequest, build_request
+from ..run_setup.requirements import denied_paths
+from ..run_setup.reviewer_choice import find_answer_location
+from ..run_setup.run_settings import load_settings
+from ..run_setup.task_trust import check_task_trust
+from .trust_command import ask_project_trust, ask_task_trust
+
+
+@click.command("run", cls=ColorCommand)
+@click.argument("task", required=False)
+@click.option("-p", "--prompt", help="The task as text; stdin is then never read.")
+@click.option("-C", "--cd", metavar="DIR", help="Where the agents work.")
+@click.option("--add-dir", multiple=True, metavar="DIR", help="One more folder they may write.")
+@click.option("-i", "--image", multiple=True, metavar="FILE", help="An image for the root agent.")
+@agent_options
+@limit_options
+@click.option("--output-schema", metavar="FILE", help="JSON schema that the answer must fit.")
+@show_options
+@click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
+@click.option("--record", metavar="FILE", help="Save all model traffic of the tree.")
+@click.option("--replay", metavar="FILE", help="Run the whole tree from such a file.")
+@click.pass_obj
+def run(color: str, /, **said: Any) -> int:
+    """Run a task with a tree of agents.
+
+    TASK is a Markdown file, or - for stdin. See docs/tasks.md for its front matter.
+    On a terminal: up and down select an agent, Enter shows its transcript, Esc goes back, s sorts.
+
+    \b
+    Examples:
+      swarm run task.md
+      swarm run -p "What does this project do?" --json
+      swarm run task.md --max-agents 8 --deadline 30m --detach
+    """
+    show = parse_show_options(said, color)
+    options = msgspec.convert(
+        {key: value for key, value in said.items() if key in RunOptions.__struct_fields__},
+        RunOptions,
+    )
+    environment = dict(os.environ)
+    prepared = prepare_run(options, environment)
+    for warning in prepared.warnings:
+        click.echo(f"swarm: warning: {warning}", err=True)
+    if show.as_json and (widened := describe_widening(prepared.request.widened)):
+        click.echo(f"swarm: warning:{widened}", err=True)
+    return start_run(prepared.request, show, find_user_paths(environment))
+
+
+def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedRequest:
+    """Read everything; take the keys out of `environment` and of this process.
+
+    Raises UsageError before anything is started.
+    """
+    from ..sandboxed_script import run_sandboxed_script
+
+    task = read_task(options.task, prompt=options.prompt, read_stdin=read_stdin)
+    answering = find_answer_location(environment, on_terminal=_on_terminal())
+    ask = ask_project_trust if answering == "terminal" else None
+    settings = load_settings(options, task, environment, ask=ask)
+    widened = check_task_trust(
+        settings, answering=answering, ask=ask_task_trust if answering == "terminal" else None
+    )
+    keys = take_keys(environment, settings.key_variables)
+    hidden = denied_paths(settings.loaded.requirements)
+    prepared = build_request(
+        options, settings, environment=environment, run_lines=partial(run_sandboxed_script,
+        hidden=hidden),
+        answering=answering,
+    )  # fmt: skip
+    export_openai_base_url(settings.config.openai_base_url)
+    request = msgspec.structs.replace(
+        prepared.request, keys={**keys, **prepared.literal_keys}, widened=widened
+    )
+    return msgspec.structs.replace(prepared, request=request, literal_keys={})
+
+
+def _on_terminal() -> bool:
+    """Keys can be read, and what is asked can be seen."""
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+
+def export_openai_base_url(base_url: str | None) -> None:
+    """`openai_base_url`: the gateway, which is forked from us, reads it from the environment."""
+    if base_url:
+        os.environ["OPENAI_BASE_URL"] = base_url
+
+
+def parse_show_options(said: dict[str, Any], color: str) -> ShowOptions:
+    """The options that `run` and `resume` share, checked as far as they can be now."""
+    answer = said["output_last_message"]  # of the folder of now: it may be gone at the end
+    show = ShowOptions(
+        as_json=said["as_json"],
+        plain=said["plain"],
+        color=color,
+        output_last_message=None if answer is None else str(Path(answer).absolute()),
+        detach=said["detach"],
+        notify=said["notify"],
+    )
+    if show.notify is not None:
+        split_command(show.notify)
+    if show.output_last_message is not None:
+        folder = Path(show.output_last_message).parent
+        if not folder.is_dir():
+            raise click.BadParameter(f"there is no folder {folder}", param_hint="-o")
+    return show
+
+
+def read_stdin() -> bytes:
+    """All of stdin, at most a byte more than a task may have."""
+    if sys.stdin.isatty():
+        click.echo("swarm: reading the task from the terminal; end it with Ctrl-D", err=True)
+    return sys.stdin.buffer.read(MAX_TASK_BYTES + 1)

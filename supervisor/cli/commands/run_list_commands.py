@@ -1,0 +1,119 @@
+"""`swarm ps`, `rm`, `prune`: which runs there are, and fewer of them."""
+
+import os
+import time
+
+import click
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import short_id
+from swarm.roles.config.durations import parse_duration
+
+from ...console.number_format import render_age, render_bytes, render_count, render_usd
+from ...runs.paths import find_run, find_user_paths
+from ...runs.run_list import RunFilter, RunSummary, choose_runs_to_prune, list_runs, remove_run
+from ..lazy_commands import ColorCommand
+from ..printing import print_columns, print_json
+
+
+@click.command("ps", cls=ColorCommand)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a run.")
+@click.option("--all", "with_archived", is_flag=True, help="Also runs that were put away.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@click.option("--before", metavar="RUN", help="Only runs older than this one.")
+def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | None) -> None:
+    """List runs: id, state, agents, tokens, cost, age, size and task.
+
+    A run whose process died without a word is "stopped": `swarm resume` goes on with it.
+
+    \b
+    Example:
+      swarm ps
+      swarm ps --limit 20 --before 4f21c0aa
+    """
+    places = find_user_paths(dict(os.environ))
+    older = None if before is None else find_run(places, before)
+    wanted = RunFilter(with_archived=with_archived, limit=limit, before=older)
+    runs = list_runs(places, wanted)
+    if any(run.state == "running" for run in runs):
+        from ..control_client import with_live_usage
+
+        runs = with_live_usage(places, runs)
+    if as_json:
+        for run in runs:
+            print_json(run_fields(run))
+        return
+    if not runs:
+        click.echo("swarm: there is no run yet; start one with `swarm run TASK.md`", err=True)
+    now = time.time()
+    rows = [_row(run, now) for run in runs]
+    head = ("RUN", "STATE", "AGENTS", "TOKENS", "COST", "AGE", "SIZE", "TASK")
+    print_columns(head, rows, right="AGENTS TOKENS COST AGE SIZE")
+
+
+def run_fields(run: RunSummary) -> dict[str, object]:
+    """All fields, also those with default values: a script reads them."""
+    fields: dict[str, object] = {name: getattr(run, name) for name in run.__struct_fields__}
+    return {**fields, "short_id": short_id(run.run_id)}
+
+
+def _row(run: RunSummary, now: float) -> tuple[str, ...]:
+    return (
+        short_id(run.run_id),
+        run.state,
+        str(run.agents or "-"),
+        render_count(run.total_tokens),
+        "-" if run.usd is None else render_usd(run.usd),
+        render_age(now - run.started) if run.started else "-",
+        render_bytes(run.size_bytes),
+        _describe_task(run),
+    )
+
+
+def _describe_task(run: RunSummary) -> str:
+    words = run.title or run.task or run.note
+    if run.forked_from:
+        words = f"(fork of {short_id(run.forked_from)}) {words}"
+    return f"{run.name}: {words}" if run.name else words
+
+
+@click.command("rm", cls=ColorCommand)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+def rm(runs: tuple[str, ...]) -> None:
+    """Delete runs that have ended.
+
+    \b
+    Example:
+      swarm rm 4f21c0aa
+    """
+    places = find_user_paths(dict(os.environ))
+    for run_id in [find_run(places, wanted, broken=True) for wanted in runs]:
+        remove_run(places, run_id)
+        click.echo(f"deleted {short_id(run_id)}")
+
+
+@click.command("prune", cls=ColorCommand)
+@click.option("--older", metavar="SPAN", help="Only runs that ended longer ago, e.g. 30d.")
+@click.option("--keep", type=click.IntRange(min=0), default=20, show_default=True, metavar="N")
+@click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
+def prune(older: str | None, keep: int, dry_run: bool) -> None:
+    """Delete old runs and keep the newest.
+
+    \b
+    Example:
+      swarm prune --older 30d --keep 20
+    """
+    places = find_user_paths(dict(os.environ))
+    older_s = None if older is None else parse_duration(older)
+    chosen = choose_runs_to_prune(list_runs(places), older_s=older_s, keep=keep)
+    freed = 0
+    for run in chosen:
+        if not dry_run:
+            try:
+                remove_run(places, run.run_id)
+            except UsageError as error:  # it was resumed just now
+                click.echo(f"swarm: {error}", err=True)
+                continue
+        freed += run.size_bytes
+        click.echo(f"{'would delete' if dry_run else 'deleted'} {short_id(run.run_id)}")
+    click.echo(f"{len(chosen)} runs, {render_bytes(freed)}", err=True)

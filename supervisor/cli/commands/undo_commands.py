@@ -1,0 +1,236 @@
+"""`swarm undo` and `swarm diff`: files as they were before an agent's turn, and what it changed."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+import humanize
+import trio
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import ROOT_PATH, short_id
+from swarm.mailbox.protocol.control import UndoFiles
+
+from ...console.safe_text import clean_block
+from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots, fold_files
+from ...runs.paths import RunPaths
+from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
+from ..control_client import resolve_run, send_request_for_message
+from ..lazy_commands import ColorCommand
+
+if TYPE_CHECKING:
+    from ...file_history.content_store import ContentStore
+    from ...file_history.file_undo import UndoReport
+    from ...file_history.net_changes import NetChange
+
+_TURN_HELP = "Only this turn: its number (1, 2, … or -1), its id, or `last`."
+_NOTHING = "there is nothing to undo; `swarm undo RUN --list` shows what there is"
+
+
+@click.command("undo", cls=ColorCommand)
+@click.argument("run", required=False)
+@click.argument("agent", required=False)
+@click.option("--turn", default="", metavar="TURN", help=_TURN_HELP)
+@click.option("--snapshot", "snapshot_id", default="", help="This one only (see --list).")
+@click.option("--list", "only_list", is_flag=True, help="Show what can be undone.")
+@click.option("--force", is_flag=True, help="Also over files that others changed since.")
+@click.option("--json", "as_json", is_flag=True, help="With --list: one JSON object a line.")
+def undo(
+    run: str | None,
+    agent: str | None,
+    *,
+    turn: str,
+    snapshot_id: str,
+    only_list: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Put files back as they were before an agent's turns.
+
+    Without AGENT: all that any agent of the run changed. Without --turn: of all its turns. What was
+    changed since by others is left alone and listed. An undo can be undone too.
+
+    \b
+    Example:
+      swarm undo --list
+      swarm undo 4f21c0aa /root/mason --turn last
+    """
+    here = resolve_run(run)
+    read_metadata(here)
+    path, turns = _resolve_selection(here, agent, turn)
+    if only_list:
+        _list(load_file_history(here), path, turns, as_json=as_json)
+        return
+    if is_run_alive(here):
+        wish = UndoFiles(agent=path, snapshot_id=snapshot_id, force=force, turns=turns)
+        click.echo(send_request_for_message(here.folder.name, wish), err=True)
+        return
+
+    def pick() -> list[FileSnapshot]:
+        return choose_snapshots(
+            load_file_history(here).snapshots, agent=path, snapshot_id=snapshot_id, turns=turns
+        )
+
+    click.echo(undo_in_ended_run(here, pick, force=force), err=True)
+
+
+@click.command("diff", cls=ColorCommand)
+@click.argument("run", required=False)
+@click.argument("agent", required=False)
+@click.option("--turn", default="", metavar="TURN", help=_TURN_HELP)
+@click.option("--stat", is_flag=True, help="Only how many lines of which files.")
+def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
+    """Show what a run's agents changed in files.
+
+    Without AGENT: what all of them changed together. It shows what was recorded, not what lies on
+    the disk now; what was undone is left out.
+
+    \b
+    Example:
+      swarm diff 4f21c0aa --stat
+      swarm diff 4f21c0aa /root/mason --turn last
+    """
+    from ...file_history.content_store import ContentStore
+    from ...file_history.file_undo import recorded_changes
+    from ...file_history.net_changes import compose_changes
+
+    here = resolve_run(run)
+    about = read_metadata(here)
+    path, turns = _resolve_selection(here, agent, turn)
+    past = load_file_history(here)
+    store = ContentStore(here.file_copies)
+    chosen = choose_snapshots(past.snapshots, agent=path, turns=turns)
+    try:
+        edits = compose_changes(recorded_changes(chosen, store))
+    except (OSError, ValueError) as error:
+        raise SwarmError(f"the run's store cannot be read: {error}") from error
+    agents = {one.agent for one in chosen}
+    lines = _stat(edits, store, about.cwd) if stat else _diff(edits, store, about.cwd)
+    for line in lines:
+        click.echo(line if not sys.stdout.isatty() else clean_block(line).rstrip("\n"))
+    for words in _warnings(past, edits, agents):
+        click.echo(f"swarm: {words}", err=True)
+
+
+def _diff(edits: "Sequence[NetChange]", store: "ContentStore", cwd: str) -> Iterator[str]:
+    from ...file_history.unified_diff import diff_lines
+
+    for edit in edits:
+        yield from diff_lines(edit, store, cwd)
+
+
+def _stat(edits: "Sequence[NetChange]", store: "ContentStore", cwd: str) -> Iterator[str]:
+    from ...file_history.unified_diff import count_diff
+
+    counted = [count_diff(edit, store, cwd) for edit in edits]
+    width = max((len(one.path) for one in counted), default=0)
+    for one in counted:
+        yield f" {one.path:<{width}} | " + (one.words or f"+{one.added} -{one.removed}")
+    files = sum(not one.path.endswith("/") for one in counted)
+    added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
+    yield f" {files} file{'' if files == 1 else 's'} changed, +{added} -{removed}"
+
+
+def _warnings(past: FilesPast, edits: "Sequence[NetChange]", agents: set[str]) -> Iterator[str]:
+    from ...file_history.net_changes import others_of
+
+    if shared := [edit for edit in edits if others_of(edit, agents)]:
+        yield f"{len(shared)} of these may be the work of other agents that worked at the same time"
+    if (watched := past.watched) is not None and watched.uncovered_count:
+        some = ", ".join(watched.uncovered[:3])
+        yield (
+            f"changes by commands in {watched.uncovered_count} folders are not known (too many "
+            f"files): {some}"
+        )
+
+
+def _resolve_selection(here: RunPaths, agent: str | None, turn: str) -> tuple[str, tuple[str, ...]]:
+    """The agent's path, "" for all, and the turn that is meant, if one is."""
+    if agent is None and not turn:
+        return "", ()
+    from .journal_commands import find_agent
+
+    path, agent_id = find_agent(here, agent or ROOT_PATH)
+    if not turn:
+        return path, ()
+    from ...journal.journal_reader import read_records
+    from ...journal.past_turns import find_turn, list_turns
+
+    found = find_turn(list_turns(read_records(here, file=agent_id)), turn)
+    return path, (found.turn_id,)
+
+
+def load_file_history(here: RunPaths) -> FilesPast:
+    from ...journal.journal_reader import run_records
+
+    return fold_files(run_records(here))
+
+
+def _list(past: FilesPast, agent: str, turns: tuple[str, ...], *, as_json: bool) -> None:
+    for kept in past.snapshots.values():
+        taken = kept.taken
+        if agent not in ("", kept.agent) or (turns and taken.turn_id not in turns):
+            continue
+        if as_json:
+            line = {
+                "snapshot": taken.snapshot_id, "agent": kept.agent, "ts": kept.ts,
+                "files": taken.files, "bytes": taken.size_bytes, "call": taken.call_id,
+                "undone": kept.undone, "left_out": list(taken.left_out), "turn": taken.turn_id,
+                "kind": "copy" if kept.is_copy else "change",
+                "shared_with": list(kept.shared_with),
+            }  # fmt: skip
+            click.echo(json.dumps(line))
+            continue
+        click.echo(_line(kept))
+    if not as_json:
+        for words in _warnings(past, (), set()):
+            click.echo(f"swarm: {words}", err=True)
+
+
+def _line(kept: FileSnapshot) -> str:
+    taken = kept.taken
+    turn = f"  turn {short_id(taken.turn_id)}" if taken.turn_id else ""
+    head = f"{taken.snapshot_id}  {kept.agent}{turn}  {taken.files} files"
+    if kept.is_copy:
+        size = humanize.naturalsize(taken.size_bytes, binary=True)
+        head += f", {size} " + ("removed" if taken.call_id else "taken by an undo")
+    else:
+        head += " changed"
+        if kept.shared_with:
+            head += f", perhaps by {', '.join(kept.shared_with[:3])}"
+    return f"{head}  undone" if kept.undone else head
+
+
+def undo_in_ended_run(
+    here: RunPaths, pick: Callable[[], list[FileSnapshot]], *, force: bool
+) -> str:
+    """The supervisor is gone, so we write its journal, under its lock."""
+    from ...file_history.undo_report import describe_report
+
+    with lock_run(here):
+        chosen = pick()
+        if not chosen:
+            raise UsageError(_NOTHING)
+        try:
+            report = trio.run(partial(_put_back, here, chosen, force=force))
+        except (OSError, ValueError) as error:
+            raise SwarmError(f"the run's store cannot be read: {error}") from error
+        return describe_report(report, here.folder.name)
+
+
+async def _put_back(here: RunPaths, chosen: Sequence[FileSnapshot], *, force: bool) -> "UndoReport":
+    from ...file_history.content_store import ContentStore
+    from ...file_history.file_undo import SnapshotRecord
+    from ...file_history.file_undo import undo_changes as put_back
+    from ...journal.journal_reopen import reopen_journal
+
+    async with reopen_journal(here) as journal:
+
+        def note(body: SnapshotRecord, path: str) -> None:
+            trio.from_thread.run_sync(partial(journal.write, body, agent=path))
+
+        work = partial(put_back, chosen, ContentStore(here.file_copies), note, force=force)
+        return await trio.to_thread.run_sync(work)

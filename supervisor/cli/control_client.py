@@ -1,0 +1,130 @@
+"""Questions to a live run over its control socket, for every door that asks one.
+
+Rule: a run that is not alive is an ordinary answer with what to do next, not a time-out.
+"""
+
+import os
+
+import msgspec
+import trio
+
+from swarm.mailbox.control_channel import NoControlReply, send_control_request
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.control import (
+    AnyControl,
+    AnyControlReply,
+    Done,
+    GetSnapshot,
+    Refused,
+    RunView,
+    Snapshot,
+    decode_control_reply,
+    encode_control,
+)
+
+from ..runs.paths import RunPaths, UserPaths, find_run, find_user_paths, paths_of_run
+from ..runs.run_list import RunSummary
+from ..runs.run_metadata import is_run_alive
+
+REPLY_TIMEOUT_S = 10.0
+_FIGURES_LIMIT_S = 1.0
+
+
+class RunNotAlive(UsageError):
+    """The run has no supervisor that could be asked."""
+
+    def __init__(self, run_id: str) -> None:
+        short = short_id(run_id)
+        super().__init__(
+            f"run {short} is not alive; `swarm show {short}` shows it, "
+            f"`swarm resume {short}` goes on with it"
+        )
+
+
+class ControlRequestRefused(SwarmError):
+    """The supervisor said no; its own words and exit code."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.message)
+        self.exit_code = refused.exit_code
+
+
+def resolve_live_run(wanted: str | None) -> RunPaths:
+    """The run that is meant, which must be alive. Raises UsageError, NotAlive."""
+    here = resolve_run(wanted)
+    if not is_run_alive(here):
+        raise RunNotAlive(here.folder.name)
+    return here
+
+
+def resolve_run(wanted: str | None) -> RunPaths:
+    """The run that is meant: an id, a part of one, or None for the newest. Raises UsageError."""
+    places = find_user_paths(dict(os.environ))
+    return paths_of_run(places, find_run(places, wanted))
+
+
+async def send_request(
+    here: RunPaths, wish: AnyControl, *, timeout_s: float = REPLY_TIMEOUT_S
+) -> AnyControlReply:
+    """One question. Raises NotAlive, RunRefused, or SwarmError when it does not answer in time."""
+    try:
+        body = await send_control_request(
+            here.control_endpoint, encode_control(wish), timeout_s=timeout_s
+        )
+        reply: AnyControlReply = decode_control_reply(body)
+    except NoControlReply as error:
+        if not is_run_alive(here):
+            raise RunNotAlive(here.folder.name) from error
+        raise SwarmError(
+            f"run {short_id(here.folder.name)} did not answer within {timeout_s:g} s"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise SwarmError(f"the run's answer cannot be read: {error}") from error
+    if isinstance(reply, Refused):
+        raise ControlRequestRefused(reply)
+    return reply
+
+
+def send_request_for_message(wanted: str | None, wish: AnyControl) -> str:
+    """Ask and wait; the supervisor's words."""
+    reply = trio.run(send_request, resolve_live_run(wanted), wish)
+    return reply.message if isinstance(reply, Done) else ""
+
+
+async def fetch_run_view(here: RunPaths, *, timeout_s: float = REPLY_TIMEOUT_S) -> RunView:
+    """The whole run as it is now. Raises as `ask`."""
+    reply = await send_request(here, GetSnapshot(), timeout_s=timeout_s)
+    if not isinstance(reply, Snapshot):
+        raise SwarmError("the run answered something else than a snapshot")
+    return reply.view
+
+
+def with_live_usage(places: UserPaths, runs: tuple[RunSummary, ...]) -> tuple[RunSummary, ...]:
+    """The running ones with their present figures; one that does not answer stays as it is."""
+    found: dict[str, RunView] = {}
+
+    async def look(run: RunSummary) -> None:
+        try:
+            here = paths_of_run(places, run.run_id)
+            found[run.run_id] = await fetch_run_view(here, timeout_s=_FIGURES_LIMIT_S)
+        except SwarmError:
+            return
+
+    async def look_at_all() -> None:
+        async with trio.open_nursery() as nursery:
+            for run in runs:
+                if run.state == "running":
+                    nursery.start_soon(look, run)
+
+    trio.run(look_at_all)
+    return tuple(_with_view(run, found.get(run.run_id)) for run in runs)
+
+
+def _with_view(run: RunSummary, view: RunView | None) -> RunSummary:
+    if view is None:
+        return run
+    live = sum(agent.state != "ended" for agent in view.agents)
+    return msgspec.structs.replace(
+        run, agents=live, total_tokens=view.usage.total_tokens, usd=view.usd, title=view.title
+    )

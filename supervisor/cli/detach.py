@@ -1,0 +1,109 @@
+"""`--detach`: the run goes on without a terminal; we leave as soon as it has begun.
+
+Rule: what goes wrong before the first record is said here, by the process the person started.
+"""
+
+import os
+import select
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+import click
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.ids import short_id
+
+from ..run_request import RunRequest
+from ..runs.paths import UserPaths, make_private_folder, paths_of_run
+from .options import ShowOptions
+
+LOG_NAME = "detached.log"
+_START_TIMEOUT_S = 30.0
+_STARTED = b"+"
+
+
+def detach(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
+    """Fork twice; print the run's id and return 0 once the run has begun.
+
+    Raises SwarmError with what the run said, if it ended before that.
+    """
+    assert request.run_id is not None
+    folder = paths_of_run(places, request.run_id).folder
+    make_private_folder(folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    try:
+        log = os.open(folder / LOG_NAME, flags, 0o600)
+    except OSError as error:
+        raise SwarmError(f"cannot write {folder / LOG_NAME}: {error.strerror}") from error
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _daemonize(log)
+        _run_detached(request, show, places, writer)
+    os.close(writer)
+    os.close(log)
+    os.waitpid(child, 0)
+    said = _wait_for_start(reader)
+    if said != _STARTED:
+        code, _, words = said.decode("utf-8", "replace").partition(" ")
+        failure = SwarmError(words or f"the run did not begin; see {folder / LOG_NAME}")
+        failure.exit_code = int(code) if code.isdigit() else 1
+        raise failure
+    click.echo(request.run_id)
+    click.echo(f"swarm: watch it with `swarm watch {short_id(request.run_id)}`", err=True)
+    return 0
+
+
+def _daemonize(log: int) -> None:
+    """A session of its own, then a second fork so that it can never take a terminal again."""
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(nothing)
+
+
+def _run_detached(
+    request: RunRequest, show: ShowOptions, places: UserPaths, writer: int
+) -> NoReturn:
+    from .run_execution import run_in_process
+
+    code = 1
+
+    def tell(words: bytes) -> None:
+        with suppress(OSError):
+            os.write(writer, words[:4000])
+            os.close(writer)
+
+    try:
+        code = run_in_process(request, show, places, on_started=lambda: tell(_STARTED))
+    except SwarmError as error:
+        code = error.exit_code
+        click.echo(f"swarm: {error}", err=True)
+        tell(f"{code} {error}".encode())
+    except BaseException as error:
+        import traceback
+
+        traceback.print_exc()
+        tell(f"1 {type(error).__name__}: {error}".encode())
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _wait_for_start(reader: int) -> bytes:
+    """What the run says first; empty if it died or is too slow."""
+    ready, _, _ = select.select([reader], [], [], _START_TIMEOUT_S)
+    try:
+        return os.read(reader, 4096) if ready else b""
+    finally:
+        os.close(reader)

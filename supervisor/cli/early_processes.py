@@ -1,0 +1,59 @@
+"""Processes that a command will need, begun before its words are read: a run starts sooner so.
+
+Rule: whoever takes the ignition closes it; one that nobody took is closed when the command ends.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from ..processes.early_start import EarlyProcesses
+
+_RUN_COMMANDS = frozenset({"run", "resume", "review", "fork"})
+_FLAGS_WITHOUT_RUN = frozenset({"-h", "--help", "--detach"})  # nothing runs, or not in this process
+
+
+class _EarlyStart:
+    processes: "ClassVar[EarlyProcesses | None]" = None
+
+
+def needs_processes(arguments: Sequence[str]) -> bool:
+    """True if this command line looks like a run in this very process. Wrong costs time only."""
+    return (
+        bool(arguments)
+        and arguments[0] in _RUN_COMMANDS
+        and _FLAGS_WITHOUT_RUN.isdisjoint(arguments)
+    )
+
+
+@contextmanager
+def start_early_for_command(arguments: Sequence[str]) -> Iterator[None]:
+    """Have an ignition ready for `take_early_processes` while a command runs, if it needs one."""
+    if sys.platform == "linux" and needs_processes(arguments):
+        gc.disable()  # what is imported stays; `run_in_process` enables it for the run
+        from swarm.mailbox.after_fork import skip_library_search
+
+        with skip_library_search():
+            from ..processes.early_start import start_early
+
+        with suppress(OSError, ImportError):  # the run itself tries again, and says why
+            _EarlyStart.processes = start_early()
+    try:
+        yield
+    finally:
+        close_early_processes()
+
+
+def take_early_processes() -> "EarlyProcesses | None":
+    """The ignition that was begun, once; None: there is none."""
+    ignition, _EarlyStart.processes = _EarlyStart.processes, None
+    return ignition
+
+
+def close_early_processes() -> None:
+    """Close the ignition that was begun, if nobody took it."""
+    if (ignition := take_early_processes()) is not None:
+        ignition.close()

@@ -1,0 +1,114 @@
+"""The effective configuration as rows: each value with the layer, file and line that it is from.
+
+Rule: nothing secret is in a row; what is hidden is still named.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+from swarm.roles.config.config_loader import LoadedConfig
+from swarm.roles.config.key_positions import KeyPath
+from swarm.roles.config.layer_check import find_key_position
+from swarm.roles.config.merge import as_table, get_value, leaves
+from swarm.roles.config.requirements import Requirements
+
+_SECRET_TABLES = ("http_headers", "query_params")
+_SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "APIKEY")
+_NAMES_ONLY = ("env_key", "env_http_headers", "env_key_instructions")
+
+
+class ConfigRow(Value):
+    """One leaf. `line` counts from 1; 0 where there is none."""
+
+    key: str
+    value: Any
+    layer: str = "built-in"
+    file: str = ""
+    line: int = 0
+
+    @property
+    def place(self) -> str:
+        """`user /path/config.toml:3`, or the layer alone."""
+        if not self.file:
+            return self.layer
+        return f"{self.layer} {self.file}:{self.line}" if self.line else f"{self.layer} {self.file}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.layer} ({self.file})" if self.file else self.layer
+
+
+def effective_rows(loaded: LoadedConfig) -> list[ConfigRow]:
+    """Every leaf that some layer says, and every one that is built in, by key."""
+    merged = loaded.merged
+    said = [_configured_row(loaded, path) for path, _ in leaves(merged.values)]
+    defaults: dict[str, Any] = {}
+    _fill_defaults(defaults, type(loaded.config))
+    built_in = [
+        ConfigRow(key=".".join(path), value=get_value(defaults, path))
+        for path in _default_paths(defaults, list(merged.origins))
+    ]
+    return sorted([*said, *built_in], key=lambda row: row.key)
+
+
+def requirement_files(held: Requirements) -> list[tuple[str, str]]:
+    """(file, the keys that count of it) for each file of requirements."""
+    found: dict[str, list[str]] = {}
+    for key, place in held.places.items():
+        if "." in key:
+            continue  # within one of the others
+        found.setdefault(place.rpartition(", line ")[0] or place, []).append(key)
+    return [(file, ", ".join(keys)) for file, keys in found.items()]
+
+
+def _configured_row(loaded: LoadedConfig, path: KeyPath) -> ConfigRow:
+    merged = loaded.merged
+    value = "(hidden)" if _is_secret(path) else get_value(merged.values, path)
+    origin = merged.origins.get(path)
+    row = ConfigRow(key=".".join(path), value=value)
+    if origin is None:
+        return row
+    line = origin.line
+    for layer in loaded.layers if not line else ():
+        if (layer.name, layer.source) == (origin.layer, origin.file):
+            place = find_key_position(layer, path)
+            line = place.line if place else 0
+    return msgspec.structs.replace(row, layer=origin.layer, file=origin.file, line=line)
+
+
+def _is_secret(path: KeyPath) -> bool:
+    if any(step in _NAMES_ONLY for step in path):
+        return False
+    if any(step in _SECRET_TABLES for step in path[:-1]):
+        return True
+    return (
+        any(mark in path[-1].upper() for mark in _SECRET_NAMES)
+        and path[-1] not in _TOKEN_COUNT_KEYS
+    )
+
+
+_TOKEN_COUNT_KEYS = (  # they only sound like secrets
+    "tokens", "model_auto_compact_token_limit", "tool_output_token_limit",
+)  # fmt: skip
+
+
+def _fill_defaults(table: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+    """Built-in values, which the struct leaves out when it is encoded."""
+    blank = msgspec.convert({}, kind)
+    for name in kind.__struct_fields__:
+        value = getattr(blank, name)
+        if isinstance(value, msgspec.Struct):
+            inner: dict[str, Any] = {}
+            _fill_defaults(inner, type(value))
+            table[name] = inner
+        else:
+            table[name] = msgspec.to_builtins(value)
+
+
+def _default_paths(defaults: dict[str, Any], said: list[KeyPath]) -> Iterator[KeyPath]:
+    for path, _ in leaves(as_table(defaults)):
+        if not any(other[: len(path)] == path or path[: len(other)] == other for other in said):
+            yield path

@@ -1,0 +1,128 @@
+"""The gateway's code as a process of its own, for `swarm models …`: its lines and its end."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError
+
+from ..runs.paths import find_user_paths
+
+_MAX_STDERR_BYTES = 64 * 1024
+_CLI = ("-P", "-m", "swarm.worker.gateway.models_cli")
+
+
+class ModelsProcessFailed(SwarmError):
+    """The other process said no; its words and exit code."""
+
+    def __init__(self, words: str, code: int) -> None:
+        super().__init__(words)
+        self.exit_code = code
+
+
+class ModelLine(msgspec.Struct):
+    """One line of the other process; fields as its `type` has them."""
+
+    type: str
+    message: str = ""
+    name: str = ""
+    provider: str = ""
+    default: bool = False
+    about: str = ""
+    context_window: int = 0
+    max_output_tokens: int | None = None
+    input_usd_per_million: float | None = None
+    cached_usd_per_million: float | None = None
+    cache_write_usd_per_million: float | None = None
+    output_usd_per_million: float | None = None
+    calls_tools: bool = False
+    parallel_tool_calls: bool = False
+    reasoning: bool = False
+    image_input: bool = False
+    source: str = ""
+    size_bytes: int = 0
+    here: bool = False
+    licence: str = ""
+    have: int = 0
+    total: int = 0
+    path: str = ""
+    fetched: bool = False
+    # of a probe
+    why: str = ""
+    model: str = ""
+    known: bool = False
+    test: str = ""
+    works: bool = False
+    answered: bool = False
+    detail: str = ""
+    seconds: float = 0.0
+    first_byte_s: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    reasoned: bool = False
+    models_toml: str = ""
+
+
+_decode = msgspec.json.Decoder(ModelLine).decode
+
+
+def catalogue_files() -> list[str]:
+    """The models.toml files that are there, the system's first."""
+    folder = find_user_paths(dict(os.environ)).config
+    paths = (Path("/etc/swarm/models.toml"), folder / "models.toml")
+    return [str(path) for path in paths if path.is_file()]
+
+
+def query_models(verb: str, *names: str) -> Iterator[ModelLine]:
+    """What the other process says of model files. Raises ModelsFailed at its end if it failed."""
+    folder = str(find_user_paths(dict(os.environ)).models)
+    return stream_models_process((verb, folder, *names, *catalogue_files()))
+
+
+def stream_models_process(
+    words: tuple[str, ...], order: bytes = b"", environment: dict[str, str] | None = None
+) -> Iterator[ModelLine]:
+    """The other process's lines as they come. Raises ModelsFailed at its end if it failed.
+
+    Args:
+        words: Its arguments.
+        order: What it reads from its stdin.
+        environment: Its own; None = that of this process.
+    """
+    command = [sys.executable, *_CLI, *words]
+    failure = ""
+    pipe = subprocess.PIPE
+    with (
+        TemporaryFile() as noise,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=noise, env=environment) as child,
+    ):
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            with suppress(BrokenPipeError):
+                child.stdin.write(order)
+                child.stdin.close()
+            for raw in child.stdout:
+                try:
+                    line = _decode(raw)
+                except msgspec.DecodeError:
+                    continue
+                if line.type == "error":
+                    failure = line.message
+                else:
+                    yield line
+            child.wait()
+        finally:
+            child.kill()
+        if not failure and child.returncode != 0:
+            noise.seek(0)
+            sys.stderr.write(noise.read(_MAX_STDERR_BYTES).decode("utf-8", "replace"))
+    if failure or child.returncode != 0:
+        code = child.returncode or 1
+        raise ModelsProcessFailed(failure or f"it ended with exit code {code}", max(code, 1))

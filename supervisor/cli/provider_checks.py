@@ -1,0 +1,140 @@
+"""Which providers could answer now: keys by name only, local servers by asking them.
+
+Nothing is sent but a plain GET of the model list, to loopback only; a key is never sent or shown.
+"""
+
+import http.client
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+from swarm.roles.config.schema import Config, ProviderTable
+
+from .run_setup.provider_specs import provider_problem
+
+_LIMIT_S = 1.0
+_MAX_BYTES = 1 << 20
+
+
+class Check(Value):
+    """One line of `doctor`. `state`: ok, warn, fail; `fix` is what a person types or changes."""
+
+    name: str
+    state: str
+    detail: str = ""
+    fix: str = ""
+
+    @property
+    def summary(self) -> str:
+        return f"{self.detail}; {self.fix}" if self.detail and self.fix else self.detail or self.fix
+
+    def as_dict(self) -> dict[str, str]:
+        """All fields, also empty ones."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+def local_servers(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where the local servers listen that need no configuration."""
+    host = environment.get("OLLAMA_HOST", "").strip()
+    parts = urlsplit(host if "://" in host else f"http://{host}")
+    name = parts.hostname if parts.hostname not in {None, "", "0.0.0.0"} else "127.0.0.1"
+    try:
+        port = parts.port or 11434
+    except ValueError:
+        port = 11434
+    return {
+        "ollama": f"http://{name}:{port}/v1",
+        "lmstudio": "http://127.0.0.1:1234/v1",
+        "llamacpp": "http://127.0.0.1:8080/v1",
+    }
+
+
+def check_providers(config: Config, environment: Mapping[str, str]) -> list[Check]:
+    """One check a provider, configured ones first."""
+    checks = [
+        _configured(name, table, environment) for name, table in config.model_providers.items()
+    ]
+    checks.append(_key("provider openai", "OPENAI_API_KEY", environment))
+    checks.append(_key("provider anthropic", "ANTHROPIC_API_KEY", environment))
+    servers = local_servers(environment)
+    with ThreadPoolExecutor(len(servers)) as pool:
+        answers = list(pool.map(probe_server, servers.values()))
+    for (name, address), said in zip(servers.items(), answers, strict=True):
+        state = "ok" if said is not None else "warn"
+        detail = f"{address}: {said}" if said is not None else f"nobody answers at {address}"
+        checks.append(Check(name=f"provider {name}", state=state, detail=detail))
+    return checks
+
+
+def _configured(name: str, table: ProviderTable, environment: Mapping[str, str]) -> Check:
+    title = f"provider {name}"
+    if (lack := provider_problem(name, table)) is not None:
+        return Check(name=title, state="fail", detail=lack)
+    if table.key_file:
+        return _key_file(title, Path(table.key_file))
+    if table.auth is not None:
+        return _program(title, table.auth.command)
+    if table.keyring is not None:
+        if find_spec("keyring") is None:
+            fix = "pip install 'swarm-agents[keyring]'"
+            return Check(name=title, state="fail", detail="keyring is not installed", fix=fix)
+        return Check(name=title, state="ok", detail=f"keyring entry {table.keyring.service}")
+    if table.env_key is None:
+        return Check(name=title, state="ok", detail="needs no variable")
+    return _key(title, table.env_key, environment)
+
+
+def _key_file(title: str, path: Path) -> Check:
+    """By its mode alone: it is not opened here."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return Check(name=title, state="fail", detail=f"key_file {path}: {error.strerror}")
+    if mode & 0o077:
+        fix = f"chmod 600 {path}"
+        return Check(name=title, state="fail", detail=f"others may read {path}", fix=fix)
+    return Check(name=title, state="ok", detail=f"key_file {path}")
+
+
+def _program(title: str, program: str) -> Check:
+    """Whether it can be started; it is not run here."""
+    if shutil.which(program) is None:
+        return Check(name=title, state="fail", detail=f"auth.command {program}: not found")
+    return Check(name=title, state="ok", detail=f"the key comes from {program}")
+
+
+def _key(name: str, variable: str, environment: Mapping[str, str]) -> Check:
+    if environment.get(variable, "").strip():
+        return Check(name=name, state="ok", detail=f"{variable} is set")
+    return Check(
+        name=name, state="warn", detail=f"{variable} is not set", fix=f"export {variable}=…"
+    )
+
+
+def probe_server(address: str) -> str | None:
+    """What a local server offers, in a few words; None if nobody answers."""
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_LIMIT_S)
+    try:
+        connection.request("GET", f"{parts.path}/models")
+        answer = connection.getresponse()
+        body = answer.read(_MAX_BYTES)
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    try:
+        listed = msgspec.json.decode(body, type=_ModelList).data or ()
+    except msgspec.DecodeError:
+        return f"answers with status {answer.status}, but not with a model list"
+    return f"{len(listed)} models"
+
+
+class _ModelList(msgspec.Struct):
+    data: tuple[object, ...] | None = None

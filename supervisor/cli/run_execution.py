@@ -1,0 +1,261 @@
+"""From a finished request to an exit code: ignite, run, show, write the result, tell the person.
+
+Rule: everything that can be wrong was told before; `ignite` comes before Trio, a thread or Rich.
+"""
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import click
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.protocol.control import AnyFeed, RunView
+from swarm.mailbox.protocol.records import RunCompleted
+
+from ..console.terminal import ColorChoice, choose_display, is_terminal
+from ..processes.early_start import start_early
+from ..run_request import RunRequest
+from ..runs.paths import UserPaths, paths_of_run
+from .early_processes import close_early_processes, take_early_processes
+from .options import ShowOptions
+from .require_sandbox import check_required_sandbox
+from .run_notifier import RunNotifier, open_notifier
+
+if TYPE_CHECKING:
+    from ..run_display import RunDisplay
+    from ..runs.result_file import ResultFile
+    from .turn_notifier import TurnNotifier
+
+EXIT_CODES = {
+    "completed": 0,
+    "failed": 1,
+    "refused": 3,
+    "budget": 4,
+    "deadline": 4,
+    "provider": 5,
+    "sandbox": 6,
+    "interrupted": 130,
+    "terminated": 143,
+}
+
+_STDIN = 0
+
+
+def start_run(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
+    """Run to the end and return the exit code; with `--detach` only until it has begun."""
+    check_required_sandbox(request.require_sandbox)
+    request = _in_unicode(request)
+    if request.run_id is None:
+        request = msgspec.structs.replace(request, run_id=new_uuid7())
+    if not show.detach:
+        return run_in_process(request, show, places)
+    from .detach import detach
+
+    close_early_processes()  # its processes would be ours, not the run's
+    return detach(request, show, places)
+
+
+def _in_unicode(request: RunRequest) -> RunRequest:
+    """Without the variables that no message can carry. Raises UsageError for any other such text,
+    which is not repeated: it may be a secret.
+    """
+    sound = {name: value for name, value in request.environment.items() if _is_sound(name + value)}
+    if left := sorted(request.environment.keys() - sound.keys()):
+        names = ", ".join(name.encode(errors="replace").decode() for name in left)
+        words = f"not UTF-8, so agents and commands do not get these variables: {names}"
+        click.echo(f"swarm: warning: {words}", err=True)
+        request = msgspec.structs.replace(request, environment=sound)
+    for field in request.__struct_fields__:
+        try:
+            msgspec.msgpack.encode(getattr(request, field))
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the {field} of this run is not valid UTF-8; name folders and files, and write "
+                "texts, in UTF-8"
+            ) from None
+    return request
+
+
+def _is_sound(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def run_in_process(
+    request: RunRequest,
+    show: ShowOptions,
+    places: UserPaths,
+    on_started: Callable[[], None] | None = None,
+) -> int:
+    """Run in this process.
+
+    Args:
+        request: With its keys; the environment of this process no longer has them.
+        show: How it is shown, and what happens with the result.
+        places: The user's folders.
+        on_started: Called when the first record is written.
+
+    Raises:
+        SwarmError: The run could not begin, or its journal could not be written.
+    """
+    ignition = take_early_processes() or start_early(secrets=tuple(request.keys.values()))
+    try:
+        ignition.complete()
+        target = _result_file(show)
+        import trio  # imported already, by ignite
+
+        from ..run import run_to_end
+
+        notifier = open_notifier(show.notify, request)
+        view = _StartReportingDisplay(_open_display(show, request, places), on_started, notifier)
+        if request.notify:
+            from .turn_notifier import TurnNotifier
+
+            view.turn_notice = TurnNotifier(
+                request.notify, cwd=request.cwd, environment=request.environment
+            )
+        gc.freeze()  # all modules are there
+        gc.enable()
+        try:
+            completed = trio.run(run_to_end, request, view, ignition, places)
+        except BaseExceptionGroup as group:
+            error = single_expected_error(group)
+            if error is None:
+                raise
+            _finish_json_lines(view, show, error)
+            raise error from group
+        except SwarmError as error:
+            _finish_json_lines(view, show, error)
+            raise
+    finally:
+        ignition.close()
+    _write_answer(target, completed)
+    if notifier is not None:
+        notifier.finish(completed)
+    return EXIT_CODES[completed.status]
+
+
+def single_expected_error(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """The one error that a person must hear of, if the group holds nothing unforeseen."""
+    wanted = (SwarmError, KeyboardInterrupt)
+    _, rest = group.split(wanted)
+    if rest is not None:
+        return None
+    for inner in group.exceptions:
+        if isinstance(inner, BaseExceptionGroup):
+            return single_expected_error(cast("BaseExceptionGroup[BaseException]", inner))
+        return inner
+    return None
+
+
+def _finish_json_lines(
+    view: "_StartReportingDisplay", show: ShowOptions, error: BaseException
+) -> None:
+    """The last of the JSON lines is always `run.completed`."""
+    if show.as_json and view.started and not view.finished:
+        view.finish(RunCompleted(status="failed", message=str(error)))
+
+
+def _open_display(show: ShowOptions, request: RunRequest, places: UserPaths) -> "RunDisplay":
+    kind = choose_display(
+        as_json=show.as_json,
+        plain=show.plain,
+        stdout_is_tty=is_terminal(sys.stdout) and is_terminal(sys.stderr),
+        environment=os.environ,
+    )
+    if kind == "json":
+        from ..serve.exec_json import ExecJsonDisplay
+
+        return ExecJsonDisplay(sys.stdout)
+    if kind == "plain":
+        from ..console.plain_display import PlainDisplay
+
+        return PlainDisplay(sys.stderr, sys.stdout)
+    from ..console.live_display import LiveDisplay
+
+    color = color_choice(show.color)
+    view = LiveDisplay(sys.stderr, sys.stdout, environment=os.environ, color=color)
+    from ..console.keyboard import can_read_keys
+
+    if request.run_id is not None and can_read_keys(_STDIN):
+        from .display_keyboard import attach_keyboard
+
+        here = paths_of_run(places, request.run_id)
+        if request.reviewer == "person":
+            from .approval_panel_client import make_approval_panel
+
+            view.panel = make_approval_panel(here)
+        attach_keyboard(here, view, may_leave=False)
+    return view
+
+
+def color_choice(color: str | None) -> ColorChoice:
+    """`--color` as the console knows it."""
+    match color:
+        case "always" | "never":
+            return color
+        case _:
+            return "auto"
+
+
+class _StartReportingDisplay:
+    """A view that also says when the run has begun. Otherwise the view it wraps."""
+
+    def __init__(
+        self,
+        view: "RunDisplay",
+        on_started: Callable[[], None] | None,
+        notifier: RunNotifier | None = None,
+    ) -> None:
+        self._view, self._on_started, self._notifier = view, on_started, notifier
+        self.started = self.finished = False
+        self.turn_notice: TurnNotifier | None = None
+
+    def on_feed(self, feed: AnyFeed) -> None:
+        if not self.started:
+            self.started = True
+            if self._on_started is not None:
+                self._on_started()
+        self._view.on_feed(feed)
+        if self.turn_notice is not None:
+            self.turn_notice.on_feed(feed)
+        if self._notifier is not None:
+            self._notifier.on_feed(feed)
+
+    async def draw(self, current: Callable[[], RunView]) -> None:
+        if self._notifier is None:
+            await self._view.draw(current)
+        else:
+            await self._notifier.run_beside(self._view.draw, current)
+
+    def finish(self, completed: RunCompleted) -> None:
+        self.finished = True
+        self._view.finish(completed)
+
+
+def _result_file(show: ShowOptions) -> "ResultFile | None":
+    """`-o`, held before any command of the run could put a link in its folder's place."""
+    if show.output_last_message is None:
+        return None
+    from pathlib import Path
+
+    from ..runs.result_file import ResultFile
+
+    return ResultFile(Path(show.output_last_message))
+
+
+def _write_answer(target: "ResultFile | None", completed: RunCompleted) -> None:
+    """`-o`: the whole answer, only after success; an empty one is said."""
+    if target is None or completed.status != "completed":
+        return
+    if not completed.result:
+        click.echo("swarm: warning: there is no final answer; the file is empty", err=True)
+    target.write(completed.result or "")

@@ -1,0 +1,1 @@
+"""From options, task file and configuration to a run request."""

@@ -1,0 +1,137 @@
+"""`[model_providers.ID]` → `ProviderSpec`s, and whether the chosen one can be used at all.
+
+A token written into the configuration travels as a key: by pipe to the gateway, under a name that
+is no variable.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
+from swarm.roles.config.key_sources import key_source_problem
+from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
+
+_KEYRING_S = 30.0  # a locked one asks the person first
+_SECRET = re.compile(r"auth|key|token|secret|cookie|credential", re.IGNORECASE)
+
+
+def build_providers(
+    config: Config, warnings: list[str]
+) -> tuple[tuple[ProviderSpec, ...], dict[str, str]]:
+    """The configured providers that we can speak to, and the literal tokens of their keys."""
+    specs: list[ProviderSpec] = []
+    literal: dict[str, str] = {}
+    for name, table in config.model_providers.items():
+        if (lack := provider_problem(name, table)) is not None:
+            if name != config.model_provider:
+                warnings.append(f"{lack}; it is left out")
+                continue
+            raise UsageError(lack)
+        key = table.env_key or ("OPENAI_API_KEY" if table.requires_openai_auth else None)
+        if (fetched := key_source_field(table)) is not None:
+            key = f"model_providers.{name}.{fetched}"
+        if key is None and table.experimental_bearer_token:
+            key = f"model_providers.{name}.experimental_bearer_token"
+            literal[key] = table.experimental_bearer_token
+            table = msgspec.structs.replace(table, key_header="authorization")
+        table, hidden = _without_secret_headers(name, table)
+        literal |= hidden
+        specs.append(_spec(name, table, key))
+    return tuple(specs), literal
+
+
+def provider_problem(name: str, table: ProviderTable) -> str | None:
+    """Why this provider cannot be used here; None if it can."""
+    place = f"model_providers.{name}"
+    if (problem := key_source_problem(table)) is not None:
+        key, why = problem
+        return f"{place}.{key}: {why}"
+    if table.aws is not None:
+        return f"{place}.aws: AWS signatures are not supported"
+    if not table.base_url.startswith(("http://", "https://")):
+        return f"{place}.base_url: must begin with http:// or https://"
+    return None
+
+
+def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
+    return ProviderSpec(
+        id=name,
+        name=table.name or name,
+        base_url=table.base_url,
+        wire_api=table.wire_api,
+        env_key=key,
+        env_key_instructions=table.env_key_instructions,
+        query_params=table.query_params,
+        http_headers=table.http_headers,
+        env_http_headers=table.env_http_headers,
+        request_max_retries=min(table.request_max_retries, 100),
+        stream_max_retries=min(table.stream_max_retries, 100),
+        stream_idle_timeout_ms=table.stream_idle_timeout_ms,
+        tolerant_tool_calls=table.tolerant_tool_calls,
+        remote_compaction=table.remote_compaction,
+        continues_text=table.continues_text,
+        key_header=table.key_header,
+        key_file=table.key_file or "",
+        key_command=_command(name, table),
+    )
+
+
+def key_source_field(table: ProviderTable) -> str | None:
+    """The key of the table that says where the gateway gets the provider's key; None: elsewhere."""
+    found = {"auth": table.auth, "key_file": table.key_file, "keyring": table.keyring}
+    return next((key for key, value in found.items() if value), None)
+
+
+def _command(name: str, table: ProviderTable) -> KeyCommand | None:
+    place = f"model_providers.{name}"
+    if (auth := table.auth) is not None:
+        return KeyCommand(
+            argv=(auth.command, *auth.args),
+            what=f"{place}.auth",
+            cwd=auth.cwd or "",
+            timeout_s=auth.timeout_ms / 1000,
+            refresh_s=auth.refresh_interval_ms / 1000,
+        )
+    if (ring := table.keyring) is not None:
+        argv = (sys.executable, "-P", "-m", "keyring", "get", ring.service, ring.user or name)
+        what = f"{place}.keyring"  # its program is an extra: pip install 'swarm-agents[keyring]'
+        return KeyCommand(argv=argv, what=what, timeout_s=_KEYRING_S, refresh_s=0.0)
+    return None
+
+
+def _without_secret_headers(
+    name: str, table: ProviderTable
+) -> tuple[ProviderTable, dict[str, str]]:
+    """Headers that hold a secret travel as keys: by pipe, and in no file of the run."""
+    said = table.http_headers
+    names = {
+        header: f"model_providers.{name}.http_headers.{header}"
+        for header in said
+        if _SECRET.search(header)
+    }
+    rest = {header: value for header, value in said.items() if header not in names}
+    moved = msgspec.structs.replace(
+        table, http_headers=rest, env_http_headers={**names, **table.env_http_headers}
+    )
+    return moved, {place: said[header] for header, place in names.items()}
+
+
+def check_provider_exists(
+    wanted: str | None, config: Config, built: Sequence[ProviderSpec]
+) -> None:
+    """Raises UsageError for a provider that nobody knows, with the nearest name."""
+    known = (*RESERVED_PROVIDERS, *(provider.id for provider in built))
+    if wanted is None or wanted in known or wanted.startswith("scripted:"):
+        return
+    near = get_close_matches(wanted, known, n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    raise UsageError(
+        f"Model provider `{wanted}` not found{hint} Known: {', '.join(known)}, scripted:FILE"
+        if near
+        else f"Model provider `{wanted}` not found; known: {', '.join(known)}, scripted:FILE"
+    )

@@ -1,0 +1,380 @@
+"""Settings → `RunRequest`: paths absolute, files read, items found, limits narrowed.
+
+Everything a person got wrong is told here, before anything is started.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.path_rules import read_only_profile
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import (
+    Budget,
+    DangerFullAccess,
+    ProfilePolicy,
+    SandboxPolicy,
+    opens_tunnels,
+)
+from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
+from swarm.mailbox.safe_open import read_user_file
+from swarm.roles.config.durations import parse_duration
+from swarm.roles.config.features import resolve_features
+from swarm.roles.config.file_reading import FILE_BYTES
+from swarm.roles.config.resource_limits import resource_limits
+from swarm.roles.config.schema import AgentsTable, Config
+from swarm.roles.guidance import load_guidance
+from swarm.roles.narrow import (
+    narrow_approval,
+    narrow_budget,
+    narrow_role_network,
+    narrow_role_sockets,
+    narrow_sandbox,
+    without_direct_network,
+)
+from swarm.roles.proxy_policy import network_policy
+from swarm.roles.role import Role
+from swarm.roles.role_loader import UnusableRole, find_role
+from swarm.roles.rules.rule_loader import load_layer_rules
+from swarm.roles.unix_sockets import run_socket_rules
+
+from ...fan_out.fan_out_items import find_items, item_texts
+from ...fan_out.file_excerpts import read_excerpt, readable_below, render_excerpts
+from ...fan_out.glob_search import find_paths
+from ...run_request import FanOut, ReviewSettings, RunRequest
+from ...runs.image_blobs import check_image
+from ...task_file import FanOutTable
+from ..options import RunOptions
+from .config_layers import writable_config_warning
+from .context_settings import context_rules, guidance_rules
+from .feature_effects import apply_features
+from .json_schemas import check_schema, read_schema
+from .memory_size import memory_bytes
+from .provider_specs import build_providers, check_provider_exists
+from .requirements import apply_requirements
+from .reviewer_choice import AnswerLocation, choose_reviewer
+from .run_settings import RunSettings
+from .sandbox_choice import resolve_run_sandbox
+
+CONTEXT_BYTES = 512 << 10
+DEFAULT_MAX_SPAWNS = 1_000
+_SYSTEM_MODELS = Path("/etc/swarm/models.toml")
+
+
+class PreparedRequest(Value):
+    """A request without keys and environment, what to take out, and what to tell a person."""
+
+    request: RunRequest
+    literal_keys: dict[str, str] = {}  # bearer tokens written into the configuration
+    warnings: tuple[str, ...] = ()
+
+
+def build_request(
+    options: RunOptions,
+    settings: RunSettings,
+    *,
+    environment: Mapping[str, str],
+    run_lines: Callable[..., str],
+    answering: AnswerLocation = "nowhere",
+) -> PreparedRequest:
+    """Resolve everything.
+
+    Args:
+        options: The command line.
+        settings: Task and merged configuration.
+        environment: Without any key; what agents and commands may see.
+        run_lines: Runs a fan-out's command in a folder, in the read-only sandbox or (`policy=`) a
+            profile's; returns its output.
+        answering: Where a person could answer what this run asks.
+
+    Raises:
+        UsageError: With the option, or the file and key, that is wrong.
+    """
+    config, cwd, role = settings.config, Path(settings.cwd), settings.role
+    warnings = [*settings.loaded.warnings, *settings.roles.warnings]
+    table = msgspec.convert(settings.config.agents, AgentsTable)
+    providers, literal = build_providers(config, warnings)
+    check_provider_exists(config.model_provider, config, providers)
+    add_dirs = tuple(_folder(name, "--add-dir") for name in options.add_dir)
+    granted = resolve_run_sandbox(settings.loaded, cwd=settings.cwd, add_dirs=add_dirs)
+    warnings += granted.warnings
+    sandbox = narrow_sandbox(granted.policy, role)
+    wanted_network = network_policy(config, granted.network)
+    if wanted_network is not None or role.network is not None:  # then the proxy is the only way
+        sandbox = without_direct_network(sandbox)
+        if isinstance(sandbox, DangerFullAccess):
+            warnings.append("without a sandbox nothing holds commands to the network's list")
+    if opens_tunnels(wanted_network) and find_spec("cryptography") is None:
+        raise UsageError(
+            "network.mitm needs the package `cryptography`: install swarm-agents[mitm]"
+        )
+    if (why := writable_config_warning(settings.config_folder, sandbox, settings.cwd)) is not None:
+        warnings.append(why)
+    guidance = _guidance(cwd, settings, sandbox, warnings)
+    held = settings.loaded.requirements
+    rules = load_layer_rules(settings.loaded.layers, held)
+    warnings += rules.warnings
+    request = RunRequest(
+        task=settings.task.name,
+        prompt=_prompt_with_context(settings, cwd, sandbox, warnings),
+        images=tuple(_image(name) for name in options.image),
+        cwd=settings.cwd,
+        add_dirs=add_dirs,
+        role=_brief(role, settings),
+        roles=settings.roles,
+        model=config.model,
+        provider=config.model_provider,
+        providers=providers,
+        catalogue=_catalogues(settings),
+        effort=config.model_reasoning_effort,
+        summary=config.model_reasoning_summary,
+        verbosity=config.model_verbosity,
+        sandbox=sandbox,
+        network=narrow_role_network(wanted_network, role),
+        unix_sockets=narrow_role_sockets(run_socket_rules(config, granted.network), role),
+        approval=narrow_approval(config.approval, role.approval),
+        granular=config.granular,
+        reviewer=choose_reviewer(config, warnings, at=answering),
+        allow_commit=config.allow_commit,
+        approval_timeout_s=_timeout(config),
+        auto_review=_review_settings(config),
+        require_sandbox=_required(options.require_sandbox),
+        max_agents=default_max_agents() if table.children is None else table.children + 1,
+        max_depth=3 if table.max_depth is None else table.max_depth,
+        max_spawns=DEFAULT_MAX_SPAWNS if table.max_total is None else table.max_total,
+        wake_parents=table.wake_parents,
+        job_seconds=table.job_max_runtime_seconds,
+        budget=narrow_budget(_budget(config), role.budget),
+        deadline_s=None if config.deadline is None else parse_duration(config.deadline),
+        output_schema=_schema(options, settings),
+        shell_environment=_shell_policy(config),
+        resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
+        rules=rules.rules,
+        user_instructions=guidance,
+        context=context_rules(config, Path(settings.config_folder)),
+        notify=config.notify,
+        record=_absolute(options.record),
+        replay=None if options.replay is None else _file(options.replay, "--replay"),
+        ephemeral=options.ephemeral,
+        environment=dict(environment),
+    )
+    if settings.task.front.fan_out is not None:
+        request = _with_fan_out(request, settings, run_lines)
+    switched = resolve_features(
+        config.features,
+        pins=held.features,
+        warn_of_unstable=not config.suppress_unstable_features_warning,
+    )
+    warnings += switched.warnings
+    request = apply_features(request, switched, warnings)
+    return PreparedRequest(
+        request=apply_requirements(request, held),
+        literal_keys=literal,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _review_settings(config: Config) -> ReviewSettings:
+    table = config.auto_review
+    if not 1 <= table.timeout_sec <= 600:
+        raise UsageError("auto_review.timeout_sec: must be between 1 and 600")
+    return ReviewSettings(
+        model=table.model,
+        effort=table.model_reasoning_effort or None,
+        policy=table.policy,
+        deadline_s=table.timeout_sec,
+    )
+
+
+def default_max_agents() -> int:
+    """max(8, 2 × cores) live agents, the root counts."""
+    return max(8, 2 * (os.cpu_count() or 1))
+
+
+def _timeout(config: Config) -> float | None:
+    return None if config.approval_timeout is None else parse_duration(config.approval_timeout)
+
+
+def _brief(role: Role, settings: RunSettings) -> RoleBrief:
+    """The role's words; where it has none, the configuration's."""
+    brief, config = role.brief(), settings.config
+    base = brief.base_instructions
+    if not base and (name := config.model_instructions_file) is not None:
+        base = _read_text(Path(name), settings.loaded.trusted_file(name))
+    words = brief.developer_instructions or config.developer_instructions
+    return msgspec.structs.replace(brief, base_instructions=base, developer_instructions=words)
+
+
+def _read_text(path: Path, held: bytes | None) -> str:
+    try:
+        data = read_user_file(path, most_bytes=FILE_BYTES) if held is None else held
+        text = data.decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"failed to read model instructions file {path}: {error}") from error
+    if not text:
+        raise UsageError(f"failed to read model instructions file {path}: it is empty")
+    return text
+
+
+def _with_fan_out(
+    request: RunRequest, settings: RunSettings, run_lines: Callable[..., str]
+) -> RunRequest:
+    table, cwd = settings.task.front.fan_out, Path(settings.cwd)
+    assert table is not None
+    role = find_role(settings.roles, table.role)
+    if role.model_provider not in {None, request.provider}:
+        raise UnusableRole(
+            f"role `{role.name}` wants provider {role.model_provider}, but a run has one"
+        )
+    if narrow_approval(request.approval, role.approval) != request.approval:
+        raise UnusableRole(
+            f"role `{role.name}` wants approval {role.approval}; set it for the whole run"
+        )
+    if isinstance(request.sandbox, ProfilePolicy):  # its command reads no more than agents do
+        run_lines = partial(run_lines, policy=read_only_profile(request.sandbox))
+    found = find_items(table.each, cwd=cwd, run_lines=run_lines)
+    return msgspec.structs.replace(
+        request,
+        fan_role=_brief(role, settings),
+        fan_sandbox=narrow_sandbox(request.sandbox, role) if role.sandbox_mode else None,
+        fan_network=narrow_role_network(request.network, role),
+        fan_unix_sockets=narrow_role_sockets(request.unix_sockets, role),
+        fan_model=role.model,
+        fan_effort=role.effort,
+        fan_budget=role.budget,
+        fan_out=FanOut(
+            items=found.items,
+            prompt=table.prompt,
+            rows=found.rows,
+            role=role.name,
+            concurrency=table.concurrency,
+            output_schema=_fan_schema(table, settings),
+            retries=table.retries,
+            texts=item_texts(
+                found.items,
+                cwd=cwd,
+                patterns=table.context,
+                limit_bytes=table.context_bytes,
+                may=readable_below(cwd, request.fan_sandbox or request.sandbox),
+            ),
+        ),
+    )
+
+
+def _prompt_with_context(
+    settings: RunSettings, cwd: Path, sandbox: SandboxPolicy, warnings: list[str]
+) -> str:
+    """The task's body and the files that its `context` names."""
+    patterns = settings.task.front.context
+    if not patterns:
+        return settings.task.body
+    names = find_paths(cwd, patterns, kind="files")
+    if not names:
+        warnings.append(f"context: no file below {cwd} fits {', '.join(patterns)}")
+        return settings.task.body
+    may = readable_below(cwd, sandbox)
+    read = [one for name in names if (one := read_excerpt(cwd / name, name, may)) is not None]
+    total = sum(len(one.text.encode()) for one in read)
+    if total > CONTEXT_BYTES:
+        warnings.append(
+            f"context: {len(read)} files hold {total:,} bytes; the longest are cut to fit "
+            f"{CONTEXT_BYTES:,}"
+        )
+    if skipped := len(names) - len(read):
+        warnings.append(f"context: {skipped} files left out (binary, empty or unreadable)")
+    return f"{settings.task.body}\n\n{render_excerpts(read, limit_bytes=CONTEXT_BYTES)}"
+
+
+def _guidance(cwd: Path, settings: RunSettings, sandbox: SandboxPolicy, warnings: list[str]) -> str:
+    rules = msgspec.structs.replace(guidance_rules(settings.config), sandbox=sandbox)
+    guidance = load_guidance(cwd, config_folder=Path(settings.config_folder), rules=rules)
+    warnings += guidance.warnings
+    return guidance.text
+
+
+def _catalogues(settings: RunSettings) -> tuple[str, ...]:
+    paths = (_SYSTEM_MODELS, Path(settings.config_folder) / "models.toml")
+    return tuple(str(path) for path in paths if path.is_file())
+
+
+def _required(wanted: str | None) -> tuple[Literal["fs", "net"], ...]:
+    parts: list[Literal["fs", "net"]] = []
+    for word in (wanted or "").replace(" ", "").split(","):
+        match word:
+            case "fs" | "net":
+                parts.append(word)
+            case "":
+                pass
+            case _:
+                raise UsageError(f"--require-sandbox knows fs and net, not {word!r}")
+    return tuple(dict.fromkeys(parts))
+
+
+def _budget(config: Config) -> Budget:
+    table = config.budget
+    for name in ("tokens", "usd", "requests"):
+        value = getattr(table, name)
+        if value is not None and value <= 0:
+            raise UsageError(f"budget.{name}: must be more than 0")
+    return Budget(tokens=table.tokens, usd=table.usd, requests=table.requests)
+
+
+def _shell_policy(config: Config) -> ShellEnvironmentPolicy:
+    table = config.shell_environment_policy
+    return ShellEnvironmentPolicy(
+        inherit=table.inherit,
+        ignore_default_excludes=table.ignore_default_excludes,
+        exclude=table.exclude,
+        set=table.set,
+        include_only=table.include_only,
+    )
+
+
+def _schema(options: RunOptions, settings: RunSettings) -> dict[str, Any] | None:
+    if options.output_schema is not None:
+        return read_schema(Path(options.output_schema), "--output-schema")
+    front = settings.task.front.output_schema
+    return _schema_of(front, settings, "output_schema")
+
+
+def _fan_schema(table: FanOutTable, settings: RunSettings) -> dict[str, Any] | None:
+    return _schema_of(table.output_schema, settings, "fan_out.output_schema")
+
+
+def _schema_of(
+    value: dict[str, Any] | str | None, settings: RunSettings, key: str
+) -> dict[str, Any] | None:
+    if isinstance(value, str):
+        return read_schema(Path(settings.task.folder or settings.cwd) / value, key)
+    return None if value is None else check_schema(value, key)
+
+
+def _file(name: str, option: str) -> str:
+    path = Path(name).absolute()
+    if not path.is_file():
+        raise UsageError(f"{option}: there is no file {path}")
+    return str(path)
+
+
+def _image(name: str) -> str:
+    """Looked at now: a run that has begun is the wrong place to learn that it is none."""
+    path = os.path.realpath(_file(name, "--image"))  # no link leads the run elsewhere later
+    check_image(Path(path))
+    return path
+
+
+def _folder(name: str, option: str) -> str:
+    path = Path(name).absolute()
+    if not path.is_dir():
+        raise UsageError(f"{option}: there is no folder {path}")
+    return os.path.normpath(path)
+
+
+def _absolute(name: str | None) -> str | None:
+    return None if name is None else str(Path(name).absolute())

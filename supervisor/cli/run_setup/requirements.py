@@ -1,0 +1,219 @@
+"""A run held to the administrator's requirements, when it starts and whenever it goes on.
+
+Guards: what reaches the supervisor is within the requirements of today, whatever the configuration,
+a role, or the request that was saved says. Nothing here ever widens a request.
+"""
+
+import glob
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    Granular,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from swarm.mailbox.protocol.rules import RuleSet
+from swarm.roles.config.config_loader import read_requirements
+from swarm.roles.config.key_positions import KeyPath
+from swarm.roles.config.layer_paths import is_list
+from swarm.roles.config.merge import leaves
+from swarm.roles.config.requirements import NO_REQUIREMENTS, Requirements, sandbox_refusal
+from swarm.roles.config.resource_limits import resource_limits
+from swarm.roles.config.schema import GranularPolicy, LimitsTable
+from swarm.roles.narrow import without_direct_network
+from swarm.roles.proxy_policy import apply_network_requirements
+from swarm.roles.role_loader import apply_role_requirements
+from swarm.roles.unix_sockets import apply_socket_requirements
+
+from ...run_request import RequiredChoices, RunRequest
+from ...runs.paths import find_user_paths
+from .memory_size import memory_bytes
+
+MAX_DENIED_PATHS = 2_000
+_REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}
+_Get = Callable[[RunRequest], object]
+
+
+def find_requirements(environment: Mapping[str, str]) -> Requirements:
+    """Of this machine. `broken` where they cannot be read: then nothing may start."""
+    return read_requirements(find_user_paths(dict(environment)).system)
+
+
+def apply_requirements(request: RunRequest, held: Requirements) -> RunRequest:
+    """A new run's request; its values were held to the requirements as configuration already.
+
+    Raises UsageError for what only shows in the result.
+    """
+    if held == NO_REQUIREMENTS:
+        return request
+    for policy in (request.sandbox, request.fan_sandbox):
+        if policy is not None and (why := sandbox_refusal(policy, held)) is not None:
+            raise UsageError(why)
+    for why in _choice_violations(request, held):
+        raise UsageError(f"a run cannot start with {why}")
+    model = held.pins.get("model")
+    return msgspec.structs.replace(
+        _restrict_network(request, held),
+        deny_read=denied_paths(held),
+        held=RequiredChoices(
+            model=model if isinstance(model, str) else None,
+            approvals=None
+            if held.approvals is None
+            else tuple(one if isinstance(one, str) else "on-request" for one in held.approvals),
+            sandbox_modes=held.sandbox_modes,
+        ),
+        sandbox_required=held.sandbox_required,
+    )
+
+
+def apply_requirements_to_saved(request: RunRequest, held: Requirements) -> RunRequest:
+    """A saved request that shall go on: today's requirements bind it as they bind a new one.
+
+    Raises UsageError that says what the run was started with, and which requirement forbids it.
+    """
+    request = msgspec.structs.replace(
+        request, deny_read=(), held=RequiredChoices(), sandbox_required=""
+    )
+    if held == NO_REQUIREMENTS:
+        return request
+    if held.broken:
+        raise UsageError(held.broken)
+    for why in (*_choice_violations(request, held), *_pin_violations(request, held)):
+        raise UsageError(f"this run was started with {why}; start it anew")
+    return apply_requirements(
+        msgspec.structs.replace(
+            request,
+            roles=apply_role_requirements(request.roles, held),
+            rules=add_required_rules(request.rules, held),
+        ),
+        held,
+    )
+
+
+def standalone_refusal(mode: str, held: Requirements, *, network: bool) -> str | None:
+    """Why `swarm sandbox` may not give a command this; None if it may."""
+    if held.broken:
+        return held.broken
+    if network and held.network is not None and held.network.enabled:
+        key = "experimental_network"
+        return f"--network is not allowed: {held.place(key)}, {key}: only the proxy leads out"
+    policies: dict[str, SandboxPolicy] = {
+        "workspace-write": WorkspaceWrite(), "danger-full-access": DangerFullAccess(),
+    }  # fmt: skip
+    return sandbox_refusal(policies.get(mode, ReadOnly()), held)
+
+
+def _restrict_network(request: RunRequest, held: Requirements) -> RunRequest:
+    if held.network is None:
+        return request
+    if held.network.enabled:  # the proxy is the only way out, also where there is none to it
+        request = msgspec.structs.replace(request, sandbox=without_direct_network(request.sandbox))
+    return msgspec.structs.replace(
+        request,
+        network=apply_network_requirements(request.network, held.network),
+        fan_network=apply_network_requirements(request.fan_network, held.network),
+        unix_sockets=apply_socket_requirements(request.unix_sockets, held.network),
+        fan_unix_sockets=apply_socket_requirements(request.fan_unix_sockets, held.network),
+    )
+
+
+def add_required_rules(rules: RuleSet, held: Requirements) -> RuleSet:
+    """A saved run's rules, and those that are required. Raises UsageError while some are broken."""
+    if not held.prefix_rules:
+        return rules
+    if rules.broken:
+        raise UsageError(f"{rules.broken}; {held.place('rules')} requires rules that can be read")
+    missing = tuple(rule for rule in held.prefix_rules if rule not in rules.prefixes)
+    return msgspec.structs.replace(rules, prefixes=(*rules.prefixes, *missing))
+
+
+def denied_paths(held: Requirements) -> tuple[str, ...]:
+    """`deny_read` as paths: what a pattern fits now, all else as it is written.
+
+    Raises UsageError for far too many.
+    """
+    found: list[str] = []
+    for pattern in held.deny_read:
+        if glob.has_magic(pattern):
+            fits = glob.iglob(pattern, recursive=True, include_hidden=True)  # noqa: PTH207
+            found += islice(fits, MAX_DENIED_PATHS + 1 - len(found))
+        else:
+            found.append(pattern)
+        if len(found) > MAX_DENIED_PATHS:
+            raise UsageError(
+                f"{held.place('permissions')}: deny_read fits more than {MAX_DENIED_PATHS} paths; "
+                "name the folders above them"
+            )
+    return tuple(dict.fromkeys(found))
+
+
+def _choice_violations(request: RunRequest, held: Requirements) -> Iterator[str]:
+    if held.approvals is not None and _approval(request) not in held.approvals:
+        yield _forbidden(f"approval {request.approval}", held, "allowed_approval_policies")
+    reviewer = _REVIEWERS[request.reviewer]
+    if held.reviewers is not None and reviewer not in (*held.reviewers, "nobody"):
+        yield _forbidden(f"reviewer {request.reviewer}", held, "allowed_approvals_reviewers")
+    if held.reviewer_policy not in (None, request.auto_review.policy):
+        yield _forbidden("another policy of the reviewer", held, "guardian_policy_config")
+
+
+def _forbidden(what: str, held: Requirements, key: str) -> str:
+    return f"{what}, which {held.place(key)}, {key} forbids"
+
+
+def _approval(request: RunRequest) -> str | GranularPolicy:
+    """In the words of the configuration. A role may have made it stricter: that is its own."""
+    if request.granular is None or request.approval != "on-request":
+        return request.approval
+    table: dict[str, Any] = {name: getattr(request.granular, name) for name in _KINDS}
+    return msgspec.convert({"granular": table}, GranularPolicy)
+
+
+_KINDS = Granular.__struct_fields__
+# How a saved request says what can be pinned; what it does not hold is read anew by every resume.
+_PINNED: dict[KeyPath, _Get] = {
+    ("model",): lambda request: request.model,
+    ("model_provider",): lambda request: request.provider,
+    ("allow_commit",): lambda request: request.allow_commit,
+    ("agents", "max_threads"): lambda request: request.max_agents - 1,
+    ("agents", "max_depth"): lambda request: request.max_depth,
+    ("agents", "max_total"): lambda request: request.max_spawns,
+    ("auto_review", "model"): lambda request: request.auto_review.model,
+    **{("budget", name): attrgetter(f"budget.{name}") for name in ("tokens", "usd", "requests")},
+    **{
+        ("shell_environment_policy", name): attrgetter(f"shell_environment.{name}")
+        for name in ("inherit", "ignore_default_excludes", "exclude", "include_only")
+    },
+}
+_LIMITS = {
+    "command_memory": "command_memory_bytes",
+    "command_processes": "command_processes",
+    "command_seconds": "command_s",
+    "agent_memory": "agent_memory_bytes",
+    "agent_processes": "agent_processes",
+}
+
+
+def _pin_violations(request: RunRequest, held: Requirements) -> Iterator[str]:
+    for path, value in leaves(held.pins):
+        if path[0] == "limits":
+            table = msgspec.convert({path[1]: value}, LimitsTable)
+            name = _LIMITS[path[1]]
+            wanted = getattr(resource_limits(table, ram_bytes=memory_bytes()), name)
+            own = getattr(request.resources, name)
+        elif (get := _PINNED.get(path)) is not None:
+            own, wanted = get(request), tuple(value) if is_list(value) else value
+        else:
+            continue
+        if own != wanted:
+            shown = msgspec.json.encode(own).decode()
+            key = ".".join(path)
+            yield _forbidden(f"{key} = {shown}", held, f"pins.{key}")

@@ -1,0 +1,201 @@
+"""Layers of a run: files, the role, the task file, `-c`, flags → one typed configuration.
+
+Rule: built-in < system < user < profile < project < role < task file < `-c` < flags, for every key
+alike.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.roles.config.config_loader import LoadedConfig, load_config
+from swarm.roles.config.features import feature_overrides
+from swarm.roles.config.layer_paths import absolute_paths
+from swarm.roles.config.merge import Layer, merge_tables, parse_override
+from swarm.roles.config.requirements import Requirements
+from swarm.roles.config.schema import Config, Toml
+from swarm.roles.role import Role
+from swarm.roles.role_loader import REVIEW_ROLE, Roles, apply_review_model, find_role, load_roles
+
+from ...runs.paths import find_user_paths
+from ...task_file import FrontMatter, NetworkTaskTable, Task
+from ..options import RunOptions
+from .config_layers import AskTrust, ConfigQuery, find_layers
+from .requirements import find_requirements
+
+BUILT_IN_KEYS = ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "ANTHROPIC_API_KEY")
+_REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}
+
+
+class RunSettings(Value):
+    """A task and all that was said about how to run it."""
+
+    task: Task
+    cwd: str
+    config_folder: str
+    loaded: LoadedConfig
+    roles: Roles
+    role: Role
+    key_variables: tuple[str, ...]
+
+    @property
+    def config(self) -> Config:
+        return self.loaded.config
+
+
+def load_settings(
+    options: RunOptions, task: Task, environment: Mapping[str, str], *, ask: AskTrust | None = None
+) -> RunSettings:
+    """Read the configuration for a run; `ask` puts the question whether to trust the project.
+
+    Raises UsageError with file, line and key.
+    """
+    cwd = find_cwd(options.cd)
+    folder = find_user_paths(dict(environment)).config
+    switches = feature_overrides(options.enable, options.disable)
+    override = override_layer((*options.config, *switches), cwd)
+    wanted = ConfigQuery(cwd=cwd, profile=options.profile, flags=override.values)
+    files = find_layers(environment, wanted, ask=ask)
+    held = find_requirements(environment)
+    roles = load_roles((*files, override), held)
+    role = find_role(roles, options.role or task.front.role or "default")
+    layers = (*files, role_layer(role), task_layer(task), override, flag_layer(options))
+    loaded = load_config(layers, strict=options.strict_config, requirements=held)
+    if (model := _review_model(loaded.config, held)) is not None:
+        roles = apply_review_model(roles, model)
+        if role.model is None and (options.reviews or role.name == REVIEW_ROLE):
+            role = msgspec.structs.replace(role, model=model)
+            layers = (*files, role_layer(role), *layers[-3:])
+            loaded = load_config(layers, strict=options.strict_config, requirements=held)
+    return RunSettings(
+        task=task,
+        cwd=str(cwd),
+        config_folder=str(folder),
+        loaded=loaded,
+        roles=roles,
+        role=role,
+        key_variables=key_variables(loaded.config),
+    )
+
+
+def _review_model(config: Config, held: Requirements) -> str | None:
+    """A model that is required of every agent is also the one that reviews."""
+    return None if held.pins.get("model") is not None else config.review_model
+
+
+def find_cwd(wanted: str | None) -> Path:
+    """Where the agents work: absolute, existing. Raises UsageError."""
+    try:
+        folder = Path(wanted).absolute() if wanted else Path.cwd()
+    except OSError as error:
+        raise UsageError(f"the current folder is gone: {error.strerror}") from error
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    return Path(os.path.normpath(folder))
+
+
+def override_layer(overrides: tuple[str, ...], cwd: Path) -> Layer:
+    """All `-c key=value`, left to right, as one layer."""
+    values: Toml = {}
+    for raw in overrides:
+        values = merge_tables(values, parse_override(raw))
+    return Layer(name="-c", values=absolute_paths(values, cwd))
+
+
+def role_layer(role: Role) -> Layer:
+    """What the root's role sets. Its sandbox and approval are no layer: they only narrow."""
+    values = {
+        "model": role.model,
+        "model_provider": role.model_provider,
+        "model_reasoning_effort": role.effort,
+    }
+    return Layer(name=f"role {role.name}", values=_without_unset(values))
+
+
+def task_layer(task: Task) -> Layer:
+    """The front matter in the words of the configuration."""
+    front = task.front
+    values = _common(front) | {
+        "model": front.model,
+        "model_provider": _scripted(front.provider, Path(task.folder or ".")),
+        "model_reasoning_effort": front.effort,
+        "sandbox_mode": front.sandbox,
+        "deadline": front.deadline,
+        "network": None if front.network is None else _network(front.network),
+        "budget": _without_unset(
+            {name: getattr(front.budget, name, None) for name in ("tokens", "usd", "requests")}
+        ),
+    }
+    return Layer(name=f"task file {task.name}", values=_without_unset(values))
+
+
+def flag_layer(options: RunOptions) -> Layer:
+    """The flags in the words of the configuration."""
+    values = _common(options) | {
+        "model": options.model,
+        "model_provider": _scripted(options.provider, Path()),
+        "model_reasoning_effort": options.effort,
+        "sandbox_mode": options.sandbox,
+        "deadline": options.deadline,
+        "network": _network(NetworkTaskTable(allow=options.allow_domain))
+        if options.allow_domain
+        else None,
+        "budget": _without_unset(
+            {
+                "tokens": options.budget_tokens,
+                "usd": options.budget_usd,
+                "requests": options.budget_requests,
+            }
+        ),
+    }
+    return Layer(name="flags", values=_without_unset(values))
+
+
+def _common(said: FrontMatter | RunOptions) -> Toml:
+    threads = None if said.max_agents is None else said.max_agents - 1
+    return {
+        "approval_policy": said.approval,
+        "approvals_reviewer": _REVIEWERS.get(said.reviewer or ""),
+        "allow_commit": said.allow_commit,
+        "agents": _without_unset(
+            {
+                "max_threads": threads,
+                "max_depth": said.max_depth,
+                "max_total": said.max_spawns,
+            }
+        ),
+    }
+
+
+def _network(front: NetworkTaskTable) -> Toml:
+    """The proxy is switched on, and these hosts are added to what lower layers name."""
+    words: dict[str, object] = dict.fromkeys(front.allow, "allow")
+    return {"enabled": True, "domains": words | dict.fromkeys(front.deny, "deny")}
+
+
+def _without_unset(values: Mapping[str, object]) -> Toml:
+    return {key: value for key, value in values.items() if value is not None and value != {}}
+
+
+def _scripted(provider: str | None, folder: Path) -> str | None:
+    """`scripted:FILE` with an absolute path, so that it means the same everywhere."""
+    head, colon, path = (provider or "").partition(":")
+    if head != "scripted" or not colon:
+        return provider
+    absolute = (folder / path).absolute()
+    if not absolute.is_file():
+        raise UsageError(f"provider {provider}: there is no file {absolute}")
+    return f"scripted:{absolute}"
+
+
+def key_variables(config: Config) -> tuple[str, ...]:
+    """Variables that hold keys: they leave the environment before anything is started."""
+    names = list(BUILT_IN_KEYS)
+    for provider in config.model_providers.values():
+        names += [provider.env_key] if provider.env_key else []
+        names += provider.env_http_headers.values()
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,131 @@
+"""A task file that asks for more than its person gave: refused, asked about, or trusted as it is.
+
+Guards: what widens is obeyed only for exactly the file that was shown; a change of it, of its words
+too, is asked about again. Where nobody can be asked it is an error that names key, line and flag.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.roles.config.config_loader import load_config
+from swarm.roles.config.project_config import ProjectFolder
+from swarm.roles.config.trust import forbidden_by_config, read_trust, save_trust_decision
+from swarm.roles.guidance import find_project_root
+
+from ...console.safe_text import clean_line
+from ...task_file import Task, read_task
+from .reviewer_choice import AnswerLocation
+from .run_settings import RunSettings
+from .task_widening import TaskComparison, Widening, can_widen, find_widenings
+
+AskTaskTrust = Callable[[Task, Sequence[Widening]], bool | None]
+_MOST_FILES = 50  # of a folder, that are shown
+_MOST_LINES = 12  # of a task's words, that are shown
+
+
+def check_task_trust(
+    settings: RunSettings, *, answering: AnswerLocation = "nowhere", ask: AskTaskTrust | None = None
+) -> tuple[str, ...]:
+    """What the task file widens, in words, all of it trusted; () for one that only narrows.
+
+    Raises UsageError: it widens, and nobody has trusted it.
+    """
+    task = settings.task
+    found = find_widenings(
+        TaskComparison(
+            task=task,
+            with_task=settings.loaded,
+            without_task=load_config(
+                [one for one in settings.loaded.layers if one.name != f"task file {task.name}"],
+                requirements=settings.loaded.requirements,
+            ),
+            cwd=settings.cwd,
+            on_terminal=answering == "terminal",
+        )
+    )
+    if found and not _is_trusted(settings, found, ask):
+        raise UsageError(_refusal(task, found))
+    return tuple(f"{one.key} {clean_line(one.wanted, limit=80)}" for one in found)
+
+
+def _is_trusted(settings: RunSettings, found: Sequence[Widening], ask: AskTaskTrust | None) -> bool:
+    one, folder = task_as_project(settings.task), Path(settings.config_folder)
+    if forbidden_by_config(one, settings.loaded.merged.values):
+        return False
+    book = read_trust(folder)
+    match book.trust_state(one):
+        case "trusted":
+            return True
+        case "unknown" if ask is not None and not book.problem:
+            answer = ask(settings.task, found)
+            if answer is not None:
+                save_trust_decision(folder, [one], trusted=answer)
+            return bool(answer)
+        case _:
+            return False
+
+
+def task_as_project(task: Task) -> ProjectFolder:
+    """The file as the book of trust knows it: its place, and all of its text."""
+    path = os.path.realpath(task.name)
+    data = task.text.encode()
+    try:
+        root = str(find_project_root(Path(path).parent, (".git",)))
+    except OSError:
+        root = str(Path(path).parent)
+    digest = hashlib.sha256(b"swarm task file 1\0" + data).hexdigest()
+    return ProjectFolder(folder=path, root=root, files={path: data}, digest=digest)
+
+
+def find_widening_tasks(folder: Path) -> tuple[Task, ...]:
+    """The task files that lie in a folder and set what could widen a run; at most 50."""
+    found: list[Task] = []
+    for path in sorted(folder.glob("*.md"))[:_MOST_FILES]:
+        try:
+            task = read_task(str(path), prompt=None, read_stdin=bytes)
+        except UsageError:
+            continue
+        if can_widen(task.front):
+            found.append(task)
+    return tuple(found)
+
+
+def describe_task(task: Task) -> list[str]:
+    """The lines by which a person knows what they trust."""
+    said = msgspec.to_builtins(task.front)
+    lines = [clean_line(task.name, limit=400)]
+    for key, value in said.items():
+        if value not in (None, (), []):
+            shown = msgspec.json.encode(value).decode()
+            lines.append(f"    {clean_line(f'{key}: {shown}', limit=240)}")
+    words = [clean_line(line, limit=120) for line in task.body.splitlines() if line.strip()]
+    lines += [f"    | {line}" for line in words[:_MOST_LINES]]
+    if len(words) > _MOST_LINES:
+        lines.append(f"    | … {len(words) - _MOST_LINES} lines more: read the file")
+    return lines
+
+
+def _refusal(task: Task, found: Sequence[Widening]) -> str:
+    lines = [
+        f"{task.name}, line {_line_of(one.key, task)}, key {one.key}: {clean_line(one.wanted)} is "
+        f"more than your own flags and configuration give ({clean_line(one.own)}); "
+        f"give {clean_line(one.flag)} yourself"
+        for one in found
+    ]
+    more = "" if len(lines) == 1 else ", each"
+    lines.append(
+        "a task file narrows freely and widens only what you trust: take the key out, say it by "
+        f"flag{more}, or trust this file as it is now with `swarm trust {task.name}`"
+    )
+    return "\n  ".join(lines)
+
+
+def _line_of(key: str, task: Task) -> int:
+    while key not in task.lines and "." in key:
+        key = key.rpartition(".")[0]
+    return task.lines.get(key, 1)

@@ -1,0 +1,220 @@
+"""What a task file asks for beyond the person's own flags and configuration. Pure.
+
+Guards: front matter narrows freely and widens nothing by itself, for a task file may come with a
+folder that somebody else wrote. Each key is compared by its effect: the configuration as it is
+with the file against what it is without. What cannot be compared counts as wider.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from swarm.mailbox.host_patterns import intersect_patterns
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import NetworkPolicy
+from swarm.roles.config.config_loader import LoadedConfig
+from swarm.roles.config.durations import parse_duration
+from swarm.roles.config.schema import AgentsTable, Config
+from swarm.roles.narrow import narrow_approval
+from swarm.roles.permission_profiles import chosen_profile
+from swarm.roles.proxy_policy import network_policy
+
+from ...task_file import FrontMatter, Task
+
+_SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+_REVIEWERS = {"user": "person", "nobody": "nobody", None: "as usual"}
+
+
+class Widening(Value):
+    """One key that asks for more."""
+
+    key: str  # of the front matter, dotted
+    wanted: str
+    own: str  # what flags and configuration give
+    flag: str  # by which the person would say the same
+
+
+class TaskComparison(NamedTuple):
+    """The configuration with the task file, and without it."""
+
+    task: Task
+    with_task: LoadedConfig
+    without_task: LoadedConfig
+    cwd: str
+    on_terminal: bool  # a person answers, unless somebody else is named
+
+
+def find_widenings(both: TaskComparison) -> tuple[Widening, ...]:
+    """Every key that widens, in the order of the documentation. Raises UsageError."""
+    if both.task.folder is None:
+        return ()  # given by hand: the person's own words
+    readers = (
+        _provider,
+        _sandbox,
+        _approval,
+        _reviewer,
+        _agents,
+        _commits,
+        _network,
+        _budget_and_deadline,
+    )
+    found = [one for read in readers for one in read(both)]
+    return (*found, *_files(both), *_fan_out_command(both))
+
+
+def _provider(both: TaskComparison) -> Iterator[Widening]:
+    wanted, own = both.with_task.config.model_provider, both.without_task.config.model_provider
+    if wanted is None or wanted == own or wanted == "local" or wanted.startswith("scripted:"):
+        return  # those two send words to nobody
+    flag = f"--provider {wanted}"
+    yield Widening(key="provider", wanted=wanted, own=own or "none named", flag=flag)
+
+
+def _sandbox(both: TaskComparison) -> Iterator[Widening]:
+    wanted, own = both.with_task.config.sandbox_mode, both.without_task.config.sandbox_mode
+    profile = chosen_profile(both.without_task.layers)
+    replaces = profile is not None and chosen_profile(both.with_task.layers) is None
+    if replaces or _SANDBOXES.index(wanted) > _SANDBOXES.index(own):
+        given = f"the permission profile {profile}" if replaces else own
+        yield Widening(key="sandbox", wanted=wanted, own=given, flag=f"-s {wanted}")
+
+
+def _approval(both: TaskComparison) -> Iterator[Widening]:
+    mine, own = both.with_task.config, both.without_task.config
+    if mine.approval_policy == own.approval_policy:
+        return
+    looser = narrow_approval(own.approval, mine.approval) != mine.approval
+    more_questions = own.granular is not None and mine.approval == "on-request"
+    # Nothing bounds it there, and it would not even ask before work is thrown away.
+    unbound = mine.approval == "never" and mine.sandbox_mode == "danger-full-access"
+    if looser or more_questions or unbound:
+        given = "granular" if own.granular is not None else own.approval
+        yield Widening(key="approval", wanted=mine.approval, own=given, flag=f"-a {mine.approval}")
+
+
+def _reviewer(both: TaskComparison) -> Iterator[Widening]:
+    wanted, own = (
+        both.with_task.config.approvals_reviewer,
+        both.without_task.config.approvals_reviewer,
+    )
+    if wanted == own or wanted in ("user", "nobody", None):
+        return  # a person's own yes, or none at all
+    if own is not None or both.on_terminal:
+        given = _REVIEWERS.get(own, "guardian") if own else "person"
+        yield Widening(key="reviewer", wanted="guardian", own=given, flag="--reviewer guardian")
+
+
+def _agents(both: TaskComparison) -> Iterator[Widening]:
+    """Only bounds that the person has set: what nobody bounded, a task may size for itself."""
+    mine, own = (_agent_limits(loaded.config) for loaded in (both.with_task, both.without_task))
+    for key, wanted in mine.items():
+        given = own.get(key)
+        if given is not None and wanted > given:
+            flag = f"--{key.replace('_', '-')} {wanted}"
+            yield Widening(key=key, wanted=str(wanted), own=str(given), flag=flag)
+
+
+def _agent_limits(config: Config) -> dict[str, int]:
+    """Those that are set."""
+    table = msgspec.convert(config.agents, AgentsTable)
+    said = {
+        "max_agents": None if table.children is None else table.children + 1,
+        "max_depth": table.max_depth,
+        "max_spawns": table.max_total,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _commits(both: TaskComparison) -> Iterator[Widening]:
+    if both.with_task.config.allow_commit and not both.without_task.config.allow_commit:
+        yield Widening(key="allow_commit", wanted="true", own="false", flag="--allow-commit")
+
+
+def _network(both: TaskComparison) -> Iterator[Widening]:
+    front = both.task.front.network
+    mine, own = network_policy(both.with_task.config), network_policy(both.without_task.config)
+    if front is None or mine is None or mine == own:
+        return
+    allowed = ", ".join(front.allow) or "a way to ask for hosts"
+    flag = " ".join(f"--allow-domain '{one}'" for one in front.allow) or "-c network.enabled=true"
+    if not _reaches_all(both.without_task.config) and (own is None or _reaches_more(mine, own)):
+        given = "none" if own is None else "fewer hosts"
+        yield Widening(key="network", wanted=allowed, own=given, flag=flag)
+
+
+def _reaches_all(config: Config) -> bool:
+    """Without any list: then a list is narrower, whatever it names."""
+    direct = config.sandbox_mode == "workspace-write" and (
+        config.sandbox_workspace_write.network_access
+    )
+    return not config.network.enabled and (direct or config.sandbox_mode == "danger-full-access")
+
+
+def _reaches_more(mine: NetworkPolicy, own: NetworkPolicy) -> bool:
+    common = intersect_patterns(mine.allow, own.allow)
+    return not set(mine.allow) <= set(common) or not set(own.deny) <= set(mine.deny)
+
+
+def _budget_and_deadline(both: TaskComparison) -> Iterator[Widening]:
+    mine, own = both.with_task.config, both.without_task.config
+    for name in ("tokens", "usd", "requests"):
+        wanted, given = getattr(mine.budget, name), getattr(own.budget, name)
+        if given is not None and (wanted is None or wanted > given):
+            flag = f"--budget-{name} {wanted}"
+            yield Widening(key=f"budget.{name}", wanted=str(wanted), own=str(given), flag=flag)
+    if own.deadline is None or mine.deadline is None:
+        return
+    if parse_duration(mine.deadline) > parse_duration(own.deadline):
+        wanted, given = str(mine.deadline), str(own.deadline)
+        yield Widening(key="deadline", wanted=wanted, own=given, flag=f"--deadline {wanted}")
+
+
+def _files(both: TaskComparison) -> Iterator[Widening]:
+    """Files whose text goes to a model: those beside the task file are of the same making."""
+    front, home = both.task.front, both.task.folder or both.cwd
+    fan = front.fan_out
+    schemas = {"output_schema": front.output_schema}
+    if fan is not None:
+        schemas["fan_out.output_schema"] = fan.output_schema
+        if fan.each.csv is not None and _escapes_folder(both.cwd, fan.each.csv):
+            yield Widening(
+                key="fan_out.each.csv", wanted=fan.each.csv, own="files below the working folder",
+                flag="-C with a folder that holds it",
+            )  # fmt: skip
+    for key, name in schemas.items():
+        if isinstance(name, str) and _escapes_folder(home, name):
+            own, flag = "files below the task file's folder", f"--output-schema {name}"
+            yield Widening(key=key, wanted=name, own=own, flag=flag)
+
+
+def _escapes_folder(folder: str, name: str) -> bool:
+    """Whether a name leads out of a folder, also by a link."""
+    return not Path(os.path.realpath(Path(folder, name))).is_relative_to(os.path.realpath(folder))
+
+
+def _fan_out_command(both: TaskComparison) -> Iterator[Widening]:
+    """A command that runs before anybody is asked: not where every command needs a yes."""
+    fan = both.task.front.fan_out
+    if (
+        fan is not None
+        and fan.each.lines is not None
+        and both.without_task.config.approval == "untrusted"
+    ):
+        yield Widening(
+            key="fan_out.each.lines", wanted=fan.each.lines, own="no command unasked",
+            flag="-a on-request",
+        )  # fmt: skip
+
+
+def can_widen(front: FrontMatter) -> bool:
+    """Whether it sets any key that widens somewhere; for showing what a folder brings along."""
+    said = (
+        front.provider, front.sandbox, front.approval, front.reviewer, front.allow_commit,
+        front.network, front.max_agents, front.max_depth, front.max_spawns, front.budget,
+        front.deadline,
+    )  # fmt: skip
+    files = (front.output_schema, front.fan_out)
+    return any(one is not None for one in (*said, *files))

@@ -1,0 +1,103 @@
+"""What a project's configuration would do, as lines for the person who decides about it. Pure.
+
+Rule: everything that would count is named; text of the project is cleaned and cut, never obeyed.
+What reaches beyond the project, or lets agents do more, is marked with what it means and comes
+first, so that no length of a file hides it.
+"""
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from swarm.roles.config.key_positions import KeyPath
+from swarm.roles.config.merge import leaves
+from swarm.roles.config.project_config import DENIED_KEYS, PROJECT_FOLDER, ProjectFolder
+from swarm.roles.config.schema import Toml
+
+from ...console.safe_text import clean_line
+
+_MOST_LINES = 40  # a file
+_MARK = "!"
+_MEANINGS: dict[str, str] = {
+    "sandbox_workspace_write": "changes what commands may write or reach",
+    "shell_environment_policy": "changes the variables that commands get",
+    "permissions": "changes what commands may read, write or reach",
+    "default_permissions": "changes what commands may read, write or reach",
+    "network": "changes what commands may reach",
+    "allow_commit": "agents may record work in the repository unasked",
+    "approvals_reviewer": "changes who is asked",
+    "mcp_servers": "names programs; nothing starts them yet",
+    "hooks": "names programs; nothing starts them yet",
+    "features": "switches parts on or off",
+    "limits": "changes what commands may use",
+    "budget": "changes what a run may cost",
+}
+_VALUES: dict[tuple[str, object], str] = {
+    ("sandbox_mode", "danger-full-access"): "commands run WITHOUT a sandbox",
+    ("sandbox_mode", "workspace-write"): "commands may write in the project",
+    ("approval_policy", "never"): "nothing is ever asked",
+    ("approval_policy", "on-failure"): "asks only after the sandbox stopped something",
+}
+
+
+def describe_projects(folders: Sequence[ProjectFolder]) -> list[str]:
+    """Lines for all folders, the outermost first."""
+    lines: list[str] = []
+    for one in folders:
+        lines.append(clean_line(str(Path(one.folder, PROJECT_FOLDER)), limit=400))
+        if one.problem:
+            lines.append(f"    {clean_line(one.problem)}")
+        for name, data in one.files_by_name().items():
+            lines.append(f"    {clean_line(name, limit=200)}")
+            shown = sorted(_file_lines(name, data), key=lambda line: line[:1] != _MARK)
+            lines += [f"      {line}" for line in shown[:_MOST_LINES]]
+            if len(shown) > _MOST_LINES:
+                lines.append(f"        … {len(shown) - _MOST_LINES} lines more: read the file")
+    return lines
+
+
+def _file_lines(name: str, data: bytes) -> Iterator[str]:
+    text = data.decode("utf-8", "replace")
+    if not name.endswith(".toml"):
+        yield from _plain_lines(text, names_programs=name == "hooks.json")
+        return
+    try:
+        values: Toml = tomllib.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        yield f"{_MARK} not valid TOML: {clean_line(str(error))}"
+        return
+    for path, value in leaves(values):
+        yield _key_line(path, value, own=name == "config.toml")
+
+
+def _plain_lines(text: str, *, names_programs: bool) -> Iterator[str]:
+    if names_programs:
+        yield f"{_MARK} names programs; nothing starts them yet"
+    for line in text.splitlines():
+        if (shown := clean_line(line, limit=160)) and not shown.startswith("#"):
+            yield f"  {shown}"
+
+
+def _key_line(path: KeyPath, value: object, *, own: bool) -> str:
+    shown = clean_line(f"{'.'.join(path)} = {_value(value)}", limit=240)
+    if own and path[0] in DENIED_KEYS:
+        return f"  {shown}   (ignored: a project may not set it)"
+    meaning = _VALUES.get((path[0], value) if isinstance(value, str) else ("", ""))
+    meaning = meaning or _MEANINGS.get(path[0], "")
+    return f"{_MARK} {shown}   <- {meaning}" if meaning else f"  {shown}"
+
+
+def _value(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, msgspec.MsgspecError):
+        return str(value)
+
+
+def describe_file_count(folders: Sequence[ProjectFolder]) -> str:
+    """`3 files in 2 folders`."""
+    files = sum(len(one.files) for one in folders)
+    places = len(folders)
+    return f"{files} file{'' if files == 1 else 's'} in {places} folder{'' if places == 1 else 's'}"

@@ -1,0 +1,262 @@
+"""One agent's story from its records: `swarm show RUN AGENT`. Pure: records in, lines out.
+
+Rule: the task first, then what happened in order; outputs by their heads, patches as diffs. Lines
+are Rich texts made of cleaned words, so the plain form is simply their `.plain`.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from rich.style import Style
+from rich.text import Text
+
+from swarm.mailbox.protocol.changes import TurnDiff
+from swarm.mailbox.protocol.events import (
+    CallBegan,
+    CallEnded,
+    CommandCall,
+    FileChange,
+    PatchCall,
+    PlanCall,
+    TokenCount,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    Warned,
+)
+from swarm.mailbox.protocol.items import Message, Reasoning, text_of
+from swarm.mailbox.protocol.ops import TextInput
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    AnyRecordBody,
+    ContextRecorded,
+    InputPosted,
+    ItemRecorded,
+    MailPosted,
+    ProcessEnded,
+    Record,
+)
+
+from .number_format import context_left, render_count, render_span
+from .record_description import (
+    describe_call,
+    describe_doing,
+    describe_end,
+    describe_replaced,
+    describe_sandbox,
+    describe_turn_diff,
+)
+from .safe_text import clean_block, clean_line
+from .theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
+
+
+class TranscriptOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of long things is shown; None = all."""
+
+    output_lines: int | None = 12
+    diff_lines: int | None = 60
+    with_reasoning: bool = True
+    with_context: bool = False  # also what the harness told the model
+
+
+def transcript_lines(
+    records: Iterable[Record], path: str, *, options: TranscriptOptions | None = None
+) -> Iterator[Text]:
+    """The lines of one agent's transcript.
+
+    Args:
+        records: Of the whole run or of this agent, in order; others are passed over.
+        path: The agent.
+        options: What is cut.
+    """
+    story = AgentTranscript(path, options)
+    for record in records:
+        yield from story.add_record(record)
+
+
+class AgentTranscript:
+    """One agent's story while it grows: `hear` each record once, in order."""
+
+    def __init__(self, path: str, options: TranscriptOptions | None = None) -> None:
+        self._path, self._options = path, options or TranscriptOptions()
+        self._agent_id = ""
+        self._turns = 0
+        self._count: TokenCount | None = None
+        self._patches: dict[str, tuple[FileChange, ...]] = {}  # call id → what was asked
+
+    def add_record(self, record: Record) -> Iterator[Text]:
+        """Its lines; none for a record of somebody else."""
+        if record.agent == self._path or self._concerns(record.body):
+            yield from self._render(record)
+
+    def _concerns(self, body: AnyRecordBody) -> bool:
+        """Records of others that belong here too: mail to this agent, the end of its process."""
+        match body:
+            case MailPosted(mail=mail):
+                return self._path in {mail.recipient, mail.author}
+            case AgentSpawned(path=path):
+                return path == self._path
+            case AgentEnded(agent_id=agent_id) | ProcessEnded(agent_id=agent_id):
+                return agent_id == self._agent_id
+            case _:
+                return False
+
+    def _render(self, record: Record) -> Iterator[Text]:
+        match record.body:
+            case AgentSpawned() as body:
+                self._agent_id = body.agent_id
+                yield from _spawned(body)
+            case InputPosted() as body:
+                texts = (part.text for part in body.parts if isinstance(part, TextInput))
+                title = {"task": "task", "fan_out": "task (fan-out)"}.get(body.source, "input")
+                yield from _block(title, "\n".join(texts), HEAD)
+            case MailPosted(mail=mail):
+                kind = mail.kind.replace("_", " ")
+                title = f"{kind} from {mail.author} to {mail.recipient}"
+                yield from _block(title, mail.content, BUSY)
+            case ItemRecorded() as body:
+                yield from self._item(body)
+            case CallBegan() | CallEnded():
+                yield from self._call(record.body)
+            case ContextRecorded() as body:
+                yield Text(f"— {describe_replaced(body)} —", style=DIM)
+                yield from _indented(body.summary, DIM, limit=self._options.output_lines)
+            case TokenCount() as body:
+                self._count = body
+            case TurnDiff() as body:
+                yield _line(f"— the turn changed {describe_turn_diff(body)} —", DIM)
+            case Warned(message=message):
+                yield _line(f"warning: {message}", WARN)
+            case ProcessEnded(orderly=False) as body:
+                yield _line(f"process {body.pid} ended: {body.reason}", BAD)
+                yield from _indented(body.stderr_tail, DIM, limit=self._options.output_lines)
+            case AgentEnded() as body:
+                yield Text()
+                yield _line(f"ended: {body.state}", STATE_STYLES.get(body.state, PLAIN))
+                if body.state != "completed":
+                    yield from _indented(body.message, PLAIN, limit=None)
+            case TurnStarted() | TurnCompleted() | TurnFailed() | TurnAborted():
+                yield from self._turn(record.body)
+            case _:
+                return
+
+    def _turn(self, body: TurnStarted | TurnCompleted | TurnFailed | TurnAborted) -> Iterator[Text]:
+        if isinstance(body, TurnStarted):
+            self._turns += 1
+            effort = f", effort {body.effort}" if body.effort else ""
+            yield Text()
+            yield _line(f"— turn {self._turns}: {body.model.slug}{effort} —", DIM)
+            return
+        spent = f"{render_span(body.duration_s)}, {render_count(body.usage.total_tokens)} tokens"
+        if (count := self._count) is not None:
+            spent += f", {render_count(count.total.total_tokens)} in all"
+            left = context_left(count.context_tokens, count.context_window)
+            spent += "" if left is None else f", {left}% of the window left"
+        match body:
+            case TurnCompleted():
+                yield Text(f"— turn completed: {spent} —", style=DIM)
+            case TurnFailed():
+                yield _line(f"turn failed after {spent}: {body.message}", BAD)
+            case TurnAborted():
+                yield Text(f"turn aborted after {spent}: {body.reason}", style=WARN)
+
+    def _item(self, body: ItemRecorded) -> Iterator[Text]:
+        match body.item:
+            case Message() as message:
+                text = text_of(message.content)
+                if body.source == "model":
+                    yield from _block("agent", text, GOOD)
+                elif body.source == "note":
+                    yield from _block("note", text, WARN)
+                elif body.source == "context" and self._options.with_context:
+                    yield from _block(f"context ({message.role})", text, DIM)
+            case Reasoning() as reasoning if self._options.with_reasoning:
+                text = "\n".join(reasoning.summary or reasoning.content)
+                yield from _block("reasoning", text, DIM)
+            case _:
+                return
+
+    def _call(self, body: AnyRecordBody) -> Iterator[Text]:
+        if isinstance(body, CallBegan):
+            yield Text()
+            match body.detail:
+                case CommandCall() as command:
+                    yield from _command(command)
+                case PatchCall(changes=changes):
+                    self._patches[body.call_id] = changes
+                case PlanCall(plan=plan):
+                    yield Text("plan", style=HEAD)
+                    for step in plan:
+                        mark = {"completed": "x", "in_progress": ">"}.get(step.status, " ")
+                        yield _line(f"  [{mark}] {step.step}", PLAIN)
+                case detail:
+                    yield _line(f"{body.tool} {describe_call(detail)}", HEAD)
+        elif isinstance(body, CallEnded):
+            changes = body.changes or self._patches.pop(body.call_id, ())
+            yield from _diff(changes, limit=self._options.diff_lines)
+            yield from _indented(body.output, DIM, limit=self._options.output_lines)
+            good = body.status == "completed" and not body.exit_code
+            yield Text(f"  ({describe_end(body)})", style=DIM if good else BAD)
+
+
+def _spawned(body: AgentSpawned) -> Iterator[Text]:
+    if body.epoch > 1:
+        yield _line(f"— started again: life {body.epoch}, process {body.pid} —", WARN)
+        return
+    name = f"{body.path} [{body.role}]" + (f" {body.nickname}" if body.nickname else "")
+    yield _line(name, HEAD)
+    facts = [body.model or "", describe_sandbox(body.limits.sandbox), body.cwd]
+    yield _line(", ".join(fact for fact in facts if fact), DIM)
+
+
+def _command(command: CommandCall) -> Iterator[Text]:
+    doing = describe_doing(command)
+    if doing:
+        yield Text(doing, style=HEAD)
+    script = clean_block(command.script or " ".join(command.argv)).strip().split("\n")
+    for index, line in enumerate(script):
+        yield Text(("$ " if index == 0 else "> ") + line, style=DIM if doing else HEAD)
+    where = f"in {command.cwd}" + (f", {command.sandbox}" if command.sandbox else "")
+    yield _line(f"  {where}", DIM)
+
+
+def _diff(changes: tuple[FileChange, ...], *, limit: int | None) -> Iterator[Text]:
+    for change in changes:
+        moved = f" → {change.move_path}" if change.move_path else ""
+        yield _line(f"{change.kind} {change.path}{moved}", HEAD)
+        for line in _head(change.unified_diff, limit):
+            yield Text(f"  {line}", style=_diff_style(line))
+
+
+def _diff_style(line: str) -> Style:
+    if line.startswith("@@"):
+        return BUSY
+    if line.startswith("+"):
+        return GOOD
+    return BAD if line.startswith("-") else PLAIN
+
+
+def _block(title: str, text: str, style: Style) -> Iterator[Text]:
+    if lines := _head(text, None):
+        yield Text()
+        yield _line(title, style)
+        yield from (Text(f"  {line}") for line in lines)
+
+
+def _indented(text: str, style: Style, *, limit: int | None) -> Iterator[Text]:
+    for line in _head(text, limit):
+        yield Text(f"  {line}", style=style)
+
+
+def _head(text: str, limit: int | None) -> list[str]:
+    lines = clean_block(text).rstrip().split("\n") if text.strip() else []
+    if limit is None or len(lines) <= limit:
+        return lines
+    return [*lines[:limit], f"… {len(lines) - limit} more lines"]
+
+
+def _line(text: str, style: Style) -> Text:
+    indent = len(text) - len(text.lstrip(" "))
+    return Text(" " * indent + clean_line(text, limit=2_000), style=style)

@@ -1,0 +1,252 @@
+"""An approval that waits, in words for people: one line for a row, several for a panel. Pure.
+
+Rule: everything here is made of text that models wrote; it leaves this file cleaned and bounded.
+"""
+
+import shlex
+from typing import assert_never
+
+from swarm.mailbox.protocol.approvals import (
+    AnyAction,
+    ApprovalGrant,
+    ApprovalRequest,
+    CommandAction,
+    ExtraPermissions,
+    NetworkAction,
+    PatchAction,
+    PendingApproval,
+    PermissionsAction,
+    QuestionsAction,
+)
+from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Reviewed
+
+from .number_format import render_count, render_span, render_usd
+from .record_description import describe_changes, describe_meanings
+from .safe_text import clean_block, clean_line, first_line
+
+_CAUSES = {
+    "untrusted": "the policy asks about every command",
+    "dangerous": "it removes files by force",
+    "destructive": "it throws away what no later command brings back",
+    "escalation": "it would run outside of the sandbox",
+    "permissions": "it wants more than the sandbox gives",
+    "retry": "the sandbox stopped it; it would run again outside",
+    "rule": "a rule file wants it asked",
+    "patch": "it would write where the agent may not",
+    "commit": "it would write the repository's own data",
+    "network": "it would reach a host that is not allowed yet",
+    "question": "the model asks",
+}
+_MOST_LINES = 12
+NO_COPY = "NO copy of all of it can be kept: what is lost is lost for good"
+_WIDE = 76  # characters of a script that are shown on one line
+
+
+def action_kind(action: AnyAction) -> str:
+    """The word that `approval.requested` and the lists use."""
+    match action:
+        case CommandAction():
+            return "command"
+        case PatchAction():
+            return "patch"
+        case NetworkAction():
+            return "network"
+        case PermissionsAction():
+            return "permissions"
+        case QuestionsAction():
+            return "questions"
+        case _:
+            assert_never(action)
+
+
+def describe_action(action: AnyAction, *, limit: int = 200) -> str:
+    """What would be done, on one line."""
+    match action:
+        case CommandAction():
+            words = action.script or shlex.join(action.argv)
+        case PatchAction():
+            words = describe_changes(action.changes) or ", ".join(action.files[:8])
+        case NetworkAction():
+            words = f"{action.protocol} {action.host}:{action.port}"
+        case PermissionsAction(permissions=permissions):
+            words = describe_permissions(permissions)
+        case QuestionsAction(questions=questions):
+            words = "; ".join(one.question for one in questions)
+        case _:
+            assert_never(action)
+    return clean_line(words, limit=limit)
+
+
+def describe_permissions(permissions: ExtraPermissions) -> str:
+    """`write /srv/data; read /etc/x; the network`."""
+    parts = [f"write {path}" for path in permissions.write]
+    parts += [f"read {path}" for path in permissions.read]
+    parts += ["the network"] if permissions.network else []
+    return "; ".join(parts) or "nothing"
+
+
+def can_grant_repeatedly(request: ApprovalRequest) -> bool:
+    """A yes can hold for longer than once."""
+    if isinstance(request.action, QuestionsAction):
+        return False
+    own_right = isinstance(request.action, PermissionsAction) or request.cause == "commit"
+    return own_right or bool(request.keys)
+
+
+def describe_cause(request: ApprovalRequest) -> str:
+    """Why it is asked."""
+    return _CAUSES[request.cause]
+
+
+def describe_pending(pending: PendingApproval) -> str:
+    """A row of the tree: what its agent stands still for."""
+    kind, what = action_kind(pending.request.action), describe_action(pending.request.action)
+    if pending.reviewer == "guardian":
+        return clean_line(f"reviewed now: {what}")
+    head = "needs an answer" if kind == "questions" else "needs approval"
+    return clean_line(f"{head} {pending.approval_id}: {what}")
+
+
+def approval_detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) -> list[str]:
+    """Everything a person should know before answering, below the action's own line.
+
+    Args:
+        request: What is asked.
+        most: Lines that a script or a diff may have; what is left out is counted.
+    """
+    action = request.action
+    if isinstance(action, QuestionsAction):
+        return _question_lines(action)
+    lines = [f"why: {describe_cause(request)}", *_preview_lines(request)]
+    body: list[str] = []
+    if isinstance(action, CommandAction):
+        lines.append(f"in {clean_line(action.cwd)}{'' if action.sandboxed else ', no sandbox'}")
+        if action.extra is not None:
+            lines.append(f"it wants: {clean_line(describe_permissions(action.extra))}")
+        if action.parsed_cmd:
+            lines.append(f"it only reads: {describe_meanings(action.parsed_cmd)}")
+        body = _script_lines(action)
+    elif isinstance(action, PatchAction):
+        body = _diff_lines(action)
+    elif isinstance(action, NetworkAction) and action.trigger:
+        lines.append(f"wanted by: {clean_line(action.trigger)}")
+    if request.reason:
+        lines.append(f"reason given: {clean_line(request.reason)}")
+    if request.retry_reason:
+        lines.append(f"before: {clean_line(request.retry_reason)}")
+    return lines + _cut(body, most)
+
+
+def _script_lines(action: CommandAction) -> list[str]:
+    """What does not fit its one line is shown in several: nobody approves a head alone."""
+    text = clean_block(action.script or shlex.join(action.argv)).strip()
+    if "\n" not in text and len(text) <= _WIDE:
+        return []
+    lines: list[str] = []
+    for line in text.split("\n"):
+        lines += [f"| {line[at : at + _WIDE]}" for at in range(0, max(len(line), 1), _WIDE)]
+    return [line.replace("\t", " ") for line in lines]
+
+
+def _diff_lines(action: PatchAction) -> list[str]:
+    lines: list[str] = []
+    for change in action.changes[:8]:
+        text = clean_block(change.unified_diff[:8_000]).split("\n")
+        lines += [f"| {clean_line(line)}" for line in text if line.strip()]
+    return lines
+
+
+def _question_lines(action: QuestionsAction) -> list[str]:
+    lines: list[str] = []
+    for question in action.questions:
+        lines.append(f"{clean_line(question.id, limit=40)}: {clean_line(question.question)}")
+        for number, option in enumerate(question.options, start=1):
+            about = f": {clean_line(option.description)}" if option.description else ""
+            lines.append(f"  {number}. {clean_line(option.label)}{about}")
+    return lines
+
+
+def _preview_lines(request: ApprovalRequest) -> list[str]:
+    preview = request.preview
+    if preview is None:
+        return []
+    lines = [
+        f"it would lose: {clean_line(preview.summary)}",
+        "a copy is kept, `swarm undo` brings it back" if preview.kept else NO_COPY,
+    ]
+    lines += [f"  {clean_line(path)}" for path in preview.paths[:6]]
+    if preview.count > 6:
+        lines.append(f"  and {preview.count - min(len(preview.paths), 6)} more")
+    return lines
+
+
+def _cut(lines: list[str], most: int) -> list[str]:
+    if len(lines) <= most:
+        return lines
+    return [*lines[:most], f"| … {len(lines) - most} more lines"]
+
+
+def describe_approval(
+    body: ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed,
+) -> str:
+    """One record of the queue, for `swarm log`."""
+    match body:
+        case ApprovalRequested(request=request):
+            what = f"{action_kind(request.action)} {describe_action(request.action)}"
+            return f"{body.approval_id} asks the {body.reviewer}: {what} ({request.cause})"
+        case ApprovalResolved():
+            how = f"{body.outcome} by {body.by}"
+            how += f", {body.scope}" if body.outcome == "approved" else ""
+            return f"{body.approval_id} {how}: {first_line(body.reason)}".rstrip(": ")
+        case GrantGiven(grant=grant):
+            return f"{'used up' if body.used_up else 'holds'}: {describe_grant(grant)}"
+        case Reviewed():
+            return describe_review(body)
+
+
+def describe_grant(grant: ApprovalGrant) -> str:
+    """What a grant covers, and for whom."""
+    whom = f"{grant.path} and below" if grant.below else grant.path
+    if grant.prefix:
+        what = f"commands that begin with {shlex.join(grant.prefix)}"
+    elif grant.commits_in:
+        what = f"commits in {grant.commits_in}"
+    elif grant.permissions is not None:
+        what = describe_permissions(grant.permissions)
+    else:
+        what = "; ".join(grant.keys[:4]) or "nothing"
+    times = "" if grant.uses is None else f", {grant.uses} time{'s' if grant.uses != 1 else ''}"
+    return clean_line(f"{what}, for {whom}{times}")
+
+
+def describe_review(body: Reviewed) -> str:
+    """One attempt of the reviewer: what it came to, why, and what it cost."""
+    words = f"{body.approval_id} {body.outcome}"
+    words += f", risk {body.risk}" if body.risk else ""
+    words += f", authorization {body.authorization}" if body.authorization else ""
+    words += f", attempt {body.attempt}" if body.attempt > 1 else ""
+    cost = "" if body.usd is None else f", {render_usd(body.usd)}"
+    spent = f"{render_span(body.duration_s)}, {render_count(body.usage.total_tokens)} tokens{cost}"
+    return f"{words}, {spent}: {first_line(body.rationale)}".rstrip(": ")
+
+
+def approval_request_lines(body: ApprovalRequested, *, run: str) -> list[str]:
+    """The whole question, once, and what to type in another terminal (or in this one)."""
+    kind, what = action_kind(body.request.action), describe_action(body.request.action)
+    name = clean_line(body.approval_id, limit=20)
+    if body.reviewer == "guardian":
+        return [f"reviewed, {name}: {kind}: {what}"]
+    words = [f"needs approval {name}: {kind}: {what}", *approval_detail_lines(body.request)]
+    if kind == "questions":
+        return [*words, f"answer: swarm approve {run} {name} --answer QUESTION=TEXT"]
+    words.append(f"answer: swarm approve {run} {name}")
+    return [*words, f"or: swarm deny {run} {name} --reason TEXT"]
+
+
+def describe_resolution(body: ApprovalResolved) -> str:
+    """What came of it: `approval a1 approved by person for session`."""
+    scope = f" for {body.scope}" if body.outcome == "approved" and body.scope != "once" else ""
+    name = clean_line(body.approval_id, limit=20)
+    words = f"approval {name} {body.outcome.replace('_', ' ')} by {body.by}{scope}"
+    why = first_line(body.reason) if body.outcome != "approved" else ""
+    return f"{words}: {why}" if why else words

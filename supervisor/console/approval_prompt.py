@@ -1,0 +1,254 @@
+"""The question a person answers at the terminal: what is asked, which keys there are. Pure.
+
+Rule: a key only ever answers the question that stood there for a moment already: what was typed
+blindly when it appeared is no answer. Every text of a model is cleaned before it is drawn.
+"""
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from swarm.mailbox.protocol.approvals import PendingApproval, PersonQuestion, QuestionsAction
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.control import ResolveApproval
+
+from .approval_description import (
+    action_kind,
+    approval_detail_lines,
+    can_grant_repeatedly,
+    describe_action,
+)
+from .safe_text import clean_line
+
+KEYS_IGNORED_S = 0.4  # a question is not answered by a key that came sooner
+_MOST_TEXT = 2_000
+_KINDS = {
+    "command": "wants to run a command",
+    "patch": "wants to change files",
+    "network": "wants to reach a host",
+    "permissions": "wants more rights",
+    "questions": "asks you",
+}
+Mode = Literal["keys", "reason", "text"]
+
+
+class PromptState(Value):
+    """What stands in the panel. The first of `queue` is asked, the others wait behind it."""
+
+    queue: tuple[PendingApproval, ...] = ()
+    mode: Mode = "keys"
+    typed: str = ""
+    answers: dict[str, tuple[str, ...]] = {}  # of the model's questions answered so far
+    ready_at: float = 0.0
+    sent: str = ""  # the id whose answer is on its way
+    notice: str = ""  # what the supervisor said to the last answer
+
+    @property
+    def current(self) -> PendingApproval | None:
+        return self.queue[0] if self.queue else None
+
+
+class PromptStep(Value):
+    """After a key: what stands there now, and what to send."""
+
+    state: PromptState
+    resolution: ResolveApproval | None = None
+
+
+def update_queue(
+    state: PromptState, waiting: tuple[PendingApproval, ...], *, now: float
+) -> PromptState:
+    """What waits has changed. The question that stands there stays until it is over."""
+    mine = tuple(one for one in waiting if one.reviewer == "person")
+    current = state.current
+    if current is not None:
+        same = [one for one in mine if one.approval_id == current.approval_id]
+        if same:
+            rest = tuple(one for one in mine if one.approval_id != current.approval_id)
+            return replace(state, queue=(same[0], *rest))
+    return PromptState(
+        queue=mine, ready_at=now + KEYS_IGNORED_S, notice=state.notice if mine else ""
+    )
+
+
+def handle_key(state: PromptState, key: str, *, now: float) -> PromptStep:
+    """One key: a letter as itself, else `enter`, `esc`, `backspace`."""
+    pending = state.current
+    if pending is None or now < state.ready_at or state.sent == pending.approval_id:
+        return PromptStep(state=state)
+    if state.mode != "keys":
+        return _edit_text(state, pending, key)
+    if isinstance(pending.request.action, QuestionsAction):
+        return _choose(state, pending, pending.request.action, key)
+    return _decide(state, pending, key)
+
+
+def _decide(state: PromptState, pending: PendingApproval, key: str) -> PromptStep:
+    offered = {letter for letter, _ in available_keys(pending)}
+    if key not in offered:
+        return PromptStep(state=state)
+    name = pending.approval_id
+    match key:
+        case "y":
+            return _send(state, ResolveApproval(approval_id=name, approve=True))
+        case "s":
+            return _send(state, ResolveApproval(approval_id=name, approve=True, scope="session"))
+        case "t":
+            return _send(state, ResolveApproval(approval_id=name, approve=True, scope="subtree"))
+        case "a":
+            return _send(state, ResolveApproval(approval_id=name, approve=True, scope="always"))
+        case "n":
+            return _send(state, ResolveApproval(approval_id=name, approve=False))
+        case "x":
+            return _send(state, ResolveApproval(approval_id=name, approve=False, abort=True))
+        case _:
+            return PromptStep(state=replace(state, mode="reason", typed=""))
+
+
+def _edit_text(state: PromptState, pending: PendingApproval, key: str) -> PromptStep:
+    match key:
+        case "esc":
+            return PromptStep(state=replace(state, mode="keys", typed=""))
+        case "backspace":
+            return PromptStep(state=replace(state, typed=state.typed[:-1]))
+        case "enter":
+            return _submit_text(state, pending)
+        case _:
+            fits = len(key) == 1 and key.isprintable() and len(state.typed) < _MOST_TEXT
+            return PromptStep(state=replace(state, typed=state.typed + key) if fits else state)
+
+
+def _submit_text(state: PromptState, pending: PendingApproval) -> PromptStep:
+    text = state.typed.strip()
+    if state.mode == "reason":
+        wish = ResolveApproval(approval_id=pending.approval_id, approve=False, reason=text)
+        return _send(state, wish)
+    action = pending.request.action
+    if not text or not isinstance(action, QuestionsAction):
+        return PromptStep(state=replace(state, mode="keys", typed=""))
+    return _answer(state, pending, action, text)
+
+
+def _choose(
+    state: PromptState, pending: PendingApproval, action: QuestionsAction, key: str
+) -> PromptStep:
+    question = unanswered_question(state, action)
+    if question is None:
+        return PromptStep(state=state)
+    if key.isascii() and key.isdigit() and 1 <= int(key) <= len(question.options):
+        return _answer(state, pending, action, question.options[int(key) - 1].label)
+    match key:
+        case "o":
+            return PromptStep(state=replace(state, mode="text", typed=""))
+        case "n":
+            return _send(state, ResolveApproval(approval_id=pending.approval_id, approve=False))
+        case "x":
+            name = pending.approval_id
+            return _send(state, ResolveApproval(approval_id=name, approve=False, abort=True))
+        case _:
+            return PromptStep(state=state)
+
+
+def _answer(
+    state: PromptState, pending: PendingApproval, action: QuestionsAction, text: str
+) -> PromptStep:
+    """One answer more; the last one sends them all."""
+    question = unanswered_question(state, action)
+    if question is None:
+        return PromptStep(state=state)
+    answers = {**state.answers, question.id: (text,)}
+    state = replace(state, answers=answers, mode="keys", typed="")
+    if unanswered_question(state, action) is not None:
+        return PromptStep(state=state)
+    name = pending.approval_id
+    return _send(state, ResolveApproval(approval_id=name, approve=True, answers=answers))
+
+
+def _send(state: PromptState, wish: ResolveApproval) -> PromptStep:
+    after = replace(state, sent=wish.approval_id, mode="keys", typed="", notice="")
+    return PromptStep(state=after, resolution=wish)
+
+
+def apply_reply(state: PromptState, approval_id: str, words: str, *, refused: bool) -> PromptState:
+    """The supervisor has spoken. After a no of its own the question can be answered anew."""
+    if state.sent != approval_id:
+        return state
+    fresh = {} if refused else state.answers
+    return replace(state, sent="" if refused else state.sent, answers=fresh, notice=words)
+
+
+def unanswered_question(state: PromptState, action: QuestionsAction) -> PersonQuestion | None:
+    """The first of the model's questions that has no answer yet."""
+    return next((one for one in action.questions if one.id not in state.answers), None)
+
+
+def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
+    """The keys that do something here, with what they do."""
+    request = pending.request
+    kind = action_kind(request.action)
+    if kind == "questions":
+        return [("o", "other answer"), ("n", "no answer"), ("x", "end its turn")]
+    words = [("y", "once")]
+    if kind == "network":
+        words += [("s", "for all agents of this run")]
+        words += [("a", "always: saves a rule for this host")]
+    elif can_grant_repeatedly(request):
+        words += [("s", "for this agent"), ("t", "for it and all below")]
+    if request.proposed_prefix and kind != "network":
+        rule = clean_line(" ".join(request.proposed_prefix), limit=60)
+        words.append(("a", f"always: saves a rule for `{rule}`"))
+    return [*words, ("n", "no"), ("d", "no, because …"), ("x", "no, and end its turn")]
+
+
+def panel_lines(state: PromptState) -> list[str]:
+    """The panel as text above its keys: the head, what is asked, details."""
+    pending = state.current
+    if pending is None:
+        return []
+    request = pending.request
+    kind = action_kind(request.action)
+    who = clean_line(pending.agent)
+    more = len(state.queue) - 1
+    behind = f" ({more} more {'waits' if more == 1 else 'wait'})" if more else ""
+    lines = [f"{pending.approval_id} {who} {_KINDS[kind]}{behind}"]
+    if isinstance(request.action, QuestionsAction):
+        lines += _question_lines(state, request.action)
+    else:
+        lines += [f"  {describe_action(request.action)}"]
+        lines += [f"  {line}" for line in approval_detail_lines(request)]
+    if state.notice:
+        lines.append(f"  {clean_line(state.notice)}")
+    return lines
+
+
+def _question_lines(state: PromptState, action: QuestionsAction) -> list[str]:
+    question = unanswered_question(state, action)
+    if question is None:
+        return []
+    lines = [f"  {clean_line(question.question)}"]
+    for number, option in enumerate(question.options, start=1):
+        about = f": {clean_line(option.description)}" if option.description else ""
+        lines.append(f"  {number}  {clean_line(option.label)}{about}")
+    return lines
+
+
+def foot_lines(state: PromptState, *, width: int) -> list[str]:
+    """The keys, or what is being typed; keys go on in a further line rather than be cut."""
+    pending = state.current
+    if pending is None:
+        return []
+    if state.sent == pending.approval_id:
+        return ["  …"]
+    if state.mode != "keys":
+        head = "no, because" if state.mode == "reason" else "answer"
+        room = max(width - len(head) - 40, 10)
+        shown = "".join(sign for sign in state.typed if sign.isprintable())[-room:]
+        return [f"  {head}: {shown}_  (Enter sends, Esc goes back)"]
+    lines: list[str] = []
+    for key, words in available_keys(pending):
+        part = f"{key} {words}"
+        if lines and len(lines[-1]) + len(part) + 3 <= width:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(f"  {part}")
+    return lines

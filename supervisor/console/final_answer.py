@@ -1,0 +1,54 @@
+"""The end of a run for a person: the answer alone on stdout, everything else on stderr."""
+
+import contextlib
+from typing import TextIO
+
+from swarm.mailbox.protocol.records import RunCompleted
+
+from .number_format import render_count, render_span, render_usd
+from .safe_text import clean_block, clean_line
+
+
+def print_final_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextIO) -> None:
+    """Print the result, made harmless if a terminal reads it and byte for byte if a program does.
+
+    Without a result, or when the run did not complete, stderr says why. A reader that is gone is
+    no error.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if completed.status != "completed":
+            why = clean_line(completed.message) or "no reason was given"
+            stderr.write(f"{completed.status}: {why}\n")
+            stderr.flush()
+        elif not completed.result:
+            stderr.write("completed without a final answer\n")
+            stderr.flush()
+    if not completed.result:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        text = clean_block(completed.result) if stdout.isatty() else completed.result
+        try:
+            stdout.write(text if text.endswith("\n") else text + "\n")
+        except UnicodeEncodeError:
+            encoding = stdout.encoding or "ascii"
+            stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        stdout.flush()
+
+
+def summarize_run(completed: RunCompleted) -> str:
+    """The run in one line: how it ended, after how long, with how many agents and at what cost."""
+    cost = "" if completed.usd is None else f", {render_usd(completed.usd)}"
+    agents = "1 agent" if completed.agents == 1 else f"{completed.agents} agents"
+    return (
+        f"run {completed.status} after {render_span(completed.duration_s)}: "
+        f"{agents}, {render_count(completed.usage.total_tokens)} tokens{cost}"
+        f"{describe_redactions(completed)}"
+    )
+
+
+def describe_redactions(completed: RunCompleted) -> str:
+    """How often secrets were hidden, and of which kinds; nothing if none was."""
+    if not completed.redacted:
+        return ""
+    kinds = ", ".join(f"{name} {count}" for name, count in sorted(completed.redacted.items()))
+    return f", secrets hidden: {clean_line(kinds)}"

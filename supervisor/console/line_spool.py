@@ -1,0 +1,127 @@
+"""Lines on their way to a reader who may be slow, gone, or a terminal that was closed.
+
+Rule: handing a line over never waits. `drain` writes when the stream has room (at most 4096 bytes
+at a time, which a pipe with room takes without blocking); a reader that is gone ends the writing
+quietly, and one that lags too far behind loses lines and is told how many.
+"""
+
+import os
+import select
+import stat
+from collections import deque
+from typing import TextIO
+
+import trio
+
+_CHUNK_BYTES = 4096  # PIPE_BUF: with room reported, a write of this size does not block
+_MAX_WAITING_BYTES = 64 * 1024 * 1024
+
+
+class LineSpool:
+    """One stream's lines, in order. Owned by one view; `put` from sync code, `drain` in a task."""
+
+    def __init__(self, stream: TextIO, *, max_waiting_bytes: int = _MAX_WAITING_BYTES) -> None:
+        self._stream = stream
+        self._fd = _file_number(stream)
+        self._can_block = self._fd is not None and _can_wait(self._fd)
+        self._lines: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._max_waiting_bytes = max_waiting_bytes
+        self._lines_added = trio.Event()
+        self.left_out = 0  # lines lost to a slow reader since this was last set to 0
+        self.closed = False  # the reader is gone
+
+    def put(self, line: bytes) -> None:
+        """Take a line (its line feed included). Kept in order; dropped when the reader is gone."""
+        if self.closed:
+            return
+        if self._waiting_bytes + len(line) > self._max_waiting_bytes:
+            self.left_out += 1
+            return
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        self._lines_added.set()
+
+    @property
+    def has_room(self) -> bool:
+        """Less than half of what may wait waits."""
+        return self._waiting_bytes < self._max_waiting_bytes // 2
+
+    async def drain(self) -> None:
+        """Write for as long as it is not cancelled; then what the stream takes without waiting."""
+        try:
+            while True:
+                if not self._lines:
+                    self._lines_added = trio.Event()
+                    await self._lines_added.wait()
+                await trio.lowlevel.checkpoint()
+                while self._lines and not self.closed:
+                    await self._wait_room()
+                    self._write_some()
+        finally:
+            while self._lines and not self.closed and self._takes_more():
+                self._write_some()
+
+    def flush(self) -> None:
+        """Write what is left, blocking: for the last lines, when nothing else runs any more."""
+        while self._lines and not self.closed:
+            self._write_some()
+
+    async def _wait_room(self) -> None:
+        if self._fd is not None and not self._takes_more():
+            await trio.lowlevel.wait_writable(self._fd)
+
+    def _takes_more(self) -> bool:
+        """A write of a chunk would not wait. Plain files and objects in memory always have room."""
+        return self._fd is None or not self._can_block or _has_room(self._fd)
+
+    def _write_some(self) -> None:
+        """One write of whole lines, or of the head of a line longer than a chunk."""
+        chunk = bytearray(self._lines.popleft())
+        while self._lines and len(chunk) + len(self._lines[0]) <= _CHUNK_BYTES:
+            chunk += self._lines.popleft()
+        if len(chunk) > _CHUNK_BYTES and self._can_block:
+            self._lines.appendleft(bytes(chunk[_CHUNK_BYTES:]))
+            del chunk[_CHUNK_BYTES:]
+        self._waiting_bytes -= len(chunk)
+        try:
+            self._write(bytes(chunk))
+        except (OSError, ValueError):  # EPIPE, a terminal that hung up, a full disk, a closed file
+            self._close()
+
+    def _write(self, data: bytes) -> None:
+        if self._fd is None:
+            self._stream.write(data.decode(errors="replace"))
+            self._stream.flush()
+            return
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._fd, rest) :]
+            except BlockingIOError:  # somebody made the shared file description non-blocking
+                select.select((), (self._fd,), ())
+
+    def _close(self) -> None:
+        self.closed = True
+        self._lines.clear()
+        self._waiting_bytes = 0
+
+
+def _file_number(stream: TextIO) -> int | None:
+    try:
+        stream.flush()
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _can_wait(fd: int) -> bool:
+    """Pipes, sockets and terminals; a plain file always has room and cannot be polled."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
+def _has_room(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(0))

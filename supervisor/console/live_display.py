@@ -1,0 +1,254 @@
+"""The live tree: drawn on stderr while the run goes on, left folded when it is over.
+
+Rule: no refresh thread and no timer of its own. A frame is drawn when something changed (at most
+ten a second), and once a second while something works, for the ages; an idle run costs nothing.
+Frames are written beside the loop, so a terminal that was stopped (Ctrl-S) or that hangs holds up
+the drawing and never the run; one that goes away ends the drawing.
+"""
+
+import contextlib
+import io
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TextIO
+
+import trio
+from rich.console import ConsoleDimensions
+from rich.control import Control
+from rich.live import Live
+from rich.segment import ControlType
+from rich.text import Text
+
+from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
+
+from .approval_panel import ApprovalPanel
+from .columns import Line
+from .final_answer import print_final_answer, summarize_run
+from .safe_text import clean_line
+from .terminal import ColorChoice, make_console, page_width
+from .theme import WARN, glyphs_for
+from .tree_view import RenderedLines, TreeOptions, render_final, render_run
+
+FRAME_S = 0.1
+_IDLE_FRAME_INTERVAL_S = 1.0
+_LAST_WRITE_S = 0.5  # a terminal that does not take the last frame by then goes without it
+_MAX_NOTICES = 20  # distinct warnings printed above the tree; the footer counts them all
+_WORKING_STATES = frozenset({"running", "waiting", "starting", "restarting"})
+
+
+class LiveDisplay:
+    """The tree on a terminal (a `RunDisplay`).
+
+    Args:
+        stderr: The terminal.
+        stdout: Where the final answer alone goes.
+        environment: Of the process: `NO_COLOR` and its like.
+        color: `--color`.
+        clock: Unix seconds.
+        with_answer: False for a watcher: nothing is printed at the end.
+    """
+
+    def __init__(
+        self,
+        stderr: TextIO,
+        stdout: TextIO,
+        *,
+        environment: Mapping[str, str],
+        color: ColorChoice = "auto",
+        clock: Callable[[], float] = time.time,
+        with_answer: bool = True,
+    ) -> None:
+        self._stderr, self._stdout, self._clock = stderr, stdout, clock
+        self._buffer = io.StringIO()
+        self._console = make_console(
+            stderr, environment=environment, color=color, buffer=self._buffer
+        )
+        self.options = TreeOptions(glyphs=glyphs_for(stderr.encoding or "utf-8"))
+        self._fixed_width = page_width(environment)
+        self._with_answer = with_answer
+        self._writing = threading.Lock()
+        self._dirty = True
+        self._changed = trio.Event()
+        self._notices: list[str] = []  # to be printed above the tree
+        self._seen_notices: set[str] = set()
+        self._drawn: RenderedLines | None = None
+        self._width = 0
+        self.frames = 0  # drawn so far
+        self.panel: ApprovalPanel | None = None  # where a person answers, below the tree
+        self.transcript: Callable[[int, int], RenderedLines] | None = (
+            None  # (width, height): not the tree
+        )
+        self.keyboard: Callable[[Callable[[], RunView]], Awaitable[None]] | None = None
+        self.listener: Callable[[AnyFeed], None] = lambda feed: None  # who looks closer
+
+    def on_feed(self, feed: AnyFeed) -> None:
+        """Only marks that something changed; the fold is the caller's."""
+        if isinstance(feed, Recorded):
+            body = feed.record.body
+            if isinstance(body, Warned):
+                self._notice(f"warning: {feed.record.agent} {body.message}")
+            elif isinstance(body, GatewayEnded):
+                self._notice(f"warning: the gateway ended: {body.reason}")
+            if self.panel is not None:
+                self.panel.note_change()
+        self.listener(feed)
+        self.redraw()
+
+    def set_options(self, options: TreeOptions) -> None:
+        """Sort or open the tree in another way from the next frame on."""
+        self.options = options
+        self.redraw()
+
+    def on_stop(self, stopped: bool) -> None:
+        """Ctrl-Z: the cursor is the shell's meanwhile; then everything is drawn anew."""
+        sign = b"\x1b[?25h\r\n" if stopped else b"\x1b[?25l"
+        with contextlib.suppress(OSError, ValueError):
+            os.write(self._stderr.fileno(), sign)
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Something else than a feed changed: the options, the window."""
+        self._dirty = True
+        self._changed.set()
+
+    async def draw(self, current: Callable[[], RunView]) -> None:
+        """Draw frames until cancelled; then leave the folded tree and a visible cursor."""
+        live = Live(
+            console=self._console,
+            auto_refresh=False,  # no refresh thread beside Trio
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+        live.start()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_size)
+                if self.panel is not None:
+                    nursery.start_soon(self.panel.run, current, self.redraw)
+                if self.keyboard is not None:
+                    nursery.start_soon(self.keyboard, current)
+                while True:
+                    work_s = await self._draw_frame(live, current())
+                    await self._wait_for_next_frame(current(), work_s)
+        finally:
+            try:
+                self._render_frame(live, current(), final=True)
+            finally:
+                live.stop()
+                with trio.move_on_after(_LAST_WRITE_S, shield=True):
+                    await self._write(self._take())
+
+    def finish(self, completed: RunCompleted) -> None:
+        """What the run came to below the tree; then the answer alone on stdout."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stderr.write(summarize_run(completed) + "\n")
+            self._stderr.flush()
+        if self._with_answer:
+            print_final_answer(completed, stdout=self._stdout, stderr=self._stderr)
+
+    async def _draw_frame(self, live: Live, view: RunView) -> float:
+        """Return the seconds of work it took; what waiting for the terminal took is not work."""
+        began = time.perf_counter()
+        self._dirty, self._changed = False, trio.Event()
+        self._render_frame(live, view, final=False)
+        work_s = time.perf_counter() - began
+        if not await self._write(self._take()):
+            await trio.sleep_forever()
+        self.frames += 1
+        return work_s
+
+    async def _wait_for_next_frame(self, view: RunView, work_s: float) -> None:
+        """Until the next frame is due: never more than a tenth of a core."""
+        await trio.sleep(max(FRAME_S, 9 * work_s))
+        if not self._dirty:
+            ticks = any(agent.state in _WORKING_STATES for agent in view.agents)
+            with trio.move_on_after(_IDLE_FRAME_INTERVAL_S - FRAME_S if ticks else math.inf):
+                await self._changed.wait()
+
+    def _render_frame(self, live: Live, view: RunView, *, final: bool) -> None:
+        width, height = self._read_size()
+        now = self._clock()
+        asked = self._panel_lines(width, height) if not final else []
+        room = height - 1 - len(asked)
+        if self.transcript is not None and not final:
+            picture = self.transcript(width, max(room, 1))
+        else:
+            render = render_final if final else render_run
+            picture = render(view, width=width, height=room, now=now, options=self.options)
+        picture = RenderedLines([*picture.lines, *asked])
+        if self._drawn is not None and width < self._width:
+            self._console.control(*_clear_wrapped_lines(self._drawn, width))
+        for line in self._notices:
+            self._console.print(Text(line, style=WARN), soft_wrap=True)
+        self._notices.clear()
+        live.update(picture, refresh=True)
+        self._drawn, self._width = picture, width
+
+    def _panel_lines(self, width: int, height: int) -> list[Line]:
+        if self.panel is None:
+            return []
+        return self.panel.render_lines(width=width, height=max(height - 4, 2))
+
+    def _read_size(self) -> tuple[int, int]:
+        """Columns and lines of this terminal now, also after a resize; never under 2."""
+        try:
+            width, height = os.get_terminal_size(self._stderr.fileno())
+        except (OSError, ValueError):
+            width, height = 0, 0
+        size = (max(self._fixed_width or width or 80, 2), max(height or 25, 2))
+        self._console.size = ConsoleDimensions(*size)
+        return size
+
+    def _take(self) -> str:
+        text = self._buffer.getvalue()
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        return text
+
+    async def _write(self, text: str) -> bool:
+        """False if the terminal is gone. Takes as long as the terminal does."""
+        try:
+            fd = self._stderr.fileno()
+        except (OSError, ValueError):
+            self._stderr.write(text)
+            return True
+        data = text.encode(self._stderr.encoding or "utf-8", "replace")
+        return await trio.to_thread.run_sync(self._write_all, fd, data, abandon_on_cancel=True)
+
+    def _write_all(self, fd: int, data: bytes) -> bool:
+        """In a thread. The lock keeps the last frame behind one that still hangs."""
+        rest = memoryview(data)
+        with self._writing:
+            try:
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+            except OSError:
+                return False
+        return True
+
+    def _notice(self, words: str) -> None:
+        line = clean_line(words)
+        if line not in self._seen_notices and len(self._seen_notices) < _MAX_NOTICES:
+            self._seen_notices.add(line)
+            self._notices.append(line)
+
+    async def _watch_size(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # signals are only heard in the main thread; the next change redraws
+        with trio.open_signal_receiver(signal.SIGWINCH) as sizes:
+            async for _ in sizes:
+                self.redraw()
+
+
+def _clear_wrapped_lines(drawn: RenderedLines, width: int) -> Iterable[Control]:
+    """A narrower window wrapped the last picture: go up over the lines that this added."""
+    added = sum(math.ceil(cells / width) - 1 for cells in drawn.widths if cells)
+    step = Control((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
+    return [Control(ControlType.CARRIAGE_RETURN), *([step] * added)]

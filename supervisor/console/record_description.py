@@ -1,0 +1,229 @@
+"""Calls and records in words: one short line each, the same in every view.
+
+Everything returned here is already cleaned (`safe_text`), so that a caller may print it as it is.
+"""
+
+import shlex
+from typing import assert_never
+
+from swarm.mailbox.protocol.changes import TurnDiff
+from swarm.mailbox.protocol.events import (
+    AnyCallDetail,
+    CallEnded,
+    CommandCall,
+    FileChange,
+    OtherCall,
+    PatchCall,
+    PlanCall,
+    StdinCall,
+    Waiting,
+)
+from swarm.mailbox.protocol.gateway import Fetching, Throttled
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    Compaction,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    Reasoning,
+    text_of,
+)
+from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.ops import TextInput
+from swarm.mailbox.protocol.parsed_command import (
+    ListFiles,
+    ParsedCommand,
+    ReadFile,
+    Search,
+    Unknown,
+)
+from swarm.mailbox.protocol.records import ContextRecorded, InputPosted, MailPosted
+
+from .number_format import render_count, render_span
+from .safe_text import clean_line, first_line
+
+_CHANGE_LETTERS = {"add": "A", "delete": "D", "update": "M"}
+
+
+def describe_call(detail: AnyCallDetail, *, limit: int = 200) -> str:
+    """The argument that says most: the script, the keys typed, the files, the step under way."""
+    match detail:
+        case CommandCall():
+            return clean_line(detail.script or shlex.join(detail.argv), limit=limit)
+        case StdinCall():
+            typed = clean_line(repr(detail.chars)[1:-1], limit=limit) if detail.chars else "wait"
+            return clean_line(f"session {detail.session_id}: {typed}", limit=limit)
+        case PatchCall():
+            return clean_line(describe_changes(detail.changes), limit=limit)
+        case PlanCall():
+            done = sum(step.status == "completed" for step in detail.plan)
+            current = [step.step for step in detail.plan if step.status == "in_progress"]
+            head = f"{done}/{len(detail.plan)}"
+            return clean_line(f"{head} {current[0]}" if current else head, limit=limit)
+        case OtherCall():
+            return clean_line(detail.argument, limit=limit)
+        case _:
+            assert_never(detail)
+
+
+def describe_doing(detail: AnyCallDetail, *, limit: int = 200) -> str:
+    """`Read a.py, b.py; Search foo in src`, of a command that only reads; else empty."""
+    if not isinstance(detail, CommandCall):
+        return ""
+    return describe_meanings(detail.parsed_cmd, limit=limit)
+
+
+def describe_shortly(detail: AnyCallDetail) -> str:
+    """What a command does where that is known, else the argument that says most."""
+    return describe_doing(detail) or describe_call(detail)
+
+
+def describe_meanings(meanings: tuple[ParsedCommand, ...], *, limit: int = 200) -> str:
+    """What a command reads, lists and searches; empty for none."""
+    words = ""
+    before: ParsedCommand | None = None
+    for one in meanings:
+        more = isinstance(one, ReadFile) and isinstance(before, ReadFile)
+        words += f"{', ' if more else '; ' if words else ''}{_meaning(one, is_more=more)}"
+        before = one
+    return clean_line(words, limit=limit)
+
+
+def _meaning(meaning: ParsedCommand, *, is_more: bool) -> str:
+    match meaning:
+        case ReadFile(path=path):
+            return path if is_more else f"Read {path}"
+        case ListFiles(path=path):
+            return f"List {path or 'files'}"
+        case Search(query=query, path=path):
+            return f"Search {query or 'files'}" + (f" in {path}" if path else "")
+        case Unknown(cmd=cmd):
+            return cmd
+        case _:
+            assert_never(meaning)
+
+
+def describe_changes(changes: tuple[FileChange, ...]) -> str:
+    """`A one.py, M two.py → three.py` (at most eight, then a count)."""
+    shown = [
+        f"{_CHANGE_LETTERS[change.kind]} {clean_line(change.path)}"
+        + (f" → {clean_line(change.move_path)}" if change.move_path else "")
+        for change in changes[:8]
+    ]
+    if len(changes) > 8:
+        shown.append(f"and {len(changes) - 8} more")
+    return ", ".join(shown)
+
+
+def describe_end(call: CallEnded) -> str:
+    """How a call ended: `exit code 0 after 1.2 s`, `declined`, `goes on as session 3`."""
+    if call.status == "declined":
+        return "declined"
+    span = f"after {render_span(call.duration_s)}"
+    if call.status == "interrupted":
+        return f"interrupted {span}"
+    if call.session_id is not None and call.exit_code is None:
+        return f"goes on as session {call.session_id}"
+    if call.exit_code is not None:
+        return f"exit code {call.exit_code} {span}"
+    return f"{call.status} {span}"
+
+
+def describe_task(body: InputPosted | MailPosted) -> str:
+    """The first line of what an agent was given to do, "" for mail that is no task."""
+    if isinstance(body, MailPosted):
+        return first_line(body.mail.content) if body.mail.kind == "new_task" else ""
+    texts = (part.text for part in body.parts[:8] if isinstance(part, TextInput))
+    return next((line for text in texts if (line := first_line(text))), "")
+
+
+def describe_sandbox(policy: SandboxPolicy) -> str:
+    """The word that `--sandbox` takes, or the permission profile."""
+    if isinstance(policy, DangerFullAccess):
+        return "danger-full-access"
+    if isinstance(policy, ProfilePolicy):
+        return f"profile {policy.name}"
+    return "read-only" if isinstance(policy, ReadOnly) else "workspace-write"
+
+
+def describe_waiting(event: Waiting) -> str:
+    """`rate limited, again in 12 s (2/5)`."""
+    words = clean_line(event.reason, limit=200) or "waiting"
+    if event.delay_s > 0:
+        words += f", again in {render_span(event.delay_s)}"
+    if event.attempt:
+        words += f" ({event.attempt}/{event.max_attempts or '?'})"
+    return words
+
+
+def describe_throttle(event: Throttled) -> str:
+    """What the shared limiter does, or "" when it holds nothing back."""
+    if event.delay_s is None:
+        return ""
+    words = clean_line(event.reason, limit=120) or "the provider asks for patience"
+    words += f", next request in {render_span(event.delay_s)}"
+    return f"{words}, {event.waiting} waiting" if event.waiting else words
+
+
+def describe_fetching(event: Fetching) -> str:
+    """`fetching the model smollm2: 23 of 93 MB`."""
+    have, total = event.have_bytes / 1e6, event.total_bytes / 1e6
+    words = f"fetching the model {clean_line(event.what, limit=60)}: {have:.0f}"
+    return f"{words} of {total:.0f} MB" if total else f"{words} MB"
+
+
+def describe_replaced(body: ContextRecorded) -> str:
+    """Why a history is another one now, and what that did to its size."""
+    if body.undoes:
+        return f"compaction undone: {len(body.items)} items again"
+    if body.rolled_back:
+        return f"{body.rolled_back} turns taken back: {len(body.items)} items stay"
+    if (done := body.shortened) is None:
+        return f"history replaced by {len(body.items)} items"
+    why = {"limit": "nearly full", "overflow": "over its window", "person": "asked for"}
+    how = {"model": "summary by the model", "provider": "by the provider", "cut": "without a model"}
+    sizes = f"{render_count(done.before_tokens)} → {render_count(done.after_tokens)} tokens"
+    counts = f"{done.before_items} → {len(body.items)} items"
+    return f"history compacted: {sizes}, {counts} ({why[done.trigger]}; {how[done.means]})"
+
+
+def describe_turn_diff(body: TurnDiff) -> str:
+    """`3 files, +12 -4`, and how far that, or an undo of it, can be relied upon."""
+    words = f"{body.files} file{'' if body.files == 1 else 's'}, +{body.added} -{body.removed}"
+    if body.hidden:
+        words += f" (without {body.hidden} that are too much to show)"
+    if body.shared_with:
+        others = ", ".join(body.shared_with[:3])
+        words += f"; some may be the work of {clean_line(others)}"
+    if body.no_copy:
+        words += f"; {body.no_copy} without a copy, which no undo brings back"
+    if body.uncovered_count:
+        some = ", ".join(body.uncovered[:3])
+        many = body.uncovered_count
+        words += (
+            f"; what commands did in {many} folder{'' if many == 1 else 's'} is not known and no "
+            f"undo covers it (too many files): {clean_line(some)}"
+        )
+    return words
+
+
+def describe_item(item: AnyItem, *, limit: int = 200) -> str:
+    """The first words of an item of the history."""
+    match item:
+        case Message():
+            words = f"{item.role}: {first_line(text_of(item.content), limit=limit)}"
+        case Reasoning():
+            words = f"reasoning: {first_line(' '.join(item.summary), limit=limit) or '(hidden)'}"
+        case FunctionCall():
+            words = f"call {item.name} {item.arguments}"
+        case CustomToolCall():
+            words = f"call {item.name} {item.input}"
+        case FunctionCallOutput() | CustomToolCallOutput():
+            words = f"output: {first_line(text_of(item.output), limit=limit)}"
+        case Compaction():
+            words = "compaction: (sealed by the provider)"
+        case _:
+            assert_never(item)
+    return clean_line(words, limit=limit)

@@ -1,0 +1,378 @@
+"""The fold: records and passing events in, one picture of the whole run out.
+
+Rule: state changes here and nowhere else; `RunState` is the one mutable place, and every step of it
+is a pure function from one `AgentView` to the next. A record that was applied already changes
+nothing, so a watcher may start from any snapshot. Nothing costs more because many agents ended.
+"""
+
+import time
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable
+from typing import get_args
+
+from msgspec.structs import replace
+
+from swarm.mailbox.ids import is_reviewer
+from swarm.mailbox.protocol.approvals import PendingApproval
+from swarm.mailbox.protocol.control import AgentState, AgentView, AnyFeed, RunView, TransientEvent
+from swarm.mailbox.protocol.events import CallBegan, CallEnded, TokenCount
+from swarm.mailbox.protocol.gateway import Fetching, ResponseBilled, Throttled
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    BudgetSet,
+    EndState,
+    FanOutItemEnded,
+    FanOutPlanned,
+    InputPosted,
+    MailPosted,
+    ProcessEnded,
+    Record,
+    RunCompleted,
+    RunStarted,
+)
+
+from .record_description import describe_call, describe_doing, describe_task, describe_throttle
+from .reduce_agent import reduce_agent, reduce_passing, shrink_ended
+from .reduce_approvals import mark_waiting, reduce_cost, reduce_queue, unmark
+from .reduce_run import reduce_run
+from .safe_text import clean_line
+
+KEEP_ENDED = 256  # ended agents kept with all their texts; older ones keep only their figures
+LIST_ENDED = 512  # ended agents that are listed at all; older ones are only counted
+_END_STATES = frozenset(get_args(EndState))
+_DONE, _FAILED = 1, 2
+_DROP_TRIES = 4  # of an agent's end, to list older ones no more
+_MAX_TASKS = 4096  # first words for agents that are not there yet
+
+
+class RunState:
+    """A run as it stands. Owned by one task; `view()` may be called as often as wanted.
+
+    Args:
+        clock: Unix seconds; only for passing events, which carry no time of their own.
+        keep_ended: Ended agents that keep their result, task and note whole.
+        list_ended: Ended agents that are listed at all, besides those who have somebody below.
+        slots_max: How many agent processes may live at once; 0 = not known.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        keep_ended: int = KEEP_ENDED,
+        list_ended: int = LIST_ENDED,
+        slots_max: int = 0,
+    ) -> None:
+        self._clock = clock
+        self._keep_ended, self._list_ended = keep_ended, list_ended
+        self._run = RunView(slots_max=slots_max)
+        self._seen = 0
+        self._agents: dict[str, AgentView] = {}
+        self._order: list[str] = []  # paths, sorted: a parent stands before its children
+        self._paths: dict[str, str] = {}  # agent id → path
+        self._calls: dict[str, dict[str, tuple[str, str, str]]] = {}  # path → running calls
+        self._tasks: dict[str, str] = {}  # path → first words, said before the agent was there
+        self._ended: deque[str] = deque()  # newest last; only those still whole
+        self._shrunk_paths: deque[str] = deque()  # those after them, newest last
+        self._live: set[str] = set()  # paths whose process lives
+        self._waiting_approvals: dict[str, PendingApproval] = {}  # path → the oldest that waits
+        self._item_states = bytearray()  # per item: 0 open, else what _DONE and _FAILED say
+        self._cached: RunView | None = None
+
+    @classmethod
+    def from_view(cls, view: RunView, *, clock: Callable[[], float] = time.time) -> "RunState":
+        """Start from a snapshot: records up to `view.seq` are already in it."""
+        state = cls(clock=clock)
+        state._run = replace(view, agents=())
+        state._agents = {agent.path: agent for agent in view.agents}
+        state._order = sorted(state._agents)
+        state._paths = {agent.agent_id: agent.path for agent in view.agents if agent.agent_id}
+        state._live = {one.path for one in view.agents if one.pid and not is_reviewer(one.path)}
+        state._seen = view.unlisted + sum(
+            one.started > 0 and not is_reviewer(one.path) for one in view.agents
+        )
+        state._waiting_approvals = {one.agent: one for one in reversed(view.approvals)}
+        ended = [agent for agent in view.agents if agent.state == "ended"]
+        ended.sort(key=lambda agent: agent.last_progress)
+        state._ended.extend(agent.path for agent in ended[-state._keep_ended :])
+        state._shrunk_paths.extend(agent.path for agent in ended[: -state._keep_ended])
+        return state
+
+    @property
+    def seq(self) -> int:
+        """The last record that is in. A feed that goes on with more than `seq + 1` has a gap."""
+        return self._run.seq
+
+    @property
+    def agents_seen(self) -> int:
+        """Agents that ever had a process."""
+        return self._seen
+
+    def agent(self, path: str) -> AgentView | None:
+        return self._agents.get(path)
+
+    def view(self) -> RunView:
+        """The whole run; the same object until something changes."""
+        if self._cached is None:
+            agents = self._agents
+            self._cached = replace(
+                self._run,
+                agents=tuple([agents[path] for path in self._order]),
+                slots_used=len(self._live),
+            )
+        return self._cached
+
+    def apply(self, feed: AnyFeed) -> None:
+        """Take in one record or passing event. Never raises on any sequence of them."""
+        if isinstance(feed, TransientEvent):
+            self._apply_passing(feed)
+        else:
+            self._apply_record(feed.record)
+
+    def apply_past(self, record: Record) -> None:
+        """A record of the run's own file, before a resume. What agents counted stands in their
+        own files; what the provider billed stands for it."""
+        self._apply_record(record)
+        if isinstance(record.body, ResponseBilled) and not is_reviewer(record.agent):
+            used = self._run.usage.plus(record.body.usage)
+            self._change(replace(self._run, usage=used))
+
+    # --- what only the supervisor knows ------------------------------------------------------
+
+    def set_process_usage(self, path: str, rss_bytes: int, progress_time: float = 0.0) -> None:
+        """Memory of an agent's process, and when it last got on (unix seconds)."""
+        if view := self._agents.get(path):
+            latest = max(view.last_progress, progress_time)
+            if rss_bytes != view.rss_bytes or latest != view.last_progress:
+                self._put(replace(view, rss_bytes=rss_bytes, last_progress=latest))
+
+    def set_agent_state(self, path: str, state: AgentState, *, note: str = "") -> None:
+        """A state no record tells: queued (the agent is made if missing), suspended, restarting."""
+        view = self._agents.get(path) or self._new_agent(path)
+        self._put(replace(view, state=state, note=clean_line(note)))
+
+    def remove_queued(self, path: str) -> None:
+        """A queued agent that was never started is gone; any other stays."""
+        view = self._agents.get(path)
+        if view is not None and view.state == "queued" and not view.agent_id:
+            del self._agents[path]
+            del self._order[bisect_left(self._order, path)]
+            self._cached = None
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _apply_passing(self, feed: TransientEvent) -> None:
+        event = feed.event
+        if isinstance(event, Throttled):
+            self._change(replace(self._run, throttle=describe_throttle(event)))
+        elif isinstance(event, Fetching):
+            self._change(
+                replace(
+                    self._run,
+                    fetching=clean_line(event.what, limit=60),
+                    fetched_bytes=event.have_bytes,
+                    fetch_total_bytes=event.total_bytes,
+                )
+            )
+        elif view := self._agents.get(feed.agent):
+            self._put(reduce_passing(view, event, self._clock()))
+
+    def _apply_record(self, record: Record) -> None:
+        if record.seq <= self._run.seq:
+            return
+        self._run = replace(self._run, seq=record.seq)
+        self._cached = None
+        self._update_approvals(record)
+        path = self._path_of(record)
+        body = record.body
+        if not path:
+            self._apply_to_run(record)
+            return
+        view = self._agents.get(path)
+        if isinstance(body, AgentSpawned) and view is None:
+            view = self._new_agent(path)
+        elif isinstance(body, InputPosted | MailPosted):
+            self._remember_task(path, body)
+            view = self._agents.get(path)
+        if view is not None:
+            self._track_agent(path, record)
+            self._put(self._with_call(reduce_agent(view, body, record.ts), body))
+            if isinstance(body, AgentEnded):
+                self._shrink_older_ended(path)
+        self._apply_to_run(record)
+
+    def _update_approvals(self, record: Record) -> None:
+        """What waits for an answer; the rows of those who ask say so until it is there."""
+        before = self._run.approvals
+        after = reduce_queue(before, record)
+        if after is before:
+            self._run = reduce_cost(self._run, record.body)
+            return
+        self._run = replace(self._run, approvals=after)
+        self._waiting_approvals = {one.agent: one for one in reversed(after)}
+        for path in {one.agent for one in before} | set(self._waiting_approvals):
+            if view := self._agents.get(path):
+                self._put(view if path in self._waiting_approvals else unmark(view))
+
+    def _path_of(self, record: Record) -> str:
+        """The agent whose view changes: mail is its recipient's, a payment its payer's."""
+        match record.body:
+            case MailPosted(mail=mail):
+                return mail.recipient
+            case AgentSpawned(path=path):
+                return path
+            case ResponseBilled(agent_id=agent_id) | AgentEnded(agent_id=agent_id):
+                return self._paths.get(agent_id, record.agent)
+            case ProcessEnded(agent_id=agent_id):
+                return self._paths.get(agent_id, record.agent)
+            case _:
+                return record.agent
+
+    def _track_agent(self, path: str, record: Record) -> None:
+        """Ids, living processes and running calls: what an AgentView has no place for."""
+        match record.body:
+            case AgentSpawned(agent_id=agent_id):
+                self._paths[agent_id] = path
+                if not is_reviewer(path):
+                    self._count_agent(path, record.body.epoch)
+                    self._live.add(path)
+                self._calls.pop(path, None)
+            case ProcessEnded():
+                if record.body.epoch >= self._agents[path].epoch:
+                    self._live.discard(path)
+                    self._calls.pop(path, None)
+            case AgentEnded():
+                self._calls.pop(path, None)
+            case CallBegan(call_id=call_id, tool=tool, detail=detail):
+                running = self._calls.setdefault(path, {})
+                words = (describe_call(detail), describe_doing(detail))
+                running[call_id] = (clean_line(tool, limit=40), *words)
+            case CallEnded(call_id=call_id):
+                if left := self._calls.get(path):
+                    left.pop(call_id, None)
+            case _:
+                pass
+
+    def _count_agent(self, path: str, epoch: int) -> None:
+        """A first life is a new agent; a later one at an unlisted path is an old one come back."""
+        if self._agents[path].started:
+            return
+        if epoch > 1 and self._run.unlisted:
+            self._change(replace(self._run, unlisted=self._run.unlisted - 1))
+        else:
+            self._seen += 1
+
+    def _with_call(self, view: AgentView, body: object) -> AgentView:
+        """After a call's end, show the latest one that still runs."""
+        if not isinstance(body, CallEnded) or not (running := self._calls.get(view.path)):
+            return view
+        tool, argument, doing = next(reversed(running.values()))
+        return replace(view, tool=tool, argument=argument, doing=doing)
+
+    def _apply_to_run(self, record: Record) -> None:
+        body = record.body
+        match body:
+            case RunStarted(resumed=True):
+                self._suspend_live_agents()
+            case BudgetSet() if record.agent == "/root":
+                run = replace(self._run, budget=body.budget, deadline_unix_s=body.deadline_unix_s)
+                self._change(run)
+            case FanOutPlanned(items=items):
+                self._item_states = bytearray(len(items))
+            case FanOutItemEnded(index=index, state=state):
+                self._count_item(index, well=state == "completed")
+            case RunCompleted():
+                self._end_root(body)
+            case TokenCount() if is_reviewer(record.agent):
+                return  # told apart, by `Reviewed`
+            case _:
+                pass
+        self._change(reduce_run(self._run, body, record.ts))
+
+    def _count_item(self, index: int, *, well: bool) -> None:
+        """A later attempt replaces an earlier one; after a snapshot only totals are known."""
+        run = self._run
+        done, failed = run.fan_done + well, run.fan_failed + (not well)
+        if 0 <= index < len(self._item_states):
+            done -= self._item_states[index] == _DONE
+            failed -= self._item_states[index] == _FAILED
+            self._item_states[index] = _DONE if well else _FAILED
+        self._change(replace(run, fan_done=done, fan_failed=failed))
+
+    def _suspend_live_agents(self) -> None:
+        """The run is resumed: no process of its earlier life is there any more."""
+        for path in sorted(self._live):
+            view = replace(
+                self._agents[path], pid=0, rss_bytes=0, tool="", argument="", doing="", text=""
+            )
+            self._put(view if view.state == "ended" else replace(view, state="suspended"))
+        for path, view in self._agents.items():
+            if is_reviewer(path) and view.pid:
+                self._put(replace(view, pid=0, state="ended", end_state="crashed"))
+        self._live.clear()
+        self._calls.clear()
+
+    def _end_root(self, body: RunCompleted) -> None:
+        """Whatever ended the run ended its root, also where no record of its own says so."""
+        view = self._agents.get("/root")
+        if view is not None and view.state != "ended":
+            end = body.status if body.status in _END_STATES else "failed"
+            self._put(
+                replace(view, state="ended", end_state=end, tool="", argument="", doing="", text="")
+            )
+
+    def _remember_task(self, path: str, body: InputPosted | MailPosted) -> None:
+        words = describe_task(body)
+        if not words:
+            return
+        view = self._agents.get(path)
+        if view is None:
+            if len(self._tasks) < _MAX_TASKS:
+                self._tasks.setdefault(path, words)
+        elif not view.task:
+            self._put(replace(view, task=words))
+
+    def _new_agent(self, path: str) -> AgentView:
+        view = AgentView(path=path, state="queued", task=self._tasks.pop(path, ""))
+        insort(self._order, path)
+        self._put(view)
+        return view
+
+    def _shrink_older_ended(self, path: str) -> None:
+        """The newest ended agents stay whole; of older ones only figures remain."""
+        self._ended.append(path)
+        while len(self._ended) > self._keep_ended:
+            old = self._agents.get(self._ended.popleft())
+            if old is not None and old.state == "ended" and old.path != "/root":
+                self._paths.pop(old.agent_id, None)
+                self._put(shrink_ended(old))
+                self._shrunk_paths.append(old.path)
+        for _ in range(_DROP_TRIES):
+            if len(self._shrunk_paths) > max(self._list_ended - self._keep_ended, 0):
+                self._unlist(self._shrunk_paths.popleft())
+
+    def _unlist(self, path: str) -> None:
+        """Count it and list it no more. One that still has a process or company comes later."""
+        view = self._agents.get(path)
+        if view is None or view.state != "ended":
+            return  # it came back to life, and ends again some day
+        after = bisect_left(self._order, path) + 1
+        has_below = after < len(self._order) and self._order[after].startswith(f"{path}/")
+        if view.pid or has_below:
+            self._shrunk_paths.append(path)
+            return
+        del self._agents[path]
+        del self._order[after - 1]
+        self._change(replace(self._run, unlisted=self._run.unlisted + 1))
+
+    def _put(self, view: AgentView) -> None:
+        if view.path in self._waiting_approvals and view.state != "ended":
+            view = mark_waiting(view, self._waiting_approvals[view.path])
+        self._agents[view.path] = view
+        self._cached = None
+
+    def _change(self, run: RunView) -> None:
+        self._run = run
+        self._cached = None

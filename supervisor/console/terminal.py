@@ -1,0 +1,93 @@
+"""Who may colour, how wide the page is, and which of the three views shows a run.
+
+Rule: every Rich console of the program is made here, so that `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR`,
+`TERM=dumb`, `COLUMNS` and `--color` mean the same everywhere.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ColorChoice = Literal["auto", "always", "never"]
+DisplayChoice = Literal["json", "plain", "live"]
+
+
+def choose_display(
+    *, as_json: bool, plain: bool, stdout_is_tty: bool, environment: Mapping[str, str]
+) -> DisplayChoice:
+    """The live tree only where a person can see it move; `--json` wins over `--plain`."""
+    if as_json:
+        return "json"
+    if plain or not stdout_is_tty or is_ci(environment) or environment.get("TERM") == "dumb":
+        return "plain"
+    return "live"
+
+
+def is_ci(environment: Mapping[str, str]) -> bool:
+    """`CI` is set to anything but a no: no prompts, no live view."""
+    return environment.get("CI", "").lower() not in {"", "0", "false", "no"}
+
+
+def decide_color(choice: ColorChoice, *, environment: Mapping[str, str], is_terminal: bool) -> bool:
+    """`--color` wins over the environment; there, a refusal wins over a wish."""
+    if choice != "auto":
+        return choice == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    for wish in ("FORCE_COLOR", "CLICOLOR_FORCE"):
+        if environment.get(wish, "") not in {"", "0"}:
+            return True
+    if environment.get("FORCE_COLOR") == "0" or environment.get("CLICOLOR") == "0":
+        return False
+    return is_terminal and environment.get("TERM") != "dumb"
+
+
+def page_width(environment: Mapping[str, str]) -> int | None:
+    """`COLUMNS` if it is a sensible number, else None: ask the terminal."""
+    columns = environment.get("COLUMNS", "")
+    return max(int(columns), 20) if columns.isascii() and columns.isdigit() else None
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Also for streams that are closed or have no file."""
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError, OSError):
+        return False
+
+
+def make_console(
+    stream: TextIO,
+    *,
+    environment: Mapping[str, str],
+    color: ColorChoice = "auto",
+    buffer: TextIO | None = None,
+) -> "Console":
+    """The only Console factory. No markup, no emoji codes, no highlighting: text stays text.
+
+    Args:
+        stream: What is written to in the end; decides about colour.
+        environment: Of the process.
+        color: `--color`.
+        buffer: Collects what Rich writes, for a caller who writes it to `stream` himself.
+    """
+    from rich.console import Console  # 35 ms: not for `--json`, `--help` or an agent
+
+    terminal = is_terminal(stream)
+    coloured = decide_color(color, environment=environment, is_terminal=terminal)
+    known = {name: environment[name] for name in ("TERM", "COLORTERM") if name in environment}
+    return Console(
+        file=buffer or stream,
+        force_terminal=terminal or coloured,
+        force_interactive=terminal and environment.get("TERM") != "dumb",
+        color_system="standard" if coloured and not terminal else "auto",
+        no_color=not coloured,
+        width=page_width(environment),
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        _environ=known,
+    )

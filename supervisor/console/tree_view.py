@@ -1,0 +1,244 @@
+"""The picture of a run: header, one line per agent, progress, footer. Same view, same picture.
+
+Rule: a line is built of cells of known width, so nothing ever wraps and nothing a model or a
+command wrote can be markup: cells are Rich segments, never strings to be parsed.
+"""
+
+from collections.abc import Iterator
+from io import StringIO
+from re import DOTALL, sub
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.control import RunView
+
+from .budget_description import budget_parts, describe_widening, limit_parts
+from .columns import Line, crop, plan_columns, render_row
+from .fan_out_progress import FanOutProgress, measure_fan_out
+from .number_format import render_count, render_span, render_usd
+from .row_selection import SortOrder, TreeRow, select_list_rows, select_tree_rows
+from .safe_text import clean_line
+from .theme import BAD, BAR, DIM, HEAD, PLAIN, SELECTED, STATE_STYLES, UNICODE_GLYPHS, WARN, Glyphs
+
+FINAL_ROWS = 16  # agents left on the screen when a run is over
+
+
+class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person wants to see it."""
+
+    sort: SortOrder = "tree"
+    open_paths: frozenset[str] = frozenset()  # ended subtrees shown whole
+    glyphs: Glyphs = UNICODE_GLYPHS
+    selected: str = ""  # the path whose line stands out
+    hint: str = ""  # a last line: what keys do
+
+
+class RenderedLines:
+    """Lines of segments: a Rich renderable that needs no layout of its own."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        newline = Segment.line()
+        for line in self.lines:
+            yield from line
+            yield newline
+
+    @property
+    def text(self) -> str:
+        """What is read on the screen, without the blanks at line ends."""
+        return "\n".join("".join(cell.text for cell in line).rstrip() for line in self.lines)
+
+    @property
+    def widths(self) -> list[int]:
+        """Terminal cells of each line."""
+        return [sum(cell_len(cell.text) for cell in line) for line in self.lines]
+
+
+def render_run(
+    view: RunView, *, width: int, height: int, now: float, options: TreeOptions | None = None
+) -> RenderedLines:
+    """One snapshot as at most `height` lines of at most `width` cells.
+
+    Args:
+        view: The run; `agents` sorted by path.
+        width: Cells, ≥ 1; under 20 nothing sensible is promised but that it fits.
+        height: Lines, ≥ 1. Under 6 the header, then the footer give way.
+        now: Unix seconds, for ages and rates.
+    """
+    chosen = options or TreeOptions()
+    head = _header(view, width, chosen.glyphs)
+    fan = measure_fan_out(view, now=now)
+    foot = [_fan_out_line(fan, width, chosen.glyphs)] if fan else []
+    if view.fetching:
+        foot.append(_fetch_line(view, width, chosen.glyphs))
+    foot.append(_footer(view, width, now, chosen.glyphs))
+    if chosen.hint:
+        foot.append(_fit([(chosen.hint, DIM)], width, chosen.glyphs))
+    if height < len(head) + len(foot) + 2:
+        head = head[:1]
+    if height < len(head) + len(foot) + 2:
+        head = []
+    room = height - len(head) - len(foot)
+    rows: tuple[TreeRow, ...] = ()
+    if room > 0 and chosen.sort == "tree":
+        rows = select_tree_rows(
+            view.agents, height=room, open_paths=chosen.open_paths, keep=chosen.selected
+        )
+    elif room > 0:
+        rows = select_list_rows(view.agents, height=room, sort=chosen.sort, keep=chosen.selected)
+    body = _body(rows, view, width, chosen, now)
+    return RenderedLines([*head, *body, *foot][: max(height, 1)])
+
+
+def render_final(
+    view: RunView, *, width: int, height: int, now: float, options: TreeOptions | None = None
+) -> RenderedLines:
+    """What stays on the screen when the run is over: at most `FINAL_ROWS` agents, no footer.
+
+    The run's last words (`answer.summarize`) take the footer's place.
+    """
+    rows = min(height, FINAL_ROWS + 4)
+    plain = msgspec.structs.replace(options or TreeOptions(), selected="", hint="")
+    picture = render_run(view, width=width, height=rows, now=now, options=plain)
+    return RenderedLines(picture.lines[:-1]) if len(picture.lines) > 1 else picture
+
+
+def export_svg(view: RunView, *, now: float, title: str = "swarm run") -> str:
+    """The tree as an SVG of 100 columns, for the README. It loads nothing from anywhere."""
+    picture = render_run(view, width=100, height=40, now=now)
+    console = Console(
+        file=StringIO(), record=True, width=100, force_terminal=True, color_system="truecolor",
+        legacy_windows=False, _environ={},
+    )  # fmt: skip
+    console.print(picture)
+    svg = console.export_svg(title=clean_line(title), unique_id="swarm")
+    return sub(r"@font-face \{.*?\}\s*", "", svg, flags=DOTALL)
+
+
+def _body(
+    rows: tuple[TreeRow, ...], view: RunView, width: int, options: TreeOptions, now: float
+) -> Iterator[Line]:
+    columns = plan_columns(width, rows, model=view.model)
+    for row in rows:
+        line = render_row(row, columns, now=now, glyphs=options.glyphs)
+        is_selected = row.agent is not None and row.agent.path == options.selected
+        yield highlight_line(line, width) if is_selected else line
+
+
+def highlight_line(line: Line, width: int) -> Line:
+    """The whole line stands out."""
+    blank = Segment(" " * (width - sum(cell_len(cell.text) for cell in line)))
+    marked = [cell for cell in (*line, blank) if cell.text]
+    return [Segment(cell.text, (cell.style or PLAIN) + SELECTED) for cell in marked]
+
+
+def _header(view: RunView, width: int, glyphs: Glyphs) -> list[Line]:
+    name = f"swarm {short_id(view.run_id)}" if view.run_id else "swarm"
+    first = [
+        (name, HEAD),
+        (f" {clean_line(describe_widening(view.widened)).strip()}" if view.widened else "", BAD),
+        (f"  {clean_line(view.title)}" if view.title else "", PLAIN),
+    ]
+    words = [clean_line(word) for word in (view.provider, view.model, view.why)]
+    second = glyphs.dot.join(word for word in words if word) or "choosing a provider"
+    return [_fit(first, width, glyphs), _fit([(second, DIM)], width, glyphs)]
+
+
+def _fan_out_line(fan: FanOutProgress, width: int, glyphs: Glyphs) -> Line:
+    ended = min(fan.done + fan.failed, fan.total)
+    head = f"{ended}/{fan.total} "
+    size = min(max(width // 5, 8), 30)
+    full = round(size * ended / fan.total)
+    tail = [(f"{fan.done} done", PLAIN), (f"{fan.running} running", PLAIN)]
+    if fan.failed:
+        tail.append((f"{fan.failed} failed", BAD))
+    if fan.left_s is not None and ended < fan.total:
+        tail.append((f"about {render_span(fan.left_s)} left", PLAIN))
+    if fan.per_minute is not None:
+        tail.append((f"{fan.per_minute:.1f}/min", DIM))
+    if fan.tokens_in_all:
+        cost = "" if fan.usd_in_all is None else f", {render_usd(fan.usd_in_all)}"
+        tail.append((f"~{render_count(fan.tokens_in_all)} tokens{cost} in all", DIM))
+    parts = [
+        (head, HEAD),
+        (glyphs.full * full, BAR),
+        (glyphs.empty * (size - full) + " ", DIM),
+    ]
+    room = width - len(head) - size - 1
+    bar = _fit(parts, width, glyphs)
+    return bar + _join(tail, room, glyphs) if room > 0 else bar
+
+
+def _fetch_line(view: RunView, width: int, glyphs: Glyphs) -> Line:
+    """The bar of a model file that arrives."""
+    have, total = view.fetched_bytes, max(view.fetch_total_bytes, view.fetched_bytes, 1)
+    size = min(max(width // 5, 8), 30)
+    full = round(size * have / total)
+    parts = [
+        (f"fetching {view.fetching} ", HEAD),
+        (glyphs.full * full, BAR),
+        (glyphs.empty * (size - full), DIM),
+        (f" {have / 1e6:.0f} of {total / 1e6:.0f} MB", PLAIN),
+    ]
+    return _fit(parts, width, glyphs)
+
+
+def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
+    parts: list[tuple[str, Style]] = []
+    if view.status != "running":
+        parts.append((clean_line(view.status), STATE_STYLES.get(view.status, BAD)))
+    if view.throttle:
+        parts.append((clean_line(view.throttle), WARN))
+    slots = f"{view.slots_used}/{view.slots_max}" if view.slots_max else str(view.slots_used)
+    parts.append((f"slots {slots}", PLAIN))
+    parts.append((f"{render_count(view.usage.total_tokens)} tokens", PLAIN))
+    if view.usd is not None:
+        parts.append((render_usd(view.usd), PLAIN))
+    if spent := view.review_usage.total_tokens:
+        cost = "" if view.review_usd is None else f" {render_usd(view.review_usd)}"
+        parts.append((f"reviews {render_count(spent)} tokens{cost}", DIM))
+    parts += [
+        (words, WARN if is_tight else PLAIN) for words, is_tight in budget_parts(view, now=now)
+    ]
+    parts += [(words, WARN if is_tight else DIM) for words, is_tight in limit_parts(view)]
+    if view.unlisted:
+        parts.append((f"{view.unlisted} ended before", DIM))
+    if view.warnings:
+        noun = "warning" if view.warnings == 1 else "warnings"
+        parts.append((f"{view.warnings} {noun}", WARN))
+    if view.started:
+        parts.append((render_span(now - view.started), DIM))
+    return _join(parts, width, glyphs)
+
+
+def _join(parts: list[tuple[str, Style]], width: int, glyphs: Glyphs) -> Line:
+    """Parts with dots between, as many as fit whole; only the first may be cropped."""
+    line = _fit(parts[:1], width, glyphs)
+    room = width - cell_len(parts[0][0])
+    for text, style in parts[1:]:
+        room -= cell_len(text) + len(glyphs.dot)
+        if room < 0:
+            break
+        line += [Segment(glyphs.dot, DIM), Segment(text, style)]
+    return line
+
+
+def _fit(parts: list[tuple[str, Style]], width: int, glyphs: Glyphs) -> Line:
+    """Parts one after another until the width is used up."""
+    line: Line = []
+    room = width
+    for text, style in parts:
+        shown = crop(text, room, mark=glyphs.ellipsis)
+        if shown:
+            line.append(Segment(shown, style))
+        room -= cell_len(shown)
+        if shown != text or room <= 0:
+            break
+    return line

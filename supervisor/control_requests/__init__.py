@@ -1,0 +1,1 @@
+"""Requests of people at the control server, and who may make them."""

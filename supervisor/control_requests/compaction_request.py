@@ -1,0 +1,48 @@
+"""A person's wish about an agent's memory: have it shortened, or put back what was taken.
+
+Rule guarded: the agent itself does it, between two requests; what it gets for that comes from the
+journal, which is settled first.
+"""
+
+import trio
+
+from swarm.mailbox.errors import MessageTooLarge, PeerGone
+from swarm.mailbox.protocol.control import AnyControlReply, CompactAgent, Done, Refused
+from swarm.mailbox.protocol.ops import AnyOp, Compact, UndoCompaction
+
+from ..agents.team_agent import TeamAgent
+from ..journal.compactions import find_compaction_undo
+from ..journal.journal_reader import read_records
+from ..run_context import RunContext
+
+
+async def compact_agent(
+    running: RunContext, member: TeamAgent, wish: CompactAgent
+) -> AnyControlReply:
+    """Pass the wish on to the agent's present life."""
+    life = member.live_agent
+    if life is None or life.gone.is_set():
+        words = "has no process now; its history is compacted by itself when it must be"
+        return Refused(message=f"{member.path} {words}")
+    op: AnyOp = Compact()
+    done = f"{member.path} compacts its history before its next request"
+    if wish.undo:
+        found = await _find_undo(running, member.plan.agent_id)
+        if found is None:
+            return Refused(message=f"{member.path} has no compaction that could be taken back")
+        op = found
+        done = f"{member.path} takes compaction {found.compaction_id} back before its next request"
+    try:
+        await running.send(life, op)
+    except PeerGone:
+        return Refused(message=f"{member.path} has ended")
+    except MessageTooLarge as error:
+        return Refused(message=f"what {member.path} had forgotten is too large to be sent: {error}")
+    return Done(message=done)
+
+
+async def _find_undo(running: RunContext, file: str) -> UndoCompaction | None:
+    await running.journal.flush()
+    return await trio.to_thread.run_sync(
+        lambda: find_compaction_undo(read_records(running.paths, file=file))
+    )

@@ -1,0 +1,189 @@
+"""(an agent's plan, what a person wants changed) → its new plan, or why not. Pure but for a look
+at a folder.
+
+Rule guarded (law 6): what was taken away is not given back. A change that would widen what the
+agent may do is refused, and says what it has.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.path_rules import is_within, may_read
+from swarm.mailbox.protocol.control import ChangeSettings
+from swarm.mailbox.protocol.limits import (
+    AskForApproval,
+    Limits,
+    ProfilePolicy,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from swarm.mailbox.protocol.settings import AgentSettings, SandboxMode
+from swarm.roles.narrow import intersect_sandboxes, narrow_approval, narrow_sandbox
+from swarm.roles.role import Role
+
+from ..agents.live_agent import AgentPlan
+from ..run_request import RequiredChoices
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_READ_ONLY_NAMES = frozenset(
+    {".git", ".swarm", ".agents", ".codex", ".aws"}
+)  # read-only below a root
+_MAX_NAME_CHARS = 200
+
+
+def changed_plan(plan: AgentPlan, wish: ChangeSettings) -> AgentPlan:
+    """The plan with everything that `wish` names. Raises UsageError; then nothing is changed."""
+    model = plan.model if wish.model is None else _name(wish.model)
+    if wish.effort is not None and wish.effort not in ("", *EFFORTS):
+        raise UsageError(f"effort {wish.effort!r} is not known; there are {', '.join(EFFORTS)}")
+    limits = plan.limits
+    if wish.sandbox is not None:
+        limits = msgspec.structs.replace(limits, sandbox=_narrowed(plan, wish.sandbox))
+    if wish.approval is not None:
+        limits = _with_approval(limits, wish.approval)
+    cwd = plan.cwd if wish.cwd is None else _folder(plan, limits.sandbox, wish.cwd)
+    return msgspec.structs.replace(
+        plan,
+        model=model or None,
+        effort=plan.effort if wish.effort is None else wish.effort or None,
+        summary=wish.summary or plan.summary,
+        verbosity=wish.verbosity or plan.verbosity,
+        limits=limits,
+        cwd=cwd,
+    )
+
+
+def settings_of(plan: AgentPlan) -> AgentSettings:
+    """What of a plan can change, whole."""
+    return AgentSettings(
+        model=plan.model,
+        effort=plan.effort,
+        summary=plan.summary,
+        verbosity=plan.verbosity,
+        limits=plan.limits,
+        cwd=plan.cwd,
+    )
+
+
+def with_settings(plan: AgentPlan, settings: AgentSettings | None) -> AgentPlan:
+    """A plan made anew (of a resumed run), with what a person had changed in its earlier life.
+
+    The bounds of the run are those of the new plan; sandbox and approval are as narrow as both.
+    """
+    if settings is None:
+        return plan
+    limits = msgspec.structs.replace(
+        plan.limits,
+        sandbox=intersect_sandboxes(plan.limits.sandbox, settings.limits.sandbox),
+        approval=narrow_approval(plan.limits.approval, settings.limits.approval),
+    )
+    return msgspec.structs.replace(
+        plan,
+        model=settings.model,
+        effort=settings.effort,
+        summary=settings.summary,
+        verbosity=settings.verbosity,
+        limits=limits,
+        cwd=settings.cwd or plan.cwd,
+    )
+
+
+def check_requirements(before: AgentPlan, after: AgentPlan, held: RequiredChoices) -> None:
+    """Raises UsageError for a change to what the administrator's requirements do not allow."""
+    for name, value, old, allowed in (
+        ("model", after.model, before.model, None if held.model is None else (held.model,)),
+        ("approval", after.limits.approval, before.limits.approval, held.approvals),
+        ("sandbox", _mode(after.limits.sandbox), _mode(before.limits.sandbox), held.sandbox_modes),
+    ):
+        if value != old and allowed is not None and value not in allowed:
+            raise UsageError(
+                f"{name} {value or 'default'} is not allowed: the requirements of this machine "
+                f"allow only {', '.join(allowed)} (`swarm config layers` shows the file)"
+            )
+
+
+def describe_change(before: AgentPlan, after: AgentPlan) -> str:
+    """What is different, for a person; "" if nothing is."""
+    words = [
+        f"{name} {value or 'default'}"
+        for name, value, old in (
+            ("model", after.model, before.model),
+            ("effort", after.effort, before.effort),
+            ("summary", after.summary, before.summary),
+            ("verbosity", after.verbosity, before.verbosity),
+            ("sandbox", _mode(after.limits.sandbox), _mode(before.limits.sandbox)),
+            ("approval", after.limits.approval, before.limits.approval),
+            ("folder", after.cwd, before.cwd),
+        )
+        if value != old
+    ]
+    return ", ".join(words)
+
+
+def _name(text: str) -> str:
+    name = text.strip()
+    if len(name) > _MAX_NAME_CHARS or not name.isprintable():
+        raise UsageError("that is no name of a model")
+    return name
+
+
+def _narrowed(plan: AgentPlan, wanted: SandboxMode) -> SandboxPolicy:
+    has = plan.limits.sandbox
+    if wanted == _mode(has):
+        return has
+    if plan.role.locked:
+        raise UsageError(f"{plan.path} is locked to its sandbox for good; start another agent")
+    narrowed = narrow_sandbox(has, Role(name="", sandbox_mode=wanted))
+    reads = isinstance(narrowed, ProfilePolicy) and wanted == "read-only"
+    if _mode(narrowed) != wanted and not reads:
+        raise UsageError(
+            f"{plan.path} has sandbox {_mode(has)}; what an agent may do can only become less"
+        )
+    return narrowed
+
+
+def _with_approval(limits: Limits, wanted: AskForApproval) -> Limits:
+    if narrow_approval(limits.approval, wanted) != wanted:
+        raise UsageError(
+            f"it has approval {limits.approval}; what an agent may do can only become less, and "
+            f"{wanted} would let more run unasked"
+        )
+    granular = limits.granular if wanted == "on-request" else None
+    return msgspec.structs.replace(limits, approval=wanted, granular=granular)
+
+
+def _folder(plan: AgentPlan, sandbox: SandboxPolicy, wanted: str) -> str:
+    """The folder where it works becomes writable, so it must lie within what is writable."""
+    path = os.path.realpath(os.path.join(plan.cwd, wanted))  # noqa: PTH118 — `..` is resolved here
+    if not Path(path).is_dir():
+        raise UsageError(f"there is no folder {path}")
+    if plan.role.locked:
+        raise UsageError(f"{plan.path} is locked to its folder for good; start another agent")
+    if isinstance(sandbox, ReadOnly):
+        return path
+    if isinstance(sandbox, ProfilePolicy):
+        if not may_read(sandbox, path):  # a profile names its folders: this gives no right
+            raise UsageError(f"{path} is not within what {plan.path} may read")
+        return path
+    if isinstance(sandbox, WorkspaceWrite):
+        roots = [os.path.realpath(root) for root in (plan.cwd, *sandbox.writable_roots)]
+        inside = [root for root in roots if is_within(path, root)]
+        if not any(_is_writable_below(path, root) for root in inside):
+            raise UsageError(
+                f"{path} is not within what {plan.path} may write ({', '.join(roots)}), or below "
+                "a folder that is protected there; what an agent may do can only become less"
+            )
+    return path
+
+
+def _is_writable_below(path: str, root: str) -> bool:
+    steps = Path(path).relative_to(root).parts
+    return not _READ_ONLY_NAMES.intersection(steps)
+
+
+def _mode(policy: SandboxPolicy) -> str:
+    return str(policy.__struct_config__.tag)

@@ -1,0 +1,227 @@
+"""Other terminals' door: look at the run, speak to an agent, interrupt or end it.
+
+A process that descends from a run, this one or another, has no rights here, not even to look:
+nobody steers a swarm by the back door (`outsiders.py`).
+"""
+
+import logging
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.control_channel import ControlRequest, ControlServer
+from swarm.mailbox.errors import MessageTooLarge
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.control import (
+    AnyControl,
+    AnyControlReply,
+    Approvals,
+    ChangeSettings,
+    CompactAgent,
+    ContinueAgent,
+    Done,
+    GetSnapshot,
+    InterruptAgent,
+    KillAgent,
+    ListApprovals,
+    PauseAgent,
+    Refused,
+    ResolveApproval,
+    ReviewWork,
+    RollBack,
+    SendText,
+    Snapshot,
+    UndoFiles,
+    decode_control,
+    encode_control,
+)
+from swarm.mailbox.protocol.ops import TextInput, UserInput
+
+from .agents.agent_manager import AgentManager
+from .agents.child_plan import AgentRequestError
+from .agents.team_agent import TeamAgent
+from .approvals.approval_answers import ApprovalAnswers
+from .control_requests.caller_rights import refusal_for
+from .control_requests.compaction_request import compact_agent
+from .control_requests.rollback_request import roll_back
+from .control_requests.settings_requests import SettingsRequests
+from .file_history.file_history import FileHistory
+from .run_context import RunContext
+from .team.team_service import TeamService
+
+_log = logging.getLogger("swarm.doorman")
+
+
+class ControlService:
+    """Serves the control socket until cancelled. `stop_run` ends the run as killed."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        agency: TeamService,
+        server: ControlServer,
+        stop_run: Callable[[], None],
+    ) -> None:
+        self._run, self._agents, self._server = running, control, server
+        self._team_service = agency
+        self._stop_run = stop_run
+        self._tasks: trio.Nursery | None = None  # for what goes on behind an answer
+        self._settings_requests = SettingsRequests(running, control, agency, self._find_member)
+        self.approval_answers: ApprovalAnswers | None = None  # both are set before it serves
+        self.file_history: FileHistory | None = None
+
+    async def serve(self) -> None:
+        """Each call is answered by a task of its own: a slow one holds up nobody."""
+        async with trio.open_nursery() as nursery:
+            self._tasks = nursery
+            while True:
+                call = await self._server.receive()
+                nursery.start_soon(self._serve_one, call)
+
+    async def _serve_one(self, call: ControlRequest) -> None:
+        reply: AnyControlReply
+        try:
+            wish = decode_control(call.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            reply = Refused(message=f"that request cannot be read: {error}", exit_code=2)
+        else:
+            reply = await self._handle(wish, call.peer_pid)
+        try:
+            self._server.reply(call, encode_control(reply))
+        except MessageTooLarge as error:
+            refused = Refused(message=f"the answer is too large to be told: {error}")
+            self._server.reply(call, encode_control(refused))
+
+    async def _handle(self, wish: AnyControl, peer_pid: int | None) -> AnyControlReply:
+        if why := refusal_for(peer_pid):
+            _log.warning("process %s asked to steer this run and was refused: %s", peer_pid, why)
+            return Refused(message=why, exit_code=3)
+        match wish:
+            case GetSnapshot():
+                return Snapshot(view=self._run.broadcast.current_view())
+            case SendText():
+                return await self._send(wish)
+            case InterruptAgent():
+                return await self._interrupt(wish.agent, keep_commands=wish.keep_commands)
+            case ChangeSettings():
+                return await self._settings_requests.change_settings(wish)
+            case ReviewWork():
+                return await self._review(wish)
+            case PauseAgent(agent=path):
+                return await self._settings_requests.set_paused(path, paused=True)
+            case ContinueAgent(agent=path):
+                return await self._settings_requests.set_paused(path, paused=False)
+            case KillAgent():
+                return await self._kill(wish.agent)
+            case ListApprovals():
+                return Approvals(
+                    entries=self.approval_answers.entries() if self.approval_answers else ()
+                )
+            case ResolveApproval():
+                return await self._resolve(wish)
+            case UndoFiles():
+                return await self._undo(wish)
+            case CompactAgent():
+                return await self._compact(wish)
+            case RollBack():
+                return await self._roll_back(wish)
+            case _:
+                assert_never(wish)
+
+    async def _send(self, wish: SendText) -> AnyControlReply:
+        found = self._find_member(wish.agent or ROOT_PATH)
+        if isinstance(found, Refused):
+            return found
+        if found.closed:
+            return Refused(message=f"{found.path} was ended for good; nothing reaches it")
+        if not wish.wake:
+            await self._team_service.leave_message(found, wish.text)
+            return Done(message=f"left for {found.path}; it is read at its next turn")
+        words = UserInput(
+            input_id=self._run.entropy.new_id(),
+            parts=(TextInput(text=wish.text),),
+            output_schema=self._run.request.answer_schema if found.path == ROOT_PATH else None,
+        )
+        try:
+            await self._team_service.send_input(found, words)
+        except AgentRequestError as error:
+            return Refused(message=str(error))
+        return Done(message=f"sent to {found.path}")
+
+    async def _review(self, wish: ReviewWork) -> AnyControlReply:
+        from .review.child_review import start_child_review  # seldom
+
+        found = self._find_member(wish.agent or ROOT_PATH)
+        if isinstance(found, Refused):
+            return found
+        if found.closed or self._tasks is None:
+            return Refused(message=f"{found.path} was ended for good")
+        return await start_child_review(self._run, self._team_service, self._tasks, found, wish)
+
+    async def _interrupt(self, path: str, *, keep_commands: bool) -> AnyControlReply:
+        if not path:
+            self._agents.run_end.has_begun = True  # with nobody at work it does
+            agents = list(self._agents.agents.values())
+            self._team_service.interrupt_waiting()
+        else:
+            found = self._find_member(path)
+            if isinstance(found, Refused):
+                return found
+            if self._team_service.interrupt_suspended(found):
+                return Done(message="interrupted 1 agent")
+            agents = [found.live_agent] if found.live_agent is not None else []
+        why = "a person interrupted it"
+        await self._agents.interrupt(agents, why, keep_commands=keep_commands)
+        return Done(message=f"interrupted {_agent_count(len(agents))}")
+
+    async def _kill(self, path: str) -> AnyControlReply:
+        if not path or path == ROOT_PATH:
+            self._stop_run()
+            return Done(message="the run is being ended")
+        member = self._find_member(path)
+        if isinstance(member, Refused):
+            return member
+        below = self._team_service.team.subtree(member.path)
+        await self._team_service.kill(below)
+        return Done(message=f"ended {_agent_count(len(below))}")
+
+    async def _resolve(self, wish: ResolveApproval) -> AnyControlReply:
+        if self.approval_answers is None:
+            return Refused(message="this run asks nobody")
+        return await self.approval_answers.resolve(wish)
+
+    async def _undo(self, wish: UndoFiles) -> AnyControlReply:
+        if self.file_history is None:
+            return Refused(message="this run keeps no files")
+        return await self.file_history.undo(wish)
+
+    async def _compact(self, wish: CompactAgent) -> AnyControlReply:
+        found = self._find_member(wish.agent or ROOT_PATH)
+        if isinstance(found, Refused):
+            return found
+        return await compact_agent(self._run, found, wish)
+
+    async def _roll_back(self, wish: RollBack) -> AnyControlReply:
+        found = self._find_member(wish.agent or ROOT_PATH)
+        if isinstance(found, Refused):
+            return found
+        return await roll_back(self._run, found, wish)
+
+    def _find_member(self, path: str) -> TeamAgent | Refused:
+        """By full path, or by the last step of one when only one agent has it."""
+        team = self._team_service.team
+        if (exact := team.find(path)) is not None:
+            return exact
+        fits = team.find_named(path.strip("/"))
+        if len(fits) == 1:
+            return fits[0]
+        agents = self._agents.agents
+        known = ", ".join(sorted(agents)[:8]) or "none"
+        return Refused(message=f"no live agent {path!r}; live now: {known}")
+
+
+def _agent_count(number: int) -> str:
+    return "1 agent" if number == 1 else f"{number} agents"

@@ -1,0 +1,307 @@
+"""The supervisor's ear: every letter of every child passes here, once, in order.
+
+Durable events are journaled, then acknowledged, then shown; passing ones are only shown. A letter
+that cannot be read is counted, logged once and acknowledged: it never ends the supervisor.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.interfaces import ReceivedMessage
+from swarm.mailbox.protocol.control import TransientEvent
+from swarm.mailbox.protocol.events import (
+    AnyEvent,
+    CallBegan,
+    CallEnded,
+    ContextReplaced,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    ItemCompleted,
+    OutputArrived,
+    ReasoningArrived,
+    RequestSent,
+    TextArrived,
+    TokenCount,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    Waiting,
+    Warned,
+    decode_event,
+)
+from swarm.mailbox.protocol.items import decode_item
+from swarm.mailbox.protocol.ops import Answer
+from swarm.mailbox.protocol.records import AnyRecordBody, ContextRecorded, ItemRecorded, Record
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    EnvironmentReply,
+    KeepFiles,
+    ListChanges,
+    NonTeamRequest,
+    RequestApproval,
+    StoreBlob,
+    WatchFiles,
+)
+from swarm.mailbox.proxy_environment import PROXY_VARIABLES
+
+from .agents.agent_manager import AgentManager
+from .agents.landlock_warnings import LANDLOCK_WARNINGS
+from .agents.live_agent import LiveAgent
+from .agents.turn_end import on_turn_end
+from .approvals.approval_endpoint import ApprovalEndpoint
+from .file_history.file_history import FileHistory
+from .network.proxy_manager import ProxyManager
+from .processes.gateway_manager import GatewayManager
+from .processes.shell_snapshot import ShellSnapshot
+from .run_context import RunContext
+from .runs.image_blobs import store_blob
+from .team.team_service import TeamService
+
+_log = logging.getLogger("swarm.dispatch")
+
+
+class EventRouter:
+    """Takes each letter in the moment in which it arrives, and waits for nothing."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        keeper: GatewayManager,
+        agency: TeamService,
+        desk: ApprovalEndpoint,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._run, self._agents, self._gateway, self._nursery = running, control, keeper, nursery
+        self._team_service, self._approvals = agency, desk
+        self.proxy: ProxyManager | None = None
+        self.file_history = FileHistory(running, nursery)
+        self.unreadable_count = 0
+        self._warned_of_landlock = False
+        request = running.request
+        withheld = set(request.keys).union(
+            *({one.env_key or "", *one.env_http_headers.values()} for one in request.providers)
+        )
+        if request.goes_upstream:
+            withheld.update(*((name, name.lower()) for name in PROXY_VARIABLES))
+        self._shell = ShellSnapshot(
+            request.environment, withheld=withheld, asked=request.shell_snapshot
+        )
+
+    async def run(self) -> None:
+        """Take letters as they arrive, until cancelled."""
+        await self._run.mailbox.consume(self._route)
+
+    def _route(self, letter: ReceivedMessage) -> bool:
+        if self._gateway.is_gateway(letter.peer):
+            self._gateway.on_message(letter)
+        elif self.proxy is not None and self.proxy.is_proxy(letter.peer):
+            self.proxy.on_message(letter)
+        elif (agent := self._agents.find_by_peer(letter.peer)) is not None:
+            try:
+                event = decode_event(letter.body)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self._on_unreadable(letter, error)
+            else:
+                self._on_event(agent, event, letter)
+        # else its process has ended; the journal has what it acknowledged
+        return False
+
+    def _on_unreadable(self, letter: ReceivedMessage, error: Exception) -> None:
+        self.unreadable_count += 1
+        if self.unreadable_count == 1:
+            _log.warning("a message of %r could not be read: %s", letter.peer, error)
+        self._run.mailbox.acknowledge(letter)
+
+    def _on_event(self, agent: LiveAgent, event: AnyEvent, letter: ReceivedMessage) -> None:
+        agent.last_heartbeat = trio.current_time()
+        match event:
+            case Heartbeat():
+                self._on_heartbeat(agent, event)
+                return
+            case TextArrived() | ReasoningArrived() | OutputArrived() | Waiting():
+                self._note_progress(agent)
+                self._run.broadcast.publish_transient(TransientEvent(agent=agent.path, event=event))
+                return
+            case Hello():
+                self._on_hello(agent, event, letter)
+                return
+            case _ if not agent.hello.is_set():
+                self._run.mailbox.acknowledge(letter)  # nobody is believed before its Hello
+                return
+            case RequestSent():
+                self._on_request(agent, event, letter)
+                return
+            case Goodbye():
+                agent.said_goodbye = True
+                self._run.mailbox.acknowledge(letter)
+                return
+            case _:
+                self._note_progress(agent)
+                self._journal_event(agent, event, letter)
+
+    def _journal_event(self, agent: LiveAgent, event: AnyEvent, letter: ReceivedMessage) -> None:
+        try:
+            body, follow = self._record_for(agent, event)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._on_unreadable(letter, error)
+            return
+
+        # Waited for, as what a Goodbye ends: a call is about to run, a request about to be sent.
+        soon = isinstance(event, CallBegan) or _is_output(event)
+
+        def written(record: Record) -> None:
+            self._run.mailbox.acknowledge(letter, soon=soon)
+            self._run.broadcast.publish_record(record)
+            if follow is not None:
+                follow()
+
+        self._run.journal.write(body, agent=agent.path, file=agent.plan.agent_id, then=written)
+
+    def _record_for(
+        self, agent: LiveAgent, event: AnyEvent
+    ) -> tuple[AnyRecordBody, Callable[[], None] | None]:
+        """The record of a durable event, and what follows once it is written."""
+        match event:
+            case ItemCompleted():
+                agent.pending_inputs.discard(event.item_id)
+                if (mail := agent.unread_mail.pop(event.item_id, None)) is not None:
+                    self._agents.observer.on_mail_read(agent, mail)
+                if event.source == "model":
+                    agent.responding = True
+                opened = ItemRecorded(
+                    turn_id=event.turn_id,
+                    item=decode_item(event.item),
+                    item_id=event.item_id,
+                    source=event.source,
+                )
+                agent.track_calls(opened.item)
+                return opened, None
+            case ContextReplaced():
+                items = tuple(decode_item(item) for item in event.items)
+                replaced = ContextRecorded(
+                    turn_id=event.turn_id,
+                    items=items,
+                    summary=event.summary,
+                    shortened=event.shortened,
+                    undoes=event.undoes,
+                    rolled_back=event.rolled_back,
+                )
+                return replaced, None
+            case TurnStarted():
+                agent.begin_turn(event.turn_id)
+                self._agents.on_turn_started(
+                    agent
+                )  # at once: a run is not over while its turn is written
+                return event, None
+            case TurnCompleted() | TurnFailed() | TurnAborted():
+                agent.turn, agent.responding = None, False
+                agent.turn_ends_pending += 1
+                agent.open_calls.clear()
+                self._approvals.withdraw(agent)
+                self.file_history.change_watcher.turn_ended(agent, event.turn_id)
+                return event, lambda: on_turn_end(self._agents, agent, event)
+            case CallBegan():
+                agent.open_calls[event.call_id] = event.tool
+                agent.unstarted_calls.discard(event.call_id)
+                return event, None
+            case CallEnded():
+                agent.open_calls.pop(event.call_id, None)
+                self.file_history.call_ended(event.call_id, detached=event.session_id is not None)
+                agent.has_detached_command |= event.session_id is not None
+                return event, None
+            case TokenCount():
+                agent.responding = False
+                return event, None
+            case Warned():
+                return event, None
+            case Hello() | Heartbeat() | Goodbye() | RequestSent():
+                raise AssertionError(f"{type(event).__name__} is no record")
+            case TextArrived() | ReasoningArrived() | OutputArrived() | Waiting():
+                raise AssertionError(f"{type(event).__name__} is passing")
+            case _:
+                assert_never(event)
+
+    def _on_hello(self, agent: LiveAgent, hello: Hello, letter: ReceivedMessage) -> None:
+        """Believe the first Hello with this life's secret and pid; refuse any other."""
+        child = agent.child
+        is_ours = self._run.is_proven(agent.identity, hello)
+        if agent.hello.is_set() or not is_ours or (child is not None and child.pid != hello.pid):
+            _log.warning("%s said a hello that is not its own; it is ended", agent.path)
+            self._agents.kill_for_restart(agent, "it said a hello that was not its own")
+        else:
+            agent.hello.set()
+            self._warn_of_landlock(hello)
+        self._run.mailbox.acknowledge(letter)
+
+    def _warn_of_landlock(self, hello: Hello) -> None:
+        """Once a run: all its processes are on one machine."""
+        if hello.lock_gap and not self._warned_of_landlock:
+            self._warned_of_landlock = True
+            self._run.note(Warned(message=LANDLOCK_WARNINGS[hello.lock_gap]))
+
+    def _on_heartbeat(self, agent: LiveAgent, beat: Heartbeat) -> None:
+        agent.busy, agent.live_commands = beat.busy, beat.live_commands
+        if agent.has_detached_command and not beat.live_commands:
+            agent.has_detached_command = False
+            self.file_history.change_watcher.commands_ended()
+        if beat.progress != agent.progress:
+            agent.progress = beat.progress
+            self._note_progress(agent)
+        self._run.broadcast.state.set_process_usage(agent.path, rss_bytes=beat.rss_bytes)
+        bound = self._run.request.resources.agent_memory_bytes
+        if bound is not None and beat.rss_bytes > bound:
+            used, allowed = beat.rss_bytes >> 20, bound >> 20
+            words = f"its process used {used} MiB of {allowed} MiB (limits.agent_memory)"
+            self._agents.kill_for_restart(agent, words)
+
+    def _note_progress(self, agent: LiveAgent) -> None:
+        agent.progress_at = trio.current_time()
+        agent.reported_stuck = False
+
+    def _on_request(self, agent: LiveAgent, asked: RequestSent, letter: ReceivedMessage) -> None:
+        """Acknowledged as it comes: some requests take long, and what is said behind them does
+        not wait. If the agent dies, so does its wish.
+        """
+        self._note_progress(agent)
+        self._run.mailbox.acknowledge(letter, soon=False)
+        if isinstance(asked.request, NonTeamRequest):
+            self._nursery.start_soon(self._serve_request, agent, asked.request_id, asked.request)
+        elif isinstance(asked.request, RequestApproval):
+            self._approvals.serve(agent, asked.request_id, asked.request)
+        else:
+            self._team_service.serve(agent, asked.request_id, asked.request)
+
+    async def _serve_request(
+        self,
+        agent: LiveAgent,
+        request_id: int,
+        request: NonTeamRequest,
+    ) -> None:
+        reply: AnyReply
+        if isinstance(request, StoreBlob):
+            folder, redactor = self._run.paths.blobs, self._run.journal.redactor
+            reply = await trio.to_thread.run_sync(store_blob, folder, request, redactor)
+        elif isinstance(request, KeepFiles):
+            reply = await self.file_history.take_snapshot(agent, request)
+        elif isinstance(request, WatchFiles):
+            reply = await self.file_history.change_watcher.call_starting(agent, request)
+        elif isinstance(request, ListChanges):
+            reply = await self.file_history.list_changes(agent)
+        else:
+            reply = EnvironmentReply(variables=await self._shell.get())
+        try:
+            await self._run.send(agent, Answer(request_id=request_id, reply=reply))
+        except PeerGone:
+            return  # it ended meanwhile; nobody waits
+
+
+def _is_output(event: AnyEvent) -> bool:
+    return isinstance(event, ItemCompleted) and event.source == "tool"

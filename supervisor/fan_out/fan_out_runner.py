@@ -1,0 +1,266 @@
+"""The harness divides the work: one agent per item, in order, as slots come free.
+
+Each failure is recorded and stops nobody else. Memory holds the plan and not what is done: an
+item's agent is forgotten when its process has ended, and its answer stands in the journal alone.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+import trio
+
+from swarm.mailbox.ids import ROOT_PATH, child_path
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import Budget, Limits
+from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.mailbox.protocol.records import AgentEnded, EndState, FanOutItemEnded, FanOutPlanned
+
+from ..agents.agent_manager import AgentManager
+from ..agents.live_agent import AgentPlan, LiveAgent
+from ..journal.journal_reader import run_records
+from ..processes.process_types import SpawnError
+from ..run_context import RunContext
+from ..run_request import FanOut
+from .fan_out_items import item_prompt
+from .file_excerpts import split_evenly
+from .unread_inputs import UnreadInputs, find_unread_inputs
+
+_SEGMENT_CHARS = 40
+
+
+_ANSWERED_BEFORE, _ANSWERED_NOW = 1, 2
+
+
+class _Begun:
+    """An item that has begun and has no end in the journal yet."""
+
+    def __init__(self) -> None:
+        self.path, self.attempt = "", 0
+        self.agent: LiveAgent | None = None  # of its last attempt, once it is born
+
+
+class ItemAnswer(Value):
+    """What one item came to."""
+
+    item: str
+    state: EndState
+    result: str
+
+
+def name_items(items: tuple[str, ...]) -> tuple[str, ...]:
+    """A path segment for each item: readable, unique, in order.
+
+    `src/Foo Bar.py` → `src_foo_bar_py`; a second one of that name gets `_2`.
+    """
+    taken: set[str] = set()
+    names: list[str] = []
+    for number, item in enumerate(items, 1):
+        plain = re.sub(r"[^a-z0-9]+", "_", item.lower()).strip("_")[-_SEGMENT_CHARS:].strip("_")
+        base = plain if plain and plain != "root" else f"item_{number}"
+        name, copy = base, 2
+        while name in taken:
+            name, copy = f"{base}_{copy}", copy + 1
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+class FanOutRunner:
+    """Runs the items of one fan-out. Made once a run, also by a resume."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        fan_out: FanOut,
+        limits: Limits,
+        *,
+        root_id: str = "",
+    ) -> None:
+        self._run, self._agents, self._fan, self._limits = running, control, fan_out, limits
+        self._unread_inputs: UnreadInputs = {}
+        self._root_id = root_id
+        self._names = name_items(fan_out.items)
+        self._begun: dict[int, _Begun] = {}  # by index
+        self._answered = bytearray(len(fan_out.items))  # per item: _BEFORE, _FRESH, 0 = no answer
+        self.stopping = False
+
+    async def run(
+        self, ended_before: dict[int, FanOutItemEnded], cut_off: tuple[str, ...] = ()
+    ) -> None:
+        """Run every item that did not complete before.
+
+        Args:
+            ended_before: By index; in earlier lives of the run.
+            cut_off: Ids of the agents of items that began in one of those, and did not end.
+        """
+        if cut_off:
+            read = partial(find_unread_inputs, self._run.paths, cut_off)
+            self._unread_inputs = await trio.to_thread.run_sync(read)
+        slots = self._run.registry.max_agents
+        wanted = min(self._fan.concurrency or slots, slots, max(1, len(self._fan.items)))
+        self._run.note(
+            FanOutPlanned(
+                items=self._fan.items,
+                names=self._names,
+                role=self._fan.role,
+                concurrency=wanted,
+                root_id=self._root_id,
+            )
+        )
+        for index, end in ended_before.items():
+            if end.state == "completed" and index < len(self._answered):
+                self._answered[index] = _ANSWERED_BEFORE
+        todo = (index for index in range(len(self._fan.items)) if not self._answered[index])
+        async with trio.open_nursery() as nursery:
+            for _ in range(wanted):
+                nursery.start_soon(self._run_worker, todo)
+
+    async def answers(self, *, only_fresh: bool) -> list[ItemAnswer]:
+        """What the items came to, in their order, from the journal; read once, at the end.
+
+        Args:
+            only_fresh: Leave out what was completed in an earlier life of the run.
+        """
+        await self._run.journal.flush()
+        return await trio.to_thread.run_sync(partial(self._read_answers, only_fresh=only_fresh))
+
+    def _read_answers(self, *, only_fresh: bool) -> list[ItemAnswer]:
+        wanted = {_ANSWERED_NOW} if only_fresh else {_ANSWERED_NOW, _ANSWERED_BEFORE}
+        found: dict[int, ItemAnswer] = {}
+        for record in run_records(self._run.paths):
+            end = record.body
+            if not isinstance(end, FanOutItemEnded) or end.index >= len(self._answered):
+                continue
+            if self._answered[end.index] in wanted:  # the newest of an item stands last
+                found[end.index] = ItemAnswer(item=end.item, state=end.state, result=end.result)
+        return [found[index] for index in sorted(found)]
+
+    async def _run_worker(self, todo: Iterator[int]) -> None:
+        for index in todo:
+            if self.stopping:
+                return
+            await self._run_item(index)
+            self._answered[index] = _ANSWERED_NOW
+
+    async def _run_item(self, index: int) -> None:
+        begun = self._begun[index] = _Begun()
+        state: EndState = "failed"
+        result = ""
+        for begun.attempt in range(1, self._fan.retries + 2):
+            state, result = await self._attempt(index, begun)
+            if state == "budget" and self._limits.budget == Budget():
+                self.stopping = True  # it is the run's: another item would get no request
+            if state in {"completed", "interrupted", "killed"} or self.stopping:
+                break
+        self._note_end(index, state, result)
+
+    def close(self) -> None:
+        """Every agent has ended: the items that the run's end has cut off get theirs."""
+        for index, begun in tuple(self._begun.items()):
+            outcome = begun.agent.outcome if begun.agent is not None else None
+            if outcome is None:
+                self._note_end(index, "interrupted", "the run ended before it was done")
+            else:
+                self._note_end(index, *_check_answer(outcome, self._fan))
+
+    def _note_end(self, index: int, state: EndState, result: str) -> None:
+        begun = self._begun.pop(index)
+        self._run.note(
+            FanOutItemEnded(
+                index=index,
+                item=self._fan.items[index],
+                agent=begun.path,
+                state=state,
+                result=result,
+                attempt=begun.attempt,
+            )
+        )
+
+    async def _attempt(self, index: int, begun: _Begun) -> tuple[EndState, str]:
+        plan = self._plan(index, begun.attempt)
+        begun.path, begun.agent = plan.path, None
+        try:
+            agent = begun.agent = await self._agents.spawn(plan)
+        except SpawnError as error:
+            return "crashed", str(error)
+        task = item_prompt(self._fan, index)
+        words = UserInput(
+            input_id=self._run.entropy.new_id(),
+            parts=(TextInput(text=task),),
+            output_schema=_schema(self._fan),
+        )
+        if self.stopping:  # Ctrl-C came while it was being born
+            agent.wanted_end = "interrupted"
+        else:
+            await self._agents.send_input(agent, words, source="fan_out")
+            for said in self._unread_inputs.pop(task, ()):
+                again = UserInput(input_id=said.input_id, parts=said.parts)
+                await self._agents.send_input(agent, again, source="person")
+        return _check_answer(await self._wait_outcome(agent), self._fan)
+
+    async def _wait_outcome(self, agent: LiveAgent) -> AgentEnded:
+        """What it came to; its process has ended then."""
+        if agent.wanted_end is None:
+            while agent.outcome is None:  # a person's words may open it again before we wake
+                await agent.done.wait()
+        outcome = agent.outcome
+        await self._agents.end(agent)
+        outcome = outcome or agent.outcome
+        assert outcome is not None  # `end` concludes
+        return outcome
+
+    def _plan(self, index: int, attempt: int) -> AgentPlan:
+        request = self._run.request
+        name = self._names[index] if attempt == 1 else f"{self._names[index]}_try{attempt}"
+        path, copy = child_path(ROOT_PATH, name), 2
+        while self._run.registry.is_known(path):
+            path, copy = child_path(ROOT_PATH, f"{name}_{copy}"), copy + 1
+        return AgentPlan(
+            path=path,
+            agent_id=self._run.entropy.new_id(),
+            role=request.fan_role,
+            limits=self._limits,
+            cwd=request.cwd,
+            parent=ROOT_PATH,
+            depth=1,
+            model=request.fan_model or request.model,
+            effort=request.fan_effort or request.effort,
+            summary=request.summary,
+            verbosity=request.verbosity,
+            reports=False,
+        )
+
+
+def _schema(fan_out: FanOut) -> bytes | None:
+    if fan_out.output_schema is None:
+        return None
+    return msgspec.json.encode(fan_out.output_schema)
+
+
+def _check_answer(outcome: AgentEnded, fan_out: FanOut) -> tuple[EndState, str]:
+    """An answer that does not fit the schema is a failure that says why."""
+    if outcome.state != "completed" or fan_out.output_schema is None:
+        return outcome.state, outcome.message
+    from swarm.mailbox.schema_check import find_schema_violation
+
+    fault = find_schema_violation(outcome.message, fan_out.output_schema)
+    return ("failed", fault) if fault else (outcome.state, outcome.message)
+
+
+def prompt_with_answers(body: str, answers: list[ItemAnswer], *, limit_bytes: int) -> str:
+    """The root's prompt: every answer under its item, cut to fit, then the task's body.
+
+    The body stands last: with much to read before it, a model still has its task before its eyes.
+
+    Each answer gets an equal share of `limit_bytes`; shorter ones leave theirs to the others.
+    """
+    shares = split_evenly([len(one.result) for one in answers], limit_bytes)
+    blocks: list[str] = []
+    for one, share in zip(answers, shares, strict=True):
+        text = one.result if len(one.result) <= share else one.result[:share] + " […]"
+        head = f"## {one.item}" if one.state == "completed" else f"## {one.item} ({one.state})"
+        blocks.append(f"{head}\n{text.strip() or '(no answer)'}")
+    return "Answers, one for each item:\n\n" + "\n\n".join(blocks) + f"\n\n---\n\n{body.strip()}"

@@ -1,0 +1,144 @@
+"""The live run's keeper of files: copies before a destructive call, looks after it, puts back.
+
+Rule guarded: the snapshot is in the store and journaled before the agent hears that it may go on.
+"""
+
+import os
+
+import trio
+
+from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.protocol.control import Done, Refused, UndoFiles
+from swarm.mailbox.protocol.records import SnapshotSettled, SnapshotTaken
+from swarm.mailbox.protocol.requests import ChangesReply, FilesKept, KeepFiles, RequestRefused
+
+from ..agents.live_agent import LiveAgent
+from ..journal.journal_reader import read_records
+from ..run_context import RunContext
+from .change_watcher import ChangeWatcher
+from .changed_files import list_changed_files
+from .content_store import ContentStore, SnapshotResult
+from .file_undo import SnapshotRecord, UndoReport, new_snapshot_id, undo_changes
+from .snapshots import choose_snapshots, fold_snapshots
+from .undo_report import describe_report
+
+MAX_PATHS = 2_000
+_EXCLUDED_FOLDERS = ("/proc", "/sys", "/dev")
+
+
+class FileHistory:
+    """One a run. `nursery` outlives every call."""
+
+    def __init__(self, running: RunContext, nursery: trio.Nursery) -> None:
+        self._run, self._nursery = running, nursery
+        self.store = ContentStore(running.paths.file_copies)
+        self._open: dict[str, tuple[str, str, LiveAgent]] = {}  # call id → snapshot, manifest
+        self._lock = trio.Lock()
+        self.change_watcher = ChangeWatcher(running, self.store, self._lock)
+        nursery.start_soon(self.change_watcher.run)
+
+    async def take_snapshot(self, agent: LiveAgent, wish: KeepFiles) -> FilesKept | RequestRefused:
+        """Copy what the wish names. What cannot be copied is named in the reply."""
+        if len(wish.paths) > MAX_PATHS:
+            return RequestRefused(message=f"more than {MAX_PATHS} paths at once")
+        paths = [path for path in wish.paths if self._may_copy(path)]
+        await self.change_watcher.request_scan()  # what was changed before is not this call's
+        try:
+            async with self._lock:
+                taken = await trio.to_thread.run_sync(self.store.take_snapshot, paths)
+        except OSError as error:
+            return RequestRefused(message=f"no copy could be made: {error.strerror}")
+        name = new_snapshot_id()
+        await self._run.commit(
+            SnapshotTaken(
+                snapshot_id=name,
+                manifest=taken.manifest,
+                files=taken.files,
+                size_bytes=taken.size_bytes,
+                turn_id=wish.turn_id,
+                call_id=wish.call_id,
+                left_out=taken.left_out,
+            ),
+            agent=agent.path,
+        )
+        self._open[wish.call_id] = name, taken.manifest, agent
+        return FilesKept(message=_left_out(taken))
+
+    async def list_changes(self, agent: LiveAgent) -> ChangesReply | RequestRefused:
+        """What this agent changed over all its lives, by the journal; as of a look right now."""
+
+        def work() -> ChangesReply:
+            found = fold_snapshots(read_records(self._run.paths, file="run"))
+            return list_changed_files(
+                choose_snapshots(found, agent=agent.path), self.store, agent.plan.cwd
+            )
+
+        await self.change_watcher.request_scan()
+        await self._run.journal.flush()
+        try:
+            return await trio.to_thread.run_sync(work)
+        except (OSError, ValueError) as error:
+            return RequestRefused(message=f"the run's store cannot be read: {error}")
+
+    def call_ended(self, call_id: str, *, detached: bool) -> None:
+        """Look at what the call left, beside everything else. Never waits."""
+        self.change_watcher.call_ended(call_id, detached=detached)
+        found = self._open.pop(call_id, None)
+        if found is not None:
+            self._nursery.start_soon(self._record_after, *found)
+
+    async def undo(self, wish: UndoFiles) -> Done | Refused:
+        """A person's `swarm undo` of a live run."""
+
+        def work() -> UndoReport | None:
+            found = fold_snapshots(read_records(self._run.paths, file="run"))
+            chosen = choose_snapshots(
+                found, agent=wish.agent, snapshot_id=wish.snapshot_id, turns=wish.turns
+            )
+            if not chosen:
+                return None
+            report = undo_changes(chosen, self.store, self._note_from_thread, force=wish.force)
+            self.change_watcher.tree.refresh(report.touched)
+            return report
+
+        await self.change_watcher.request_scan()
+        await self._run.journal.flush()
+        try:
+            async with self._lock:
+                report = await trio.to_thread.run_sync(work)
+        except (OSError, ValueError) as error:
+            return Refused(message=f"the run's store cannot be read: {error}")
+        if report is None:
+            return Refused(message="there is nothing to undo; `swarm undo RUN --list` shows it")
+        return Done(message=describe_report(report, self._run.run_id))
+
+    async def _record_after(self, name: str, manifest: str, agent: LiveAgent) -> None:
+        def look() -> str:
+            return self.store.write_current_manifest(self.store.read_manifest(manifest))
+
+        try:
+            after = await trio.to_thread.run_sync(look)
+        except (OSError, ValueError):
+            return  # then an undo restores only what is missing
+        self._run.note(SnapshotSettled(snapshot_id=name, manifest=after), agent=agent.path)
+
+    def _note_from_thread(self, body: SnapshotRecord, agent: str) -> None:
+        def note() -> None:
+            self._run.note(body, agent=agent)
+
+        trio.from_thread.run_sync(note)
+
+    def _may_copy(self, path: str) -> bool:
+        """Not the kernel's files, nor the run's own: its store would keep itself."""
+        real = os.path.realpath(path)
+        own = (str(self._run.paths.folder.parent), str(self._run.paths.sockets))
+        return path.startswith("/") and not any(
+            is_within(real, one) for one in (*_EXCLUDED_FOLDERS, *own)
+        )
+
+
+def _left_out(taken: SnapshotResult) -> str:
+    if not taken.left_out:
+        return ""
+    some = ", ".join(taken.left_out[:3])
+    return f"no copy is kept of {len(taken.left_out)} of them (too large or unreadable): {some}"

@@ -1,0 +1,218 @@
+"""Putting files back as a snapshot has them.
+
+Rule guarded: only what is as the snapshot's call left it is touched, unless a person insists; and
+no link that lies in the way leads anywhere else: every step is opened without following one.
+Blocks: call it in a thread.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_canonical
+
+from .content_store import UNKNOWN, ContentStore, FileEntry, read_entry, read_kind
+from .net_changes import NetChange, others_of
+
+_CHUNK_BYTES = 1024 * 1024
+_FOLDER_MODE = 0o755
+
+
+class UndoPlan(Value):
+    """What an undo would do. `left`: changed since by somebody else; `lost`: there is no copy."""
+
+    restore: tuple[FileEntry, ...] = ()
+    left: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()  # with agents whose work is not undone
+    lost: tuple[str, ...] = ()
+
+
+def plan_changes(edits: Iterable[NetChange], *, agents: Collection[str], force: bool) -> UndoPlan:
+    """Compare what agents changed with what is there.
+
+    Args:
+        edits: What is to be taken back. Where nobody looked at what was left, only what is missing
+            comes back.
+        agents: Whose work is taken back.
+        force: Also over what others changed since, or may have changed at the same time.
+    """
+    restore: list[FileEntry] = []
+    left: list[str] = []
+    shared: list[str] = []
+    lost: list[str] = []
+    for edit in edits:
+        now = read_entry(edit.path)
+        if edit.has_copy and now.is_same_as(edit.before):
+            continue
+        if not edit.has_copy:
+            lost.append(edit.path)
+        elif force:
+            restore.append(edit.before)
+        elif others_of(edit, agents):
+            shared.append(edit.path)
+        elif now.kind == "absent" or (not edit.is_broken and _is_unchanged(now, edit.after)):
+            restore.append(edit.before)
+        else:
+            left.append(edit.path)
+    if force:
+        restore += _folders_in_the_way(restore)
+    return UndoPlan(
+        restore=_in_order(restore), left=tuple(left), shared=tuple(shared), lost=tuple(lost)
+    )
+
+
+def _folders_in_the_way(entries: Iterable[FileEntry]) -> list[FileEntry]:
+    """Where a link or a file stands in the place of a folder above what comes back: that folder.
+
+    It is one of the entries, so what stood there is kept like all that is replaced.
+    """
+    entries = tuple(entries)
+    spoken = {entry.path for entry in entries}
+    wanted = {
+        str(above)
+        for entry in entries
+        if entry.kind != "absent"
+        for above in Path(entry.path).parents
+    }
+    return [
+        FileEntry(path=path, kind="folder", mode=_FOLDER_MODE)
+        for path in sorted(wanted - spoken)
+        if read_kind(path) in ("link", "file")
+    ]
+
+
+def _is_unchanged(now: FileEntry, after: FileEntry | None) -> bool:
+    if after is None:
+        return False
+    if after.sha256 == UNKNOWN:  # too large to be read again: its times tell
+        return (now.kind, now.size, now.mtime_ns) == (after.kind, after.size, after.mtime_ns)
+    return now.is_same_as(after)
+
+
+def _in_order(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
+    """What goes, deepest first; then what comes, folders before what they hold."""
+    there = sorted((one for one in entries if one.kind != "absent"), key=lambda one: one.path)
+    gone = sorted((one for one in entries if one.kind == "absent"), key=lambda one: one.path)
+    return (*reversed(gone), *there)
+
+
+def restore_files(plan: UndoPlan, store: ContentStore) -> tuple[int, tuple[str, ...]]:
+    """Do it; returns how many were put back, and which could not be and why."""
+    done = 0
+    failed: list[str] = []
+    for entry in plan.restore:
+        was_file = read_kind(entry.path) != "folder"
+        try:
+            _restore_entry(entry, store)
+            done += entry.kind != "folder" and not (entry.kind == "absent" and not was_file)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            failed.append(f"{entry.path}: {why}")
+    return done, tuple(failed)
+
+
+def _restore_entry(entry: FileEntry, store: ContentStore) -> None:
+    where = Path(entry.path)
+    folder = _open_folder(where.parent)
+    try:
+        match entry.kind:
+            case "folder":
+                _make_folder(folder, where.name, entry.mode)
+            case "link":
+                _replace(folder, where.name, lambda name: _make_link(folder, name, entry))
+            case "file":
+                _replace(folder, where.name, lambda name: _make_file(folder, name, entry, store))
+            case "absent":
+                _remove(folder, where.name)
+    finally:
+        os.close(folder)
+
+
+def _remove(folder: int, name: str) -> None:
+    """A file, a link, or a folder that holds nothing."""
+    with suppress(FileNotFoundError):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except IsADirectoryError:
+            try:
+                os.rmdir(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno == errno.ENOTEMPTY:
+                    raise ValueError("it holds files of somebody else") from error
+                raise
+
+
+def _make_folder(folder: int, name: str, mode: int) -> None:
+    """A link or a file in its place goes; whoever planned this has a copy of it."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return
+        os.unlink(name, dir_fd=folder)
+    os.mkdir(name, mode, dir_fd=folder)
+
+
+def _open_folder(path: Path) -> int:
+    """A folder by its canonical path, made where missing; a link on the way is refused."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        try:
+            return open_canonical(str(path), FOLDER_FLAGS)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+    here = os.open("/", FOLDER_FLAGS)
+    for step in path.parts[1:]:
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(step, _FOLDER_MODE, dir_fd=here)
+            below = open_beneath(here, step, FOLDER_FLAGS)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise ValueError(f"{step} on the way is no folder any more") from error
+            raise
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def _replace(folder: int, name: str, make: Callable[[str], None]) -> None:
+    """Make it under another name, then put it in place in one step."""
+    fresh = f".{name[:200]}.swarm-undo-{os.getpid()}"
+    with suppress(FileNotFoundError):
+        os.unlink(fresh, dir_fd=folder)
+    try:
+        make(fresh)
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                _remove(folder, name)  # no file can be renamed over a folder
+        os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=folder)
+        raise
+
+
+def _make_link(folder: int, name: str, entry: FileEntry) -> None:
+    os.symlink(entry.target, name, dir_fd=folder)
+
+
+def _make_file(folder: int, name: str, entry: FileEntry, store: ContentStore) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    source = store.open(entry.sha256)
+    try:
+        target = os.open(name, flags, 0o600, dir_fd=folder)
+        try:
+            while chunk := os.read(source, _CHUNK_BYTES):
+                view = memoryview(chunk)
+                while view:
+                    view = view[os.write(target, view) :]
+            os.fchmod(target, entry.mode)
+            os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)

@@ -1,0 +1,105 @@
+"""One undo: several changes taken back as one, each journaled; and itself kept, to be undone again.
+
+Blocks: call it in a thread. Whoever calls owns the run's journal.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.records import SnapshotSettled, SnapshotTaken, Undone
+
+from .content_store import ContentStore, FileEntry
+from .file_restore import plan_changes, restore_files
+from .net_changes import RecordedChange, compose_changes
+from .snapshots import FileSnapshot
+
+SnapshotRecord = SnapshotTaken | SnapshotSettled | Undone
+WriteRecord = Callable[[SnapshotRecord, str], None]  # a record, its agent
+
+
+class UndoReport(Value):
+    """What was done, for people."""
+
+    restored: int = 0
+    left: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    kept_as: str = ""  # the id that undoes this undo
+    touched: tuple[str, ...] = ()  # all paths that were put back
+
+
+def new_snapshot_id() -> str:
+    """Short, unique in a run for all purposes."""
+    return f"s{secrets.token_hex(4)}"
+
+
+def recorded_changes(chosen: Sequence[FileSnapshot], store: ContentStore) -> list[RecordedChange]:
+    """The lists that the records name. Raises OSError or ValueError if the store is damaged."""
+    return [
+        RecordedChange(
+            agent=kept.agent,
+            before=store.read_manifest(kept.taken.manifest),
+            after=store.read_manifest(kept.after) if kept.after else (),
+            shared_with=kept.shared_with,
+        )
+        for kept in chosen
+    ]
+
+
+def undo_changes(
+    chosen: Sequence[FileSnapshot], store: ContentStore, note: WriteRecord, *, force: bool
+) -> UndoReport:
+    """Put files back as they were before the first of these, oldest first.
+
+    Raises OSError if the store cannot be read, ValueError if it is damaged.
+    """
+    agents = {kept.agent for kept in chosen}
+    plan = plan_changes(
+        compose_changes(recorded_changes(chosen, store)), agents=agents, force=force
+    )
+    kept_as = _snapshot_present(plan.restore, chosen[-1], store, note) if plan.restore else ""
+    restored, failed = restore_files(plan, store)
+    if kept_as:
+        made = store.write_manifest(plan.restore)
+        note(SnapshotSettled(snapshot_id=kept_as, manifest=made), chosen[-1].agent)
+    for kept in chosen:
+        note(
+            Undone(
+                snapshot_id=kept.taken.snapshot_id,
+                restored=restored,
+                left=(*plan.left, *plan.shared)[:100],
+                kept_as=kept_as,
+            ),
+            kept.agent,
+        )
+    return UndoReport(
+        restored=restored,
+        left=plan.left,
+        shared=plan.shared,
+        lost=plan.lost,
+        failed=failed,
+        kept_as=kept_as,
+        touched=tuple(entry.path for entry in plan.restore),
+    )
+
+
+def _snapshot_present(
+    entries: Sequence[FileEntry], kept: FileSnapshot, store: ContentStore, note: WriteRecord
+) -> str:
+    """A snapshot of what is there before it is replaced; absent files are part of it."""
+    taken = store.take_snapshot_of([entry.path for entry in entries])
+    name = new_snapshot_id()
+    note(
+        SnapshotTaken(
+            snapshot_id=name,
+            manifest=taken.manifest,
+            files=taken.files,
+            size_bytes=taken.size_bytes,
+            turn_id=kept.taken.turn_id,
+            left_out=taken.left_out,
+        ),
+        kept.agent,
+    )
+    return name

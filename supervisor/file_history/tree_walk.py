@@ -1,0 +1,122 @@
+"""Which files are watched for changes: folders below some roots, in order of their depth.
+
+Rule guarded: a folder is looked at wholly or not at all, so that what appears in it is known to be
+new; links and other file systems of the kernel are not entered, nor is a folder that became a link
+meanwhile. Blocks: call it in a thread.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterable
+
+from swarm.mailbox.path_rules import is_within, looks_like_placeholder
+from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.safe_open import scan_folder
+
+from .content_store import is_text
+
+MAX_FILES = 20_000  # entries in all; whole folders beyond are not watched
+_ONE_FOLDER = 10_000  # entries of one folder
+# Made by tools, made again by them, and large. What git keeps, git brings back.
+_SKIPPED = frozenset({
+    ".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox",
+    ".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", ".direnv", ".gradle", ".terraform",
+})  # fmt: skip
+_CACHE_MARKERS = frozenset(
+    {"CACHEDIR.TAG", "pyvenv.cfg"}
+)  # a folder that holds one can be made again
+_NEVER = ("/proc", "/sys", "/dev", "/run")
+
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # gone, or something else by now
+
+WalkedEntry = tuple[str, os.stat_result]
+_NOT_WATCHED: list[WalkedEntry] = []  # of a folder that is not to be watched, or gone
+
+
+def roots_of(sandbox: SandboxPolicy, cwd: str, add_dirs: Iterable[str] = ()) -> tuple[str, ...]:
+    """The folders that an agent's commands are expected to write, canonical, none in another.
+
+    Never the root of the file system: a look at a part of it would cost much and tell little.
+    """
+    more = sandbox.writable_roots if isinstance(sandbox, WorkspaceWrite) else ()
+    if isinstance(sandbox, ProfilePolicy):
+        more = tuple(r.path for r in sandbox.rules if r.access == "write" and r.path != "/")
+    real = {os.path.realpath(path) for path in (cwd, *add_dirs, *more)}
+    return outermost(path for path in real - {"/"} if os.path.isdir(path))  # noqa: PTH112
+
+
+def outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Without those that lie within another one."""
+    kept: list[str] = []
+    for path in sorted(set(paths)):
+        if not any(is_within(path, one) for one in kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+class TreeWalker:
+    """Walks the same folders each time, and new ones below them as long as there is room.
+
+    `closed`: folders that are never entered: the run's own.
+    """
+
+    def __init__(self, closed: Collection[str]) -> None:
+        self._closed = frozenset(os.path.realpath(path) for path in closed)
+        self.uncovered: dict[str, None] = {}  # folders that are not watched, and may matter
+        self.walked: set[str] = set()  # by the last walk
+
+    def walk(self, roots: Iterable[str]) -> dict[str, os.stat_result]:
+        """Every entry below the roots, not the roots themselves. Folders that the last walk entered
+        are entered again, however much they hold by now.
+        """
+        found: dict[str, os.stat_result] = {}
+        known, self.walked = self.walked, set()
+        level = list(roots)
+        while level:
+            below: list[str] = []
+            for folder in level:
+                if folder in self.uncovered:
+                    continue
+                entries = self._entries(folder)
+                room = MAX_FILES - len(found)
+                if entries is None or (folder not in known and len(entries) > room):
+                    self.uncovered[folder] = None
+                    continue
+                if entries is _NOT_WATCHED:
+                    continue
+                self.walked.add(folder)
+                for path, facts in entries:
+                    found[path] = facts
+                    if stat.S_ISDIR(facts.st_mode):
+                        below.append(path)
+            level = below
+        return found
+
+    def _entries(self, folder: str) -> list[WalkedEntry] | None:
+        """None if there are too many, or it cannot be read."""
+        found: list[WalkedEntry] = []
+        try:
+            with scan_folder(folder) as entries:
+                above = folder.rstrip("/")
+                for entry in entries:
+                    path = f"{above}/{entry.name}"
+                    if entry.name in _CACHE_MARKERS:
+                        return _NOT_WATCHED
+                    if entry.name in _SKIPPED or path in self._closed:
+                        continue
+                    if not is_text(entry.name):  # no record can name it
+                        continue
+                    if len(found) >= _ONE_FOLDER:
+                        return None
+                    try:
+                        facts = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue  # it went meanwhile
+                    if looks_like_placeholder(entry.name, facts.st_mtime_ns):
+                        continue  # a sandbox's: nobody made it, and it goes by itself
+                    if path not in _NEVER:
+                        found.append((path, facts))
+        except OSError as error:
+            return _NOT_WATCHED if error.errno in _NO_FOLDER else None
+        return found

@@ -1,0 +1,178 @@
+"""A reviewer's last message → an assessment, and what the asking agent is then told. Pure.
+
+Rules guarded: only a whole answer that is exactly one object of the schema counts, and what cannot
+be read is no yes; an `allow` that the risk beside it forbids is a denial; *denied* and *the review
+failed* are different outcomes with different texts.
+"""
+
+import json
+import re
+from typing import Literal, NoReturn
+
+import msgspec
+
+from swarm.mailbox.protocol.base import Value
+
+from .review_transcript import cut_middle
+
+Risk = Literal["low", "medium", "high", "critical"]
+Authorization = Literal["unknown", "low", "medium", "high"]
+
+NOT_JSON = "guardian assessment was not valid JSON"
+SCHEMA = msgspec.json.encode(
+    {
+        "type": "object",
+        "properties": {
+            "risk_level": {"type": "string", "enum": ["low", "medium", "high", "critical"]},
+            "user_authorization": {
+                "type": "string",
+                "enum": ["unknown", "low", "medium", "high"],
+            },
+            "outcome": {"type": "string", "enum": ["allow", "deny"]},
+            "rationale": {"type": "string"},
+        },
+        "required": ["outcome"],
+        "additionalProperties": False,
+    }
+)
+_ALLOWED = "The reviewer allowed the action as low in risk and gave no further reason."
+_DENIED = "The reviewer denied the action and gave no further reason."
+_NO_RATIONALE = "Auto-reviewer denied the action without a specific rationale."
+_RATIONALE_TOKENS = 500
+_MAX_CHARS = 200_000
+_SPACE = " \t\r\n"  # what JSON calls whitespace; any other sign beside the object is an answer more
+_FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(?P<inside>.*)\n[ \t]*```", re.DOTALL)
+# What the policy lets nobody allow: critical risk, and high risk that the user has not authorised.
+_FORBIDDEN: dict[Risk, frozenset[Authorization]] = {
+    "low": frozenset(),
+    "medium": frozenset(),
+    "high": frozenset({"unknown", "low"}),
+    "critical": frozenset({"unknown", "low", "medium", "high"}),
+}
+
+
+class Assessment(Value):
+    """What a reviewer came to, with the gaps filled."""
+
+    outcome: Literal["allow", "deny"]
+    risk: Risk
+    authorization: Authorization
+    rationale: str
+
+
+class AssessmentUnreadable(Exception):
+    """The message holds no assessment; the text says why."""
+
+
+class _ReviewerAnswer(msgspec.Struct, forbid_unknown_fields=True):
+    outcome: Literal["allow", "deny"]
+    risk_level: Risk | msgspec.UnsetType = msgspec.UNSET
+    user_authorization: Authorization | msgspec.UnsetType = msgspec.UNSET
+    rationale: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def assess(message: str) -> Assessment:
+    """Read a reviewer's last message. Raises Unreadable, and nothing else, for any text."""
+    said = _read(message)
+    allows = said.outcome == "allow"
+    bare = said.risk_level is said.user_authorization is said.rationale is msgspec.UNSET
+    if allows and not bare and said.risk_level is msgspec.UNSET:
+        raise AssessmentUnreadable(
+            f"{NOT_JSON}: it allows more than a bare allow does, and names no risk"
+        )
+    rationale = cut_middle((said.rationale or "").strip(), limit_tokens=_RATIONALE_TOKENS)
+    return _deny_forbidden(
+        Assessment(
+            outcome=said.outcome,
+            risk=said.risk_level or ("low" if allows else "high"),
+            authorization=said.user_authorization or "unknown",
+            rationale=rationale or (_ALLOWED if allows else _DENIED),
+        )
+    )
+
+
+def _deny_forbidden(said: Assessment) -> Assessment:
+    """The same, unless it allows what the risk that it names forbids: that is a denial."""
+    if said.outcome == "deny" or said.authorization not in _FORBIDDEN[said.risk]:
+        return said
+    why = (
+        f"The reviewer's answer contradicts itself: it allows an action of {said.risk} risk with "
+        f"{said.authorization} authorization by the user, which the policy denies."
+    )
+    if said.rationale != _ALLOWED:
+        why += f" It said: {said.rationale}"
+    return msgspec.structs.replace(said, outcome="deny", rationale=why)
+
+
+def _read(message: str) -> _ReviewerAnswer:
+    """The one object that is the whole message; one code fence around all of it may stand."""
+    if len(message) > _MAX_CHARS:
+        raise AssessmentUnreadable(f"{NOT_JSON}: over {_MAX_CHARS} characters")
+    text = message.strip(_SPACE)
+    if (fence := _FENCE.fullmatch(text)) is not None:
+        text = fence["inside"].strip(_SPACE)
+    if not text.startswith("{"):
+        raise AssessmentUnreadable(f"{NOT_JSON}: it is not one object alone")
+    try:
+        said = msgspec.json.decode(text.encode(), type=_ReviewerAnswer)
+        json.loads(text, object_pairs_hook=_refuse_double_keys, parse_constant=_refuse_constant)
+    except (ValueError, msgspec.DecodeError, RecursionError) as error:
+        raise AssessmentUnreadable(f"{NOT_JSON}: {error}") from None
+    return said
+
+
+def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object; a key that stands in it twice has no one meaning."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def rejection_text(assessment: Assessment) -> str:
+    """What an agent reads whose action was denied."""
+    reason = assessment.rationale
+    if not reason or reason == _DENIED:
+        reason = _NO_RATIONALE
+    return (
+        "This action was rejected due to unacceptable risk.\n"
+        f"Reason: {reason}\n"
+        "Do not try to reach the same result another way: no workaround, no indirect execution, no "
+        "way around the policy. Go on only with something that is clearly safer, or once the user "
+        "has been told of this risk and has approved the action in so many words. Otherwise stop "
+        "and ask the user."
+    )
+
+
+def failure_text(why: str) -> str:
+    """What an agent reads when the review itself failed: nobody has judged its action."""
+    return (
+        "This action was not run, because its automatic review failed. Nobody judged the action "
+        "itself, so this is no denial.\n"
+        f"Reason: Automatic approval review failed: {why}\n"
+        "You may ask for it once more. If the review fails again, go on without this action or ask "
+        "the user to approve it; do not try to reach the same result around the review."
+    )
+
+
+def timeout_text(deadline_s: float) -> str:
+    """What an agent reads when no verdict came in time."""
+    return (
+        f"This action was not run: its automatic review was not finished within {deadline_s:g} "
+        "seconds. That says nothing about the action; do not take it for unsafe because of this. "
+        "You may try once more, or ask the user for guidance or an explicit approval."
+    )
+
+
+def retry_text(why: str) -> str:
+    """What a reviewer reads whose answer could not be used."""
+    return (
+        f"Your last message could not be used: {why}. Answer for the same requested action again, "
+        'now with the JSON object alone: {"outcome": "allow"}, or an object with risk_level, '
+        "user_authorization, outcome and rationale. Each of them once, nothing else in it, nothing "
+        "before it and nothing after it."
+    )

@@ -1,0 +1,138 @@
+"""Which process judges: the trunk if it is free, else a fork of what it had last completed.
+
+Rules guarded: one trunk a run, so that its prompt cache holds and it knows what it has read; it
+judges one action at a time; parallel reviews never see each other; whatever cannot be trusted any
+more (it failed, it did not stop, it grew too long) is not asked again.
+"""
+
+import trio
+
+from swarm.mailbox.protocol.items import AnyItem
+
+from ..agents.agent_manager import AgentManager
+from ..run_context import RunContext
+from .reviewer_profile import ReviewerProfile
+from .reviewer_session import ReviewerSession
+
+TRUNK_PATH = "/guardian"
+MAX_FORKS = 4
+MAX_REVIEWS = 20  # of one trunk; then another one begins with the whole transcript
+MAX_CONTEXT_SHARE = 0.7  # share of its window
+
+
+class ReviewerLease:
+    """A session for one review. `fork`: it ends with it."""
+
+    def __init__(self, session: ReviewerSession, *, fork: bool) -> None:
+        self.session, self.fork = session, fork
+
+
+class ReviewerPool:
+    """Owns the reviewing processes of a run.
+
+    Args:
+        running: The run.
+        control: Starts and ends processes.
+        nursery: For the ends that nobody waits for.
+        alone: Every review gets a process of its own that has read nothing (for measuring).
+    """
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        nursery: trio.Nursery,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self._run, self._agents, self._nursery = running, control, nursery
+        self._alone = alone
+        self._trunk: ReviewerSession | None = None
+        self._forks = self._stopping = 0
+        self.limiter = trio.CapacityLimiter(1 + MAX_FORKS)
+
+    async def lease(self, seat: ReviewerProfile) -> ReviewerLease:
+        """A process that is ready to be asked; the caller holds one of `places`.
+
+        Raises SpawnError. Give it back with `done`, `broken` or `cut_off`.
+        """
+        trunk = self._trunk
+        if trunk is not None and not trunk.is_alive:
+            trunk = self._trunk = None
+        if self._alone or (trunk is not None and trunk.busy):
+            return await self._fork(seat)
+        if trunk is not None and trunk.profile != seat:
+            self._end_session(trunk)
+            trunk = None
+        if trunk is None:
+            return await self._start_trunk(seat)
+        trunk.busy = True
+        return ReviewerLease(trunk, fork=False)
+
+    async def _start_trunk(self, seat: ReviewerProfile) -> ReviewerLease:
+        """A trunk that is not there yet is busy from now on: whoever comes meanwhile forks."""
+        path = TRUNK_PATH if TRUNK_PATH not in self._agents.agents else self._fork_path()
+        trunk = self._trunk = ReviewerSession(self._run, self._agents, seat=seat, path=path)
+        trunk.busy = True
+        try:
+            await trunk.start()
+        except BaseException:
+            self._trunk = None
+            raise
+        return ReviewerLease(trunk, fork=False)
+
+    async def _fork(self, seat: ReviewerProfile) -> ReviewerLease:
+        trunk, history = self._trunk, tuple[AnyItem, ...]()
+        fork = ReviewerSession(self._run, self._agents, seat=seat, path=self._fork_path())
+        if trunk is not None and trunk.profile == seat and not self._alone:
+            fork.cursors, fork.reviews = dict(trunk.cursors), trunk.reviews
+            history = await trunk.committed_items()
+            if not history:
+                fork.cursors, fork.reviews = {}, 0
+        await fork.start(history)
+        return ReviewerLease(fork, fork=True)
+
+    def _fork_path(self) -> str:
+        self._forks += 1
+        return f"{TRUNK_PATH}/{self._forks}"
+
+    @property
+    def is_stopping(self) -> bool:
+        """True while a review that was given up is being stopped."""
+        return self._stopping > 0
+
+    # --- giving back ---------------------------------------------------------------------------
+
+    def release(self, lease: ReviewerLease) -> None:
+        """The review is complete."""
+        session = lease.session
+        worn = session.reviews >= MAX_REVIEWS or session.context_share > MAX_CONTEXT_SHARE
+        if lease.fork or worn:
+            self._end_session(session)
+        session.busy = False
+
+    def release_failed(self, lease: ReviewerLease) -> None:
+        """The review failed: what is in this process's mind is not gone on with."""
+        self._end_session(lease.session)
+
+    def release_interrupted(self, lease: ReviewerLease) -> None:
+        """The review was given up in the middle: stopped in the background, or ended."""
+        if lease.fork:
+            self._end_session(lease.session)
+        else:
+            self._stopping += 1
+            self._nursery.start_soon(self._interrupt, lease.session)
+
+    async def _interrupt(self, session: ReviewerSession) -> None:
+        try:
+            if await session.interrupt():
+                session.busy = False
+            else:
+                self._end_session(session)
+        finally:
+            self._stopping -= 1
+
+    def _end_session(self, session: ReviewerSession) -> None:
+        if self._trunk is session:
+            self._trunk = None
+        self._nursery.start_soon(session.end)

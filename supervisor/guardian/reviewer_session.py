@@ -1,0 +1,212 @@
+"""One reviewing process: asked one thing at a time, until it is interrupted or ended.
+
+Rule guarded: an answer is believed only if it ends the very turn that this question began; a
+process that ends, a turn that fails or is cut off is no answer.
+"""
+
+import math
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.protocol.events import TokenCount, TurnCompleted, TurnFailed, TurnStarted
+from swarm.mailbox.protocol.items import AnyItem, TokenUsage
+from swarm.mailbox.protocol.ops import Notice, TextInput, UserInput
+from swarm.mailbox.protocol.records import ContextRecorded, Record
+from swarm.mailbox.protocol.sampling import ModelInfo
+
+from ..agents.agent_manager import AgentManager
+from ..agents.live_agent import AgentPlan, LiveAgent
+from ..journal.journal_reader import read_records
+from ..journal.replay import AgentMemory, fold_agent
+from ..run_context import RunContext
+from .assessment import SCHEMA
+from .review_prompt import ReadCursor
+from .reviewed_history import JournalTail
+from .reviewer_profile import LIMITS, ReviewerProfile, brief_for
+
+INTERRUPT_TIMEOUT_S = 5.0  # for an interrupted turn to end
+_END_GRACE_S = 1.0
+_TRANSIENT = frozenset(
+    {"overloaded", "connection_failed", "stream_disconnected", "idle_timeout", "other"}
+)
+
+
+class NoReviewAnswer(Exception):
+    """No answer came. `again`: the same process may be asked once more."""
+
+    def __init__(self, why: str, *, again: bool = False) -> None:
+        super().__init__(why)
+        self.is_retryable = again
+
+
+class ReviewUsage(NamedTuple):
+    """What was used since it was last asked; `usd` None: the price is not known."""
+
+    usage: TokenUsage = TokenUsage()
+    usd: float | None = None
+
+
+class ReviewerSession:
+    """One process with the reviewer's role, and how far it has read whose history.
+
+    `committed` is the turn of its latest completed review: forks begin from there.
+    """
+
+    def __init__(
+        self, running: RunContext, control: AgentManager, *, seat: ReviewerProfile, path: str
+    ) -> None:
+        self._run, self._agents = running, control
+        self.profile = seat
+        self.cursors: dict[str, ReadCursor] = {}  # reviewed agent → how far it was shown
+        self.reviews = 0
+        self.committed_turn = ""
+        self.busy = False
+        self.context_share = 0.0  # of the window, at its latest response
+        self._last_turn = ""
+        self._model: ModelInfo | None = None
+        plan = AgentPlan(
+            path=path,
+            agent_id=running.entropy.new_id(),
+            role=brief_for(seat),
+            limits=LIMITS,
+            cwd=seat.cwd,
+            model=seat.model,
+            effort=seat.effort,
+            slotless=True,
+        )
+        self._live_agent = LiveAgent(plan, epoch=1)
+        self._tail = JournalTail(running.paths.journal / f"{plan.agent_id}.jsonl")
+
+    @property
+    def path(self) -> str:
+        return self._live_agent.path
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._live_agent.gone.is_set() and self._live_agent.wanted_end is None
+
+    async def start(self, history: tuple[AnyItem, ...] = ()) -> None:
+        """Start the process. Raises SpawnError; cancelled, nothing of it is left."""
+        memory = AgentMemory(items=list(history)) if history else None
+        if memory is not None:
+            self._run.note(
+                ContextRecorded(turn_id="", items=history),
+                agent=self.path,
+                file=self._live_agent.plan.agent_id,
+            )
+        try:
+            await self._agents.start_process(self._live_agent, memory)
+        except BaseException:
+            self._live_agent.gone.set()
+            raise
+
+    async def ask(self, parts: tuple[str, ...], *, note: str = "") -> str:
+        """Put one question and return the last message of the turn. Raises Trouble.
+
+        Args:
+            parts: The user's message; none to let a turn that failed go on.
+            note: A developer message to stand before it.
+        """
+        life = self._live_agent
+        if note:
+            try:
+                await self._run.send(life, Notice(notice_id=self._run.entropy.new_id(), text=note))
+            except PeerGone:
+                raise NoReviewAnswer("the reviewer's process has ended") from None
+        turn_id = self._last_turn = self._run.entropy.new_id()
+        words = UserInput(
+            input_id=turn_id,
+            parts=tuple(TextInput(text=text) for text in parts),
+            output_schema=SCHEMA,
+        )
+        await self._agents.send_input(life, words)
+        if not life.gone.is_set():
+            await life.done.wait()
+        end = life.last_turn_end
+        if life.gone.is_set() or end is None or end.turn_id != turn_id:
+            raise NoReviewAnswer("the reviewer's process ended before it had answered")
+        match end:
+            case TurnCompleted(out_of_budget=True) | TurnFailed(kind="refused_budget"):
+                raise NoReviewAnswer("the budget of the run is used up")
+            case TurnCompleted(last_message=text):
+                return text or ""
+            case TurnFailed(kind=kind, message=message):
+                raise NoReviewAnswer(f"{kind}: {message}", again=kind in _TRANSIENT)
+            case _:
+                raise NoReviewAnswer("the review was interrupted")
+
+    def commit(self, agent: str, cursor: ReadCursor) -> None:
+        """The review is complete: what it was shown need not be shown again."""
+        self.cursors[agent] = cursor
+        self.reviews += 1
+        self.committed_turn = self._last_turn
+
+    async def read_usage(self) -> ReviewUsage:
+        """What its journal says was used since the last call; also how full its window is."""
+        await self._run.journal.flush()
+        try:
+            records = await trio.to_thread.run_sync(self._tail.read_more)
+        except (OSError, msgspec.DecodeError):
+            return ReviewUsage()
+        usage, usd = TokenUsage(), 0.0
+        for record in records:
+            match record.body:
+                case TurnStarted(model=model):
+                    self._model = model
+                case TokenCount() as count:
+                    usage = usage.plus(count.last)
+                    usd += price_of(self._model, count.last)
+                    self.context_share = count.context_tokens / (count.context_window or math.inf)
+                case _:
+                    pass
+        return ReviewUsage(usage, None if math.isnan(usd) else round(usd, 9))
+
+    async def committed_items(self) -> tuple[AnyItem, ...]:
+        """Its history at the end of its latest completed review; () if there is none."""
+        if not self.committed_turn:
+            return ()
+        places, file, turn_id = self._run.paths, self._live_agent.plan.agent_id, self.committed_turn
+        await self._run.journal.flush()
+        return await trio.to_thread.run_sync(
+            lambda: items_at_end_of(list(read_records(places, file=file)), turn_id)
+        )
+
+    async def interrupt(self) -> bool:
+        """Interrupt what it does; True if it came to rest, and can be asked again, in time."""
+        life = self._live_agent
+        with trio.move_on_after(INTERRUPT_TIMEOUT_S):
+            await self._agents.interrupt([life], "the review is over")
+            await life.done.wait()
+            return self.is_alive
+        return False
+
+    async def end(self) -> None:
+        """End the process; bounded."""
+        if self._live_agent.child is not None:
+            await self._agents.end(self._live_agent, grace_s=_END_GRACE_S)
+
+
+def items_at_end_of(records: list[Record], turn_id: str) -> tuple[AnyItem, ...]:
+    """The history when this turn had been completed; () if it never was. Pure."""
+    for index, record in enumerate(records):
+        if isinstance(record.body, TurnCompleted) and record.body.turn_id == turn_id:
+            return tuple(fold_agent(records[: index + 1]).items)
+    return ()
+
+
+def price_of(model: ModelInfo | None, usage: TokenUsage) -> float:
+    """Dollars of one response, as the gateway counts them; not a number where unknown. Pure."""
+    if model is None:
+        return math.nan
+    cached = min(usage.cached_input_tokens, usage.input_tokens)
+    fresh = usage.input_tokens - cached
+    price_in, price_out = model.input_usd_per_million, model.output_usd_per_million
+    if (price_in is None and usage.input_tokens) or (price_out is None and usage.output_tokens):
+        return math.nan
+    price_cached = model.cached_usd_per_million
+    price_cached = price_in if price_cached is None else price_cached
+    total = fresh * (price_in or 0.0) + cached * (price_cached or 0.0)
+    return (total + usage.output_tokens * (price_out or 0.0)) / 1e6

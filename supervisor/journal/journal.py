@@ -1,0 +1,213 @@
+"""Law 2: journal, then acknowledge, then show. One writer, in batches, in a thread of its own.
+
+`write` never waits: it numbers a record and queues it. The writer task takes all that is queued,
+writes it in one thread hop, and only then calls back, in order: that is where acknowledging and
+showing happen.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import groupby
+from typing import NamedTuple
+
+import trio
+
+from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    AnyRecordBody,
+    ApprovalRequested,
+    ApprovalResolved,
+    FanOutItemEnded,
+    GrantGiven,
+    Record,
+    RunCompleted,
+    RunStarted,
+    SnapshotTaken,
+    encode_record,
+)
+from swarm.mailbox.redact import Counts, Redactor
+from swarm.mailbox.redact_structs import redact_encoded
+
+from ..runs.paths import RunPaths
+from .journal_files import JournalFiles
+
+RUN_FILE = "run"  # the supervisor's own records; agents' files carry their ids
+_SYNCED = (
+    RunStarted,
+    AgentSpawned,
+    TurnCompleted,
+    TurnFailed,
+    TurnAborted,
+    AgentEnded,
+    FanOutItemEnded,
+    RunCompleted,
+    ApprovalRequested,
+    ApprovalResolved,
+    GrantGiven,
+    SnapshotTaken,
+)
+
+
+class _QueuedRecord(NamedTuple):
+    file: str
+    record: Record
+    then: Callable[[Record], None] | None
+
+
+class Journal:
+    """The only way a record comes to be. Made by `open_journal`."""
+
+    def __init__(
+        self,
+        files: JournalFiles,
+        *,
+        last_seq: int,
+        redactor: Redactor,
+        unix_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._files, self.redactor = files, redactor
+        self._seq, self._unix_s = last_seq, unix_s
+        self._queue: list[_QueuedRecord] = []
+        self._wake = trio.Event()
+        self._written_seq = last_seq  # all up to here are written and called back
+        self._progress = trio.lowlevel.ParkingLot()
+        self._files_to_close: list[str] = []
+        self.redacted = Counts()  # what was hidden, by rule; the writing thread counts
+
+    def write(
+        self,
+        body: AnyRecordBody,
+        *,
+        agent: str = "",
+        file: str = RUN_FILE,
+        then: Callable[[Record], None] | None = None,
+    ) -> Record:
+        """Number and queue one record; `then` is called once it is written. Never waits.
+
+        Args:
+            body: What happened.
+            agent: The path it concerns; "" is the run.
+            file: An agent's id, or RUN_FILE.
+            then: Acknowledge and show. It must not raise.
+        """
+        self._seq += 1
+        record = Record(seq=self._seq, ts=round(self._unix_s(), 3), body=body, agent=agent)
+        self._queue.append(_QueuedRecord(file, record, then))
+        self._wake.set()
+        return record
+
+    async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
+        """Write one record and return once it is on disk; for what must not be shown before."""
+        written = trio.Event()
+        record = self.write(body, agent=agent, file=file, then=lambda _: written.set())
+        await written.wait()
+        return record
+
+    def close_file(self, file: str) -> None:
+        """This file will hardly be written again: its descriptor is given back."""
+        self._files_to_close.append(file)
+        self._wake.set()
+
+    async def flush(self) -> None:
+        """Return once all that was queued before is written and called back, whatever follows."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        upto = self._seq
+        while self._written_seq < upto:
+            await self._progress.park()
+
+    async def run(self) -> None:
+        """Write until cancelled; `open_journal` runs it. Raises JournalFailed and stops the run."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._queue or self._files_to_close:
+                await self._write_batch()
+
+    async def _write_batch(self) -> None:
+        batch, self._queue = self._queue, []
+        forget, self._files_to_close = self._files_to_close, []
+        with trio.CancelScope(shield=True):  # bounded: local writes of one batch
+            written = await trio.to_thread.run_sync(self._write_in_thread, batch, forget)
+            _run_callbacks(written)
+            if written:
+                self._written_seq = written[-1].record.seq
+                self._progress.unpark_all()
+
+    def _write_in_thread(
+        self, batch: list[_QueuedRecord], forget: list[str]
+    ) -> list[_QueuedRecord]:
+        """Redact and write in order.
+
+        Neighbours of one file go in one write, and no others: whenever this process is killed,
+        what is on disk is a prefix of what was written, over all files.
+        """
+        written: list[_QueuedRecord] = []
+        synced: dict[str, None] = {}
+        for file, queued in groupby(batch, key=lambda entry: entry.file):
+            pairs = [self._redacted(entry) for entry in queued]
+            self._files.append(file, [line for _, line in pairs])
+            for entry, _ in pairs:
+                written.append(entry)
+                if isinstance(entry.record.body, _SYNCED):
+                    synced[file] = None
+        for file in synced:
+            self._files.sync(file)
+        for file in forget:
+            self._files.close_file(file)
+        return written
+
+    def _redacted(self, entry: _QueuedRecord) -> tuple[_QueuedRecord, bytes]:
+        """The one door to the journal: what is written, and then shown, holds no known secret."""
+        record, line = redact_encoded(self.redactor, entry.record, encode_record, self.redacted)
+        if record is not entry.record:
+            entry = entry._replace(record=record)
+        return entry, line + b"\n"
+
+    def finish(self) -> None:
+        """Write what is still queued and close. Blocks; for the very end of the run."""
+        batch, self._queue = self._queue, []
+        _run_callbacks(self._write_in_thread(batch, []))
+        self._files.close()
+
+
+def _run_callbacks(entries: list[_QueuedRecord]) -> None:
+    for entry in entries:
+        if entry.then is not None:
+            entry.then(entry.record)
+
+
+@asynccontextmanager
+async def open_journal(
+    places: RunPaths,
+    *,
+    last_seq: int = 0,
+    redactor: Redactor | None = None,
+    unix_s: Callable[[], float] = time.time,
+) -> AsyncIterator[Journal]:
+    """Open the run's journal for writing; the caller holds the run's lock.
+
+    Args:
+        places: Its folder exists already.
+        last_seq: The highest number in use, from a fold; 0 for a new run.
+        redactor: Knows the run's keys; without one only well-known shapes are hidden.
+        unix_s: The clock by which records are dated.
+    """
+    places.journal.mkdir(mode=0o700, exist_ok=True)
+    journal = Journal(
+        JournalFiles(places.journal),
+        last_seq=last_seq,
+        redactor=redactor or Redactor(()),
+        unix_s=unix_s,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        try:
+            yield journal
+            with trio.move_on_after(5, shield=True):
+                await journal.flush()
+        finally:
+            nursery.cancel_scope.cancel()
+    journal.finish()

@@ -1,0 +1,235 @@
+"""Records back from the files: in order of seq, streamed, with what cannot be read left out aloud.
+
+Rule guarded: memory does not grow with a journal's length, and nothing is guessed. A torn last
+line is no record yet; a line that is damaged is named and left out; a record of a newer version is
+refused, since what it changes cannot be known.
+"""
+
+import heapq
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
+from swarm.mailbox.protocol.records import AnyRecordBody, Record, decode_record
+
+from ..runs.paths import RunPaths
+from .journal import RUN_FILE
+
+_log = logging.getLogger("swarm.journal")
+MAX_LINE_BYTES = 64 * 1024 * 1024  # nothing that we write comes near
+_OPEN_AT_ONCE = 200  # of more files than that, each is opened anew for every chunk of it
+_CHUNKS_BYTES = 16 * 1024 * 1024  # of all files together then
+_TAIL_BYTES = 64 * 1024
+_KNOWN_TAGS = frozenset(str(one.__struct_config__.tag) for one in get_args(AnyRecordBody))
+
+
+class JournalUnreadable(SwarmError):
+    """The journal is of a newer version. Names the file and the line."""
+
+
+class BadLine(Value):
+    """A line that is no record; `path` and `number` (from 1) say where."""
+
+    path: str
+    number: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.number} cannot be read and is left out: {self.why}"
+
+
+BadLineHandler = Callable[[BadLine], None]
+
+
+@lru_cache(maxsize=1_000)  # a journal is read several times; a line is named once
+def log_bad_line(bad: BadLine) -> None:
+    """Who wants nothing else done about a bad line."""
+    _log.warning("%s", bad)
+
+
+class _Tag(Value):
+    type: str = ""
+
+
+class _Head(Value):
+    """What every version's record has."""
+
+    body: _Tag = _Tag()
+    schema_version: int = SCHEMA_VERSION
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def read_file(path: Path, heed: BadLineHandler = log_bad_line) -> Iterator[Record]:
+    """The records of one file. A last line without its newline is a torn write: left out.
+
+    Args:
+        path: The file.
+        heed: Is told of every other line that is no record; the rest is read all the same.
+
+    Raises JournalUnreadable for a record of a newer version.
+    """
+    with path.open("rb") as file:
+        yield from _records(path, _lines(file.readline), heed)
+
+
+def read_records(
+    places: RunPaths, *, file: str | None = None, heed: BadLineHandler = log_bad_line
+) -> Iterator[Record]:
+    """All records of a run in order of seq, or those of one file (an agent's id, or "run").
+
+    A file that does not exist has no records.
+    """
+    if file is not None:
+        path = places.journal / f"{file}.jsonl"
+        if path.exists():
+            yield from read_file(path, heed)
+        return
+    paths = sorted(places.journal.glob("*.jsonl"))
+    with ExitStack() as stack:
+        if len(paths) > _OPEN_AT_ONCE:
+            chunk = _CHUNKS_BYTES // len(paths)
+            streams = [_records(path, _lines_by_chunk(path, chunk), heed) for path in paths]
+        else:
+            streams = [read_file(path, heed) for path in paths]
+        for stream in streams:
+            stack.callback(stream.close)  # type: ignore[attr-defined]
+        yield from heapq.merge(*streams, key=lambda record: record.seq)
+
+
+def run_records(places: RunPaths, heed: BadLineHandler = log_bad_line) -> Iterator[Record]:
+    """The supervisor's own records alone: enough to list a run's agents and how they ended."""
+    return read_records(places, file=RUN_FILE, heed=heed)
+
+
+def last_seq(places: RunPaths) -> int:
+    """The highest number in use, from the ends of the files: as quick for a long journal."""
+    return max((_last_seq_of(path) for path in places.journal.glob("*.jsonl")), default=0)
+
+
+def records_after(places: RunPaths, file: str, seq: int) -> list[Record]:
+    """The records of one file that came after this number, read from its end: few, as a rule."""
+    path = places.journal / f"{file}.jsonl"
+    if not path.exists():
+        return []
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        span = 0
+        while True:
+            span = min(size, max(_TAIL_BYTES, span * 4))
+            stream.seek(size - span)
+            if span < size:
+                stream.readline()  # most likely not a whole one
+            found = list(_records(path, _lines(stream.readline), log_bad_line))
+            if span == size or (found and found[0].seq <= seq):
+                return [record for record in found if record.seq > seq]
+
+
+def _last_seq_of(path: Path) -> int:
+    """Numbers only grow within a file. Damaged lines at its end may have had the next ones."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        span = 0
+        while span < size:
+            span = min(size, max(_TAIL_BYTES, span * 4))
+            file.seek(size - span)
+            lines = file.read(span).splitlines()
+            if span < size:
+                del lines[0]  # most likely not a whole one
+            for back, line in enumerate(reversed(lines)):
+                record = _decoded(line, partial(_where, path, 0))
+                if record is not None:
+                    return record.seq + back
+    return 0
+
+
+def _records(path: Path, lines: Iterable[bytes], heed: BadLineHandler) -> Iterator[Record]:
+    skipping = False
+    number = 0
+    for line in lines:
+        number += not skipping
+        if not line.endswith(b"\n"):
+            if len(line) < MAX_LINE_BYTES:
+                return
+            if not skipping:
+                heed(BadLine(path=str(path), number=number, why="it is too long"))
+            skipping = True
+            continue
+        if skipping:
+            skipping = False  # this is the end of the line that was too long
+            continue
+        record = _decoded(line, partial(_where, path, number), heed)
+        if record is not None:
+            yield record
+
+
+def _where(path: Path, number: int, why: str) -> BadLine:
+    return BadLine(path=str(path), number=number, why=why)
+
+
+def _decoded(
+    line: bytes, where: Callable[[str], BadLine], heed: BadLineHandler | None = None
+) -> Record | None:
+    """None for what is no record. Raises JournalUnreadable for one of a newer version."""
+    try:
+        record = decode_record(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        _refuse_newer(line, where)
+        if heed is not None:
+            heed(where(str(error)))
+        return None
+    if record.schema_version != SCHEMA_VERSION:
+        _refuse_newer(line, where)
+    return record
+
+
+def _refuse_newer(line: bytes, where: Callable[[str], BadLine]) -> None:
+    try:
+        head = _decode_head(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    bad = where("")
+    at = f"{bad.path}, line {bad.number}" if bad.number else bad.path
+    if head.schema_version != SCHEMA_VERSION:
+        raise JournalUnreadable(
+            f"{at}: schema version {head.schema_version}; this swarm reads version "
+            f"{SCHEMA_VERSION}: use the swarm that wrote it, or a newer one"
+        )
+    if head.body.type and head.body.type not in _KNOWN_TAGS:
+        raise JournalUnreadable(
+            f"{at}: a record of the kind {head.body.type[:60]!r}, which this swarm does not know: "
+            "use the swarm that wrote it, or a newer one"
+        )
+
+
+def _lines(readline: Callable[[int], bytes]) -> Iterator[bytes]:
+    while line := readline(MAX_LINE_BYTES):
+        yield line
+
+
+def _lines_by_chunk(path: Path, chunk_bytes: int) -> Iterator[bytes]:
+    """As `_lines`, and the file is open only while a chunk (one line at least) is read."""
+    offset = 0
+    while True:
+        lines: list[bytes] = []
+        size = 0
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in _lines(file.readline):
+                lines.append(line)
+                size += len(line)
+                if size >= chunk_bytes:
+                    break
+        if not lines:
+            return
+        offset += size
+        yield from lines

@@ -1,0 +1,93 @@
+"""An agent's history with the places where its turns begin: to take the last of them back, or to
+go on from one of them elsewhere. Pure folds over records.
+
+Rule guarded: a cut lies between turns, so that no call loses its output; a turn that a crash cut in
+two is one.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from swarm.mailbox.context_markers import is_person_message
+from swarm.mailbox.protocol.events import TurnAborted, TurnCompleted, TurnFailed, TurnStarted
+from swarm.mailbox.protocol.items import AnyItem, Message
+from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, Record
+
+
+class TurnStart(NamedTuple):
+    """Where a turn begins: the index of its first item. `turn_id` "" = it was compacted."""
+
+    turn_id: str
+    at: int
+
+
+class HistoryTurns(msgspec.Struct):
+    """A history and its turns, in order. `open_turn`: the one that has no end."""
+
+    items: list[AnyItem] = []
+    turns: list[TurnStart] = []
+    open_turn: str = ""
+
+
+class RolledBackHistory(NamedTuple):
+    """What is left, and the ids of the turns that are not; those compacted have none."""
+
+    items: tuple[AnyItem, ...]
+    turns: int
+    dropped: tuple[str, ...]
+
+
+def fold_turns(records: Iterable[Record]) -> HistoryTurns:
+    """Fold one agent's file."""
+    found = HistoryTurns()
+    for record in records:
+        match record.body:
+            case TurnStarted(turn_id=turn_id):
+                if not found.open_turn:
+                    found.turns.append(TurnStart(turn_id, len(found.items)))
+                found.open_turn = found.open_turn or turn_id
+            case TurnCompleted() | TurnFailed() | TurnAborted():
+                found.open_turn = ""
+            case ItemRecorded(item=item):
+                found.items.append(item)
+            case ContextRecorded() as body:
+                _replace_items(found, body)
+            case _:
+                pass
+    return found
+
+
+def drop_last_turns(found: HistoryTurns, turns: int) -> RolledBackHistory:
+    """Without the last so many turns; without all of them if there are no more.
+
+    Source: Codex `thread_rollback`; differs in that a turn is what the journal calls one, so that
+    words which steered it are part of it.
+    """
+    gone = found.turns[-turns:] if turns > 0 else []
+    at = gone[0].at if gone else len(found.items)
+    dropped = tuple(one.turn_id for one in gone if one.turn_id)
+    return RolledBackHistory(tuple(found.items[:at]), len(gone), dropped)
+
+
+def _replace_items(found: HistoryTurns, body: ContextRecorded) -> None:
+    before, items = len(found.items), list(body.items)
+    found.items = items
+    if body.rolled_back:
+        del found.turns[-body.rolled_back :]
+        found.open_turn = ""
+    elif len(items) != before:
+        latest = found.turns[-1].turn_id if found.open_turn and found.turns else ""
+        found.turns = _turns_in(items)
+        if latest and found.turns:
+            found.turns[-1] = TurnStart(latest, found.turns[-1].at)
+
+
+def _turns_in(items: Sequence[AnyItem]) -> list[TurnStart]:
+    """Of a compacted history: turns begin with a person's words or another agent's letter."""
+    return [
+        TurnStart("", at)
+        for at, item in enumerate(items)
+        if is_person_message(item) or (isinstance(item, Message) and item.author is not None)
+    ]

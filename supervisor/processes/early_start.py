@@ -1,0 +1,225 @@
+"""What the entry process does before Trio, a thread or a ZeroMQ context exists.
+
+It raises the limit of open files, makes the life-line, and forks the fork-server from the libraries
+that all processes need: it imports the rest while the command line and the configuration are still
+read here. The gateway is needed a little later, and forked when they are read: with both at once
+the first agent would wait.
+"""
+
+import gc
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.after_fork import (
+    become_subreaper,
+    disable_core_dumps,
+    reset_inherited_state,
+    run_and_exit,
+)
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.key_wiping import wipe_secrets
+from swarm.mailbox.protocol.forking import ChangeVariable, encode_fork
+
+from .cold_start import spawn_cold
+
+_MAX_PACKET_BYTES = 32 * 1024
+
+
+class ChildPrograms(msgspec.Struct, frozen=True, kw_only=True):
+    """The children's programs by name as text: this room may not import theirs.
+
+    `module:function` is called in a forked child as (channel fd, life-line fd) → exit code. The
+    cold ones are arguments of the interpreter, to which descriptor numbers are added.
+    """
+
+    shared: tuple[str, ...] = (
+        "msgspec",
+        "zmq",
+        "trio",
+        "swarm.mailbox.dealer",
+        "swarm.mailbox.router",
+        "swarm.mailbox.protocol.gateway",
+        "swarm.mailbox.protocol.sampling",
+        "swarm.mailbox.protocol.spec",
+    )
+    gateway: str = "swarm.worker.process.boot:run_preforked_gateway"
+    forkserver: str = "swarm.worker.process.fork_server:run_fork_server"
+    cold_forkserver: tuple[str, ...] = ("-m", "swarm.worker.process.fork_server")
+    cold_child: tuple[str, ...] = (
+        "-m",
+        "swarm.worker.process.cold_entry",
+    )  # the title follows, then numbers
+
+
+class LaunchedProcess(msgspec.Struct, kw_only=True):
+    """A process that waits for orders on a channel. Whoever takes it closes its descriptors."""
+
+    pid: int
+    pidfd: int
+    channel: socket.socket  # SOCK_SEQPACKET
+    stderr_fd: int  # reading end
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self.pidfd)
+        os.close(self.stderr_fd)
+
+
+class EarlyProcesses(msgspec.Struct, kw_only=True):
+    """Descriptors and pids; no context, no thread. The household takes the launched ones out."""
+
+    lifeline_reader: int
+    lifeline_writer: int
+    programs: ChildPrograms
+    server: LaunchedProcess | None = None
+    gateway: LaunchedProcess | None = None
+    environment: dict[str, str]  # as the fork-server knows it
+
+    def complete(self) -> None:
+        """All is read: the fork-server learns what became of the environment since its birth (keys
+        that were taken out of it, what the configuration set), and the gateway is forked, unless
+        there is a second thread. Call it once, before the household takes them.
+
+        Raises UsageError for a variable that is too long to be told.
+        """
+        before, self.environment = self.environment, dict(os.environ)
+        for name in before | self.environment:
+            if before.get(name) == (value := self.environment.get(name)):
+                continue
+            packet = encode_fork(ChangeVariable(name=name, value=value))
+            if len(packet) > _MAX_PACKET_BYTES:
+                raise UsageError(f"the environment variable {name[:60]!r} is too long")
+            if self.server is not None:
+                with suppress(OSError):  # it died; whoever gives it work sees why
+                    self.server.channel.send(packet)
+        if _is_single_threaded():
+            self.gateway = _fork_program(self.programs.gateway, self.lifeline_reader, secrets=())
+
+    def close(self) -> None:
+        """Let go of the life-line: every process of the run ends. May be called twice.
+
+        Those that nobody took up have no children; they are gone when this returns.
+        """
+        for launched in (self.server, self.gateway):
+            if launched is not None:
+                kill_launched(launched)
+        self.server = self.gateway = None
+        for fd in (self.lifeline_writer, self.lifeline_reader):
+            if fd >= 0:
+                os.close(fd)
+        self.lifeline_writer = self.lifeline_reader = -1
+
+
+def start_early(
+    programs: ChildPrograms | None = None, *, secrets: Collection[str] = ()
+) -> EarlyProcesses:
+    """Prepare this process and start the fork-server; `EarlyProcesses.complete` goes on.
+
+    Args:
+        programs: Whom to start; only tests name others.
+        secrets: Values of keys that were taken out of the environment before: wiped from the
+            memory that the fork-server inherits. Those taken later are told by `settle`.
+
+    Returns:
+        Ignition; close it when the run is over. With a second thread alive nothing is forked: the
+        fork-server starts cold, and the gateway when its spec is known.
+    """
+    chosen = programs or ChildPrograms()
+    _raise_open_files_limit()
+    become_subreaper()
+    disable_core_dumps()
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    ignition = EarlyProcesses(
+        lifeline_reader=reader,
+        lifeline_writer=writer,
+        programs=chosen,
+        environment=dict(os.environ),
+    )
+    if not _is_single_threaded():
+        ignition.server = launch_fork_server(ignition)
+        return ignition
+    for name in chosen.shared:
+        importlib.import_module(name)
+    gc.freeze()  # modules: no collection of ours, or of a child's, needs to look at them again
+    ignition.server = _fork_program(chosen.forkserver, reader, secrets=secrets)
+    return ignition
+
+
+def _is_single_threaded() -> bool:
+    """True if this process has one thread: only then may it fork."""
+    return len(list(Path("/proc/self/task").iterdir())) == 1
+
+
+def launch_fork_server(ignition: EarlyProcesses) -> LaunchedProcess:
+    """Start a fork-server from nothing: the first was lost, or this process has threads.
+
+    Raises SpawnError.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stderr_reader, stderr_writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        program = ignition.programs.cold_forkserver
+        fds = (theirs.fileno(), ignition.lifeline_reader)
+        pid = spawn_cold(program, fds, stderr_fd=stderr_writer)
+    except BaseException:
+        ours.close()
+        os.close(stderr_reader)
+        raise
+    finally:
+        theirs.close()
+        os.close(stderr_writer)
+    pidfd = os.pidfd_open(pid)
+    return LaunchedProcess(pid=pid, pidfd=pidfd, channel=ours, stderr_fd=stderr_reader)
+
+
+def _raise_open_files_limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # 1,000 agents need it; fewer do without
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _fork_program(program: str, lifeline_fd: int, *, secrets: Collection[str]) -> LaunchedProcess:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stderr_reader, stderr_writer = os.pipe2(os.O_CLOEXEC)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()  # else the child prints it again
+    pid = os.fork()
+    if pid == 0:
+        fd = theirs.fileno()
+        run_and_exit(lambda: _run_program(program, fd, stderr_writer, lifeline_fd, secrets))
+    with suppress(OSError):
+        os.setpgid(pid, pid)
+    theirs.close()
+    os.close(stderr_writer)
+    pidfd = os.pidfd_open(pid)
+    return LaunchedProcess(pid=pid, pidfd=pidfd, channel=ours, stderr_fd=stderr_reader)
+
+
+def _run_program(
+    program: str, channel_fd: int, stderr_fd: int, lifeline_fd: int, secrets: Collection[str]
+) -> int:
+    """In the child; its exit code."""
+    reset_inherited_state(stderr_fd=stderr_fd, keep={channel_fd, lifeline_fd})
+    wipe_secrets(secrets)
+    module, _, name = program.partition(":")
+    code: int = getattr(importlib.import_module(module), name)(channel_fd, lifeline_fd)
+    return code
+
+
+def kill_launched(launched: LaunchedProcess) -> None:
+    """SIGKILL a process that was never taken up, and reap it. Never waits long."""
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(launched.pidfd, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, launched.pidfd, os.WEXITED)
+    launched.close()

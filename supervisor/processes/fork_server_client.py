@@ -1,0 +1,244 @@
+"""The supervisor's end of the fork-server's channel: orders out, reports in, each with its fd."""
+
+import os
+import signal
+import socket
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.forking import (
+    AnyForkReport,
+    GuardProcess,
+    ProcessExited,
+    ProcessStarted,
+    ServerReady,
+    StartFailed,
+    StartProcess,
+    decode_fork_report,
+    encode_fork,
+)
+
+from .early_start import LaunchedProcess
+from .process_types import SpawnError
+from .stderr_tail import StderrTail
+
+_PACKET_BYTES = 64 * 1024
+_EXIT_TIMEOUT_S = 1.5
+_ONE_FD = socket.CMSG_SPACE(array("i").itemsize)
+
+
+class ForkServerGone(SpawnError):
+    """It died, or is as good as dead; what it was last told to do it may have done."""
+
+
+class ExitReport:
+    """What the server will say of one child's end; made before the child can end."""
+
+    def __init__(self) -> None:
+        self.received = trio.Event()
+        self.status: int | None = None  # of waitpid
+        self.is_lost = False  # the server is gone and reaped: we are the parent now
+
+
+class ForkedProcess(NamedTuple):
+    """A process the server forked; the pidfd is the receiver's to close."""
+
+    pid: int
+    pidfd: int
+    report: ExitReport
+
+
+class _Pending:
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.outcome: ForkedProcess | StartFailed | None = None
+        self.wanted = True
+
+
+class ForkServerClient:
+    """One fork-server's life as seen from here. `run` must run beside everything else."""
+
+    def __init__(self, launched: LaunchedProcess) -> None:
+        self.pid, self.pidfd = launched.pid, launched.pidfd
+        self.stderr = StderrTail(launched.stderr_fd)
+        self.ended = trio.Event()  # it takes no more orders
+        self.gone = trio.Event()  # reaped; only now are its children ours
+        self.ready = trio.Event()  # all is imported, or it ended
+        self.preload_s: float | None = None  # None until it is ready
+        self._last_report_at = trio.current_time()
+        self._socket = trio.socket.from_stdlib_socket(launched.channel)
+        self._sending = trio.Lock()
+        self._pending: dict[int, _Pending] = {}
+        self._reports: dict[int, ExitReport] = {}  # by pid, of those not reaped yet
+        self._last_request = 0
+
+    async def start(
+        self, order: StartProcess, fds: Sequence[int], *, silence_s: float
+    ) -> ForkedProcess:
+        """Let it fork once. The caller closes `fds`; `order.request` is set here.
+
+        If the caller stops waiting, the child is killed as soon as it is reported.
+        Raises SpawnError when the server refuses; ServerGone when it is dead, or says nothing at
+        all for `silence_s`: orders are obeyed in turn, so one that answers others is only busy.
+        """
+        self._last_request += 1
+        number, title = self._last_request, order.title
+        self._pending[number] = pending = _Pending()
+        order = msgspec.structs.replace(order, request=number)
+        try:
+            await self._send(encode_fork(order), fds)
+            await self._wait_answer(pending, silence_s)
+        except BaseException:
+            pending.wanted = False
+            if isinstance(pending.outcome, ForkedProcess):
+                _kill(pending.outcome.pidfd)
+            raise
+        match pending.outcome:
+            case ForkedProcess() as born:
+                return born
+            case StartFailed(reason=reason):
+                raise SpawnError(f"the fork-server could not start {title!r}: {reason}")
+            case None:
+                raise ForkServerGone(f"the fork-server ended while it started {title!r}")
+
+    async def _wait_answer(self, pending: _Pending, silence_s: float) -> None:
+        asked_at = trio.current_time()
+        while not pending.done.is_set():
+            silent_at = max(asked_at, self._last_report_at) + silence_s
+            if trio.current_time() >= silent_at:
+                raise ForkServerGone(f"the fork-server said nothing for {silence_s:g} s")
+            with trio.move_on_at(silent_at):
+                await pending.done.wait()
+
+    async def guard(self, pid: int, pidfd: int) -> None:
+        """Let it end this process too when the life-line ends."""
+        await self._send(encode_fork(GuardProcess(pid=pid)), (pidfd,))
+
+    async def run(self) -> None:
+        """Read reports until the server is gone and reaped, or is cancelled.
+
+        On return every pending start has failed, and no exit report is waited for in vain.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.stderr.read_all)
+                await self._read_reports()
+                self._fail_pending()
+                await self._reap_server()
+                await self.stderr.wait_end(limit_s=0.2)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._fail_pending()
+            for lost in self._reports.values():
+                lost.is_lost = True
+                lost.received.set()
+
+    def _fail_pending(self) -> None:
+        self.ended.set()
+        self.ready.set()
+        self._socket.close()
+        for pending in self._pending.values():
+            pending.done.set()
+        self._pending.clear()
+
+    def request_exit(self) -> None:
+        """Tell it to end everything below it and leave."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def kill(self) -> None:
+        """SIGKILL: it does not answer. What it forked lives on."""
+        if not self.gone.is_set():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    async def _reap_server(self) -> None:
+        """It closed its channel, so it has no reason to stay; one that does is killed."""
+        with trio.move_on_after(_EXIT_TIMEOUT_S):
+            await trio.lowlevel.wait_readable(self.pidfd)
+        self.kill()
+        await trio.lowlevel.wait_readable(self.pidfd)
+        reap(self.pidfd)
+        os.close(self.pidfd)
+        self.gone.set()
+
+    async def _read_reports(self) -> None:
+        while True:
+            try:
+                packet, beside, _, _ = await self._socket.recvmsg(
+                    _PACKET_BYTES, _ONE_FD, socket.MSG_CMSG_CLOEXEC
+                )
+            except OSError:
+                return
+            fds = [fd for _, _, data in beside for fd in array("i", data)]
+            if not packet:
+                return
+            self._last_report_at = trio.current_time()
+            try:
+                report: AnyForkReport = decode_fork_report(packet)
+            except msgspec.DecodeError:
+                return  # it speaks another protocol; as good as gone
+            match report:
+                case ProcessStarted(request=request, pid=pid):
+                    self._reports[pid] = exit_report = ExitReport()
+                    self._resolve(request, _forked_process(pid, fds, exit_report))
+                case StartFailed(request=request):
+                    self._resolve(request, report)
+                case ProcessExited(pid=pid, status=status):
+                    exit_report = self._reports.pop(pid)
+                    exit_report.status = status
+                    exit_report.received.set()
+                case ServerReady(preload_s=preload_s):
+                    self.preload_s = preload_s
+                    self.ready.set()
+
+    def _resolve(self, request: int, outcome: ForkedProcess | StartFailed) -> None:
+        pending = self._pending.pop(request)
+        pending.outcome = outcome
+        if not pending.wanted and isinstance(outcome, ForkedProcess):
+            _kill(outcome.pidfd)
+        pending.done.set()
+
+    async def _send(self, packet: bytes, fds: Sequence[int]) -> None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))]
+        try:
+            async with self._sending:
+                await self._socket.sendmsg([packet], rights)
+        except (OSError, trio.ClosedResourceError) as error:
+            raise ForkServerGone("the fork-server is gone") from error
+
+
+def _forked_process(
+    pid: int, fds: Sequence[int], report: ExitReport
+) -> ForkedProcess | StartFailed:
+    """Without its pidfd (there was no descriptor for it) a process could not be watched: it ends.
+
+    Its number is still its own: the server reaps it after it has reported the start.
+    """
+    if fds:
+        return ForkedProcess(pid, fds[0], report)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return StartFailed(request=0, reason="this process has no file descriptor left (ulimit -n)")
+
+
+def _kill(pidfd: int) -> None:
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    os.close(pidfd)
+
+
+def reap(pidfd: int) -> int | None:
+    """The waitpid status of a child of ours that ended; None if somebody else had it."""
+    try:
+        seen = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if seen is None:
+        return None
+    return seen.si_status << 8 if seen.si_code == os.CLD_EXITED else seen.si_status & 0x7F

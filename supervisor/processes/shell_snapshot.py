@@ -1,0 +1,92 @@
+"""The login shell's environment, taken once a run, when the first agent is about to need it.
+
+Guards: it never fails and never waits long: a profile that hangs, prints or breaks leaves the
+environment that was given. A shell that must go is asked to (SIGTERM, to all it started): start-up
+files take locks, and one that is killed leaves them behind for every later login.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+import trio
+
+from swarm.mailbox.process_tree import descendants_of
+from swarm.roles.login_shell import PRINT_ENVIRONMENT, find_shell, join_environments, parse_snapshot
+
+_TIMEOUT_S = 5.0
+_GRACE_S = 1.0
+_MAX_BYTES = 1024 * 1024
+
+
+class ShellSnapshot:
+    """One answer for all agents of the run.
+
+    Args:
+        environment: What is given when the shell cannot be asked; without any provider's keys.
+        asked: False: the shell is left alone, what is given counts.
+        withheld: Names that no agent may see, also if a start-up file exports them.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str], *, withheld: Collection[str], asked: bool = True
+    ) -> None:
+        self._asked = asked
+        self._environment, self._withheld = dict(environment), frozenset(withheld)
+        self._taking = trio.Lock()
+        self._snapshot: dict[str, str] | None = None
+
+    async def get(self) -> dict[str, str]:
+        """The run's own variables and a login shell's; the first caller pays for it."""
+        async with self._taking:
+            if self._snapshot is None:
+                found = await _read_environment(self._environment) if self._asked else {}
+                self._snapshot = {
+                    name: value
+                    for name, value in join_environments(self._environment, found).items()
+                    if name not in self._withheld
+                }
+            return self._snapshot
+
+
+async def _read_environment(environment: dict[str, str]) -> dict[str, str]:
+    command = [find_shell(environment), "-lc", PRINT_ENVIRONMENT]
+    printed = bytearray()
+    try:
+        shell = await trio.lowlevel.open_process(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd="/",
+        )
+    except OSError:
+        return {}
+    assert shell.stdout is not None  # it is a pipe
+    try:
+        async with shell.stdout as output:
+            with trio.move_on_after(_TIMEOUT_S):
+                while len(printed) < _MAX_BYTES and (chunk := await output.receive_some()):
+                    printed += chunk
+    finally:
+        await _stop_shell(shell)
+    return parse_snapshot(bytes(printed))
+
+
+async def _stop_shell(shell: trio.Process) -> None:
+    """It has ended, or is asked to; SIGKILL only for who does not listen."""
+    with trio.CancelScope(shield=True):
+        with trio.move_on_after(0.05):
+            await shell.wait()
+            return
+        for pid in [*reversed(descendants_of(shell.pid)), shell.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        with trio.move_on_after(_GRACE_S):
+            await shell.wait()
+            return
+        shell.kill()
+        await shell.wait()

@@ -1,0 +1,145 @@
+"""A reviewer's answer: the schema it is asked for, how it is read, how people see it. Pure.
+
+Rule guarded: whatever a model answers becomes a `ReviewOutput`, bounded; nothing it says is lost
+because its form is wrong.
+"""
+
+from typing import Any
+
+import msgspec
+
+from swarm.mailbox.protocol.review import CodeLocation, LineRange, ReviewFinding, ReviewOutput
+
+CORRECT, INCORRECT = "patch is correct", "patch is incorrect"
+NO_ANSWER = "The reviewer gave no answer."
+_MAX_FINDINGS = 200
+_TITLE_CHARS, _BODY_CHARS, _EXPLANATION_CHARS = 200, 8_000, 32_000
+_LAST_LINE = 10_000_000
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    """Every property required and no other: what strict providers want."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_LINE: dict[str, Any] = {"type": "integer", "minimum": 1}
+_SCORE: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 1}
+_FINDING = _closed(
+    {
+        "title": {"type": "string"},
+        "body": {"type": "string"},
+        "confidence_score": _SCORE,
+        "priority": {"type": "integer", "minimum": 0, "maximum": 3},
+        "code_location": _closed(
+            {
+                "absolute_file_path": {"type": "string"},
+                "line_range": _closed({"start": _LINE, "end": _LINE}),
+            }
+        ),
+    }
+)
+SCHEMA = _closed(
+    {
+        "findings": {"type": "array", "items": _FINDING},
+        "overall_correctness": {"type": "string", "enum": [CORRECT, INCORRECT]},
+        "overall_explanation": {"type": "string"},
+        "overall_confidence_score": _SCORE,
+    }
+)
+
+
+def parse_review(text: str) -> ReviewOutput:
+    """The answer as JSON; else from its first `{` to its last `}`; else its plain words."""
+    for piece in (text, text[text.find("{") : text.rfind("}") + 1]):
+        try:
+            return _bounded(msgspec.json.decode(piece.encode(), type=ReviewOutput, strict=False))
+        except (msgspec.DecodeError, UnicodeError, RecursionError, OverflowError):
+            continue
+    return ReviewOutput(overall_explanation=text.strip()[:_EXPLANATION_CHARS])
+
+
+def _bounded(output: ReviewOutput) -> ReviewOutput:
+    return ReviewOutput(
+        findings=tuple(_bounded_finding(one) for one in output.findings[:_MAX_FINDINGS]),
+        overall_correctness=output.overall_correctness[:_TITLE_CHARS],
+        overall_explanation=output.overall_explanation.strip()[:_EXPLANATION_CHARS],
+        overall_confidence_score=_share(output.overall_confidence_score),
+    )
+
+
+def _bounded_finding(one: ReviewFinding) -> ReviewFinding:
+    where = one.code_location
+    start = min(max(1, where.line_range.start), _LAST_LINE)
+    return ReviewFinding(
+        title=" ".join(one.title.split())[:_TITLE_CHARS] or "(no title)",
+        body=one.body.strip()[:_BODY_CHARS],
+        confidence_score=_share(one.confidence_score),
+        priority=None if one.priority is None else min(max(0, one.priority), 3),
+        code_location=CodeLocation(
+            absolute_file_path=where.absolute_file_path[:4096],
+            line_range=LineRange(
+                start=start, end=min(max(start, where.line_range.end), _LAST_LINE)
+            ),
+        ),
+    )
+
+
+def _share(score: float) -> float:
+    return min(max(0.0, score), 1.0) if score == score else 0.0
+
+
+def render_review(output: ReviewOutput) -> str:
+    """As people read it: what the reviewer says on the whole, then each finding with its place."""
+    blocks = [output.overall_explanation] if output.overall_explanation else []
+    if output.overall_correctness:
+        sure = f"{output.overall_confidence_score:.0%}"
+        blocks.append(f"Verdict: {output.overall_correctness} (confidence {sure})")
+    if output.findings:
+        ordered = sorted(output.findings, key=lambda one: _rank(one.priority))
+        blocks.append("Findings:\n\n" + "\n\n".join(map(_render_finding, ordered)))
+    elif output.overall_correctness:
+        blocks.append("No findings.")
+    return "\n\n".join(blocks) or NO_ANSWER
+
+
+def _rank(priority: int | None) -> int:
+    return 4 if priority is None else priority
+
+
+def _render_finding(one: ReviewFinding) -> str:
+    mark = "" if one.priority is None or one.title.startswith("[P") else f"[P{one.priority}] "
+    lines, path = one.code_location.line_range, one.code_location.absolute_file_path
+    place = f"{path}:{lines.start}" + (f"-{lines.end}" if lines.end > lines.start else "")
+    head = f"- {mark}{one.title}" + (f" — {place}" if path else "")
+    body = "".join(f"\n  {line}".rstrip() for line in one.body.splitlines())
+    return head + ("\n" + body.lstrip("\n") if body else "")
+
+
+def as_json(output: ReviewOutput) -> dict[str, Any]:
+    """Every field, also those that hold their default."""
+    return {
+        "findings": [
+            {
+                "title": one.title,
+                "body": one.body,
+                "confidence_score": one.confidence_score,
+                "priority": one.priority,
+                "code_location": {
+                    "absolute_file_path": one.code_location.absolute_file_path,
+                    "line_range": {
+                        "start": one.code_location.line_range.start,
+                        "end": one.code_location.line_range.end,
+                    },
+                },
+            }
+            for one in output.findings
+        ],
+        "overall_correctness": output.overall_correctness,
+        "overall_explanation": output.overall_explanation,
+        "overall_confidence_score": output.overall_confidence_score,
+    }

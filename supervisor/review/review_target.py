@@ -1,0 +1,149 @@
+"""What is to be reviewed: looked up in the repository, put into words for the reviewer.
+
+Rule guarded: what is not there is told before anything starts. The repository is looked at in the
+read-only sandbox: its own configuration names programs that git would run.
+"""
+
+import shlex
+from collections.abc import Callable
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.review import ReviewTarget
+
+RunScript = Callable[[str], str]  # a shell script → what it prints
+_MAX_NAME_CHARS = 500
+_HEAD = """\
+export GIT_OPTIONAL_LOCKS=0 LC_ALL=C
+g() { git -c core.fsmonitor=false -c core.hooksPath=/dev/null --no-pager "$@"; }
+command -v git >/dev/null || { echo 'no-git x'; exit 0; }
+root=$(g rev-parse --show-toplevel 2>&1) || { echo "no-root $(echo "$root" | tail -n 1)"; exit 0; }
+echo "root $root"
+"""
+
+
+class ReviewTargetOptions(Value):
+    """As said on the command line; at most one of the three, or none for what is uncommitted."""
+
+    uncommitted: bool = False
+    base: str | None = None
+    commit: str | None = None
+    words: str = ""  # of the person: instead of a target, or beside one
+
+
+class FoundReviewTarget(Value):
+    """`kind`: uncommitted, base, commit, custom. `hint` is for people."""
+
+    kind: ReviewTarget
+    hint: str
+    prompt: str
+
+
+def find_target(wish: ReviewTargetOptions, look: RunScript) -> FoundReviewTarget:
+    """Look the target up. Raises UsageError: two at once, no repository, unknown, nothing there."""
+    chosen = [wish.uncommitted, wish.base is not None, wish.commit is not None]
+    if sum(chosen) > 1:
+        raise UsageError("give one of --uncommitted, --base and --commit")
+    words = wish.words.strip()
+    if not any(chosen) and words:
+        return FoundReviewTarget(kind="custom", hint=" ".join(words.split())[:80], prompt=words)
+    if wish.base is not None:
+        target = _base(_name(wish.base, "--base"), look)
+    elif wish.commit is not None:
+        target = _commit(_name(wish.commit, "--commit"), look)
+    else:
+        target = _uncommitted(look)
+    if not words:
+        return target
+    more = f"{target.prompt}\n\nThe person who asked adds:\n{words}"
+    return FoundReviewTarget(kind=target.kind, hint=target.hint, prompt=more)
+
+
+def _name(name: str, option: str) -> str:
+    """A name that git cannot take for an option."""
+    if not name.strip() or name.startswith("-") or len(name) > _MAX_NAME_CHARS or "\0" in name:
+        raise UsageError(f"{option}: {name[:80]!r} is no name of a branch or commit")
+    return name
+
+
+def _uncommitted(look: RunScript) -> FoundReviewTarget:
+    found = _run_script(look, 'g status --porcelain | head -c 1 | grep -q . && echo "changes x"\n')
+    if "changes" not in found:
+        raise UsageError("nothing to review: there are no changes that are not committed")
+    return FoundReviewTarget(
+        kind="uncommitted",
+        hint="uncommitted changes",
+        prompt=(
+            "Review what is not committed yet in this repository: what is staged, what is not, and "
+            "new files that git does not know. `git status --porcelain`, `git diff HEAD` and the "
+            "new files themselves show it. List findings in the order of their weight."
+        ),
+    )
+
+
+def _base(branch: str, look: RunScript) -> FoundReviewTarget:
+    word = shlex.quote(f"{branch}^{{commit}}")
+    found = _run_script(
+        look,
+        f"base=$(g rev-parse --verify --quiet --end-of-options {word}) || exit 0\n"
+        'echo "base $base"\n'
+        'fork=$(g merge-base HEAD "$base" 2>/dev/null) || exit 0\n'
+        'echo "fork $fork"\n'
+        'g diff --no-ext-diff --no-textconv --quiet "$fork" || echo "changes x"\n',
+    )
+    if "base" not in found:
+        raise UsageError(f"--base: there is no branch or commit {branch!r} here")
+    if "fork" not in found:
+        raise UsageError(f"--base: nothing here has an ancestor in common with {branch!r}")
+    if "changes" not in found:
+        raise UsageError(f"nothing to review: there are no changes against {branch!r}")
+    fork = found["fork"]
+    return FoundReviewTarget(
+        kind="base",
+        hint=f"changes against {branch}",
+        prompt=(
+            f"Review the changes of this working tree against the branch {branch!r}. They began at "
+            f"its commit {fork}: `git diff {fork}` shows all that would be merged. List findings "
+            "in the order of their weight."
+        ),
+    )
+
+
+def _commit(name: str, look: RunScript) -> FoundReviewTarget:
+    word = shlex.quote(f"{name}^{{commit}}")
+    found = _run_script(
+        look,
+        f"sha=$(g rev-parse --verify --quiet --end-of-options {word}) || exit 0\n"
+        'echo "sha $sha"\n'
+        'echo "title $(g log -1 --format=%s "$sha" | head -c 200)"\n'
+        'g show --first-parent -m --no-ext-diff --no-textconv --format= --name-only "$sha"'
+        ' | head -c 1 | grep -q . && echo "changes x"\n',
+    )
+    if "sha" not in found:
+        raise UsageError(f"--commit: there is no commit {name!r} here")
+    if "changes" not in found:
+        raise UsageError(f"nothing to review: commit {name!r} changes no file")
+    sha, title = found["sha"], found.get("title", "")
+    return FoundReviewTarget(
+        kind="commit",
+        hint=f"commit {sha[:9]}: {title}".rstrip(": "),
+        prompt=(
+            f"Review the changes that commit {sha} makes ({title!r}): `git show {sha}` shows them. "
+            "List findings in the order of their weight."
+        ),
+    )
+
+
+def _run_script(look: RunScript, script: str) -> dict[str, str]:
+    """Run it below the head; lines `key value`. Raises UsageError where there is no repository."""
+    lines = look(f"{_HEAD}{script}exit 0\n").splitlines()
+    found: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(" ")
+        found[key] = value
+    if "no-git" in found:
+        raise UsageError("a review needs git, which is not installed here")
+    if "no-root" in found or "root" not in found:
+        why = found.get("no-root", "")
+        raise UsageError(f"there is no git repository here to review ({why[:300]})")
+    return found

@@ -1,0 +1,361 @@
+"""One run, from beginning to end: opens everything in order, closes it in reverse.
+
+Order: the folder's lock, the post, the journal, the household, then the tasks (ear, gateway,
+vigil, doorman, view), then the work. The work's end, a signal or a broken part ends the rest.
+"""
+
+import shutil
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import RunId
+from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.records import RunCompleted, RunStarted
+from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
+from swarm.mailbox.remove_tree import remove_tree
+
+from .agents.agent_manager import AgentManager
+from .agents.descriptor_limit import limit_by_descriptors
+from .agents.heartbeat_monitor import monitor_heartbeats
+from .agents.live_agent import GatewayAddress, LiveAgent
+from .agents.slot_scheduler import SlotScheduler
+from .agents.slots import AgentRegistry
+from .approvals.approval_grants import ApprovalGrants
+from .approvals.approval_queue import AgentLookup, ApprovalQueue, open_approval_queue
+from .approvals.approval_types import AutoReviewer, LazyReviewer
+from .budget.budget_service import BudgetService
+from .budget.deadlines import DeadlineMonitor
+from .budget.ledger_fold import fold_ledger
+from .console.run_state import RunState
+from .control_server import ControlService
+from .dependencies import REAL_DEPENDENCIES, RunDependencies
+from .event_broadcast import EventBroadcast
+from .event_router import EventRouter
+from .exception_groups import first_swarm_error
+from .journal.journal import open_journal
+from .journal.journal_files import repair_tail
+from .journal.journal_reader import BadLine, last_seq, run_records
+from .journal.replay import RunPast, fold_run
+from .network.proxy_manager import ProxyManager
+from .processes.early_start import EarlyProcesses
+from .processes.gateway_manager import GatewayManager
+from .run_context import RunContext
+from .run_display import RunDisplay
+from .run_request import RunRequest
+from .run_shutdown import RunShutdown, SignalBuffer, receive_signals
+from .runs.folder_watch import watch_folders, write_owner
+from .runs.paths import RunPaths, UserPaths, make_private_folder, paths_of_run
+from .runs.run_metadata import (
+    RunMetadata,
+    is_empty_run,
+    lock_run,
+    network_filesystem_of,
+    read_metadata,
+    save_request,
+    write_metadata,
+)
+from .task_workload import TaskWorkload, network_warning
+from .team.team_service import TeamService, run_team_service
+from .version import VERSION
+
+_MAX_BAD_TOLD = 20  # of the journal's bad lines, one warning each
+_SOCKET_PATH_BYTES = 100  # the kernel's limit is 107
+_GATEWAY_EPOCHS_PER_START = 1_000  # of the gateway; so a resumed run never reuses one
+
+
+class Workload(Protocol):
+    """What a run is for: the task it was given, or something else that needs its processes."""
+
+    async def run(self) -> RunCompleted: ...
+
+    def close(self) -> None:
+        """Called once every agent has ended."""
+
+
+MakeWorkload = Callable[
+    [RunContext, AgentManager, TeamService, GatewayManager, RunShutdown, RunPast], Workload
+]
+
+
+async def run_to_end(
+    request: RunRequest,
+    view: RunDisplay,
+    ignition: EarlyProcesses,
+    places: UserPaths,
+    work: MakeWorkload = TaskWorkload,
+    around: RunDependencies = REAL_DEPENDENCIES,
+) -> RunCompleted:
+    """Run, or resume when `request.resumes`. Returns when every process of the run has ended.
+
+    What the run came to is a value, also a provider's refusal or an interruption. Raises
+    UsageError before anything was started (a second resume, an older version), and SwarmError
+    when the journal or the state folder cannot be written.
+    """
+    here = paths_of_run(places, request.run_id or around.entropy.new_id())
+    if request.resumes:
+        read_metadata(here)  # refuses what is no run, or of another version
+    try:
+        async with trio.open_nursery() as nursery:
+            signals: SignalBuffer = await nursery.start(receive_signals)
+            with lock_run(here) as lock_fd:
+                try:
+                    held = _LockedRun(here, places, ignition, work, around, signals, lock_fd)
+                    completed = await _run_locked(request, view, held)
+                finally:
+                    shutil.rmtree(here.sockets, ignore_errors=True)
+                    if is_empty_run(here):  # then no run is left to be listed
+                        with suppress(OSError):
+                            remove_tree(here.folder)
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if (fault := first_swarm_error(group)) is not None:
+            raise fault from None
+        raise
+    if request.ephemeral:
+        with suppress(OSError):
+            remove_tree(here.folder)
+    view.finish(completed)
+    return completed
+
+
+class _LockedRun(NamedTuple):
+    """A run's folder, held, and what the run is made of."""
+
+    run_paths: RunPaths
+    user_paths: UserPaths
+    early: EarlyProcesses
+    make_workload: MakeWorkload
+    dependencies: RunDependencies
+    signals: SignalBuffer  # heard before anything is made, so that all is cleared away
+    lock_fd: int
+
+
+async def _run_locked(request: RunRequest, view: RunDisplay, held: _LockedRun) -> RunCompleted:
+    here = held.run_paths
+    past = _prepare(request, here)
+    write_owner(here, held.lock_fd)
+    started = trio.current_time()
+    async with AsyncExitStack() as stack:
+        running = await _open_context(stack, request, view, held, past)
+        about = _record_start(running, past)
+        completed = await _run_parts(running, past, held, view)
+        await running.journal.flush()  # what it hid until now is counted
+        completed = _with_totals(running, completed, trio.current_time() - started)
+        record = await running.commit(completed)
+        assert isinstance(record.body, RunCompleted)
+        completed = record.body  # as it was written: without any secret
+    after = msgspec.structs.replace(
+        about,
+        status=completed.status,
+        ended=record.ts,
+        result=completed.result,
+        message=completed.message,
+        usage=completed.usage,
+        usd=completed.usd,
+        agents=completed.agents,
+    )
+    write_metadata(here, after)
+    return completed
+
+
+def _prepare(request: RunRequest, here: RunPaths) -> RunPast:
+    """Make the folders; read what a resumed run has behind it."""
+    if len(here.gateway_endpoint(_GATEWAY_EPOCHS_PER_START)) > _SOCKET_PATH_BYTES:
+        raise UsageError(f"{here.sockets} is too long for a socket; set XDG_RUNTIME_DIR or TMPDIR")
+    for folder in (here.journal, here.blobs, here.tmp, here.sockets.parent, here.sockets):
+        make_private_folder(folder)
+    save_request(here, request)  # also of a resume: a raised bound stays raised
+    if not request.resumes:
+        return RunPast()
+    for file in here.journal.glob("*.jsonl"):
+        repair_tail(file)  # a line torn by a power loss would end up in the middle
+    bad: list[BadLine] = []
+    past = fold_run(run_records(here, bad.append))
+    past.bad_lines = tuple(str(line) for line in bad)
+    past.last_seq = last_seq(here)
+    return past
+
+
+async def _open_context(
+    stack: AsyncExitStack,
+    request: RunRequest,
+    view: RunDisplay,
+    held: _LockedRun,
+    past: RunPast,
+) -> RunContext:
+    here, around = held.run_paths, held.dependencies
+    office = await stack.enter_async_context(around.open_mailbox(here.mailbox_endpoint))
+    feed = await stack.enter_async_context(around.open_feed(here.feed_endpoint))
+    journal = await stack.enter_async_context(
+        open_journal(
+            here,
+            last_seq=past.last_seq,
+            redactor=Redactor(request.keys.values()),
+            unix_s=around.entropy.unix_s,
+        )
+    )
+    household = await stack.enter_async_context(around.open_processes(held.early))
+    most, bound = limit_by_descriptors(request.max_agents)
+    registry = AgentRegistry(most, bound=bound)
+    return RunContext(
+        run_id=RunId(here.folder.name),
+        run_key=around.entropy.random_bytes(32),
+        request=request,
+        paths=here,
+        mailbox=office,
+        journal=journal,
+        broadcast=EventBroadcast(RunState(slots_max=most), view, feed, redactor=journal.redactor),
+        processes=household,
+        registry=registry,
+        slot_scheduler=SlotScheduler(registry),
+        grants=ApprovalGrants(),
+        entropy=around.entropy,
+        began_s=around.entropy.unix_s(),
+    )
+
+
+def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
+    """The first record, and `run.json`."""
+    request = running.request
+    title = next((line.strip("# ") for line in request.prompt.splitlines() if line.strip()), "")
+    title = running.journal.redactor.redact(title)[:80]  # before it is cut: half a key is one too
+    running.broadcast.load_past(run_records(running.paths) if past.started else ())
+    record = running.note(
+        RunStarted(
+            run_id=running.run_id,
+            task=request.task,
+            title=title,
+            cwd=request.cwd,
+            version=VERSION,
+            resumed=past.started is not None,
+            widened=request.widened,
+        )
+    )
+    unhidden = [f"{name} {NOT_HIDDEN}" for name in unhidden_keys(request.keys)]
+    warnings = [*past.bad_lines[:_MAX_BAD_TOLD], *unhidden, running.registry.limit_reason]
+    for warning in filter(None, warnings):
+        running.note(Warned(message=warning))
+    about = RunMetadata(
+        schema_version=SCHEMA_VERSION,
+        run_id=running.run_id,
+        title=title,
+        task=running.journal.redactor.redact(request.task),
+        cwd=request.cwd,
+        pid=running.entropy.pid(),
+        started=past.started_ts or record.ts,
+        version=VERSION,
+    )
+    write_metadata(running.paths, about)
+    return about
+
+
+async def _run_parts(
+    running: RunContext, past: RunPast, held: _LockedRun, view: RunDisplay
+) -> RunCompleted:
+    """Everything that runs beside the work, and the work."""
+    bound = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
+    treasury = _open_budget(running, past)
+    keeper = GatewayManager(running, bound, treasury, models_dir=str(held.user_paths.models))
+    async with trio.open_nursery() as nursery:
+        control = AgentManager(running, nursery, bound)
+        keeper.path_of = control.path_of
+
+        def live() -> list[LiveAgent]:
+            return list(control.agents.values())
+
+        def on_gone(agent: LiveAgent) -> None:
+            treasury.forget_agent(agent)
+            nursery.start_soon(keeper.forget_agent, agent.plan.agent_id, agent.epoch)
+
+        control.on_agent_gone, treasury.live_agents = on_gone, live
+        control.admit = treasury.admit
+        nursery.start_soon(treasury.run)
+        hours = DeadlineMonitor(control, live, treasury.notify, unix_s=running.entropy.unix_s)
+        nursery.start_soon(hours.run)
+        agency: TeamService = await nursery.start(run_team_service, running, control)
+        agency.spawn_limits.model = lambda: keeper.model
+        ending = RunShutdown(control, nursery)
+        queue = _open_approvals(running, control, agency, nursery, held.user_paths)
+        ear = EventRouter(running, control, keeper, agency, queue.endpoint, nursery)
+        proxy = ear.proxy = ProxyManager(running, nursery, queue.broker, first_epoch=bound.epoch)
+        proxy.find_agent = control.agents.get
+        nursery.start_soon(proxy.supervise)
+        nursery.start_soon(ear.run)
+        held.signals.set_handler(ending.handle_signal)
+        nursery.start_soon(watch_folders, running.paths, held.lock_fd)
+        nursery.start_soon(monitor_heartbeats, running, control, keeper)
+        nursery.start_soon(proxy.monitor_heartbeat)
+        nursery.start_soon(view.draw, running.broadcast.current_view)
+        if (kind := network_filesystem_of(running.paths.folder)) is not None:
+            running.note(network_warning(str(running.paths.folder), kind))
+        async with held.dependencies.open_control(running.paths.control_endpoint) as server:
+            door = ControlService(running, control, agency, server, ending.terminate)
+            door.approval_answers, door.file_history = queue.answers, ear.file_history
+            nursery.start_soon(door.serve)
+            await keeper.start(first=True)
+            nursery.start_soon(keeper.supervise, live)
+            ear.file_history.change_watcher.scan_baseline(running.request)
+            await proxy.wait_ready()
+            work = held.make_workload(running, control, agency, keeper, ending, past)
+            completed = await work.run()
+            control.run_end.has_begun = True  # whoever is still at work goes on with a resume
+            agency.close()
+            proxy.expect_end()
+            end_gateway = partial(keeper.end, grace_s=2.0)
+            await ending.carry_out(end_gateway, partial(running.processes.close, grace_s=0.0))
+            work.close()
+            await ear.file_history.change_watcher.finish()
+            nursery.cancel_scope.cancel()
+    return completed
+
+
+def _open_approvals(
+    running: RunContext,
+    control: AgentManager,
+    agency: TeamService,
+    nursery: trio.Nursery,
+    places: UserPaths,
+) -> ApprovalQueue:
+    """Where everything that needs a yes is asked."""
+    known = AgentLookup(
+        plan=agency.plan_of, live_agent=control.agents.get, live_agents=control.agents.values
+    )
+    resumed = running.request.resumes
+    queue = open_approval_queue(running, nursery, known, config=places.config, resumed=resumed)
+
+    def make_reviewer() -> AutoReviewer:
+        from .guardian.guardian import make_guardian  # milliseconds that a start need not wait for
+
+        return make_guardian(running, control, nursery, agency.plan_of)
+
+    queue.broker.reviewer = LazyReviewer(make_reviewer)
+    return queue
+
+
+def _open_budget(running: RunContext, past: RunPast) -> BudgetService:
+    """The books of the run, with what an earlier part of it spent."""
+    records = run_records(running.paths) if past.starts else ()
+    treasury = BudgetService(running, fold_ledger(records))
+    request = running.request
+    deadline = None if request.deadline_s is None else running.entropy.unix_s() + request.deadline_s
+    treasury.open_budget(request.budget, deadline_unix_s=deadline)
+    return treasury
+
+
+def _with_totals(running: RunContext, completed: RunCompleted, seconds: float) -> RunCompleted:
+    view = running.broadcast.current_view()
+    return msgspec.structs.replace(
+        completed,
+        usage=view.usage,
+        usd=view.usd,
+        agents=running.broadcast.state.agents_seen,
+        duration_s=round(seconds, 3),
+        redacted=dict(sorted(running.journal.redacted.items())),
+    )

@@ -1,0 +1,107 @@
+"""What all parts of a running supervisor share. One value, made in supervisor.py, passed on."""
+
+from typing import NamedTuple
+
+import trio
+from msgspec.structs import replace
+
+from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.errors import MessageTooLarge
+from swarm.mailbox.identity_proof import make_proof
+from swarm.mailbox.ids import RunId
+from swarm.mailbox.interfaces import MailboxServer
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.events import Hello
+from swarm.mailbox.protocol.limits import WorkspaceWrite
+from swarm.mailbox.protocol.ops import Answer, AnyOp, encode_op
+from swarm.mailbox.protocol.records import AnyRecordBody, Record
+from swarm.mailbox.protocol.requests import RequestRefused
+
+from .agents.live_agent import AgentPlan, LiveAgent
+from .agents.private_tmp import remove_private_tmp
+from .agents.slot_scheduler import SlotScheduler
+from .agents.slots import AgentRegistry
+from .approvals.approval_grants import ApprovalGrants
+from .event_broadcast import EventBroadcast
+from .journal.journal import RUN_FILE, Journal
+from .processes.process_types import ProcessStarter
+from .run_request import RunRequest
+from .runs.paths import RunPaths
+
+
+class RunContext(NamedTuple):
+    """The insides of one run. Every member lives exactly as long as the run."""
+
+    run_id: RunId
+    run_key: bytes
+    request: RunRequest
+    paths: RunPaths
+    mailbox: MailboxServer
+    journal: Journal
+    broadcast: EventBroadcast
+    processes: ProcessStarter
+    registry: AgentRegistry
+    slot_scheduler: SlotScheduler  # the line for the registry's slots
+    grants: ApprovalGrants  # a person's lasting yeses
+    entropy: EntropySources = SYSTEM_ENTROPY
+    began_s: float = 0.0  # Unix time
+
+    def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
+        """Journal, then show; without waiting for it."""
+        return self.journal.write(body, agent=agent, file=file, then=self.broadcast.publish_record)
+
+    async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
+        """Journal, then show, then return: for what others must not act upon before.
+
+        Returns the record as it was written: without any secret.
+        """
+        done = trio.Event()
+        written: list[Record] = []
+
+        def show(record: Record) -> None:
+            self.broadcast.publish_record(
+                record
+            )  # here, not after the wait: records are shown in order
+            written.append(record)
+            done.set()
+
+        self.journal.write(body, agent=agent, file=file, then=show)
+        await done.wait()
+        return written[0]
+
+    async def send(self, agent: LiveAgent, op: AnyOp) -> None:
+        """Post an op to the agent's present life; an answer too large for it becomes a refusal.
+
+        Raises PeerGone if that ended, and MessageTooLarge.
+        """
+        try:
+            await self.mailbox.post(agent.identity, encode_op(op))
+        except MessageTooLarge as error:
+            if not isinstance(op, Answer):
+                raise
+            why = RequestRefused(message=f"the answer is too large to be sent: {error}")
+            await self.mailbox.post(agent.identity, encode_op(replace(op, reply=why)))
+
+    def send_nowait(self, agent: LiveAgent, op: AnyOp) -> bool:
+        """As `send`, if nothing has to be waited for; False: it was not posted."""
+        return self.mailbox.post_nowait(agent.identity, encode_op(op)) != 0
+
+    def supervisor_proof(self, identity: bytes) -> bytes:
+        return make_proof(self.run_key, identity, purpose="supervisor")
+
+    def is_proven(self, identity: bytes, hello: Hello) -> bool:
+        """True if this life was started by us, in our version."""
+        ours = hello.secret == self.supervisor_proof(identity)
+        return ours and hello.protocol_version == PROTOCOL_VERSION
+
+    def gateway_proof(self, identity: bytes) -> bytes:
+        return make_proof(self.run_key, identity, purpose="gateway")
+
+    def remove_tmp(self, plan: AgentPlan) -> None:
+        """Its process is gone: so is its private folder, unless something lies in it.
+
+        A further life makes it anew; thousands of empty ones would be 4 KiB each.
+        """
+        policy = plan.limits.sandbox
+        roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+        remove_private_tmp(self.paths.tmp / plan.agent_id, (plan.cwd, *plan.add_dirs, *roots))

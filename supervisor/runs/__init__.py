@@ -1,0 +1,1 @@
+"""A run's folder on disk: metadata, paths, results, export, fork."""

@@ -1,0 +1,102 @@
+"""Whether what a run stands on is still there: its lock, the folder of its sockets. Once a second.
+
+Rule guarded: no run lives on where nobody can see it. Whose folder was deleted or moved away has
+nothing more that it could write, and no other terminal finds it: it says so and ends.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.base import Value
+
+from .paths import RunPaths
+
+_ROUND_S = 1.0
+_START_TIME_FIELD = 19  # field of proc(5) stat, counted after the name
+
+
+class FolderGone(SwarmError):
+    """The run's folder, or that of its sockets, was taken away; the text names it."""
+
+
+class RunOwner(Value):
+    """Who holds a run, as a file in its folder of sockets tells it: no command may write there."""
+
+    pid: int
+    started: int  # clock ticks: tells the process from a later one of the same number
+    folder: str  # the run's
+    device: int
+    inode: int  # of its lock
+
+
+def write_owner(places: RunPaths, lock_fd: int) -> None:
+    """Say which process holds this run. Raises SwarmError."""
+    facts = os.fstat(lock_fd)
+    owner = RunOwner(
+        pid=os.getpid(),
+        started=process_start_ticks(os.getpid()),
+        folder=str(places.folder),
+        device=facts.st_dev,
+        inode=facts.st_ino,
+    )
+    try:
+        places.owner_file.write_bytes(msgspec.json.encode(owner))
+    except OSError as error:
+        raise SwarmError(
+            f"cannot write {places.owner_file}: {error.strerror}; free some space there, or set "
+            "XDG_RUNTIME_DIR to another folder"
+        ) from error
+
+
+def read_owner(file: Path) -> RunOwner | None:
+    """None for whatever is no such file."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=RunOwner)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def is_lock_gone(lock: Path, device: int, inode: int) -> bool:
+    """True only if it certainly is: a disk that does not answer proves nothing."""
+    try:
+        facts = os.stat(lock, follow_symlinks=False)  # noqa: PTH116 — once a second, for ever
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return (facts.st_dev, facts.st_ino) != (device, inode)
+
+
+def exists(path: Path) -> bool:
+    """One look, on a local disk or in memory: too short for a thread."""
+    return path.exists()
+
+
+def process_start_ticks(pid: int) -> int:
+    """When a process started. Raises OSError: there is none."""
+    stat = Path(f"/proc/{pid}/stat").read_bytes()
+    return int(stat.rpartition(b") ")[2].split()[_START_TIME_FIELD])
+
+
+async def watch_folders(places: RunPaths, lock_fd: int) -> None:
+    """Until cancelled. Raises FolderGone."""
+    ours = os.fstat(lock_fd)
+    post = Path(places.mailbox_endpoint.removeprefix("ipc://"))
+    was_open = exists(post)
+    while True:
+        await trio.sleep(_ROUND_S)
+        if is_lock_gone(places.lock, ours.st_dev, ours.st_ino):
+            raise FolderGone(
+                f"{places.folder}, the folder of this run, was deleted or moved away: nothing more "
+                "can be written there, so everything of this run is ended"
+            )
+        if was_open and not exists(post):
+            raise FolderGone(
+                f"{post}, by which agents reach this run, was deleted: no other can start, so the "
+                f"run is ended; `swarm resume {short_id(places.folder.name)}` goes on"
+            )

@@ -1,0 +1,258 @@
+"""Leftovers of dead runs: processes that should have died with their supervisor. For `doctor`.
+
+It cannot end a foreign process: ours by user, by title or mark, of a run that nobody holds; and
+the process is pinned (pidfd) and looked at again before it is signalled.
+"""
+
+import errno
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.process_tree import is_zombie, kill_descendants
+from swarm.mailbox.protocol.base import Value
+
+from .folder_watch import RunOwner, is_lock_gone, process_start_ticks, read_owner
+from .paths import RunPaths, UserPaths
+from .run_metadata import is_run_alive
+
+_TITLE = re.compile(
+    r"swarm: (?:(?:launcher of )?(?:/root\S* \[[^\]]*\]|spare)|gateway|fork-server)"
+    r"(?: ([0-9a-f]{8}))?\Z"
+)
+_COMMAND_VARIABLE = b"SWARM_COMMAND="  # in the environment of every command that an agent runs
+_PARENT, _SESSION, _STARTED = 1, 3, 19  # fields of proc(5) stat, counted after the name
+
+
+class Leftover(Value):
+    """One process, as it was when it was found. `started` (clock ticks) tells it from a reuse."""
+
+    pid: int
+    started: int
+    title: str
+    run: str = ""  # short id; "" for what has not been told its run, and for commands
+
+
+class Leftovers(Value):
+    """What `doctor` lists."""
+
+    processes: tuple[Leftover, ...] = ()
+    folders: tuple[str, ...] = ()  # of sockets, whose run nobody holds
+
+
+def find_leftovers(places: UserPaths) -> Leftovers:
+    """Look through /proc and the runtime folder. Nothing is changed."""
+    folders = _stale_socket_folders(places)
+    return Leftovers(processes=tuple(_find_processes(places)), folders=folders)
+
+
+def end_leftovers(found: Leftovers, places: UserPaths) -> Leftovers:
+    """End what is still as it was found; return what was ended and removed."""
+    processes = tuple(one for one in found.processes if _end(one, places))
+    still = set(_stale_socket_folders(places))
+    folders = tuple(name for name in found.folders if name in still)
+    for name in folders:
+        shutil.rmtree(name, ignore_errors=True)
+    return Leftovers(processes=processes, folders=folders)
+
+
+def _find_processes(places: UserPaths) -> list[Leftover]:
+    ours = _ancestors(os.getpid())
+    found: list[Leftover] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in ours:
+            leftover = _find_leftover(int(entry.name), places)
+            if leftover is not None:
+                found.append(leftover)
+    known = {one.pid for one in found}
+    found += [one for one in _lost_supervisors(places) if one.pid not in known | {*ours}]
+    return sorted(found, key=lambda one: one.pid)
+
+
+def _lost_supervisors(places: UserPaths) -> Iterator[Leftover]:
+    """Those that hold a run whose folder is gone: nobody sees them, and nobody else can end them.
+
+    Their own word in their folder of sockets proves it, and the process's start: no command can
+    write there, and a title proves nothing.
+    """
+    for folder in _socket_folders(places):
+        owner = read_owner(folder / "owner")
+        if owner is not None and (lost := _lost_supervisor(owner, run=folder.name)) is not None:
+            yield lost
+
+
+def _lost_supervisor(owner: RunOwner, *, run: str) -> Leftover | None:
+    try:
+        is_same = process_start_ticks(owner.pid) == owner.started and not is_zombie(owner.pid)
+        if not is_same or not _is_our_user(owner.pid):
+            return None
+    except (OSError, ValueError, IndexError):
+        return None
+    lock = Path(owner.folder) / "lock"
+    if short_id(lock.parent.name) != run or not is_lock_gone(lock, owner.device, owner.inode):
+        return None
+    return Leftover(pid=owner.pid, started=owner.started, title=f"supervisor of {run}", run=run)
+
+
+def _find_leftover(pid: int, places: UserPaths) -> Leftover | None:
+    """None unless it certainly is one: whatever cannot be read is somebody else's."""
+    try:
+        if not _is_our_user(pid) or is_zombie(pid):
+            return None
+        title, started = _title(pid), _stat(pid, _STARTED)
+        match = _TITLE.match(title)
+        if match:
+            run = match[1] or ""
+            dead = _is_run_dead(run, lambda: _is_orphan(pid), places)
+            return Leftover(pid=pid, started=started, title=title, run=run) if dead else None
+        if _is_command(pid) and not any(_TITLE.match(_title(one)) for one in _ancestors(pid)):
+            return Leftover(pid=pid, started=started, title=title)
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
+
+
+def _is_run_dead(run: str, is_orphan: Callable[[], bool], places: UserPaths) -> bool:
+    """A run whose folder we know is dead when nobody holds its lock; else ask who the parent is."""
+    folders = [one for one in _run_folders(places) if run and short_id(one.name) == run]
+    if folders:
+        return not any(_is_locked(folder) for folder in folders)
+    return is_orphan()
+
+
+def _is_orphan(pid: int) -> bool:
+    """True if the tree's uppermost titled process hangs on a stranger of another session.
+
+    A living supervisor is the parent of that process and shares its session.
+    """
+    top = pid
+    while (parent := _stat(top, _PARENT)) > 1 and _TITLE.match(_title(parent)):
+        top = parent
+    return parent < 1 or _stat(parent, _SESSION) != _stat(top, _SESSION)
+
+
+def _end(leftover: Leftover, places: UserPaths) -> bool:
+    try:
+        pidfd = os.pidfd_open(leftover.pid)
+    except OSError:
+        return False
+    try:  # pinned: from here on the number cannot become another process's
+        if leftover not in (_find_leftover(leftover.pid, places), *_lost_supervisors(places)):
+            return False
+        signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        kill_descendants(leftover.pid)
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _stale_socket_folders(places: UserPaths) -> tuple[str, ...]:
+    held = {short_id(one.name) for one in _run_folders(places) if _is_locked(one)}
+    known = {short_id(one.name) for one in _run_folders(places)}
+    return tuple(
+        str(folder)
+        for folder in _socket_folders(places)
+        if folder.name in known - held or (folder.name not in known and _has_lost_owner(folder))
+    ) + tuple(map(str, _model_folders()))
+
+
+def _model_folders() -> Iterator[Path]:
+    """What earlier versions left of the embedded model: a folder of ours with its dead socket."""
+    with suppress(OSError):
+        for folder in sorted(Path(tempfile.gettempdir()).glob("swarm-*")):
+            if not _is_our_folder(folder):
+                continue
+            with suppress(OSError):
+                if [one.name for one in folder.iterdir()] == ["llm.sock"] and _has_no_listener(
+                    folder / "llm.sock"
+                ):
+                    yield folder
+
+
+def _has_no_listener(path: Path) -> bool:
+    """True for a socket at which nobody listens."""
+    if not path.is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.setblocking(False)
+        return caller.connect_ex(str(path)) == errno.ECONNREFUSED
+
+
+def _has_lost_owner(folder: Path) -> bool:
+    """True if the process that made this folder has ended, or holds a run whose folder is gone."""
+    if (owner := read_owner(folder / "owner")) is None:
+        return False
+    try:
+        if process_start_ticks(owner.pid) != owner.started:
+            return True
+    except OSError:
+        return True
+    return _lost_supervisor(owner, run=folder.name) is not None
+
+
+def _socket_folders(places: UserPaths) -> list[Path]:
+    try:
+        return [one for one in sorted(places.runtime.iterdir()) if _is_our_folder(one)]
+    except OSError:
+        return []
+
+
+def _is_our_folder(folder: Path) -> bool:
+    facts = folder.lstat()
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
+
+
+def _run_folders(places: UserPaths) -> list[Path]:
+    try:
+        return [entry for entry in places.runs.iterdir() if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _is_locked(folder: Path) -> bool:
+    return is_run_alive(RunPaths(folder=folder, sockets=folder))
+
+
+def _is_our_user(pid: int) -> bool:
+    """By status, not by the folder's owner: a process that may not be dumped shows root there."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("Uid:"):
+            return set(line.split()[1:]) == {str(os.getuid())}
+    return False
+
+
+def _is_command(pid: int) -> bool:
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(entry.startswith(_COMMAND_VARIABLE) for entry in entries)
+
+
+def _title(pid: int) -> str:
+    raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+
+
+def _stat(pid: int, field: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()[field])
+
+
+def _ancestors(pid: int) -> list[int]:
+    """`pid` itself, its parent, and so on."""
+    found = [pid]
+    with suppress(OSError, ValueError):
+        while (parent := _stat(found[-1], _PARENT)) > 0:
+            found.append(parent)
+    return found

@@ -1,0 +1,195 @@
+"""Where files live: XDG folders or `$SWARM_HOME`, and one run's folder and sockets."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import RunId, short_id
+
+SYSTEM_FOLDERS = (Path("/etc/swarm"),)
+_CA_FOLDER = "proxy"  # in the state folder, beside the runs
+
+
+class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's folders. Nothing is created before something is written there."""
+
+    config: Path
+    state: Path
+    cache: Path
+    runtime: Path
+    # What an administrator says. The first is always read, whatever the environment says: another
+    # can only be added, so that nobody escapes the requirements by a variable.
+    system: tuple[Path, ...] = SYSTEM_FOLDERS
+
+    @property
+    def runs(self) -> Path:
+        return self.state / "runs"
+
+    @property
+    def models(self) -> Path:
+        return self.cache / "models"
+
+    @property
+    def ca_key(self) -> Path:
+        """Of the network proxy's certificates: no command ever sees it."""
+        return self.state / _CA_FOLDER / "ca.key"
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What no command ever sees: sockets and journals of all runs, and that key."""
+        return (str(self.runtime), str(self.runs), str(self.ca_key))
+
+
+def find_user_paths(environment: dict[str, str]) -> UserPaths:
+    """The folders for this environment (CLI.md, "Files"). Reads no file."""
+    if home := environment.get("SWARM_HOME"):
+        base = Path(home).absolute()
+        return UserPaths(
+            config=base,
+            state=base / "state",
+            cache=base / "cache",
+            runtime=_runtime_folder(environment),
+            system=(*SYSTEM_FOLDERS, base / "system"),
+        )
+    user = Path(environment.get("HOME") or Path.home())
+
+    def folder(variable: str, default: str) -> Path:
+        value = environment.get(variable, "")
+        return (Path(value) if value.startswith("/") else user / default) / "swarm"
+
+    return UserPaths(
+        config=folder("XDG_CONFIG_HOME", ".config"),
+        state=folder("XDG_STATE_HOME", ".local/state"),
+        cache=folder("XDG_CACHE_HOME", ".cache"),
+        runtime=_runtime_folder(environment),
+    )
+
+
+def _runtime_folder(environment: dict[str, str]) -> Path:
+    base = environment.get("XDG_RUNTIME_DIR", "")
+    if base.startswith("/") and Path(base).is_dir():
+        return Path(base) / "swarm"
+    return Path(tempfile.gettempdir()) / f"swarm-{os.getuid()}"
+
+
+class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
+    """One run's files. `sockets` exists only while the run is alive."""
+
+    folder: Path
+    sockets: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "lock"
+
+    @property
+    def metadata(self) -> Path:
+        return self.folder / "run.json"
+
+    @property
+    def owner_file(self) -> Path:
+        """Tells which process holds the run; see `folder_watch`."""
+        return self.sockets / "owner"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal"
+
+    @property
+    def blobs(self) -> Path:
+        return self.folder / "blobs"
+
+    @property
+    def diffs(self) -> Path:
+        return self.folder / "diffs"
+
+    @property
+    def tmp(self) -> Path:
+        return self.folder / "tmp"
+
+    @property
+    def ca_folder(self) -> Path:
+        """Of the network proxy's certificates; one for all runs."""
+        return self.folder.parent.parent / _CA_FOLDER
+
+    @property
+    def file_copies(self) -> Path:
+        return self.folder / "kept"
+
+    @property
+    def mailbox_endpoint(self) -> str:
+        return f"ipc://{self.sockets}/s"
+
+    @property
+    def control_endpoint(self) -> str:
+        return f"ipc://{self.sockets}/c"
+
+    @property
+    def feed_endpoint(self) -> str:
+        return f"ipc://{self.sockets}/f"
+
+    @property
+    def proxy_socket(self) -> str:
+        """Of the network proxy: a plain path, no ZeroMQ endpoint."""
+        return f"{self.sockets}/n"
+
+    def gateway_endpoint(self, epoch: int) -> str:
+        return f"ipc://{self.sockets}/g{epoch}"
+
+
+def paths_of_run(places: UserPaths, run_id: RunId | str) -> RunPaths:
+    """Names only; nothing is created."""
+    return RunPaths(folder=places.runs / run_id, sockets=places.runtime / short_id(run_id))
+
+
+def make_private_folder(folder: Path) -> Path:
+    """Create `folder` with mode 0700, or check that it is ours and closed to others.
+
+    Raises SwarmError naming the folder when it is someone else's, open to others, or unwritable.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = folder.lstat()
+    except OSError as error:
+        raise SwarmError(
+            f"cannot create the folder {folder}: {error.strerror}; "
+            "make it writable or set SWARM_HOME to a folder that is"
+        ) from error
+    if stat.S_ISLNK(facts.st_mode) or facts.st_uid != os.getuid():
+        raise SwarmError(f"{folder} belongs to someone else; remove it or set XDG_RUNTIME_DIR")
+    if facts.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def find_run(places: UserPaths, wanted: str | None, *, broken: bool = False) -> RunId:
+    """The run meant by a full id, a unique head or tail of one, a name, or None for the newest.
+
+    `broken`: folders that tell of no run are meant too, as `ps` lists them.
+
+    Raises UsageError when none or several fit, and says how to see what there is.
+    """
+    folders = places.runs.iterdir() if places.runs.is_dir() else ()
+    known = sorted(entry.name for entry in folders
+                   if (broken and entry.is_dir()) or (entry / "run.json").exists())  # fmt: skip
+    if not known:
+        raise UsageError("there is no run yet; start one with `swarm run TASK.md`")
+    if wanted is None:
+        return RunId(known[-1])
+    fits = [run for run in known if run.startswith(wanted) or run.endswith(wanted)]
+    if wanted in known or len(fits) == 1:
+        return RunId(wanted if wanted in known else fits[0])
+    if not fits:
+        from .run_label import find_runs_named  # seldom: it opens a file of every run
+
+        fits = find_runs_named((places.runs / run for run in known), wanted)
+        if len(fits) == 1:
+            return RunId(fits[0])
+    if not fits:
+        raise UsageError(f"no run {wanted!r}; `swarm ps` lists them")
+    names = ", ".join(short_id(run) for run in fits[:5])
+    raise UsageError(f"{wanted!r} fits {len(fits)} runs ({names}); give more of the id")

@@ -1,0 +1,291 @@
+"""A new run that goes on from a turn of another one's root. The other one is only read.
+
+Rule guarded: the copy is whole before it can be found: its `run.json` comes last. What the root had
+not read at that turn is not copied; a turn that was cut off is closed; what does not come along
+(calls that ran, other agents) is told to the model and to the person.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import ROOT_PATH, is_reviewer, short_id
+from swarm.mailbox.protocol.base import SCHEMA_VERSION
+from swarm.mailbox.protocol.events import TurnAborted
+from swarm.mailbox.protocol.items import (
+    AnyCall,
+    AnyItem,
+    AnyOutput,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCallOutput,
+    text_message,
+)
+from swarm.mailbox.protocol.records import (
+    AgentEnded,
+    AgentSpawned,
+    AnyRecordBody,
+    InputPosted,
+    ItemRecorded,
+    MailHandled,
+    MailPosted,
+    Record,
+    RunStarted,
+    SettingsChanged,
+    encode_record,
+)
+
+from ..journal.journal import RUN_FILE
+from ..journal.journal_files import JournalFiles
+from ..journal.journal_reader import read_records, run_records
+from ..journal.past_turns import PastTurn, find_turn, list_turns
+from ..journal.replay import RunPast, fold_agent, fold_run
+from ..version import VERSION
+from .paths import RunPaths, make_private_folder
+from .run_label import RunLabel, write_label
+from .run_metadata import (
+    RunMetadata,
+    load_request,
+    lock_run,
+    read_metadata,
+    save_request,
+    write_metadata,
+)
+
+_LINES_PER_WRITE = 500  # lines of a write
+FORKED = "forked"  # the status of a copy that has not begun
+_CUT_OFF = "interrupted: this conversation was branched off while the call ran"
+_NOTE = Path(__file__).with_name("forked.md")
+_AGENTS_NOTE = Path(__file__).with_name("forked_agents.md")
+_MAX_NAMED = 20
+AT_WORK = "at work"
+
+
+class ForkPoint(NamedTuple):
+    """Up to where the history is taken over. `open_turn` "" = it ends between two turns."""
+
+    turn_id: str
+    number: int
+    last_seq: int
+    open_turn: str
+    left: tuple[tuple[str, str], ...] = ()  # other agents by then: their paths and states
+
+
+def find_fork_point(source: RunPaths, root_id: str, at: str) -> ForkPoint:
+    """The end of the turn that is meant; "" is all there is. Raises UsageError."""
+    turns = list_turns(read_records(source, file=root_id))
+    turn: PastTurn = find_turn(turns, at or "last")
+    last = turn.end_seq
+    is_open = not last
+    if not at or is_open:
+        last = max(record.seq for record in read_records(source, file=root_id))
+    return ForkPoint(turn.turn_id, turn.number, last, turn.turn_id if is_open else "")
+
+
+def fork_run(source: RunPaths, target: RunPaths, *, at: str, agent_id: str) -> ForkPoint:
+    """Make `target` a run whose root has the history of `source`'s up to that turn.
+
+    Args:
+        source: A run, alive or not.
+        target: A fresh id's places; nothing is there yet.
+        at: A turn, as `find_turn` reads it; "" = all up to now.
+        agent_id: Of the new root.
+
+    Raises UsageError: the root has no such turn, or the run is of another version.
+    """
+    about = read_metadata(source)
+    past = fold_run(run_records(source))
+    root = past.agents.get(ROOT_PATH)
+    if root is None:
+        raise UsageError(f"the root of run {short_id(about.run_id)} was never started")
+    cut = find_fork_point(source, root.spawned.agent_id, at)
+    cut = cut._replace(left=tuple(_other_agents(source, cut)))
+    for folder in (target.journal, target.blobs, target.tmp):
+        make_private_folder(folder)
+    try:
+        with lock_run(target):
+            _copy_blobs(source.blobs, target.blobs)
+            _write_journal(source, target, _opening_records(about, past, target, agent_id), cut)
+            request = load_request(source)
+            save_request(target, msgspec.structs.replace(request, fan_out=None, resumes=False))
+            label = RunLabel(forked_from=about.run_id)
+            write_label(target, label)
+            write_metadata(target, _fork_metadata(about, target))
+    except BaseException:
+        shutil.rmtree(target.folder, ignore_errors=True)
+        raise
+    return cut
+
+
+def _other_agents(source: RunPaths, cut: ForkPoint) -> Iterator[tuple[str, str]]:
+    """All agents but the root and the reviewers, as they stood at the cut."""
+    past = fold_run(one for one in run_records(source) if one.seq <= cut.last_seq)
+    for path, agent in sorted(past.agents.items()):
+        if path != ROOT_PATH and not is_reviewer(path):
+            yield path, AT_WORK if agent.ended is None else agent.ended.state
+
+
+def describe_agents_left_out(left: Sequence[tuple[str, str]]) -> str:
+    """The agents that did not come along, in words: `/root/a (completed), /root/b (at work)`."""
+    named = [f"{path} ({state})" for path, state in left[:_MAX_NAMED]]
+    if len(left) > _MAX_NAMED:
+        named.append(f"and {len(left) - _MAX_NAMED} more")
+    return ", ".join(named)
+
+
+def _opening_records(
+    about: RunMetadata, past: RunPast, target: RunPaths, agent_id: str
+) -> tuple[AnyRecordBody, ...]:
+    """The new run's own first records."""
+    spawned = past.agents[ROOT_PATH].spawned
+    started = RunStarted(
+        run_id=target.folder.name,
+        task=about.task,
+        title=about.title,
+        cwd=about.cwd,
+        version=VERSION,
+        forked_from=about.run_id,
+    )
+    provider = () if past.provider is None else (past.provider,)
+    born = msgspec.structs.replace(spawned, agent_id=agent_id, epoch=1, pid=0)
+    settings = past.agents[ROOT_PATH].settings  # what a person had changed
+    changed = () if settings is None else (SettingsChanged(agent_id=agent_id, settings=settings),)
+    return (started, *provider, born, *changed)
+
+
+def _write_journal(
+    source: RunPaths, target: RunPaths, opening: tuple[AnyRecordBody, ...], cut: ForkPoint
+) -> None:
+    (born,) = (one for one in opening if isinstance(one, AgentSpawned))
+    old = fold_run(run_records(source)).agents[ROOT_PATH].spawned.agent_id
+    files = JournalFiles(target.journal)
+    try:
+        seq = len(opening)
+        head = [_line(n, body, "") for n, body in enumerate(opening, 1)]
+        files.append(RUN_FILE, head)
+        for lines in _chunks(_copied_records(source, old, cut)):
+            files.append(born.agent_id, [_line(seq + n, *one) for n, one in enumerate(lines, 1)])
+            seq += len(lines)
+        memory = fold_agent(read_records(target, file=born.agent_id))
+        ended = AgentEnded(
+            agent_id=born.agent_id,
+            state="interrupted" if cut.open_turn else "completed",
+            message=memory.last_message or "",
+            usage=memory.usage,
+        )
+        files.append(RUN_FILE, [_line(seq + 1, ended, ROOT_PATH)])
+        files.sync(born.agent_id)
+        files.sync(RUN_FILE)
+    finally:
+        files.close()
+
+
+def _copied_records(
+    source: RunPaths, file: str, cut: ForkPoint
+) -> Iterator[tuple[AnyRecordBody, str]]:
+    """The root's own records up to the cut, without what it had not taken up; and the closing."""
+    read = {one.body.item_id for one in _until(source, file, cut)
+            if isinstance(one.body, ItemRecorded)}  # fmt: skip
+    read |= {turn.turn_id for turn in list_turns(_until(source, file, cut))}
+    for record in _until(source, file, cut):
+        match record.body:
+            case InputPosted(input_id=name) if name not in read:
+                continue
+            case MailPosted(mail=mail) if mail.mail_id not in read:
+                continue
+            case MailHandled(mail_id=name) if name not in read:
+                continue
+            case body:
+                yield body, ROOT_PATH
+    if cut.open_turn:
+        yield from _missing_outputs(fold_agent(_until(source, file, cut)).items, cut)
+        yield _note(cut, "user", _NOTE.read_text(), name="fork"), ROOT_PATH
+        yield TurnAborted(turn_id=cut.open_turn), ROOT_PATH
+    if cut.left:
+        words = _AGENTS_NOTE.read_text().format(agents=describe_agents_left_out(cut.left))
+        yield _note(cut, "developer", words, name="fork-agents"), ROOT_PATH
+
+
+def _note(
+    cut: ForkPoint, role: Literal["user", "developer"], words: str, *, name: str
+) -> ItemRecorded:
+    item = text_message(role, words.strip())
+    name = f"{name}-{cut.last_seq}"
+    return ItemRecorded(turn_id=cut.open_turn, item=item, item_id=name, source="note")
+
+
+def _missing_outputs(
+    items: Iterable[AnyItem], cut: ForkPoint
+) -> Iterator[tuple[AnyRecordBody, str]]:
+    """One for each call that has none: every call of a history has its output."""
+    waiting: dict[str, AnyCall] = {}
+    for item in items:
+        if isinstance(item, AnyCall):
+            waiting[item.call_id] = item
+        elif isinstance(item, AnyOutput):
+            waiting.pop(item.call_id, None)
+    for call in waiting.values():
+        kind = CustomToolCallOutput if isinstance(call, CustomToolCall) else FunctionCallOutput
+        output = kind(call_id=call.call_id, output=_CUT_OFF, success=False)
+        name = f"fork-{cut.last_seq}-{call.call_id}"
+        yield (
+            ItemRecorded(turn_id=cut.open_turn, item=output, item_id=name, source="tool"),
+            ROOT_PATH,
+        )
+
+
+def _until(source: RunPaths, file: str, cut: ForkPoint) -> Iterator[Record]:
+    return (one for one in read_records(source, file=file) if one.seq <= cut.last_seq)
+
+
+def _chunks(
+    bodies: Iterable[tuple[AnyRecordBody, str]],
+) -> Iterator[list[tuple[AnyRecordBody, str]]]:
+    lines: list[tuple[AnyRecordBody, str]] = []
+    for one in bodies:
+        lines.append(one)
+        if len(lines) >= _LINES_PER_WRITE:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def _line(seq: int, body: AnyRecordBody, agent: str) -> bytes:
+    agent = ROOT_PATH if isinstance(body, AgentSpawned | SettingsChanged) else agent
+    record = Record(seq=seq, ts=round(time.time(), 3), body=body, agent=agent)
+    return encode_record(record) + b"\n"
+
+
+def _copy_blobs(source: Path, target: Path) -> None:
+    """By name, which is their address; the same disk holds each once."""
+    with os.scandir(source) as entries:
+        for entry in entries:
+            if not entry.is_file(follow_symlinks=False):
+                continue
+            try:
+                os.link(entry.path, target / entry.name)
+            except OSError:
+                shutil.copyfile(entry.path, target / entry.name)
+
+
+def _fork_metadata(about: RunMetadata, target: RunPaths) -> RunMetadata:
+    now = time.time()
+    return RunMetadata(
+        schema_version=SCHEMA_VERSION,
+        run_id=target.folder.name,
+        title=about.title,
+        task=about.task,
+        cwd=about.cwd,
+        pid=0,
+        started=now,
+        ended=now,
+        version=VERSION,
+        status=FORKED,
+    )

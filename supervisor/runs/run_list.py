@@ -1,0 +1,189 @@
+"""The runs on this machine: listing, judging and deleting them. Reads `run.json`, no journal.
+
+Rule: nothing outside the folder of runs is ever deleted, and never a run that is alive.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.remove_tree import remove_tree
+from swarm.mailbox.safe_open import FOLDER_FLAGS, open_beneath, open_canonical
+
+from .paths import RunPaths, UserPaths, paths_of_run
+from .run_label import RunLabel, read_label
+from .run_metadata import RunMetadata, is_run_alive, read_metadata
+
+
+class RunSummary(Value):
+    """One row of `ps`. `state`: a status, "running", "stopped" (it died) or "unreadable"."""
+
+    run_id: str
+    state: str
+    task: str = ""
+    title: str = ""
+    cwd: str = ""
+    pid: int = 0
+    agents: int = 0
+    total_tokens: int = 0
+    usd: float | None = None
+    started: float = 0.0
+    ended: float | None = None
+    size_bytes: int = 0
+    note: str = ""
+    name: str = ""
+    archived: bool = False
+    forked_from: str = ""
+
+
+class RunFilter(Value):
+    """Which runs are wanted. `before`: a run's id; only older ones."""
+
+    with_archived: bool = True
+    limit: int | None = None
+    before: str | None = None
+    with_sizes: bool = True
+
+
+_ALL_RUNS = RunFilter()
+_MOST_COUNTED = 1_000_000
+
+
+def list_runs(places: UserPaths, wanted: RunFilter = _ALL_RUNS) -> tuple[RunSummary, ...]:
+    """Runs, newest first. A folder that cannot be read is a row that says why."""
+    try:
+        names = sorted(
+            (
+                entry.name
+                for entry in os.scandir(places.runs)
+                if entry.is_dir(follow_symlinks=False)
+            ),
+            reverse=True,
+        )
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise SwarmError(f"cannot read {places.runs}: {error.strerror}") from error
+    here = (paths_of_run(places, name) for name in names
+            if wanted.before is None or name < wanted.before)  # fmt: skip
+    seen = (one for one in here if wanted.with_archived or not read_label(one).archived)
+    return tuple(summarize(one, with_size=wanted.with_sizes) for one in islice(seen, wanted.limit))
+
+
+def summarize(here: RunPaths, *, with_size: bool = False) -> RunSummary:
+    """One run. Never raises for what is wrong in its folder."""
+    run_id = here.folder.name
+    size = folder_size(here.folder) if with_size else 0
+    label = read_label(here)
+    try:
+        about = read_metadata(here)
+    except UsageError as error:
+        state = "running" if is_run_alive(here) else "unreadable"
+        return RunSummary(run_id=run_id, state=state, size_bytes=size, note=str(error))
+    return _summary_of(about, run_state(about, here), size, label)
+
+
+def run_state(about: RunMetadata, here: RunPaths) -> str:
+    """The run's status; "running" only if its process is there, else "stopped"."""
+    if is_run_alive(here):
+        return "running"
+    return "stopped" if about.status == "running" else about.status
+
+
+def _summary_of(about: RunMetadata, state: str, size: int, label: RunLabel) -> RunSummary:
+    return RunSummary(
+        run_id=about.run_id,
+        state=state,
+        task=about.task,
+        title=about.title,
+        cwd=about.cwd,
+        pid=about.pid,
+        agents=about.agents,
+        total_tokens=about.usage.total_tokens,
+        usd=about.usd,
+        started=about.started,
+        ended=about.ended,
+        size_bytes=size,
+        note=about.message if state != "completed" else "",
+        name=label.name,
+        archived=label.archived,
+        forked_from=label.forked_from,
+    )
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below; of a tree without end, those of its first million files."""
+    return sum(islice(file_sizes(folder), _MOST_COUNTED))
+
+
+def file_sizes(folder: Path) -> Iterator[int]:
+    """Each file's bytes. Commands can change what is below while this is read: nothing outside is
+    entered, by no link; what vanishes, or lies too deep to be named, counts nothing.
+    """
+    try:
+        top = open_canonical(os.path.realpath(folder), FOLDER_FLAGS)
+    except OSError:
+        return
+    try:
+        waiting = ["."]
+        while waiting:
+            path = waiting.pop()
+            with suppress(OSError):
+                yield from _sizes_in(open_beneath(top, path, FOLDER_FLAGS), path, waiting)
+    finally:
+        os.close(top)
+
+
+def _sizes_in(fd: int, path: str, waiting: list[str]) -> Iterator[int]:
+    """Of an open folder, which is closed; the folders in it are added to those that wait."""
+    try:
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(f"{path}/{entry.name}")
+                else:
+                    yield entry.stat(follow_symlinks=False).st_size
+    finally:
+        os.close(fd)
+
+
+def remove_run(places: UserPaths, run_id: str) -> None:
+    """Delete a run's folder and what is left of its sockets.
+
+    Raises UsageError if it is alive, SwarmError if it cannot be deleted.
+    """
+    here = paths_of_run(places, run_id)
+    if "/" in run_id or run_id in {"", ".", ".."} or here.folder.is_symlink():
+        raise UsageError(f"{run_id!r} is not a run")
+    if is_run_alive(here):
+        short = short_id(run_id)
+        raise UsageError(f"run {short} is alive; end it first: swarm kill {short}")
+    try:
+        remove_tree(here.folder)
+    except OSError as error:
+        raise SwarmError(f"cannot delete {here.folder}: {error.strerror}") from error
+    shutil.rmtree(here.sockets, ignore_errors=True)
+
+
+def choose_runs_to_prune(
+    runs: Sequence[RunSummary], *, older_s: float | None, keep: int, now: float | None = None
+) -> tuple[RunSummary, ...]:
+    """Which runs `prune` deletes: beyond the newest `keep`, and older than `older_s`; none that is
+    alive or put away.
+
+    Pure. `runs` are newest first, as `list_runs` gives them; running ones do not count for `keep`.
+    """
+    moment = time.time() if now is None else now
+    ended = [run for run in runs if run.state != "running" and not run.archived]
+    return tuple(
+        run
+        for run in ended[keep:]
+        if older_s is None or moment - (run.ended or run.started) > older_s
+    )

@@ -1,0 +1,195 @@
+"""What a run's folder says about the run: `run.json`, the saved request, and the lock on it all."""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.ids import short_id
+from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.protocol.base import SCHEMA_VERSION, Value
+from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.redact import Redactor
+
+from ..run_request import RunRequest
+from .paths import RunPaths, make_private_folder
+
+_NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"}
+_MOUNT_ESCAPE = re.compile(r"\\([0-7]{3})")  # blank, tab, line end and backslash in a mount point
+
+
+class RunMetadata(Value):
+    """`run.json`: what `ps` lists without reading a journal. Rewritten at start and end."""
+
+    schema_version: int
+    run_id: str
+    title: str
+    task: str
+    cwd: str
+    pid: int
+    started: float  # unix seconds
+    version: str
+    status: str = "running"  # else RunCompleted.status
+    ended: float | None = None
+    result: str | None = None
+    message: str = ""
+    usage: TokenUsage = TokenUsage()
+    usd: float | None = None
+    agents: int = 0
+
+
+def write_metadata(places: RunPaths, about: RunMetadata) -> None:
+    """Replace `run.json` in one step. Raises SwarmError if the folder cannot be written."""
+    _write_atomically(places.metadata, msgspec.json.format(msgspec.json.encode(about)))
+
+
+def read_metadata(places: RunPaths) -> RunMetadata:
+    """Raises UsageError for a folder of another version or one that is no run, saying which."""
+    try:
+        raw = places.metadata.read_bytes()
+        version = msgspec.json.decode(raw, type=dict[str, object]).get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{places.folder} was made by another version of swarm (schema {version}, this is "
+                f"{SCHEMA_VERSION}); use that version, or `swarm rm {short_id(places.folder.name)}`"
+            )
+        return msgspec.json.decode(raw, type=RunMetadata)
+    except FileNotFoundError as error:
+        raise UsageError(f"{places.folder} is not a run: it has no run.json") from error
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{places.metadata} cannot be read: {error}") from error
+
+
+def save_request(places: RunPaths, request: RunRequest) -> None:
+    """Keep what `resume` needs. Keys, environment and provider headers are never written.
+
+    Of the prompt no more than the journal has of it: it may hold a key as well.
+    """
+    kept = msgspec.structs.replace(
+        request,
+        prompt=Redactor(request.keys.values()).redact(request.prompt),
+        keys={},
+        environment={},
+        providers=(),
+        run_id=None,
+        next_prompt=None,
+        next_settings=None,
+    )
+    _write_atomically(places.folder / "request.json", msgspec.json.encode(kept))
+
+
+def load_request(places: RunPaths) -> RunRequest:
+    """The request as saved, without keys, environment and providers: the caller fills them in."""
+    path = places.folder / "request.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunRequest)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"this run cannot be resumed: {path} cannot be read: {error}") from error
+
+
+@contextmanager
+def lock_run(places: RunPaths) -> Iterator[int]:
+    """Own the run's folder; a second owner is refused. The kernel lets go when we die.
+
+    The value is the lock's descriptor.
+    """
+    make_private_folder(places.folder)
+    try:
+        fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _write_error(places.lock, error) from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "another process"
+            raise UsageError(
+                f"run {short_id(places.folder.name)} is already being run by process {owner}; "
+                f"watch it with `swarm watch {short_id(places.folder.name)}`"
+            ) from error
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
+        except OSError as error:
+            with suppress(OSError):  # an empty folder would be listed as a run
+                if [*places.folder.iterdir()] == [places.lock]:
+                    places.lock.unlink()
+                    places.folder.rmdir()
+            raise _write_error(places.lock, error) from error
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def is_run_alive(places: RunPaths) -> bool:
+    """True if a supervisor holds the run's lock right now."""
+    try:
+        fd = os.open(places.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def is_empty_run(places: RunPaths) -> bool:
+    """True for a folder in which nothing was ever told of a run."""
+    try:
+        told = any(file.stat().st_size for file in places.journal.glob("*.jsonl"))
+    except OSError:
+        return False
+    return not told and not places.metadata.exists()
+
+
+def network_filesystem_of(folder: Path) -> str | None:
+    """The file system's type if `folder` lies on one where locks are unsafe, else None."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(errors="replace")
+        return find_network_filesystem(str(folder.resolve()), mounts)
+    except OSError:
+        return None
+
+
+def find_network_filesystem(path: str, mounts: str) -> str | None:
+    """The same for a canonical path and a text like that of /proc/self/mounts."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = _MOUNT_ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields[1])
+        if is_within(path, point) and len(point) >= len(
+            best
+        ):  # of two at one place, the later covers the earlier
+            best, kind = point, fields[2]
+    return kind if kind in _NETWORK_FILESYSTEMS else None
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    fresh = path.with_suffix(".new")
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise _write_error(path, error) from error
+
+
+def _write_error(path: Path, error: OSError) -> SwarmError:
+    return SwarmError(
+        f"cannot write {path}: {error.strerror}; free some space, make the folder writable, "
+        "or set SWARM_HOME to another one"
+    )

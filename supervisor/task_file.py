@@ -1,0 +1,284 @@
+"""A task: Markdown with optional YAML front matter, from a file, from stdin or from an option.
+
+Rule: nothing is guessed. An unknown key, a wrong type, a doubled key or broken YAML is an error
+that names file, line and key; stdin is read only for `-`.
+"""
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import AskForApproval
+from swarm.mailbox.safe_open import open_user_file, read_start
+from swarm.roles.config.schema import BudgetTable, SandboxMode
+
+from .fan_out.fan_out_items import FanOutSource
+
+if TYPE_CHECKING:
+    from yaml import Node
+
+MAX_TASK_BYTES = 1 << 20
+_MAX_FRONT_BYTES = 64 << 10
+_AT = re.compile(r" - at `\$\.?([^`]*)`")
+_FIELD = re.compile(r"unknown field `([^`]*)`")
+_DESCRIPTOR_PATHS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+
+class StrictBudget(BudgetTable, forbid_unknown_fields=True):
+    """`budget: {tokens, usd, requests}`."""
+
+
+class NetworkTaskTable(Value, forbid_unknown_fields=True):
+    """`network: {allow: [patterns], deny: [patterns]}`: what commands may reach by the proxy."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class FanOutTable(Value, forbid_unknown_fields=True):
+    """`fan_out` as written; see docs/tasks.md."""
+
+    each: FanOutSource
+    prompt: str
+    role: str = "explorer"
+    concurrency: int | None = None
+    output_schema: dict[str, Any] | str | None = None
+    retries: int = 0
+    context: tuple[str, ...] = ()
+    context_bytes: int = 4096
+
+
+class FrontMatter(Value, forbid_unknown_fields=True):
+    """What flags can set, set by the task itself. None: not said."""
+
+    role: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    effort: str | None = None
+    sandbox: SandboxMode | None = None
+    approval: AskForApproval | None = None
+    reviewer: Literal["person", "guardian", "nobody"] | None = None
+    allow_commit: bool | None = None
+    max_agents: int | None = None
+    max_depth: int | None = None
+    network: NetworkTaskTable | None = None
+    max_spawns: int | None = None
+    budget: StrictBudget | None = None
+    deadline: str | int | float | None = None
+    output_schema: dict[str, Any] | str | None = None
+    context: tuple[str, ...] = ()
+    fan_out: FanOutTable | None = None
+
+
+class Task(Value):
+    """`name`: the file's path as given, "-" or "prompt"; `folder`: where its own paths start, None
+    for what is no file but the person's own words.
+    """
+
+    name: str
+    body: str
+    front: FrontMatter = FrontMatter()
+    folder: str | None = None
+    text: str = ""  # all of it, as it was read
+    lines: dict[str, int] = {}  # of the front matter's keys, dotted
+
+
+def read_task(wanted: str | None, *, prompt: str | None, read_stdin: Callable[[], bytes]) -> Task:
+    """The task that the command line names.
+
+    Args:
+        wanted: A file, "-" for stdin, or None.
+        prompt: The task as text; then stdin is never read.
+        read_stdin: Called only for "-".
+
+    Raises:
+        UsageError: None or both are given; missing, empty, too long, not text, bad front matter.
+    """
+    if prompt is not None:
+        if wanted is not None:
+            raise UsageError(f"give a task file ({wanted}) or -p, not both")
+        if not prompt.strip():
+            raise UsageError("the prompt is empty")
+        if len(prompt.encode("utf-8", "surrogateescape")) > MAX_TASK_BYTES:
+            raise UsageError("the prompt is over 1 MiB")
+        return Task(name="prompt", body=prompt.encode("utf-8", "replace").decode())
+    if wanted is None:
+        raise UsageError("no task: give a Markdown file, - for stdin, or -p TEXT")
+    if wanted == "-":
+        return parse_task(decode_task(read_stdin(), name="stdin"), name="stdin", task="-")
+    path = Path(wanted)
+    try:
+        data = _read(path)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: there is no such task file{_suggest_file(path)}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    task = parse_task(decode_task(data, name=wanted), name=wanted, task=wanted)
+    return msgspec.structs.replace(task, folder=str(path.absolute().parent))
+
+
+def _read(path: Path) -> bytes:
+    """One byte over the bound is enough to refuse it. What a shell hands on as a descriptor
+    (`<(…)`) may be a pipe; anything else is a regular file.
+    """
+    if str(path).startswith(_DESCRIPTOR_PATHS):
+        with path.open("rb") as file:
+            return file.read(MAX_TASK_BYTES + 1)
+    return read_start(open_user_file(path), most_bytes=MAX_TASK_BYTES + 1)
+
+
+def _suggest_file(path: Path) -> str:
+    try:
+        names = [entry.name for entry in path.absolute().parent.glob("*.md")]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, names, n=1)
+    return f"; did you mean {path.with_name(near[0])}?" if near else ""
+
+
+def decode_task(data: bytes, *, name: str) -> str:
+    """Bytes as text: UTF-8, with or without a mark, or UTF-16 with one. Raises UsageError."""
+    if len(data) > MAX_TASK_BYTES:
+        raise UsageError(f"{name}: over 1 MiB; a task is a text that a model reads")
+    encoding = next((codec for mark, codec in _BOMS if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}: not {encoding} text at byte {error.start}") from error
+    if "\0" in text:
+        raise UsageError(f"{name}: not a text (it has NUL characters)")
+    if not text.strip():
+        raise UsageError(f"{name}: the task is empty")
+    return text
+
+
+def parse_task(text: str, *, name: str, task: str) -> Task:
+    """Split front matter from body. Pure. Raises UsageError with file, line and key."""
+    lines = text.splitlines(keepends=True)
+    if lines[0].rstrip() != "---":
+        return Task(name=task, body=text.strip())
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in {"---", "..."}), None)
+    if end is None:
+        raise UsageError(f"{name}, line 1: the front matter is not closed by a line `---`")
+    front, places = parse_front("".join(lines[1:end]), name=name)
+    body = "".join(lines[end + 1 :]).strip()
+    if not body:
+        raise UsageError(f"{name}, line {end + 1}: no task below the front matter")
+    return Task(name=task, body=body, front=front, text=text, lines=places)
+
+
+def parse_front(text: str, *, name: str) -> tuple[FrontMatter, dict[str, int]]:
+    """The YAML between the marks, which starts in line 2 of its file; and the lines of its keys."""
+    import yaml  # 15 ms, and most prompts have no front matter
+
+    if len(text.encode()) > _MAX_FRONT_BYTES:
+        raise UsageError(f"{name}: the front matter is over 64 KiB")
+    try:
+        node = yaml.compose(text, yaml.SafeLoader)
+        if node is None:
+            return FrontMatter(), {}
+        places: dict[str, int] = {}
+        _note_key_lines(node, "", places, name, set())
+        value: object = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 2
+        raise UsageError(f"{name}, line {line}: not valid YAML: {error.problem}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{name}, line 2: not valid YAML: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{name}, line 2: the front matter must be `key: value` lines")
+    try:
+        front = msgspec.convert(value, FrontMatter)
+    except msgspec.ValidationError as error:
+        raise UsageError(_describe_error(error, places, name)) from error
+    _check_numbers(front, places, name)
+    return front, places
+
+
+def _note_key_lines(
+    node: "Node", prefix: str, places: dict[str, int], name: str, seen: set[int]
+) -> None:
+    """Fill `places` (dotted key → line); refuse doubled keys, and aliases (YAML bombs)."""
+    import yaml
+
+    line = node.start_mark.line + 2
+    if id(node) in seen:
+        raise UsageError(f"{name}, line {line}: YAML aliases (*name) are not allowed here")
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for index, entry in enumerate(node.value):
+            _note_key_lines(entry, f"{prefix}[{index}]", places, name, seen)
+    elif isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            key = f"{prefix}.{key_node.value}" if prefix else str(key_node.value)
+            line = key_node.start_mark.line + 2
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise UsageError(f"{name}, line {line}: a key must be a plain word")
+            if key in places:
+                raise UsageError(f"{name}, line {line}, key {key}: given twice")
+            places[key] = line
+            _note_key_lines(value_node, key, places, name, seen)
+
+
+def _describe_error(error: msgspec.ValidationError, places: dict[str, int], name: str) -> str:
+    text = str(error)
+    at = _AT.search(text)
+    key, sentence = (at[1], text[: at.start()]) if at else ("", text)
+    field = _FIELD.search(text)
+    if field is not None:
+        inner = f"{key}.{field[1]}" if key else field[1]
+        near = get_close_matches(field[1], _fields_at(key), n=1)
+        hint = f"; did you mean `{near[0]}`?" if near else ""
+        return f"{name}, line {_line_of(inner, places)}, key {inner}: unknown key{hint}"
+    return f"{name}, line {_line_of(key, places)}, key {key or '(all)'}: {sentence}"
+
+
+def _fields_at(key: str) -> tuple[str, ...]:
+    tables: dict[str, type[msgspec.Struct]] = {
+        "": FrontMatter, "fan_out": FanOutTable, "fan_out.each": FanOutSource,
+        "budget": StrictBudget,
+        "network": NetworkTaskTable,
+    }  # fmt: skip
+    return tables[key].__struct_fields__ if key in tables else ()
+
+
+def _line_of(key: str, places: dict[str, int]) -> int:
+    """The line of a key, or of the nearest key above it."""
+    while key:
+        if key in places:
+            return places[key]
+        key = key.rpartition("[")[0] if key.endswith("]") else key.rpartition(".")[0]
+    return 2
+
+
+def _check_numbers(front: FrontMatter, places: dict[str, int], name: str) -> None:
+    def complain(key: str, words: str) -> None:
+        raise UsageError(f"{name}, line {_line_of(key, places)}, key {key}: {words}")
+
+    if front.max_agents is not None and front.max_agents < 1:
+        complain("max_agents", "must be at least 1")
+    if front.max_depth is not None and front.max_depth < 0:
+        complain("max_depth", "must not be negative")
+    if front.max_spawns is not None and front.max_spawns < 0:
+        complain("max_spawns", "must not be negative")
+    if (fan := front.fan_out) is None:
+        return
+    try:
+        _ = fan.each.kind
+    except UsageError as error:
+        complain("fan_out.each", str(error))
+    if not fan.prompt.strip():
+        complain("fan_out.prompt", "must not be blank")
+    if fan.concurrency is not None and fan.concurrency < 1:
+        complain("fan_out.concurrency", "must be at least 1")
+    if not 0 <= fan.retries <= 10:
+        complain("fan_out.retries", "must be from 0 to 10")
+    if not 1 <= fan.context_bytes <= 256 << 10:
+        complain("fan_out.context_bytes", "must be from 1 to 262144")

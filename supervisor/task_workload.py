@@ -1,0 +1,279 @@
+"""The work of a run: the fan-out's items, then the root agent, then the result.
+
+A resumed run takes up what is not done: items without a completed answer, inputs no turn took up,
+a turn that was cut off, the next prompt.
+"""
+
+import trio
+
+from swarm.mailbox.ids import ROOT_PATH
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.items import TokenUsage
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.ops import ImageInput, TextInput, UserInput, UserInputPart
+from swarm.mailbox.protocol.records import InputPosted, RunCompleted, SettingsChanged
+
+from .agents.agent_manager import AgentManager
+from .agents.end_states import GOOD_ENDS, WorkEnded, decide_resume
+from .agents.live_agent import AgentPlan
+from .agents.resume_continuation import journal_continuation
+from .control_requests.settings_change import changed_plan, settings_of, with_settings
+from .fan_out.fan_out_runner import FanOutRunner, ItemAnswer, prompt_with_answers
+from .journal.journal_reader import BadLine, read_records
+from .journal.replay import AgentMemory, RunPast, fold_agent, interrupted_end
+from .network.network_policy import with_rules
+from .processes.gateway_manager import GatewayManager
+from .processes.process_types import SpawnError
+from .review.review_mode import enter_review, exit_review
+from .run_context import RunContext
+from .run_shutdown import RunShutdown, StopStatus
+from .runs.image_blobs import store_image
+from .runs.run_status import as_interrupted, run_result
+from .team.team_service import TeamService
+
+NOTHING_TO_DO = (
+    "nothing was left to do: the work of this run had ended before; `swarm resume RUN -p TEXT` "
+    "gives it more"
+)
+
+
+class TaskWorkload:
+    """Made once a run. `run` returns by itself, or soon after `ending.stop` or a lost gateway."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        agency: TeamService,
+        keeper: GatewayManager,
+        ending: RunShutdown,
+        past: RunPast,
+    ) -> None:
+        self._run, self._agents, self._gateway = running, control, keeper
+        self._team_service = agency
+        self._shutdown, self._past = ending, past
+        self._fan_out: FanOutRunner | None = None
+        life, plan = past.agents.get(ROOT_PATH), past.plan
+        known = life.spawned.agent_id if life else plan.root_id if plan else ""
+        self._root_id = known or running.entropy.new_id()
+        ending.on_interrupt = self._stop_fan_out
+        if (seconds := running.request.deadline_s) is not None:
+            control.run_end.deadline_unix_s = running.entropy.unix_s() + seconds
+
+    async def run(self) -> RunCompleted:
+        """Do the work; the totals of the result are filled in by the caller."""
+        for path, life in self._past.agents.items():
+            self._run.registry.restore_path(path, agent_id=life.spawned.agent_id)
+        found: list[RunCompleted] = []
+        async with trio.open_nursery() as nursery:
+
+            async def work() -> None:
+                found.append(await self._work())
+                nursery.cancel_scope.cancel()
+
+            async def stop_on(event: trio.Event) -> None:
+                await event.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(work)
+            nursery.start_soon(stop_on, self._shutdown.stop)
+            nursery.start_soon(stop_on, self._gateway.failed)
+            if (seconds := self._run.request.deadline_s) is not None:
+                nursery.start_soon(self._shutdown.end_at_deadline, seconds)
+        completed = RunCompleted(status="provider", message=self._gateway.failure)
+        if found:
+            completed = found[0]
+        elif self._shutdown.status is not None:
+            completed = self._stopped(self._shutdown.status)
+        return exit_review(self._run, completed)
+
+    def _stopped(self, status: StopStatus) -> RunCompleted:
+        """The run was ended from outside. What the root had answered before is not lost."""
+        root = self._team_service.team.members.get(ROOT_PATH)
+        outcome = root.outcome if root is not None and not root.is_active else None
+        answered = outcome is not None and outcome.state in GOOD_ENDS
+        result = outcome.message if outcome is not None and answered else None
+        return RunCompleted(status=status, message=status, result=result)
+
+    def close(self) -> None:
+        """Called once every agent has ended: what the run's end cut off is written down."""
+        if self._fan_out is not None:
+            self._fan_out.close()
+
+    def _stop_fan_out(self) -> None:
+        self._team_service.interrupt_waiting()
+        if self._fan_out is not None:
+            self._fan_out.stopping = True
+
+    async def _work(self) -> RunCompleted:
+        try:
+            body = await self._root_prompt()
+            if self._shutdown.interrupted:
+                return RunCompleted(status="interrupted", message="interrupted")
+            await self._start_root(body)
+        except SpawnError as error:
+            return RunCompleted(status="failed", message=str(error))
+        outcome = await self._team_service.wait_done()
+        if self._run.request.resumes and not self._agents.turns_started:
+            self._run.note(Warned(message=NOTHING_TO_DO), agent=ROOT_PATH)
+        # Whatever a review answered is read as a review.
+        schema = None if self._run.request.review else self._run.request.output_schema
+        end = self._team_service.team.members[ROOT_PATH].last_turn_end
+        completed = run_result(outcome, end, schema=schema)
+        if self._agents.run_end.has_begun and self._agents.run_end.cut_off_work:
+            return as_interrupted(completed)
+        return completed
+
+    async def _root_prompt(self) -> str:
+        """The root's words: the task's body, with the items' answers when there is a fan-out.
+
+        A root that was told before gets only the answers that are new; "" when none is.
+        """
+        request = self._run.request
+        body = "\n\n".join(filter(None, (request.prompt, request.next_prompt)))
+        if request.fan_out is None:
+            return body
+        self._fan_out = FanOutRunner(
+            self._run,
+            self._agents,
+            request.fan_out,
+            self._limits(for_fan_out=True),
+            root_id=self._root_id,
+        )
+        self._run.broadcast.state.set_agent_state(ROOT_PATH, "queued", note="waits for the items")
+        cut_off = (one for one in self._past.agents.values() if one.is_unfinished)
+        below = tuple(one.spawned.agent_id for one in cut_off if one.spawned.parent == ROOT_PATH)
+        await self._fan_out.run(self._past.fan_ended, below)
+        was_told = self._root_has_input()  # it has read the others
+        answers = await self._fan_out.answers(only_fresh=was_told)
+        if was_told:
+            body = request.next_prompt or request.prompt
+            if not answers:
+                return ""
+        return prompt_with_answers(body, answers, limit_bytes=self._answers_limit_bytes(answers))
+
+    def _root_has_input(self) -> bool:
+        """True if the root's file holds words for it: it may have died before it got any."""
+        if (life := self._past.agents.get(ROOT_PATH)) is None:
+            return False
+        records = read_records(self._run.paths, file=life.spawned.agent_id)
+        return any(isinstance(record.body, InputPosted) for record in records)
+
+    def _answers_limit_bytes(self, answers: list[ItemAnswer]) -> int:
+        """How many bytes of answers the model can take beside the prompt: half its window."""
+        window = self._gateway.model.context_window if self._gateway.model else 32_000
+        asked = len(self._run.request.prompt.encode())
+        return max(512 + 64 * len(answers), min(256 * 1024, window * 2 - asked))
+
+    async def _start_root(self, body: str) -> None:
+        request = self._run.request
+        life = self._past.agents.get(ROOT_PATH)
+        fresh_plan = AgentPlan(
+            path=ROOT_PATH,
+            agent_id=self._root_id,
+            role=request.role,
+            limits=self._limits(for_fan_out=False),
+            cwd=request.cwd,
+            model=request.model,
+            effort=request.effort,
+            summary=request.summary,
+            verbosity=request.verbosity,
+        )
+        plan = with_settings(fresh_plan, life.settings if life else None)
+        if request.next_settings is not None:
+            plan = changed_plan(plan, request.next_settings)
+            changed = SettingsChanged(agent_id=plan.agent_id, settings=settings_of(plan))
+            await self._run.commit(changed, agent=ROOT_PATH)
+        if self._root_has_input():
+            fresh = body if request.fan_out is not None else ""
+            await self._resume_root(plan, fresh or request.next_prompt)
+            return
+        enter_review(self._run)
+        root = await self._agents.spawn(plan, memory=AgentMemory() if life else None)
+        if self._shutdown.interrupted:  # Ctrl-C came while it was being born
+            self._agents.end_work(root, "interrupted", "it was interrupted", TokenUsage())
+        else:
+            await self._agents.send_input(root, await self._first_input(body))
+
+    async def _resume_root(self, plan: AgentPlan, words: str | None) -> None:
+        """The root lives again from its file; then its next words, if there are any."""
+        self._team_service.restore(self._past, plan)
+        for member in tuple(self._team_service.team.members.values()):  # their bounds are today's
+            await self._agents.admit(member.path, member.plan.limits.budget)
+        memory = read_agent_memory(self._run, plan)
+        verdict = self._prepare_continuation(plan, memory) if words is None else None
+        past = self._past.agents.get(ROOT_PATH)
+        paid_usd = past.usd if past is not None else None
+        root = await self._agents.spawn(plan, memory=memory, paid_usd=paid_usd)
+        if words is not None:
+            await self._agents.send_input(root, self._make_input(TextInput(text=words)))
+        elif isinstance(verdict, WorkEnded):
+            self._agents.restore_end(root, verdict.state, verdict.message)
+
+    def _prepare_continuation(self, plan: AgentPlan, memory: AgentMemory) -> WorkEnded | None:
+        """Have the root go on whose turn was ended from outside; None: it has something to do."""
+        if memory.open_turn is not None or memory.inputs:
+            return None
+        verdict = decide_resume(self._past.agents.get(ROOT_PATH), memory)
+        if isinstance(verdict, WorkEnded):
+            return verdict
+        who, schema = (plan.path, plan.agent_id), self._run.request.answer_schema
+        told, wish = journal_continuation(self._run, who, verdict.note, schema=schema)
+        memory.items += [told.item] if told is not None else []
+        memory.inputs[wish.input_id] = wish
+        return None
+
+    async def _first_input(self, body: str) -> UserInput:
+        request = self._run.request
+        parts: list[UserInputPart] = []
+        for image in request.images:
+            url, name = await trio.to_thread.run_sync(store_image, self._run.paths.blobs, image)
+            parts.append(ImageInput(image_url=url, name=name))
+        return self._make_input(*parts, TextInput(text=body))
+
+    def _make_input(self, *parts: UserInputPart) -> UserInput:
+        """Words for the root; none at all mean: go on."""
+        schema = self._run.request.answer_schema
+        return UserInput(input_id=self._run.entropy.new_id(), parts=parts, output_schema=schema)
+
+    def _limits(self, *, for_fan_out: bool) -> Limits:
+        request = self._run.request
+        sandbox = request.sandbox
+        if for_fan_out and request.fan_sandbox is not None:
+            sandbox = request.fan_sandbox
+        network = request.fan_network if for_fan_out else request.network
+        if network is not None:
+            network = with_rules(network, request.rules)
+        deadline = self._agents.run_end.deadline_unix_s
+        return Limits(
+            sandbox=sandbox,
+            approval=request.approval,
+            granular=request.granular if request.approval == "on-request" else None,
+            reviewer=request.reviewer,
+            budget=request.fan_budget if for_fan_out else request.budget,
+            deadline_unix_s=deadline,
+            max_depth=request.max_depth,
+            network=network,
+            unix_sockets=request.fan_unix_sockets if for_fan_out else request.unix_sockets,
+        )
+
+
+def read_agent_memory(running: RunContext, plan: AgentPlan) -> AgentMemory:
+    """What the agent's file remembers; calls that its death cut off are closed as interrupted."""
+    file = plan.agent_id
+
+    def tell(bad: BadLine) -> None:
+        running.note(Warned(message=str(bad)), agent=plan.path)
+
+    memory = fold_agent(read_records(running.paths, file=file, heed=tell))
+    for call in memory.open_calls.values():
+        running.note(interrupted_end(call), agent=plan.path, file=file)
+    return memory
+
+
+def network_warning(folder: str, kind: str) -> Warned:
+    """Said once when the state folder lies on a network disk."""
+    return Warned(
+        message=f"{folder} lies on {kind}: locks are unsafe there; "
+        "set SWARM_HOME or XDG_STATE_HOME to a local folder"
+    )

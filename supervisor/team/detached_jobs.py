@@ -1,0 +1,159 @@
+"""Jobs that outlived their call: they go on by themselves, and their asker is told by letters.
+
+Rule guarded: the call that wanted the job was told to the model as interrupted and is never run
+again; the job's rows are. An asker that wants the same job again joins it instead of doubling it,
+also while it has not read yet that the job has ended.
+"""
+
+import trio
+
+from swarm.mailbox.protocol.requests import AnyReply, JobEnded, SpawnOnCsv
+
+from ..agents.child_plan import AgentRequestError
+from ..agents.team_agent import TeamAgent
+from ..journal.journal_reader import run_records
+from ..run_context import RunContext
+from .job_history import UnfinishedJob, fold_jobs
+from .job_runner import JobRunner
+from .mail_delivery import MailDelivery
+from .team_members import TeamMembers
+
+_CONTINUES = (
+    "Your batch job {job} over {table} was cut off. It has been taken up and goes on by itself; "
+    "rows that were done are not run again. You get another message when it has ended. To wait for "
+    "it now, call spawn_agents_on_csv once more with the same arguments."
+)
+_ENDED = "Your batch job {job} over {table}, which had been cut off, has ended: {summary}"
+_FAILED = "Your batch job {job} over {table}, which had been cut off, could not go on: {why}"
+_LOST_STATES = frozenset({"crashed", "killed"})
+
+
+class _DetachedJob:
+    def __init__(self, job: UnfinishedJob) -> None:
+        self.job, self.scope = job, trio.CancelScope()
+        self.ended = trio.Event()
+        self.reply: AnyReply | None = None
+        self.fault = ""
+        self.joined = 0  # calls that wait for it
+
+
+class DetachedJobs:
+    """Owns the jobs without a call. `idle` is False while any goes on."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        team: TeamMembers,
+        post: MailDelivery,
+        jobs: JobRunner,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._run, self._team, self._mail = running, team, post
+        self._jobs, self._nursery = jobs, nursery
+        self._running: dict[str, _DetachedJob] = {}
+        self._announced: dict[str, _DetachedJob] = {}  # ended ones, by the letter that says so
+        jobs.on_cut_off = self.start
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._running
+
+    def restore(self) -> set[str]:
+        """Take up what an earlier part of the run left. Returns the ids of all its jobs."""
+        past = fold_jobs(run_records(self._run.paths))
+        for job in past.unfinished.values():
+            self.start(job)
+        return past.ids
+
+    def start(self, job: UnfinishedJob) -> None:
+        """Go on with it in a task of its own."""
+        going = self._running[job.began.job_id] = _DetachedJob(job)
+        self._nursery.start_soon(self._continue, going)
+
+    async def join(self, asker: TeamAgent, wish: SpawnOnCsv) -> AnyReply:
+        """Do what the wish asks for: by waiting for the same job if it goes on already."""
+        for going in self._running.values():
+            if (going.job.asker, going.job.began.wish) == (asker.path, wish):
+                return await self._wait(going)
+        self._forget_read(asker)
+        for mail_id in asker.unread_mail:  # it asks while the letter of the end is on its way
+            ended = self._announced.get(mail_id)
+            if ended is not None and ended.job.began.wish == wish:
+                return _reply_of(ended)
+        return await self._jobs.run(asker, wish)
+
+    def cancel_jobs_of(self, asker: str) -> None:
+        """This agent is gone for good: nobody wants its jobs any more."""
+        for going in self._running.values():
+            if going.job.asker == asker:
+                going.scope.cancel()
+
+    def cancel_all(self) -> None:
+        """A person stops the work,
+        or the run ends (then `JobRunner.set_fate` was told so before)."""
+        for going in self._running.values():
+            going.scope.cancel()
+
+    async def _wait(self, going: _DetachedJob) -> AnyReply:
+        going.joined += 1
+        try:
+            await going.ended.wait()
+        finally:
+            going.joined -= 1
+        return _reply_of(going)
+
+    def _forget_read(self, asker: TeamAgent) -> None:
+        for mail_id, going in tuple(self._announced.items()):
+            if going.job.asker == asker.path and mail_id not in asker.unread_mail:
+                del self._announced[mail_id]
+
+    async def _continue(self, going: _DetachedJob) -> None:
+        job = going.job
+        try:
+            with going.scope:
+                asker = await self._wait_for_asker(job.asker)
+                if asker.closed or asker.state in _LOST_STATES:
+                    self._jobs.close_job(job.asker, job.began.job_id, "cancelled")
+                    return
+                self._notify(asker, job, _CONTINUES)
+                await self._run_to_end(going, asker)
+        finally:
+            del self._running[job.began.job_id]
+            going.ended.set()
+            self._team.notify_change()  # the run may be over now
+
+    async def _run_to_end(self, going: _DetachedJob, asker: TeamAgent) -> None:
+        job = going.job
+        try:
+            summary = await self._jobs.continue_job(asker, job)
+            going.reply = JobEnded(summary=summary)
+            words = _ENDED.replace("{summary}", summary.decode(errors="replace"))
+        except AgentRequestError as error:
+            going.fault = str(error)
+            words = _FAILED.replace("{why}", going.fault)
+        if not going.joined:
+            self._forget_read(asker)
+            self._announced[self._notify(asker, job, words, wakes=True)] = going
+
+    async def _wait_for_asker(self, path: str) -> TeamAgent:
+        """The root is there only once it lives again."""
+        while (asker := self._team.find(path)) is None or not asker.epoch:
+            await self._team.wait_change()
+        return asker
+
+    def _notify(
+        self, asker: TeamAgent, job: UnfinishedJob, words: str, *, wakes: bool = False
+    ) -> str:
+        began = job.began
+        name = began.job_id[-8:]
+        text = words.replace("{job}", name).replace("{table}", began.wish.csv_path)
+        author = f"{asker.path}/job_{name}"
+        letter = self._mail.make_mail(author, asker.path, text, wakes=wakes)
+        self._mail.send(asker, letter)
+        return letter.mail_id
+
+
+def _reply_of(going: _DetachedJob) -> AnyReply:
+    if going.reply is None:
+        raise AgentRequestError(going.fault or "the job was cancelled")
+    return going.reply

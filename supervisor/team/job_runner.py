@@ -1,0 +1,279 @@
+"""Batch jobs: one worker for each row of a table, in order, as slots come free.
+
+Rule guarded: memory holds the workers of now; rows and results stay on disk. What was cut off by
+the end of the supervisor, of the asker's process or at a bound of the run goes on where it stopped.
+Source: Codex `spawn_agents_on_csv`; that a job outlives its call is ours.
+"""
+
+import csv
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.control import TransientEvent
+from swarm.mailbox.protocol.events import Waiting
+from swarm.mailbox.protocol.records import JobBegan, JobClosed
+from swarm.mailbox.protocol.requests import AnyReply, JobEnded, ReportJobResult, Spawn, SpawnOnCsv
+
+from ..agents.agent_manager import AgentManager
+from ..agents.agent_start import hidden_paths
+from ..agents.child_plan import AgentRequestError, plan_child, role_for
+from ..agents.live_agent import LiveAgent
+from ..agents.spawning import ONE_AGENT_ONLY, AgentSpawner
+from ..agents.team_agent import TeamAgent
+from ..journal.journal_reader import read_records
+from ..processes.process_types import SpawnError
+from ..run_context import RunContext
+from .batch_job import BatchJob, JobFate, JobItem, JobStatus, open_job, report_result
+from .job_files import FileAccess, ResultsFile, TableFile
+from .job_history import UnfinishedJob, finished_rows
+from .job_table import JobResultSpool, JobRow, JobTable, check_table, output_path_for, write_results
+from .team_members import TeamMembers
+
+MAX_WORKERS = 64
+_DEFAULT_WORKERS = 16
+_RUNTIME_S = 1_800
+_DEPTH = "agent depth limit reached; this session cannot spawn more subagents"
+_NOT_REPORTED = "worker finished without calling report_agent_job_result"
+
+
+class JobRunner:
+    """Runs jobs, each in the task of whoever calls `run` or `go_on`."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        team: TeamMembers,
+        births: AgentSpawner,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._run, self._agents, self._team = running, control, team
+        self._spawner, self._nursery = births, nursery
+        request = running.request  # its folders, before any command could put links in their place
+        self._roots = {one: os.path.realpath(one) for one in (request.cwd, *request.add_dirs)}
+        self._jobs: dict[str, BatchJob] = {}
+        self.on_cut_off: Callable[[UnfinishedJob], None] = lambda job: None  # its fate is `now`
+
+    async def run(self, asker: TeamAgent, wish: SpawnOnCsv) -> AnyReply:
+        """From the table to the results; raises NotPossible before anything is started."""
+        if asker.plan.depth + 1 > asker.plan.limits.max_depth:
+            raise AgentRequestError(_DEPTH)
+        if self._run.registry.max_agents == 1:
+            raise AgentRequestError(ONE_AGENT_ONLY)
+        if not wish.instruction.strip():
+            raise AgentRequestError("instruction must be non-empty")
+        if wish.max_runtime_seconds is not None and wish.max_runtime_seconds < 1:
+            raise AgentRequestError("max_runtime_seconds must be at least 1")
+        source = Path(asker.plan.cwd) / wish.csv_path
+        with closing(TableFile(source, self._file_access(asker).may_read)) as file:
+            table = await _check_table(file, wish)
+            job_id = self._run.entropy.new_id()
+            output = Path(asker.plan.cwd) / output_path_for(
+                source, wish.output_csv_path, job_id=job_id
+            )
+            began = JobBegan(
+                job_id=job_id, wish=wish, headers=table.headers, rows=table.rows, output=str(output)
+            )
+            return JobEnded(summary=await self._run_job(asker, began, table, file))
+
+    async def continue_job(self, asker: TeamAgent, cut_off: UnfinishedJob) -> bytes:
+        """The rest of a job; its summary. Raises NotPossible: its table is another one now."""
+        began = cut_off.began
+        try:
+            source = Path(asker.plan.cwd) / began.wish.csv_path
+            with closing(TableFile(source, self._file_access(asker).may_read)) as file:
+                table = await _check_table(file, began.wish)
+                if (table.headers, table.rows) != (began.headers, began.rows):
+                    raise AgentRequestError(f"the table {table.path} was changed")
+                again = msgspec.structs.replace(began, attempt=began.attempt + 1)
+                return await self._run_job(asker, again, table, file)
+        except AgentRequestError:
+            self.close_job(asker.path, began.job_id, "failed")
+            raise
+
+    def set_fate(self, fate: JobFate, *, asker: str | None = None) -> None:
+        """What becomes of the jobs that this agent's calls wait for, when they are cut off next.
+
+        None: of all jobs, also of those that go on by themselves.
+        """
+        for job in self._jobs.values():
+            if asker is None or (job.has_call and job.asker == asker):
+                job.set_fate(fate)
+
+    def report(self, asker: TeamAgent, wish: ReportJobResult) -> AnyReply:
+        """Take a worker's result."""
+        return report_result(self._jobs, asker.path, wish)
+
+    # --- one job -------------------------------------------------------------------------------
+
+    def _file_access(self, asker: TeamAgent) -> FileAccess:
+        """What the asker's own commands may read and write."""
+        plan = asker.plan
+        folders = (plan.cwd, *plan.add_dirs)
+        return FileAccess(
+            sandbox=plan.limits.sandbox,
+            roots=tuple(self._roots.get(one) or os.path.realpath(one) for one in folders),
+            hidden=tuple(map(os.path.realpath, hidden_paths(self._run))),
+            granted=self._run.grants.permissions_of(plan.path),
+        )
+
+    async def _run_job(
+        self, asker: TeamAgent, began: JobBegan, table: JobTable, file: TableFile
+    ) -> bytes:
+        with closing(ResultsFile(Path(began.output), self._file_access(asker))) as place:
+            return await self._run_rows(asker, began, table, (file, place))
+
+    async def _run_rows(
+        self,
+        asker: TeamAgent,
+        began: JobBegan,
+        table: JobTable,
+        files: tuple[TableFile, ResultsFile],
+    ) -> bytes:
+        place = files[1]
+        with tempfile.TemporaryFile(dir=self._run.paths.tmp) as spooled:
+            job = open_job(
+                table,
+                began.wish,
+                JobResultSpool(spooled, table.rows),
+                job_id=began.job_id,
+                attempt=began.attempt,
+                chances=self._run.entropy,
+            )
+            if began.attempt > 1:
+                await trio.to_thread.run_sync(self._restore_rows, job)
+            job.asker, job.file = asker.path, files[0]
+            self._run.note(began, agent=asker.path)
+            self._jobs[job.job_id] = job
+            is_over = False
+            try:
+                await self._run_workers(asker, job)
+                job.fault = job.fault or await self._write_results(job, place)
+                is_over = True
+            finally:  # a cancelled nursery's error is a group: no `except` would catch it
+                del self._jobs[job.job_id]
+                self._run.journal.close_file(job.job_id)
+                if is_over or job.fate == "cancelled":
+                    self.close_job(asker.path, job.job_id, job.status if is_over else "cancelled")
+                elif job.fate == "now":
+                    self.on_cut_off(UnfinishedJob(began, asker.path))
+            return job.summary(place.path)
+
+    def _restore_rows(self, job: BatchJob) -> None:
+        job.restore_rows(finished_rows(read_records(self._run.paths, file=job.job_id)))
+
+    def close_job(self, asker: str, job_id: str, status: JobStatus) -> None:
+        """Nothing of this job will run any more."""
+        self._run.note(JobClosed(job_id=job_id, status=status), agent=asker)
+
+    async def _run_workers(self, asker: TeamAgent, job: BatchJob) -> None:
+        most = self._run.registry.max_agents - 1
+        workers = min(job.request.max_concurrency or _DEFAULT_WORKERS, MAX_WORKERS, most)
+        rows = job.remaining_rows()
+        try:
+            async with trio.open_nursery() as nursery:
+                for _ in range(max(1, workers)):
+                    nursery.start_soon(self._run_worker, asker, job, rows)
+        except* (AgentRequestError, OSError, UnicodeDecodeError, csv.Error) as group:
+            job.fault = f"the table changed while it was read: {group.exceptions[0]}"
+
+    async def _write_results(self, job: BatchJob, place: ResultsFile) -> str | None:
+        """Write the results; returns why not."""
+
+        def write(target: IO[bytes]) -> None:
+            assert job.file is not None  # it was read to the end just now
+            write_results(target, job.file, job.table, job.spool, id_column=job.request.id_column)
+
+        try:
+            await trio.to_thread.run_sync(place.write, write)
+        except (OSError, AgentRequestError, UnicodeDecodeError, csv.Error) as error:
+            return f"failed to write {place.path}: {error}"
+        return None
+
+    async def _run_worker(self, asker: TeamAgent, job: BatchJob, rows: Iterator[JobRow]) -> None:
+        for row in rows:
+            if job.stopping:
+                return
+            item = job.begin(row, asker.path)
+            ended = job.finish(item, await self._run_row(asker, job, item))
+            self._run.note(ended, agent=asker.path, file=job.job_id)
+            self._show_progress(asker, job)
+
+    # --- one row -------------------------------------------------------------------------------
+
+    async def _run_row(self, asker: TeamAgent, job: BatchJob, item: JobItem) -> str | None:
+        """Why the row failed; None if it did not."""
+        member = self._add_member(asker, job, item)
+        limit_s = job.request.max_runtime_seconds or self._run.request.job_seconds or _RUNTIME_S
+        ended_in_time = False
+        try:
+            show = partial(self._show_position, item.path)
+            life = await self._spawner.start_first_process(member, None, on_place=show)
+        except BaseException as error:
+            member.is_starting = False
+            self._spawner.cancel_spawn(member, "it was never started")
+            if isinstance(error, SpawnError):
+                return f"failed to spawn worker: {error}"
+            raise
+        try:
+            with trio.move_on_after(limit_s):
+                await self._agents.send_input(life, job.first_input(item), source="fan_out")
+                await life.done.wait()
+                ended_in_time = True
+        finally:
+            member.is_starting = False
+            self._nursery.start_soon(self._end, life)
+        await life.gone.wait()
+        if item.result is not None:
+            return None
+        if not ended_in_time:
+            return f"worker exceeded max runtime of {limit_s}s"
+        outcome = life.outcome
+        if outcome is not None and outcome.cut_off:
+            await trio.sleep_forever()  # the run ends, and this job with it: a resume does the row
+        if outcome is not None and outcome.state not in {"completed", "truncated"}:
+            return f"{_NOT_REPORTED} ({outcome.state}: {outcome.message[:500]})"
+        return _NOT_REPORTED
+
+    def _show_position(self, path: str, place: int) -> None:
+        self._run.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")
+
+    async def _end(self, life: LiveAgent) -> None:
+        """Also when the job itself is cancelled: nobody else ends its workers."""
+        if life.path in self._agents.agents:
+            await self._agents.end(life)
+
+    def _add_member(self, asker: TeamAgent, job: BatchJob, item: JobItem) -> TeamAgent:
+        name = item.path.rpartition("/")[2]
+        role = role_for(self._spawner.roles, None, provider=None)
+        wish = Spawn(task_name=name, message="-")
+        plan = plan_child(asker.plan, wish, role, agent_id=self._run.entropy.new_id())
+        plan = msgspec.structs.replace(plan, job=job.job_id, reports=False)
+        member = self._team.add(plan, state="queued")
+        member.is_starting = True
+        return member
+
+    def _show_progress(self, asker: TeamAgent, job: BatchJob) -> None:
+        now = trio.current_time()
+        if now - job.shown_at < 1:
+            return
+        job.shown_at = now
+        reason = (
+            f"job {job.job_id[-8:]}: {job.completed + job.failed} of {job.table.rows} rows, "
+            f"{job.failed} failed"
+        )
+        self._run.broadcast.publish_transient(
+            TransientEvent(agent=asker.path, event=Waiting(reason=reason))
+        )
+
+
+async def _check_table(file: TableFile, wish: SpawnOnCsv) -> JobTable:
+    return await trio.to_thread.run_sync(partial(check_table, file, id_column=wish.id_column))

@@ -1,0 +1,232 @@
+"""Letters between agents: journaled, then handed over in order, or returned as dead.
+
+Rule guarded: nothing is handed over before it is written, and a letter belongs to one agent id: a
+new agent under an old name never sees it. An agent that has no process gets it in its next life.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import trio
+
+from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.protocol.ops import Deliver, Mail
+from swarm.mailbox.protocol.records import AgentEnded, MailHandled, MailPosted, Record
+
+from ..agents.end_states import GOOD_ENDS
+from ..agents.live_agent import LiveAgent
+from ..agents.team_agent import TeamAgent
+from ..run_context import RunContext
+from .team_members import TeamMembers, preview
+
+_DELIVERY_TIMEOUT_S = 2.0
+MAX_UNREAD = 1_000  # letters of one reader; more are refused
+_SILENT_ENDS = frozenset({"interrupted"})  # somebody wanted it so: no parent is woken
+
+MailKind = Literal["new_task", "message", "followup", "final_answer"]
+
+
+def make_mail(
+    author: str,
+    reader: str,
+    content: str,
+    *,
+    kind: MailKind = "message",
+    wakes: bool = False,
+    chances: EntropySources = SYSTEM_ENTROPY,
+) -> Mail:
+    """A letter with an id of its own."""
+    return Mail(
+        mail_id=chances.new_id(),
+        author=author,
+        recipient=reader,
+        content=content,
+        kind=kind,
+        trigger_turn=wakes,
+    )
+
+
+def make_report(
+    member: TeamAgent, outcome: AgentEnded, chances: EntropySources = SYSTEM_ENTROPY
+) -> Mail | None:
+    """What a parent is told when its child's work has come to an end; None for the root."""
+    parent = member.plan.parent
+    if parent is None or not member.plan.reports or member.closed:
+        return None
+    text = outcome.message
+    if outcome.state not in GOOD_ENDS:
+        text = f"({outcome.state}) {text}".strip()
+    return make_mail(
+        member.path,
+        parent,
+        text or "(no answer)",
+        kind="final_answer",
+        wakes=outcome.state not in _SILENT_ENDS,
+        chances=chances,
+    )
+
+
+class MailDelivery:
+    """Carries letters. `wake` is called for a reader without a process whom a letter wakes."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        team: TeamMembers,
+        nursery: trio.Nursery,
+        wake: Callable[[TeamAgent], None],
+    ) -> None:
+        self._run, self._team, self._nursery, self._wake = running, team, nursery, wake
+        self._delivering: dict[str, trio.Event] = {}
+        self._unwritten: set[str] = set()
+        self.is_closed = False  # the run has ended: what is still written waits for a resume
+
+    def make_mail(
+        self,
+        author: str,
+        reader: str,
+        content: str,
+        *,
+        kind: MailKind = "message",
+        wakes: bool = False,
+    ) -> Mail:
+        """A letter that is not posted yet."""
+        chances = self._run.entropy
+        return make_mail(author, reader, content, kind=kind, wakes=wakes, chances=chances)
+
+    def send(
+        self, reader: TeamAgent, mail: Mail, written: Callable[[], None] = lambda: None
+    ) -> None:
+        """Journal a letter, then carry it; a closed reader's is dead at once. Never waits.
+
+        `written` is called when the journal has it.
+        """
+        if reader.closed:
+            self._journal(reader, mail, written)
+            self.mark_dead(reader, mail, reason=f"{reader.path} was ended for good")
+            return
+        if mail.kind in {"new_task", "followup"}:
+            reader.last_task = preview(mail.content)
+        self._team.add_mail(reader, mail)
+        if mail.trigger_turn and not reader.is_active:
+            self._team.set_state(reader, "running" if reader.live_agent is not None else "queued")
+
+        def carry() -> None:
+            self._deliver(reader, mail)
+            written()
+
+        self._journal(reader, mail, carry)
+
+    def is_written(self, mail: Mail) -> bool:
+        """False while the journal does not have it: nobody may be given it yet."""
+        return mail.mail_id not in self._unwritten
+
+    async def send_and_wait_written(self, reader: TeamAgent, mail: Mail) -> None:
+        """As `post`; return once the letter is written."""
+        written = trio.Event()
+        self.send(reader, mail, written.set)
+        await written.wait()
+
+    def _journal(self, reader: TeamAgent, mail: Mail, then: Callable[[], None]) -> None:
+        def written(record: Record) -> None:
+            self._run.broadcast.publish_record(record)
+            self._unwritten.discard(mail.mail_id)
+            then()
+
+        self._unwritten.add(mail.mail_id)
+        self._run.journal.write(
+            MailPosted(mail=mail), agent=reader.path, file=reader.plan.agent_id, then=written
+        )
+
+    def mark_dead(self, reader: TeamAgent, mail: Mail, *, reason: str) -> None:
+        """It can never be delivered: say so in the journal."""
+        self._run.note(
+            MailHandled(mail_id=mail.mail_id, dead=True, reason=reason),
+            agent=reader.path,
+            file=reader.plan.agent_id,
+        )
+
+    def mark_answers_read(self, reader: TeamAgent, authors: frozenset[str]) -> None:
+        """The output of a wait gives these agents' answers whole: their letters are read with it.
+
+        Else the letter, coming a moment later, would start a turn of its own over the same words.
+        """
+        for mail in tuple(reader.unread_mail.values()):
+            if mail.kind == "final_answer" and mail.author in authors:
+                del reader.unread_mail[mail.mail_id]
+                self._run.note(
+                    MailHandled(mail_id=mail.mail_id, reason="wait_agent brought this answer"),
+                    agent=reader.path,
+                    file=reader.plan.agent_id,
+                )
+        self._team.forget_read_mail(reader)
+
+    def bounce_all(self, reader: TeamAgent, *, reason: str) -> None:
+        """The reader is gone: its letters are dead, and those who wrote them are told."""
+        for mail in self._team.drop_mail(reader):
+            self.mark_dead(reader, mail, reason=reason)
+            self.notify_author(mail, reason=reason)
+
+    def notify_author(self, mail: Mail, *, reason: str) -> None:
+        """Who wrote a dead letter hears of it; a first task's refusal is told by its call."""
+        author = self._team.find(mail.author)
+        if author is None or author.closed or mail.kind not in {"message", "followup"}:
+            return
+        words = f"Your message to {mail.recipient} was not read: {reason}. It said: "
+        self.send(
+            author, self.make_mail(mail.recipient, author.path, words + preview(mail.content))
+        )
+
+    async def wait_delivered(self, reader: TeamAgent) -> None:
+        """Return once all that was posted to it so far is on its way; bounded."""
+        with trio.move_on_after(_DELIVERY_TIMEOUT_S):
+            await self._run.journal.flush()
+            if (carried := self._delivering.get(reader.path)) is not None:
+                await carried.wait()
+
+    # --- carrying ------------------------------------------------------------------------------
+
+    def _deliver(self, reader: TeamAgent, mail: Mail) -> None:
+        if self.is_closed or reader.closed or mail.mail_id not in reader.unread_mail:
+            return  # it is dead, or was handed over at the beginning of a life
+        if reader.path in self._delivering:
+            reader.outbox.append(mail)
+        elif not self._try_deliver(reader, mail):
+            reader.outbox.append(mail)
+            self._delivering[reader.path] = trio.Event()
+            self._nursery.start_soon(self._deliver_outbox, reader)
+
+    async def _deliver_outbox(self, reader: TeamAgent) -> None:
+        """One task a reader, so that its letters keep their order."""
+        try:
+            while reader.outbox:
+                await self._deliver_one(reader, reader.outbox.popleft())
+        finally:
+            self._delivering.pop(reader.path).set()
+
+    def _try_deliver(self, reader: TeamAgent, mail: Mail) -> bool:
+        """True if nothing more has to be done for it; False: its mailbox is full."""
+        life = self._receiving_agent(reader, mail)
+        try:
+            return life is None or self._run.send_nowait(life, Deliver(mail=mail))
+        except PeerGone:
+            return True  # its next life gets all that was not read
+
+    def _receiving_agent(self, reader: TeamAgent, mail: Mail) -> LiveAgent | None:
+        """The life that takes its letters now; None: its next one gets all that was not read."""
+        life = reader.live_agent
+        if life is None and mail.trigger_turn:
+            self._wake(reader)
+        if life is None or not life.hello.is_set() or life.wanted_end or life.suspending:
+            return None
+        return life if life.is_redelivered else None  # what its last life left undone comes first
+
+    async def _deliver_one(self, reader: TeamAgent, mail: Mail) -> None:
+        life = self._receiving_agent(reader, mail)
+        if life is None:
+            return
+        try:
+            await self._run.send(life, Deliver(mail=mail))
+        except PeerGone:
+            return  # its next life gets all that was not read

@@ -1,0 +1,70 @@
+"""A person's words to an agent, whether it has a process now or not.
+
+Rule guarded: what was accepted is heard. Nobody's run ends while words are being written for one of
+its agents, and once it ends none are accepted any more.
+"""
+
+from collections.abc import Callable
+
+from swarm.mailbox.protocol.ops import UserInput
+
+from ..agents.agent_manager import AgentManager
+from ..agents.child_plan import AgentRequestError
+from ..agents.resume_delivery import input_record
+from ..agents.team_agent import TeamAgent
+from ..run_context import RunContext
+from .team_members import TeamMembers
+
+
+class PersonInput:
+    """`wake` is called for an agent without a process."""
+
+    def __init__(
+        self,
+        running: RunContext,
+        control: AgentManager,
+        team: TeamMembers,
+        wake: Callable[[TeamAgent], None],
+    ) -> None:
+        self._run, self._agents, self._team, self._wake = running, control, team, wake
+        self._writing, self._is_closed = 0, False
+
+    @property
+    def is_idle(self) -> bool:
+        """False while somebody's words are on their way to the journal."""
+        return not self._writing
+
+    def close(self) -> None:
+        """The run ends: who speaks now is told so."""
+        self._is_closed = True
+
+    async def send(self, member: TeamAgent, words: UserInput) -> None:
+        """Journaled on return. Raises NotPossible: nobody will hear it in this run."""
+        if self._is_closed:
+            raise AgentRequestError("the run is ending; say it with `swarm resume`")
+        self._writing += 1
+        try:
+            await self._write_and_deliver(member, words)
+        finally:
+            self._writing -= 1
+            # the end of the run may wait for this, or a turn without a process
+            self._team.notify_change()
+
+    async def _write_and_deliver(self, member: TeamAgent, words: UserInput) -> None:
+        posted = input_record(words, "person")
+        await self._run.commit(posted, agent=member.path, file=member.plan.agent_id)
+        if self._is_closed:
+            raise AgentRequestError(
+                "the run ended meanwhile; `swarm resume` begins with these words"
+            )
+        if not member.epoch and self._team.find(member.path) is not member:
+            raise AgentRequestError(
+                f"{member.path} was never started; nobody reads what was said to it"
+            )
+        life = member.live_agent
+        if life is not None and life.wanted_end is None:
+            await self._agents.deliver_input(life, posted)
+        else:
+            member.undelivered_inputs[posted.input_id] = posted
+        if member.live_agent is None or member.live_agent.wanted_end is not None:
+            self._wake(member)  # after its end, if that has begun

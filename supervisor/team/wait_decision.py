@@ -1,0 +1,76 @@
+"""When a wait is over, and what it then says. Pure: a look at the team, nothing is waited for.
+
+Rule guarded: a wait ends at once when something is there already, and never stays open for what
+cannot come any more: an agent that ended, however it ended, counts as finished.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from swarm.mailbox.protocol.requests import Waited
+
+from ..agents.team_agent import TeamAgent
+from .team_members import TeamMembers
+
+
+def decide_wait(
+    team: TeamMembers,
+    asker: TeamAgent,
+    targets: Sequence[TeamAgent],
+    mode: Literal["any", "all"],
+) -> Waited | None:
+    """What to answer now; None = nothing yet.
+
+    Without targets, `any`: news of any child, or any letter; `all`: all children. With targets:
+    their ends. A letter that is no child's answer ends every wait, and so does a person's word.
+    """
+    watched = list(targets) if targets else list(team.children_of(asker.path))
+    finished = [one for one in watched if not one.is_active]
+    if targets or mode == "all":
+        over = len(finished) == len(watched) if mode == "all" else bool(finished)
+    else:
+        finished = [one for one in finished if one.ends_reported < one.end_count]
+        over = bool(finished) or bool(asker.unread_mail)
+    if over and mode == "all" and not targets:
+        finished = watched = team.all_children_of(asker.path)
+    if over or _has_person_input(asker) or _has_message(asker):
+        return _make_result(team, asker, watched, finished, timed_out=False)
+    if not team.others_active(asker.path):  # nobody is left who could write or finish
+        rest = [one for one in watched if not one.is_active]
+        return _make_result(team, asker, watched, rest, timed_out=False)
+    return None
+
+
+def result_at_timeout(team: TeamMembers, asker: TeamAgent, targets: Sequence[TeamAgent]) -> Waited:
+    """What is told when the time is up: who finished all the same, and who works on."""
+    watched = list(targets) if targets else list(team.children_of(asker.path))
+    finished = [one for one in watched if not one.is_active] if targets else []
+    return _make_result(team, asker, watched, finished, timed_out=True)
+
+
+def _has_person_input(asker: TeamAgent) -> bool:
+    return asker.live_agent is not None and bool(
+        asker.live_agent.pending_inputs or asker.live_agent.undelivered_inputs
+    )
+
+
+def _has_message(asker: TeamAgent) -> bool:
+    return any(mail.kind != "final_answer" for mail in asker.unread_mail.values())
+
+
+def _make_result(
+    team: TeamMembers,
+    asker: TeamAgent,
+    watched: Sequence[TeamAgent],
+    finished: Sequence[TeamAgent],
+    *,
+    timed_out: bool,
+) -> Waited:
+    for one in finished:
+        team.mark_reported(asker, one)
+    return Waited(
+        timed_out=timed_out,
+        finished=tuple(one.as_reply() for one in finished),
+        still_running=tuple(one.path for one in watched if one.is_active),
+        mail=len(asker.unread_mail),
+    )

@@ -1,0 +1,253 @@
+"""A sandbox made ready ahead holds its command as any other, and serves no changed world."""
+
+# ruff: noqa: ASYNC110, ASYNC240 - nothing outside has to know when one waits; folders are local
+import os
+import shutil
+import signal
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+import trio
+
+from support.command_sessions import a_box
+from support.escape_testbed import UNTOUCHED, a_world, opened_launcher
+from swarm.mailbox.path_rules import PROTECTED_NAMES
+from swarm.mailbox.process_tree import children_of, descendants_of
+from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
+from swarm.worker.exec import prewarmed_sandbox as module
+from swarm.worker.exec.exec_outcome import ExecFailed
+from swarm.worker.exec.prewarmed_sandbox import PrewarmedSandbox
+from swarm.worker.exec.running_command import start_command
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
+]
+# Everything that a program can see of how it was started, but for its mark and the time.
+SIGHT = r"""
+env -0 | sort -z | grep -zv ^SWARM_COMMAND= | tr '\0' '\n'; pwd; umask; ulimit -a; echo "$$ $PPID"
+cat /proc/self/cgroup; ls -l /proc/self/fd | sed 's/.* \([0-9]* -> \)/\1/; s/[0-9]*\]/N]/; /proc/d'
+grep -E '^(Sig|Shd|Cap|Seccomp|NoNewPrivs|Uid|Gid|Groups|NS)' /proc/self/status
+cut -d' ' -f 4- /proc/self/mountinfo | sort; tr '\0' '|' </proc/$$/cmdline; cat /proc/1/comm
+readlink /proc/self/cwd; ps -A -o pid,comm | tail -n +2 | head -2; nice; ls -A /tmp /run /dev/shm
+"""
+
+
+@asynccontextmanager
+async def a_standby():
+    """One over a launcher of its own, the launcher's pid, and a world to use it in."""
+    with a_world("bwrap") as world:
+        async with opened_launcher() as (launcher, pid), trio.open_nursery() as nursery:
+            yield world, launcher, pid, PrewarmedSandbox(launcher, nursery)
+            nursery.cancel_scope.cancel()
+
+
+def asked(world, script, **more):
+    request = world.request(script, **more)
+    limits = msgspec.structs.replace(request.resources, command_s=None)
+    return msgspec.structs.replace(request, resources=limits)
+
+
+async def waits(standby):
+    while standby._waiting is None:
+        await trio.sleep(0.001)
+
+
+async def is_over(standby):
+    while standby._lifetimes:
+        await trio.sleep(0.001)
+
+
+async def told_by(command):
+    said = b""
+    while chunk := await command.receive():
+        said += chunk
+    status = await command.wait()
+    command.close()
+    return said.decode(), status.exit_code
+
+
+async def test_a_program_cannot_tell_whether_its_sandbox_waited_for_it():
+    async with a_standby() as (world, launcher, _, standby):
+        request = asked(world, SIGHT, environment={"PWD": "/elsewhere", "SOME": "it's\na 'word'"})
+        plain = await told_by(await start_command(launcher, request))
+        standby.prepare_next(request)
+        await waits(standby)
+        command = standby.take(request)
+        assert command is not None
+        assert await told_by(command) == plain
+
+
+async def test_its_command_writes_where_it_may_and_nowhere_else():
+    async with a_standby() as (world, _, _, standby):
+        script = "echo 1 >{work}/new; echo 2 >{out}/file; echo 3 >{work}/.git/x; cat {work}/new"
+        request = asked(world, script)
+        standby.prepare_next(request)
+        await waits(standby)
+        said, code = await told_by(standby.take(request))
+        assert (said.splitlines()[-1], code) == ("1", 0)
+        assert world.outside() == UNTOUCHED
+    assert not (world.work / ".git").exists()
+
+
+async def test_it_serves_one_command():
+    async with a_standby() as (world, _, _, standby):
+        request = asked(world, "true")
+        standby.prepare_next(request)
+        await waits(standby)
+        first = standby.take(request)
+        assert standby.take(request) is None
+        assert await told_by(first) == ("", 0)
+
+
+def git_folder_made_anew(world):
+    (world.work / ".git").rename(world.work / "old")
+    (world.work / ".git").mkdir()
+
+
+def placeholder_made_anew(world):
+    (world.work / ".codex").rmdir()
+    (world.work / ".codex").mkdir()
+
+
+def workspace_made_anew(world):
+    world.work.rename(world.home / "moved")
+    shutil.copytree(world.home / "moved", world.work)
+
+
+@pytest.mark.parametrize(
+    "change", [git_folder_made_anew, placeholder_made_anew, workspace_made_anew]
+)
+async def test_what_has_another_thing_under_its_mounts_is_not_used(change):
+    async with a_standby() as (world, _, pid, standby):
+        (world.work / ".git").mkdir()
+        request = asked(world, "true")
+        standby.prepare_next(request)
+        await waits(standby)
+        change(world)
+        assert standby.take(request) is None
+        await standby.discard()
+        assert not children_of(pid)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"environment": {"MORE": "1"}},
+        {"policy": ReadOnly()},
+        {"tty": True},
+        {"python": True},
+    ],
+)
+async def test_it_serves_no_command_of_another_kind(other):
+    async with a_standby() as (world, _, _, standby):
+        standby.prepare_next(asked(world, "true"))
+        await waits(standby)
+        assert standby.take(asked(world, "true", **other)) is None
+
+
+async def test_unused_it_ends_and_the_folder_is_as_before(monkeypatch):
+    monkeypatch.setattr(module, "LIFETIME_S", 0.05)
+    async with a_standby() as (world, _, pid, standby):
+        before = len(os.listdir("/proc/self/fd"))
+        standby.prepare_next(asked(world, "true"))
+        await waits(standby)
+        assert {*PROTECTED_NAMES} <= {*os.listdir(world.work)}
+        await is_over(standby)
+        assert os.listdir(world.work) == ["src"]
+        assert not children_of(pid)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_one_that_was_killed_is_not_used_and_no_other_is_made():
+    async with a_standby() as (world, _, pid, standby):
+        request = asked(world, "true")
+        standby.prepare_next(request)
+        await waits(standby)
+        for one in descendants_of(pid):
+            os.kill(one, signal.SIGKILL)
+        await is_over(standby)
+        standby.prepare_next(request)
+        assert (standby.take(request), standby._lifetimes) == (None, {})
+        assert os.listdir(world.work) == ["src"]
+
+
+async def test_a_stopped_one_cannot_hold_up_the_end(monkeypatch):
+    monkeypatch.setattr(module, "_END_LIMIT_S", 0.1)
+    async with a_standby() as (world, _, pid, standby):
+        standby.prepare_next(asked(world, "true"))
+        await waits(standby)
+        for one in descendants_of(pid):
+            os.kill(one, signal.SIGSTOP)
+        await standby.discard()
+        assert not children_of(pid)
+        assert os.listdir(world.work) == ["src"]
+
+
+async def test_the_agents_commands_run_one_after_the_other_in_sandboxes_that_waited(tmp_path):
+    async with a_box(tmp_path, stack="bwrap") as box:
+        for number in range(12):
+            done = await box.run(f"echo {number} >>log; wc -l <log; exit {number}")
+            assert (done.output, done.exit_code) == (f"{number + 1}\n", number)
+        assert (await box.run("cat; echo end")).output == "end\n"
+
+
+async def test_commands_at_the_same_time_do_not_share_one(tmp_path):
+    async with a_box(tmp_path, stack="bwrap") as box:
+        await box.run("true")
+        said = []
+
+        async def run(number):
+            said.append((await box.run(f"echo {number} $$; sleep 0.05")).output)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(6):
+                nursery.start_soon(run, number)
+        assert sorted(said) == [f"{number} 2\n" for number in range(6)]
+
+
+async def test_a_change_of_policy_holds_for_the_next_command(tmp_path):
+    async with a_box(tmp_path, stack="bwrap") as box:
+        await box.run("true")
+        await waits(box.sessions._prewarmed)
+        box.policy = ReadOnly()
+        done = await box.run("touch made")
+        assert (done.exit_code, os.path.exists(f"{box.cwd}/made")) == (1, False)
+
+
+async def test_a_command_without_a_sandbox_finds_the_folder_as_it_is(tmp_path):
+    async with a_box(tmp_path, stack="bwrap") as box:
+        await box.run("true")
+        await waits(box.sessions._prewarmed)
+        box.policy = DangerFullAccess()
+        assert (await box.run("ls -A")).output == ""
+
+
+async def test_nothing_is_left_of_one_that_waits_when_its_agent_ends(tmp_path):
+    async with a_box(tmp_path, stack="bwrap") as box:
+        await box.run("true")
+        await waits(box.sessions._prewarmed)
+    assert os.listdir(tmp_path / "work") == []
+
+
+async def test_nothing_is_left_of_one_that_waits_when_its_launcher_is_killed(tmp_path):
+    async with a_box(tmp_path, stack="bwrap") as box:
+        await box.run("true")
+        standby = box.sessions._prewarmed
+        await waits(standby)
+        os.kill(box.launcher_pid, signal.SIGKILL)
+        await is_over(standby)
+        assert os.listdir(box.cwd) == []
+        with pytest.raises(ExecFailed, match="the launcher"):
+            await box.run("true")
+
+
+async def test_a_long_script_and_an_impossible_one_go_the_usual_way(tmp_path):
+    async with a_box(tmp_path, stack="bwrap") as box:
+        await box.run("true")
+        await waits(box.sessions._prewarmed)
+        assert (await box.run(f"echo ok # {'x' * 60_000}")).output == "ok\n"
+        with pytest.raises(ExecFailed, match="cannot start"):
+            await box.run("echo \0")
+        assert (await box.run("echo ok")).output == "ok\n"

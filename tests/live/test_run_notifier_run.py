@@ -1,0 +1,66 @@
+"""`--notify`: a command of the person's is told what waits, and fails without harm."""
+
+import json
+import sys
+
+import msgspec
+import pytest
+import trio
+
+from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction
+from swarm.mailbox.protocol.control import Recorded
+from swarm.mailbox.protocol.records import ApprovalRequested, Record, RunCompleted
+from swarm.supervisor.cli.run_notifier import open_notifier
+from swarm.supervisor.run_request import RunRequest
+
+pytestmark = pytest.mark.live
+NOTE = "import os, sys; print(sys.argv[1], os.environ['SWARM_EVENT'], sep='\\n', "
+ASKED = ApprovalRequested(
+    approval_id="a1",
+    request=ApprovalRequest(action=CommandAction(argv=("rm", "x"), cwd="/"), cause="rule"),
+    reviewer="person",
+)
+
+
+@pytest.fixture
+def note(tmp_path):
+    """A command that writes down what it was told, and the file."""
+    script, told = tmp_path / "note.py", tmp_path / "told"
+    script.write_text(f"{NOTE}file=open({str(told)!r}, 'a'))")
+    return f"{sys.executable} {script}", told
+
+
+def record(body) -> Recorded:
+    return Recorded(record=Record(seq=1, ts=0.0, body=body, agent="/root/a"))
+
+
+async def test_a_question_for_a_person_is_told_and_one_for_the_reviewer_is_not(note):
+    command, told = note
+    request = RunRequest(cwd="/", run_id="r1", environment={"PATH": "/bin"})
+    notifier = open_notifier(command, request)
+    assert notifier is not None
+    notifier.on_feed(record(msgspec.structs.replace(ASKED, reviewer="guardian")))
+    notifier.on_feed(record(ASKED))
+    with trio.move_on_after(10) as scope:
+
+        async def draw(current) -> None:
+            while not told.exists() or not told.read_text().endswith("requested\n"):  # noqa: ASYNC110 (a file has no event)
+                await trio.sleep(0.01)
+            scope.cancel()
+
+        await notifier.run_beside(draw, lambda: None)
+    first, event = told.read_text().splitlines()
+    about = json.loads(first)
+    assert event == about["type"] == "approval.requested"
+    assert (about["run"], about["id"], about["agent"]) == ("r1", "a1", "/root/a")
+    assert about["action"] == "rm x"
+
+
+def test_a_notice_that_fails_is_one_warning(capsys):
+    request = RunRequest(cwd="/", run_id="r1", environment={"PATH": "/bin"})
+    for command in ("/no/such/program", "false"):
+        notifier = open_notifier(command, request)
+        assert notifier is not None
+        notifier.finish(RunCompleted(status="completed"))
+        notifier.finish(RunCompleted(status="completed"))
+        assert capsys.readouterr().err.count("warning: --notify") == 1

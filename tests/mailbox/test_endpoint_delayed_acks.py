@@ -1,0 +1,143 @@
+"""Acknowledgements that nobody waits for: they ride in an envelope, or come a little later."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarm.mailbox.codec import decode_envelope
+from swarm.mailbox.endpoint import ACK_DELAY_S
+from swarm.mailbox.pair import Faults, FrameInTransit, no_faults, open_pair_server
+from swarm.mailbox.peer_link import MAX_DEFERRED_ACKS, PeerLink
+from swarm.mailbox.sequencer import Envelope, EnvelopeKind
+
+SCOUT = b"scout.1"
+
+
+class Watched:
+    """A sound wire that notes what the office sends, by kind and `ack`."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[EnvelopeKind, int]] = []
+
+    def __call__(self, passage: FrameInTransit) -> tuple[float, ...]:
+        if not passage.to_server:
+            envelope = decode_envelope(passage.frame)
+            self.seen.append((envelope.kind, envelope.ack))
+        return (0.0,)
+
+
+@asynccontextmanager
+async def talking(wire: Faults = no_faults):
+    """An office that has admitted the scout, and the scout's mailbox."""
+    async with open_pair_server(faults=wire) as office:
+        office.admit(SCOUT, epoch=4)
+        yield office, office.connect(SCOUT, epoch=4)
+
+
+async def test_an_unhurried_acknowledgement_rides_in_the_next_envelope(autojump_clock):
+    wire = Watched()
+    async with talking(wire) as (office, mailbox):
+        seq = await mailbox.post(b"question")
+        office.acknowledge(await office.receive(), soon=False)
+        await trio.sleep(ACK_DELAY_S / 2)
+        assert wire.seen == []
+        await office.post(SCOUT, b"answer")
+        await mailbox.wait_acknowledged(seq)
+        await trio.sleep(ACK_DELAY_S * 5)
+    assert wire.seen == [(EnvelopeKind.WHOLE, 1)]
+
+
+async def test_without_an_envelope_it_goes_alone_and_for_all_peers_at_once(autojump_clock):
+    wire = Watched()
+    async with open_pair_server(faults=wire) as office:
+        ends = []
+        for number in range(3):
+            office.admit(b"scout.%d" % number, epoch=4)
+            ends.append(office.connect(b"scout.%d" % number, epoch=4))
+            await ends[-1].post(b"news")
+            office.acknowledge(await office.receive(), soon=False)
+        handled_at = trio.current_time()
+        for end in ends:
+            await end.flush()
+        assert trio.current_time() - handled_at == pytest.approx(ACK_DELAY_S)
+    assert wire.seen == [(EnvelopeKind.ACK, 1)] * 3
+
+
+async def test_letters_that_somebody_waits_for_take_the_others_with_them(autojump_clock):
+    async with talking() as (office, mailbox):
+        for number in range(3):
+            await mailbox.post(b"%d" % number)
+        letters = [await office.receive() for _ in range(3)]
+        office.acknowledge(letters[0], soon=False)
+        office.acknowledge(letters[2])  # it cannot be acknowledged before the second is
+        office.acknowledge(letters[1], soon=False)
+        await mailbox.flush()
+        assert trio.current_time() == 0
+
+
+async def test_so_many_do_not_wait(autojump_clock):
+    wire = Watched()
+    async with talking(wire) as (office, mailbox):
+        for _ in range(MAX_DEFERRED_ACKS):
+            await mailbox.post(b"x")
+        for _ in range(MAX_DEFERRED_ACKS):
+            office.acknowledge(await office.receive(), soon=False)
+        await mailbox.flush()
+        assert trio.current_time() == 0
+    assert wire.seen == [(EnvelopeKind.ACK, MAX_DEFERRED_ACKS)]
+
+
+async def test_whoever_flushes_pays_what_could_have_waited(autojump_clock):
+    async with talking() as (office, mailbox):
+        seq = await office.post(SCOUT, b"order")
+        mailbox.acknowledge(await mailbox.receive(), soon=False)
+        await mailbox.flush()
+        await office.wait_acknowledged(SCOUT, seq)
+        assert trio.current_time() == 0
+
+
+async def test_it_is_owed_to_nobody_once_the_peer_is_dismissed(autojump_clock):
+    wire = Watched()
+    async with talking(wire) as (office, mailbox):
+        await mailbox.post(b"last words")
+        office.acknowledge(await office.receive(), soon=False)
+        office.dismiss(SCOUT)
+        await trio.sleep(ACK_DELAY_S * 2)
+    assert wire.seen == []
+
+
+async def test_a_peer_that_cannot_be_reached_is_told_when_it_is_heard_again(autojump_clock):
+    async with talking() as (office, mailbox):
+        await mailbox.post(b"news")
+        office.acknowledge(await office.receive(), soon=False)
+        office.disconnect_child(SCOUT)
+        await trio.sleep(ACK_DELAY_S * 2)  # it is tried once, not for ever
+        assert office.statistics().sent == 0
+        again = office.connect(SCOUT, epoch=4)
+        await trio.testing.wait_all_tasks_blocked()
+        assert office.statistics().sent == 1
+        again.send_transient(b"beat")
+        await trio.sleep(ACK_DELAY_S * 2)
+        assert office.statistics().sent == 1
+
+
+@given(st.permutations(range(1, 9)), st.sets(st.integers(1, 8)))
+def test_what_is_waited_for_presses_from_its_handling_until_it_is_told(order, waited_for):
+    ours = PeerLink(epoch=1, peer_epoch=7)
+    for seq in range(1, 9):
+        ours.receive(Envelope(epoch=7, seq=seq, kind=EnvelopeKind.WHOLE, body=b"x"))
+    told, done = 0, set[int]()
+    for seq in order:
+        done.add(seq)
+        if not ours.mark_handled(seq, soon=seq in waited_for):
+            continue
+        owed = {one for one in done & waited_for if one > told}
+        if not owed:
+            assert not ours.ack_is_urgent
+        if any(one <= ours.inbound.handled for one in owed):
+            assert ours.ack_is_urgent
+            told = ours.acknowledgement().ack

@@ -1,0 +1,133 @@
+"""A child that dies and lives again while frames of all its lives are under way: what belongs to
+one life never counts in another, and what a life had not handled goes to who dismisses it."""
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from swarm.mailbox.codec import decode_envelope, encode_envelope
+from swarm.mailbox.peer_link import MAX_RESENDS, PeerLink
+from swarm.mailbox.sequencer import EnvelopeVerdict
+
+OFFICE_EPOCH = 7
+ANY = st.integers(min_value=0, max_value=10_000)
+INWARD = st.booleans()
+
+
+class Life:
+    """One life of the child, and the office's end of it."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.office = PeerLink(epoch=OFFICE_EPOCH, peer_epoch=epoch)
+        self.child = PeerLink(epoch=epoch, peer_epoch=0)
+        self.outward: list[bytes] = []  # its socket's own: it dies with it
+        self.said: list[bytes] = []  # by the child
+        self.heard: list[bytes] = []  # by the office
+        self.told: list[bytes] = []  # by the office
+        self.got: list[tuple[int, bytes]] = []  # by the child, not handled yet
+        self.handled: list[bytes] = []  # by the child
+
+
+class RestartingPeer(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.life = Life(1)
+        self.to_server: list[bytes] = []  # frames to the office, of every life there was
+
+    @rule()
+    def say(self) -> None:
+        if self.life.child.outbound.has_room:
+            body = b"%d of %d" % (len(self.life.said), self.life.epoch)
+            self.life.said.append(body)
+            self.life.child.enqueue_body(body)
+            self.to_server += map(encode_envelope, self.life.child.due())
+
+    @rule()
+    def tell(self) -> None:
+        if self.life.office.outbound.has_room:
+            body = b"%d to %d" % (len(self.life.told), self.life.epoch)
+            self.life.told.append(body)
+            self.life.office.enqueue_body(body)
+            self.life.outward += map(encode_envelope, self.life.office.due())
+
+    @rule(where=ANY, twice=st.booleans())
+    def deliver_to_office(self, where, twice) -> None:
+        if self.to_server:
+            place = where % len(self.to_server)
+            self.office_takes(self.to_server[place] if twice else self.to_server.pop(place))
+
+    @rule(where=ANY, twice=st.booleans())
+    def deliver_to_child(self, where, twice) -> None:
+        if wire := self.life.outward:
+            place = where % len(wire)
+            self.child_takes(wire[place] if twice else wire.pop(place))
+
+    @rule(inward=INWARD, where=ANY, count=st.integers(1, 5))
+    def drop(self, inward, where, count) -> None:
+        wire = self.to_server if inward else self.life.outward
+        if wire:
+            del wire[where % len(wire) : where % len(wire) + count]
+
+    @precondition(lambda self: self.life.got)
+    @rule(where=ANY)
+    def child_handles(self, where) -> None:
+        seq, body = self.life.got.pop(0)
+        self.life.handled.append(body)
+        if self.life.child.mark_handled(seq):
+            self.to_server.append(encode_envelope(self.life.child.acknowledgement()))
+
+    @rule()
+    def die_and_live_again(self) -> None:
+        left = list(self.life.office.unacknowledged_bodies())
+        unhandled = self.life.told[len(self.life.handled) :]
+        assert left[len(left) - len(unhandled) :] == unhandled, "a body was lost with its reader"
+        assert left == self.life.told[len(self.life.told) - len(left) :]
+        self.life = Life(self.life.epoch + 1)
+
+    def office_takes(self, frame: bytes) -> None:
+        envelope, before = decode_envelope(frame), len(self.life.heard)
+        reaction = self.life.office.receive(envelope)
+        if envelope.epoch != self.life.epoch:
+            assert reaction.verdict is EnvelopeVerdict.STALE
+            assert not reaction.send and not reaction.acknowledge
+        if reaction.arrived is not None:
+            self.life.heard.append(reaction.arrived.body)
+            if self.life.office.mark_handled(reaction.arrived.seq):
+                self.life.outward.append(encode_envelope(self.life.office.acknowledgement()))
+        assert len(self.life.heard) - before <= (envelope.epoch == self.life.epoch)
+        self.life.outward += map(encode_envelope, reaction.send)
+
+    def child_takes(self, frame: bytes) -> None:
+        reaction = self.life.child.receive(decode_envelope(frame))
+        if reaction.arrived is not None:
+            self.life.got.append((reaction.arrived.seq, reaction.arrived.body))
+        self.to_server += map(encode_envelope, reaction.send)
+
+    @invariant()
+    def each_side_has_heard_the_present_life_alone_in_order(self) -> None:
+        life = self.life
+        assert life.heard == life.said[: len(life.heard)]
+        taken = life.handled + [body for _, body in life.got]
+        assert taken == life.told[: len(taken)]
+
+    def teardown(self) -> None:
+        """From here on nothing is lost: the present life says and hears all."""
+        for _ in range(20):
+            while self.to_server:
+                self.office_takes(self.to_server.pop(0))
+            while self.life.outward:
+                self.child_takes(self.life.outward.pop(0))
+            while self.life.got:
+                self.child_handles(0)
+            for end in (self.life.office, self.life.child):
+                end.resends_left = MAX_RESENDS
+            self.to_server.append(encode_envelope(self.life.child.probe()))
+            self.life.outward.append(encode_envelope(self.life.office.probe()))
+        assert self.life.heard == self.life.said
+        assert self.life.handled == self.life.told
+        assert self.life.office.unacknowledged_bodies() == ()
+
+
+RestartingPeer.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestRestartingPeer = RestartingPeer.TestCase

@@ -1,0 +1,80 @@
+"""What scripts/measure-code counts, on a small tree in which each thing stands once."""
+
+import json
+import subprocess
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "measure-code"
+FILES = {
+    "mailbox/interfaces.py": "class Letter: ...\nclass _Own: ...\n",
+    "roles/post.py": "class Letter: ...\nclass _Own: ...\n",
+    "worker/one.py": """
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from .two import Two
+class One:
+    def __init__(self):
+        self.on_end = lambda: None
+        self.name = "one"
+""",
+    "worker/two.py": """
+from .one import One
+class Two:
+    on_end: "int" = 0
+def later():
+    from .deep import post
+""",
+    "worker/deep/__init__.py": "from ..two import Two\n",
+    "worker/deep/post.py": "def join(one):\n    one.on_end = lambda: 3\n    one.name = 'new'\n",
+    "worker/post.py": "\n" * 70,
+    "tests/test_one.py": "import sys\nsys.path.insert(0, '')\n",
+    "docs/architecture.md": """
+## Journey of a call
+`worker/one.py:One.run` → `worker/two.py:later` → `worker/one.py:other`
+## Elsewhere
+`worker/post.py:nothing`
+""",
+}
+
+
+def measured(tree, *options):
+    done = subprocess.run(
+        [SCRIPT, "--tree", tree, *options], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_each_figure_counts_what_the_page_says(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    code, told, _ = measured(tmp_path, "--json", "--names")
+    figures = json.loads(told)
+    names = figures.pop("names")
+    assert code == 0
+    assert figures == {
+        "lines_of_product_code": 92,
+        "files": 7,
+        "lines_of_the_median_file": 3,
+        "files_under_60_lines": 6,
+        "base_names_shared_in_one_package": 1,
+        "base_names_shared_in_the_project": 1,
+        "public_classes_defined_twice": 1,
+        "import_circles": 1,
+        "modules_in_import_circles": 2,
+        "attributes_set_from_outside": 2,
+        "callables_wired_after_construction": 1,
+        "lambda_placeholders": 1,
+        "test_files_that_edit_sys_path": 1,
+        "journeys_described": 1,
+        "files: Journey of a call": 2,
+    }
+    assert names["import_circles"] == ["swarm.worker.one swarm.worker.two"]
+    assert names["callables_wired_after_construction"] == ["worker/deep/post.py:2 one.on_end"]
+    assert names["files: Journey of a call"] == ["worker/one.py", "worker/two.py"]
+
+
+def test_a_folder_without_the_product_is_an_error(tmp_path):
+    code, told, error = measured(tmp_path)
+    assert (code, told) == (2, "")
+    assert "none of the folders mailbox, roles, worker, supervisor is here" in error

@@ -1,0 +1,111 @@
+"""What a child inherits, what its role pins, and what is refused."""
+
+import msgspec
+import pytest
+
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.requests import Spawn
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.roles.role import Role
+from swarm.roles.role_loader import load_roles
+from swarm.supervisor.agents.child_plan import (
+    AgentRequestError,
+    check_spawn_request,
+    plan_child,
+    role_for,
+)
+from swarm.supervisor.agents.live_agent import AgentPlan
+
+ASKER = AgentPlan(
+    path="/root/a",
+    agent_id="1",
+    role=RoleBrief(base_instructions="base"),
+    limits=Limits(sandbox=WorkspaceWrite(network_access=True), approval="untrusted", max_depth=3),
+    cwd="/work",
+    parent="/root",
+    depth=1,
+    model="big",
+    effort="high",
+)
+WISH = Spawn(task_name="b", message="do it")
+ROLES = load_roles(())
+
+
+def child(wish=WISH, role=None, asker=ASKER):
+    return plan_child(asker, wish, role or Role(name="default"), agent_id="2")
+
+
+def test_a_child_has_its_parents_model_effort_place_limits_and_base_words():
+    plan = child()
+    assert (plan.path, plan.parent, plan.depth) == ("/root/a/b", "/root/a", 2)
+    assert (plan.model, plan.effort, plan.cwd) == ("big", "high", "/work")
+    assert plan.limits == ASKER.limits
+    assert plan.role.base_instructions == "base"
+
+
+def test_what_is_asked_for_beats_what_is_inherited_and_what_the_role_sets_beats_both():
+    wish = msgspec.structs.replace(WISH, model="small", reasoning_effort="low")
+    assert (child(wish).model, child(wish).effort) == ("small", "low")
+    plan = child(wish, Role(name="r", model="pinned", effort="minimal"))
+    assert (plan.model, plan.effort) == ("pinned", "minimal")
+
+
+def test_another_model_without_an_effort_has_its_own_default():
+    assert child(msgspec.structs.replace(WISH, model="small")).effort is None
+
+
+@pytest.mark.parametrize("sandbox", [ReadOnly(), WorkspaceWrite(), DangerFullAccess()])
+def test_an_explorer_reads_only_whatever_its_parent_may(sandbox):
+    asker = msgspec.structs.replace(ASKER, limits=Limits(sandbox=sandbox))
+    plan = child(role=ROLES.known["explorer"], asker=asker)
+    assert plan.limits.sandbox == ReadOnly()
+    assert plan.role.locked
+
+
+def test_no_role_widens_what_its_parent_has_and_a_locked_parent_has_locked_children():
+    asker = msgspec.structs.replace(
+        ASKER, limits=Limits(sandbox=ReadOnly()), role=RoleBrief(locked=True)
+    )
+    plan = child(role=Role(name="r", sandbox_mode="danger-full-access"), asker=asker)
+    assert plan.limits.sandbox == ReadOnly()
+    assert plan.role.locked
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"message": "  "}, "Empty message"),
+        ({"reasoning_effort": "huge"}, "not supported"),
+        ({"deadline_s": 0.0}, "greater than zero"),
+        ({"deadline_s": float("nan")}, "greater than zero"),
+    ],
+)
+def test_a_wish_that_cannot_be_kept_is_refused(change, words):
+    with pytest.raises(AgentRequestError, match=words):
+        check_spawn_request(ASKER, msgspec.structs.replace(WISH, **change))
+
+
+def test_below_the_deepest_level_nobody_is_started():
+    deep = msgspec.structs.replace(ASKER, depth=3)
+    with pytest.raises(
+        AgentRequestError, match=r"Agent depth limit reached\. Solve the task yourself\."
+    ):
+        check_spawn_request(deep, WISH)
+
+
+@pytest.mark.parametrize("name", ["", "root", "A", "a/b", "..", "a b", "x" * 65])
+def test_a_bad_name_is_refused_with_its_rule(name):
+    with pytest.raises(AgentRequestError, match="agent_name"):
+        child(msgspec.structs.replace(WISH, task_name=name))
+
+
+def test_unknown_broken_and_foreign_roles_are_errors_and_never_the_default():
+    with pytest.raises(AgentRequestError, match="did you mean `explorer`"):
+        role_for(ROLES, "explorr", provider=None)
+    broken = msgspec.structs.replace(ROLES, broken={"mine": "it has no words"})
+    with pytest.raises(AgentRequestError, match="it has no words"):
+        role_for(broken, "mine", provider=None)
+    other = msgspec.structs.replace(ROLES, known={"o": Role(name="o", model_provider="else")})
+    with pytest.raises(AgentRequestError, match="wants provider else"):
+        role_for(other, "o", provider="scripted")
+    assert role_for(ROLES, "  ", provider=None).name == "default"

@@ -1,0 +1,103 @@
+"""Any tree, whoever is killed when: all work is done, and no slot is ever lost."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from support.team_in_memory import WORK, Reply, Tree, calls, open_tree, says, spawn, wait
+from swarm.mailbox.protocol.items import AnyItem, FunctionCallOutput
+from swarm.mailbox.protocol.records import AgentSpawned, MailPosted, ProcessEnded
+
+Shape = dict[str, "Shape"]
+NAMES = st.sampled_from(["a", "b", "c"])
+LEAF: st.SearchStrategy[Shape] = st.just({})
+SHAPES = st.recursive(
+    LEAF, lambda inner: st.dictionaries(NAMES, inner, min_size=1, max_size=3), max_leaves=6
+)
+KILLS = st.lists(st.tuples(st.integers(0, 20), st.floats(0.01, 40)), max_size=3)
+
+
+def paths_of(shape: Shape, path: str = "/root") -> dict[str, Shape]:
+    found = {path: shape}
+    for name, inner in shape.items():
+        found |= paths_of(inner, f"{path}/{name}")
+    return found
+
+
+def decider(shapes: dict[str, Shape]):
+    """What an agent does next is read from its history, so that no death loses a step of it."""
+
+    def decide(path: str, items: Sequence[AnyItem]) -> Reply:
+        told = [str(one.output) for one in items if isinstance(one, FunctionCallOutput)]
+        children = tuple(shapes[path])
+        if not children:
+            return says(f"{path} is done") if told else calls(WORK)
+        for name in children:  # a spawn that was refused or cut off is wanted again
+            there = (f'"task_name":"{path}/{name}"', f"agent path `{path}/{name}` already exists")
+            if not any(mark in output for output in told for mark in there):
+                return calls(spawn(name))
+        has_waited = any("Wait completed" in output for output in told)
+        return says(f"{path} is done") if has_waited else calls(wait(*children))
+
+    return decide
+
+
+async def strike(tree: Tree, paths: list[str], which: int, after_s: float) -> None:
+    """Kill whoever lives at that path then; the root too."""
+    await trio.sleep(after_s)
+    lives = tree.children.get(paths[which % len(paths)], [])
+    if lives and lives[-1].is_alive:
+        lives[-1].kill_group()
+
+
+async def watch_slots(tree: Tree) -> None:
+    """Law 1 at every quiet moment: nobody lives without a slot, and at most so many live."""
+    while True:
+        await trio.sleep(0.5)
+        await wait_all_tasks_blocked()
+        assert len(tree.alive) <= tree.slots <= tree.running.registry.max_agents
+
+
+async def play(shape: Shape, slots: int, kills: list[tuple[int, float]]) -> None:
+    shapes = paths_of(shape)
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_tree(Path(folder), {}, max_agents=slots) as tree:
+            tree.decide = decider(shapes)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch_slots, tree)
+                for which, after_s in kills:
+                    nursery.start_soon(strike, tree, list(shapes), which, after_s)
+                await tree.begin()
+                with trio.fail_after(3600):
+                    outcome = await tree.agency.wait_done()
+                nursery.cancel_scope.cancel()
+            await wait_all_tasks_blocked()
+            check(tree, shapes, outcome.state)
+
+
+def check(tree: Tree, shapes: dict[str, Shape], state: str) -> None:
+    assert state == "completed"
+    assert {path: states[-1] for path, states in tree.ends().items()} == dict.fromkeys(
+        shapes, "completed"
+    )
+    assert tree.slots == len(tree.alive) == len(tree.control.agents)
+    assert tree.alive <= {"/root"}
+    born = [(one.agent_id, one.epoch) for one in tree.bodies(AgentSpawned)]
+    gone = {(one.agent_id, one.epoch) for one in tree.bodies(ProcessEnded)}
+    assert len(born) == len(set(born))
+    assert len(set(born) - gone) == len(tree.alive)
+    letters = [one.mail.mail_id for one in tree.bodies(MailPosted)]
+    assert len(letters) == len(set(letters))
+
+
+@given(SHAPES, st.integers(1, 3), KILLS)
+@settings(max_examples=25, deadline=None)
+def test_all_work_is_done_and_every_slot_is_a_process(shape, spare, kills):
+    """With a slot for each parent and one more, no wish can ever be one that is never granted."""
+    slots = max(2, sum(bool(inner) for inner in paths_of(shape).values()) + spare)
+    trio.run(play, shape, slots, kills, clock=MockClock(autojump_threshold=0))

@@ -1,0 +1,156 @@
+"""Waiting for a slot: in order, in turn, and never lost by a cancellation."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from swarm.supervisor.agents.slot_queue import FairQueue
+from swarm.supervisor.agents.slot_scheduler import SlotScheduler
+from swarm.supervisor.agents.slots import AgentLimitReached, AgentRegistry, PathTaken
+from swarm.supervisor.processes.process_types import SpawnError
+
+
+def test_parents_take_turns_and_their_children_keep_their_order():
+    line: FairQueue[str] = FairQueue()
+    for parent, child in ("a1", "a2", "a3", "b1", "c1", "b2"):
+        line.join(parent, parent + child)
+    expected = ["a1", "b1", "c1", "a2", "b2", "a3"]
+    assert list(line.in_order()) == expected
+    assert [line.take_next() for _ in expected] == expected
+    assert line.take_next() is None
+
+
+def test_who_leaves_is_not_served_and_the_others_move_up():
+    line: FairQueue[str] = FairQueue()
+    first, second = "x", "y"
+    line.join("a", first)
+    line.join("a", second)
+    assert line.leave("a", first)
+    assert not line.leave("a", first)
+    assert list(line.in_order()) == ["y"]
+    assert line.leave("a", second)
+    assert line.parents() == frozenset()
+
+
+class Story:
+    """Agents that hold their slot until told to end."""
+
+    def __init__(self, max_agents: int) -> None:
+        self.registry = AgentRegistry(max_agents)
+        self.room = SlotScheduler(self.registry)
+        self.started: list[str] = []
+        self.places: list[tuple[str, int]] = []
+
+    async def be(self, path: str, pid: int, parent: str = "/root") -> None:
+        def note(place: int) -> None:
+            self.places.append((path, place))
+
+        async with self.room.wait_for_slot(path, parent=parent, on_place=note) as slot:
+            self.started.append(path)
+            slot.commit(pid)
+
+
+async def test_a_free_slot_is_had_at_once_and_nobody_is_told_a_place():
+    story = Story(1)
+    await story.be("/root", 1)
+    assert story.started == ["/root"]
+    assert story.places == []
+
+
+async def test_each_end_lets_the_next_in_line_start(nursery):
+    story = Story(2)
+    await story.be("/root", 1)
+    await story.be("/root/a", 2)
+    for pid, name in enumerate("bcd", start=3):
+        nursery.start_soon(story.be, f"/root/{name}", pid)
+        await wait_all_tasks_blocked()
+    assert len(story.room) == 3
+    assert story.places == [("/root/b", 1), ("/root/c", 2), ("/root/d", 3)]
+    story.registry.release("/root/a", 2)
+    await wait_all_tasks_blocked()
+    assert story.started[-1] == "/root/b"
+    assert story.places[3:] == [("/root/c", 1), ("/root/d", 2)]
+    story.registry.check()
+    story.registry.release("/root/b", 3)
+    story.registry.release("/root", 1)
+    await wait_all_tasks_blocked()
+    assert set(story.started[-2:]) == {"/root/c", "/root/d"}
+
+
+async def test_a_slot_given_to_somebody_who_was_cancelled_goes_to_the_next(nursery):
+    story = Story(2)
+    await story.be("/root", 1)
+    await story.be("/root/x", 9)
+    scope = trio.CancelScope()
+
+    async def give_up() -> None:
+        with scope:
+            await story.be("/root/a", 2)
+
+    nursery.start_soon(give_up)
+    await wait_all_tasks_blocked()
+    nursery.start_soon(story.be, "/root/b", 3)
+    await wait_all_tasks_blocked()
+    scope.cancel()  # in the same moment …
+    story.registry.release("/root/x", 9)  # … in which /root/a is called
+    await wait_all_tasks_blocked()
+    assert story.started == ["/root", "/root/x", "/root/b"]
+    assert story.registry.used == 2
+
+
+async def test_a_failed_start_passes_the_slot_on(nursery):
+    story = Story(2)
+    await story.be("/root", 1)
+    go = trio.Event()
+
+    async def fail() -> None:
+        with pytest.raises(RuntimeError):
+            async with story.room.wait_for_slot("/root/a", parent="/root"):
+                await go.wait()
+                raise RuntimeError("no hello")
+
+    nursery.start_soon(fail)
+    await wait_all_tasks_blocked()
+    nursery.start_soon(story.be, "/root/b", 3)
+    await wait_all_tasks_blocked()
+    assert story.started == ["/root"]
+    go.set()
+    await wait_all_tasks_blocked()
+    assert story.started == ["/root", "/root/b"]
+
+
+async def test_a_run_of_one_agent_never_waits():
+    story = Story(1)
+    await story.be("/root", 1)
+    with pytest.raises(AgentLimitReached):
+        await story.be("/root/a", 2)
+
+
+async def test_a_taken_path_is_refused_before_waiting():
+    story = Story(2)
+    await story.be("/root", 1)
+    await story.be("/root/a", 2)
+    with pytest.raises(PathTaken):
+        await story.be("/root/a", 3)
+
+
+async def test_a_dissolved_line_tells_everybody_why(nursery):
+    story = Story(2)
+    await story.be("/root", 1)
+    await story.be("/root/a", 2)
+    told: list[str] = []
+
+    async def wait(name: str) -> None:
+        try:
+            await story.be(name, 5)
+        except SpawnError as error:
+            told.append(str(error))
+
+    nursery.start_soon(wait, "/root/b")
+    nursery.start_soon(wait, "/root/c")
+    await wait_all_tasks_blocked()
+    assert len(story.room) == 2
+    story.room.close("no slot can ever come free")
+    await wait_all_tasks_blocked()
+    assert told == ["no slot can ever come free"] * 2
+    assert len(story.room) == 0

@@ -1,0 +1,395 @@
+"""The queue: grants before questions, one answer, and no yes out of silence."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.approvals import (
+    ApprovalGrant,
+    ApprovalRequest,
+    CommandAction,
+    NetworkAction,
+    PersonQuestion,
+    QuestionsAction,
+)
+from swarm.mailbox.protocol.control import Done, Refused, ResolveApproval
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, GrantGiven, Record
+from swarm.mailbox.protocol.requests import Decided
+from swarm.supervisor.approvals.approval_answers import AnswerEffects, ApprovalAnswers
+from swarm.supervisor.approvals.approval_grants import ApprovalGrants, ApprovalsPast
+from swarm.supervisor.approvals.approval_limits import MAX_OPEN
+from swarm.supervisor.approvals.approval_types import ReviewVerdict
+from swarm.supervisor.approvals.broker import KEPT_DENIALS, AskSettings, Broker
+
+ME, OTHER = "/root/a", "/root/b"
+
+
+class Shelf:
+    """A journal that writes when it is told to; at once unless it is held."""
+
+    def __init__(self) -> None:
+        self.bodies: list[object] = []
+        self.held: list[Callable[[], None]] | None = None
+
+    def put(self, body, *, agent, then=None) -> None:
+        record = Record(seq=len(self.bodies) + 1, ts=5.0, body=body, agent=agent)
+
+        def write() -> None:
+            self.bodies.append(body)
+            if then is not None:
+                then(record)
+
+        if self.held is None:
+            write()
+        else:
+            self.held.append(write)
+
+    def write_all(self) -> None:
+        held, self.held = self.held or [], None
+        for write in held:
+            write()
+
+    def of(self, kind) -> list:
+        return [body for body in self.bodies if isinstance(body, kind)]
+
+
+class Story:
+    """A broker with its answers, and what was told and saved."""
+
+    def __init__(self, *, past: ApprovalsPast | None = None, timeout_s=None, **limits) -> None:
+        self.finished, self.grants = Shelf(), ApprovalGrants()
+        self.limits = Limits(**{"reviewer": "person", **limits})
+        self.saved: list[ApprovalRequest] = []
+        self.told: list[tuple[str, str]] = []
+        self.save_fails = False
+        self.broker = Broker(
+            self.finished, lambda path: self.limits, self.grants, past or ApprovalsPast(),
+            AskSettings(timeout_s=timeout_s),
+        )  # fmt: skip
+        tell = lambda *words: self.told.append(words)  # noqa: E731
+        aids = AnswerEffects(save_rule=self._save, spread_rules=self._spread, notify_overruled=tell)
+        self.answers = ApprovalAnswers(self.broker, aids)
+        self.spread: list[tuple[int, bool]] = []  # how many prefixes hold, is anybody answered
+        self.decided: dict[str, Decided] = {}
+
+    async def _save(self, request: ApprovalRequest) -> str:
+        if self.save_fails:
+            raise SwarmError("others may write it")
+        self.saved.append(request)
+        return "/home/rules"
+
+    async def _spread(self) -> None:
+        self.spread.append((len(self.grants.prefixes), bool(self.decided)))
+
+    async def ask(self, name: str, request: ApprovalRequest, agent: str = ME) -> None:
+        self.decided[name] = await self.broker.decide(agent, request)
+
+    async def say(self, approval_id: str = "a1", **more) -> Done | Refused:
+        wish = ResolveApproval(**{"approval_id": approval_id, "approve": True, **more})
+        return await self.answers.resolve(wish)
+
+
+def asks(word: str = "x", **more) -> ApprovalRequest:
+    action = CommandAction(argv=("touch", word), cwd="/w")
+    return ApprovalRequest(**{"action": action, "cause": "escalation", "keys": (word,), **more})
+
+
+def host(name: str = "h") -> ApprovalRequest:
+    action = NetworkAction(host=name, port=443, protocol="https")
+    return ApprovalRequest(action=action, cause="network", keys=(name,))
+
+
+async def test_a_question_is_written_before_it_is_seen_and_its_answer_before_it_is_heard():
+    story = Story()
+    story.finished.held = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks())
+        await wait_all_tasks_blocked()
+        assert story.answers.entries() == ()
+        assert isinstance(await story.say(), Refused)
+        story.finished.write_all()
+        (entry,) = story.answers.entries()
+        assert (entry.approval_id, entry.agent, entry.asked_at) == ("a1", ME, 5.0)
+        story.finished.held = []
+        nursery.start_soon(story.say)
+        await wait_all_tasks_blocked()
+        assert story.decided == {}
+        story.finished.write_all()
+    assert story.decided["one"] == Decided(outcome="approved", by="person")
+    assert [type(body) for body in story.finished.bodies] == [ApprovalRequested, ApprovalResolved]
+
+
+async def test_the_first_answer_counts_and_the_second_is_told_so():
+    story = Story()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks())
+        await wait_all_tasks_blocked()
+        assert isinstance(await story.say(approve=False, reason="use y"), Done)
+        late = await story.say()
+    assert story.decided["one"].text == "exec command rejected by user: use y"
+    assert isinstance(late, Refused)
+    assert "over: denied by person" in late.message
+    assert len(story.finished.of(ApprovalResolved)) == 1
+
+
+async def test_a_yes_for_the_session_is_not_asked_again_and_holds_for_that_agent_alone():
+    story = Story()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks())
+        await wait_all_tasks_blocked()
+        await story.say(scope="session")
+    await story.ask("again", asks())
+    assert story.decided["again"].by == "grant"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "other", asks(), OTHER)
+        await wait_all_tasks_blocked()
+        assert [one.agent for one in story.answers.entries()] == [OTHER]
+        nursery.cancel_scope.cancel()
+    kinds = [type(body) for body in story.finished.bodies]
+    assert kinds.index(GrantGiven) < kinds.index(ApprovalResolved)
+
+
+async def test_always_saves_the_rule_first_and_nothing_is_approved_when_that_fails():
+    story = Story()
+    story.save_fails = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks(proposed_prefix=("touch",)))
+        await wait_all_tasks_blocked()
+        failed = await story.say(scope="always")
+        assert isinstance(failed, Refused)
+        assert "nothing was approved" in failed.message
+        assert story.decided == {}
+        story.save_fails = False
+        done = await story.say(scope="always")
+        assert "/home/rules" in done.message
+    assert story.decided["one"].scope == "always"
+    assert len(story.saved) == 1
+    await story.ask("another agent", asks("y"), OTHER)
+    assert story.decided["another agent"].by == "grant"
+
+
+async def test_a_rule_is_written_then_told_to_all_and_only_then_is_the_answer_heard():
+    story = Story()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks(proposed_prefix=("touch",)))
+        await wait_all_tasks_blocked()
+        await story.say(scope="always")
+    assert story.spread == [(1, False)]
+    kinds = [type(body) for body in story.finished.bodies]
+    assert kinds == [ApprovalRequested, GrantGiven, ApprovalResolved]
+
+
+@pytest.mark.parametrize(
+    ("scope", "answered"),
+    [
+        ("once", {"one"}),
+        ("session", {"one", "mine again"}),
+        ("subtree", {"one", "mine again", "child's"}),
+        ("always", {"one", "mine again", "child's", "other's", "another word"}),
+    ],
+)
+async def test_what_waits_and_is_covered_by_the_answer_is_asked_no_more(scope, answered):
+    story = Story()
+    request = asks(proposed_prefix=("touch",))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", request)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(story.ask, "mine again", request)
+        nursery.start_soon(story.ask, "child's", request, f"{ME}/child")
+        nursery.start_soon(story.ask, "other's", request, OTHER)
+        nursery.start_soon(story.ask, "another word", asks("y"), OTHER)
+        nursery.start_soon(story.ask, "a rule's", asks("z", cause="rule"), OTHER)
+        await wait_all_tasks_blocked()
+        await story.say("a1", scope=scope)
+        await wait_all_tasks_blocked()
+        assert set(story.decided) == answered
+        assert {story.decided[name].by for name in answered - {"one"}} <= {"grant"}
+        assert story.decided["one"].by == "person"
+        assert len(story.answers.entries()) == 6 - len(answered)
+        nursery.cancel_scope.cancel()
+
+
+async def test_whoever_stops_waiting_has_withdrawn_the_question():
+    story = Story()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks())
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert story.answers.entries() == ()
+    (resolved,) = story.finished.of(ApprovalResolved)
+    assert (resolved.outcome, resolved.by) == ("aborted", "nobody")
+    assert isinstance(await story.say(), Refused)
+
+
+async def test_silence_is_no_yes(autojump_clock):
+    story = Story(timeout_s=60)
+    await story.ask("one", asks())
+    assert trio.current_time() == pytest.approx(60)
+    assert story.decided["one"].outcome == "timed_out"
+    assert "no verdict" in story.decided["one"].text
+
+
+@pytest.mark.parametrize("limits", [{"approval": "never"}, {"reviewer": "nobody"}])
+async def test_what_nobody_can_answer_is_refused_at_once_and_asks_nobody(limits):
+    story = Story(**limits)
+    await story.ask("one", asks())
+    assert story.decided["one"].outcome == "unavailable"
+    assert story.finished.bodies == []
+
+
+async def test_one_host_is_one_question_for_the_whole_tree():
+    story = Story()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", host(), ME)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(story.ask, "two", host(), OTHER)
+        nursery.start_soon(story.ask, "three", host("g"), OTHER)
+        await wait_all_tasks_blocked()
+        assert [one.agent for one in story.answers.entries()] == [ME, OTHER]
+        await story.say("a1")
+        await story.say("a2", approve=False)
+    assert {name: one.outcome for name, one in story.decided.items()} == {
+        "one": "approved", "two": "approved", "three": "denied",
+    }  # fmt: skip
+
+
+async def test_when_the_first_asker_dies_the_next_one_asks():
+    story = Story()
+    scope = trio.CancelScope()
+
+    async def first() -> None:
+        with scope:
+            await story.ask("one", host())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(story.ask, "two", host(), OTHER)
+        await wait_all_tasks_blocked()
+        scope.cancel()
+        await wait_all_tasks_blocked()
+        (entry,) = story.answers.entries()
+        assert entry.agent == OTHER
+        await story.say(entry.approval_id)
+    assert list(story.decided) == ["two"]
+
+
+async def test_an_agent_cannot_fill_the_queue():
+    story = Story()
+    async with trio.open_nursery() as nursery:
+        for number in range(MAX_OPEN):
+            nursery.start_soon(story.ask, f"{number}", asks(f"{number}"))
+        await wait_all_tasks_blocked()
+        await story.ask("one more", asks("more"))
+        assert story.decided["one more"].outcome == "unavailable"
+        nursery.cancel_scope.cancel()
+
+
+class Judge:
+    """An automatic reviewer that says what it is told to, when it is told to."""
+
+    def __init__(self, verdict: ReviewVerdict) -> None:
+        self.verdict, self.go = verdict, trio.Event()
+        self.asked: list[str] = []
+        self.cancelled = 0
+
+    async def review(self, pending) -> ReviewVerdict:
+        self.asked.append(pending.approval_id)
+        try:
+            await self.go.wait()
+        except trio.Cancelled:
+            self.cancelled += 1
+            raise
+        return self.verdict
+
+
+async def test_the_reviewer_decides_and_a_person_who_is_quicker_ends_the_review():
+    story = Story(reviewer="guardian")
+    story.broker.reviewer = judge = Judge(ReviewVerdict(outcome="denied", text="No: it leaks."))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", asks())
+        await wait_all_tasks_blocked()
+        await story.say("a1")
+    assert (story.decided["one"].by, judge.cancelled) == ("person", 1)
+    judge.go.set()
+    await story.ask("two", asks())
+    assert story.decided["two"] == Decided(outcome="denied", by="guardian", text="No: it leaks.")
+
+
+async def test_a_person_overrules_the_reviewer_once_for_exactly_that():
+    story = Story(reviewer="guardian")
+    story.broker.reviewer = judge = Judge(ReviewVerdict(outcome="denied", rationale="leaks"))
+    judge.go.set()
+    await story.ask("one", asks())
+    (entry,) = story.answers.entries()
+    assert entry.denied == "leaks"
+    assert isinstance(await story.say("a1", scope="session"), Refused)
+    assert isinstance(await story.say("a1"), Done)
+    assert story.told == [(ME, "a1")]
+    await story.ask("else", asks("y"))
+    await story.ask("again", asks())
+    await story.ask("and again", asks())
+    outcomes = {name: (one.outcome, one.by) for name, one in story.decided.items()}
+    assert outcomes["else"] == ("denied", "guardian")
+    assert outcomes["again"] == ("approved", "grant")
+    assert outcomes["and again"] == ("denied", "guardian")
+    assert [one.used_up for one in story.finished.of(GrantGiven)] == [False, True]
+
+
+async def test_only_the_last_denials_are_kept():
+    story = Story(reviewer="guardian")
+    story.broker.reviewer = judge = Judge(ReviewVerdict(outcome="denied"))
+    judge.go.set()
+    for number in range(KEPT_DENIALS + 3):
+        await story.ask("one", asks(f"{number}"))
+    assert len(story.answers.entries()) == KEPT_DENIALS
+
+
+async def test_a_reviewer_that_never_answers_has_failed(autojump_clock):
+    story = Story(reviewer="guardian")
+    story.broker.reviewer = Judge(ReviewVerdict(outcome="approved"))
+    await story.ask("one", asks())
+    assert story.decided["one"].outcome == "failed"
+    assert "reviewer failed" in story.decided["one"].text
+
+
+async def test_a_tripped_breaker_ends_the_turn():
+    story = Story(reviewer="guardian")
+    story.broker.reviewer = judge = Judge(ReviewVerdict(outcome="denied", abort_turn=True))
+    judge.go.set()
+    await story.ask("one", asks())
+    assert story.decided["one"].outcome == "aborted"
+
+
+async def test_questions_need_an_answer_each_and_ids_may_be_cut():
+    story = Story()
+    questions = tuple(
+        PersonQuestion(id=name, header=name, question="?", options=()) for name in ("p", "q")
+    )
+    request = ApprovalRequest(action=QuestionsAction(questions=questions), cause="question")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "one", request)
+        await wait_all_tasks_blocked()
+        for answers in ({}, {"p": ("1",)}, {"p": ("1",), "q": ("2",), "z": ("3",)}):
+            assert isinstance(await story.say("a1", answers=answers), Refused)
+        said = {"p": ("1",), "q": ("2",)}
+        assert isinstance(await story.say("A", answers=said), Done)
+    assert story.decided["one"].answers == said
+
+
+async def test_a_resumed_run_goes_on_counting_and_closes_what_was_open():
+    grant = ApprovalGrant(grant_id="g1", path=ME, keys=("x",))
+    story = Story(past=ApprovalsPast(grants=(grant,), unanswered=(("a7", ME),), last_number=7))
+    (resolved,) = story.finished.of(ApprovalResolved)
+    assert (resolved.approval_id, resolved.outcome) == ("a7", "aborted")
+    await story.ask("granted before", asks())
+    assert story.decided["granted before"].by == "grant"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.ask, "new", asks("y"))
+        await wait_all_tasks_blocked()
+        assert story.answers.entries()[0].approval_id == "a8"
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,202 @@
+"""The doors themselves: light, documented, each with an example, honest about mistakes."""
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from support.paths import ROOT
+from swarm.mailbox.errors import SwarmError
+from swarm.supervisor.cli.lazy_commands import LAZY_COMMANDS
+from swarm.supervisor.cli.main import cli, explain_shadowed_package, run_cli
+from swarm.supervisor.cli.run_execution import EXIT_CODES, single_expected_error
+
+DOCS = ROOT / "docs" / "commands.md"
+HEAVY = {
+    "trio",
+    "zmq",
+    "rich",
+    "httpx",
+    "httpcore",
+    "yaml",
+    "tomllib",
+    "sqlite3",
+    "asyncio",
+    "msgspec",
+}
+
+
+def commands():
+    context = click.Context(cli, info_name="swarm")
+    found = {}
+    for name in LAZY_COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        found[name] = command
+        if isinstance(command, click.Group):
+            found |= {f"{name} {inner}": sub for inner, sub in command.commands.items()}
+    return found
+
+
+COMMANDS = commands()
+
+
+def swarm(*words, **environment):
+    program = "import sys; from swarm.supervisor.cli.entry import main; main()"
+    return subprocess.run(
+        [sys.executable, "-P", "-c", program, *words],
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], []])
+def test_help_and_version_import_nothing_heavy(words):
+    program = (
+        "import sys\nfrom swarm.supervisor.cli.main import run_cli\n"
+        f"code = run_cli({words!r})\nprint(code, *sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60
+    )
+    code, *modules = done.stderr.split()
+    assert code == "0"
+    assert HEAVY.isdisjoint(modules)
+    ours = {name for name in modules if name.startswith("swarm.")}
+    assert ours <= {
+        "swarm.mailbox", "swarm.mailbox.errors", "swarm.supervisor", "swarm.supervisor.version",
+        "swarm.supervisor.cli", "swarm.supervisor.cli.main", "swarm.supervisor.cli.lazy_commands",
+        "swarm.supervisor.cli.early_processes",
+    }  # fmt: skip
+
+
+def test_version_and_help_say_what_they_are():
+    assert swarm("--version").stdout.startswith("swarm 0.")
+    text = swarm("--help").stdout
+    assert all(f"  {name} " in text for name in LAZY_COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_is_documented_and_shows_an_example(name):
+    assert f"swarm {name}" in DOCS.read_text(), f"docs/commands.md does not mention {name}"
+    outcome = CliRunner().invoke(cli, [*name.split(), "--help"])
+    assert outcome.exit_code == 0
+    assert "Example" in outcome.output
+    assert f"swarm {name.split()[0]}" in outcome.output
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_is_documented(name):
+    text = DOCS.read_text()
+    for parameter in COMMANDS[name].params:
+        if isinstance(parameter, click.Option):
+            longest = max(parameter.opts, key=len)
+            assert longest in text, f"docs/commands.md does not mention {longest} of {name}"
+
+
+def test_the_list_of_doors_says_what_the_commands_say():
+    for name, door in LAZY_COMMANDS.items():
+        first = (COMMANDS[name].help or "").strip().split("\n\n")[0]
+        assert " ".join(first.split()) == door.short, name
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["watsh"], "did you mean `watch`?"),
+        (["task.md"], "swarm run task.md"),
+        (["run", "--jso"], "Did you mean '--json'?"),
+        (["run", "--sandbox", "none", "-p", "x"], "'none' is not one of"),
+        (["run"], "no task: give a Markdown file"),
+        (["run", "gone.md"], "gone.md: there is no such task file"),
+        (["run", "a.md", "-p", "x"], "not both"),
+        (["run", "-p", "x", "--notify", "'"], "--notify: No closing quotation"),
+        (["run", "-p", "x", "-o", "/none/there/x"], "there is no folder /none/there"),
+        (["resume", "x", "--last"], "not both"),
+        (["ps", "extra"], "unexpected extra argument"),
+        (["show", "nothing"], "there is no run yet"),
+        (["rm", "nothing"], "there is no run yet"),
+        (["send", "nothing", "root", "x"], "there is no run yet"),
+        (["roles", "explain", "x"], "unknown role `x`"),
+        (["config", "get", "x.y"], "no such key: x.y"),
+        (["prune", "--older", "old"], "not a length of time"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_on_stderr_and_code_2(words, said, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path))
+    assert run_cli(words) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("swarm: ")
+    assert said in err
+
+
+def test_stdin_is_never_read_for_a_prompt(tmp_path):
+    swarm = [sys.executable, "-P", "-m", "swarm.supervisor.cli.entry"]
+    with subprocess.Popen(
+        [*swarm, "run", "-p", "x", "--role", "no"],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "SWARM_HOME": str(tmp_path)},
+    ) as child:  # fmt: skip
+        assert child.wait(timeout=60) == 2  # with stdin open and silent all the time
+        child.communicate()
+
+
+def test_a_reader_that_is_gone_is_no_noise(tmp_path):
+    script = f"{sys.executable} -P -m swarm.supervisor.cli.entry config list --json | true"
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "SWARM_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stderr == ""
+
+
+def test_a_foreign_package_called_swarm_is_explained(monkeypatch):
+    foreign = type(sys)("swarm")
+    foreign.__file__ = "/site/swarm/__init__.py"
+    monkeypatch.setitem(sys.modules, "swarm", foreign)
+    words = explain_shadowed_package(ModuleNotFoundError("no", name="swarm.worker"))
+    assert words is not None
+    assert "/site/swarm/__init__.py" in words
+    assert explain_shadowed_package(ModuleNotFoundError("no", name="yaml")) is None
+
+
+def test_the_exit_codes_are_those_of_the_contract():
+    assert EXIT_CODES == {
+        "completed": 0, "failed": 1, "refused": 3, "budget": 4, "deadline": 4, "provider": 5,
+        "sandbox": 6, "interrupted": 130, "terminated": 143,
+    }  # fmt: skip
+
+
+def test_only_errors_raised_on_purpose_are_taken_out_of_a_group():
+    error = SwarmError("full")
+    assert (
+        single_expected_error(BaseExceptionGroup("g", [BaseExceptionGroup("h", [error])])) is error
+    )
+    assert single_expected_error(BaseExceptionGroup("g", [error, ValueError("bug")])) is None
+
+
+def test_colour_may_stand_on_either_side(tmp_path):
+    for words in (
+        ["--color", "never", "config", "layers"],
+        ["config", "layers", "--color", "never"],
+    ):
+        assert swarm(*words, SWARM_HOME=str(tmp_path)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("platform", "words", "code"),
+    [("darwin", ["run", "-p", "x"], 1), ("win32", ["ps"], 1), ("darwin", ["config", "layers"], 0)],
+)
+def test_elsewhere_the_first_line_says_what_does_not_work(
+    platform, words, code, monkeypatch, capfd, tmp_path
+):
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path))
+    monkeypatch.setattr("swarm.supervisor.cli.main.sys.platform", platform)
+    assert run_cli(words) == code
+    first = capfd.readouterr().err.splitlines()[0]
+    assert "no sandbox" in first
+    assert "here yet" in first

@@ -1,0 +1,218 @@
+"""The panel where a person answers: every key, and that nothing is answered blindly."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from swarm.mailbox.protocol.approvals import (
+    ApprovalRequest,
+    CommandAction,
+    LossPreview,
+    NetworkAction,
+    PendingApproval,
+    PersonQuestion,
+    QuestionOption,
+    QuestionsAction,
+)
+from swarm.mailbox.protocol.control import ResolveApproval, RunView
+from swarm.supervisor.console.approval_panel import ApprovalPanel
+from swarm.supervisor.console.approval_prompt import (
+    KEYS_IGNORED_S,
+    PromptState,
+    apply_reply,
+    foot_lines,
+    handle_key,
+    panel_lines,
+    update_queue,
+)
+
+
+def pending(name="a1", *, reviewer="person", **more) -> PendingApproval:
+    action = CommandAction(argv=("rm", "-rf", "build"), cwd="/w", script="rm -rf build")
+    request = ApprovalRequest(**{"action": action, "cause": "dangerous", "keys": ("k",), **more})
+    return PendingApproval(approval_id=name, agent="/root/a", request=request, reviewer=reviewer)
+
+
+HOST = pending(
+    action=NetworkAction(host="h", port=443, protocol="https"), cause="network", keys=("h",)
+)
+RULE = pending(proposed_prefix=("rm",))
+ONCE = pending(keys=())
+QUESTION = pending(
+    action=QuestionsAction(
+        questions=(
+            PersonQuestion(
+                id="colour", header="Colour", question="Which one?",
+                options=(QuestionOption(label="red"), QuestionOption(label="green")),
+            ),
+            PersonQuestion(id="size", header="Size", question="How big?", options=()),
+        )
+    ),
+    cause="question",
+)  # fmt: skip
+
+
+def asked(*waiting: PendingApproval) -> PromptState:
+    return update_queue(PromptState(), waiting, now=0.0)
+
+
+def press(state: PromptState, keys: list[str], *, now: float = 1.0):
+    wish = None
+    for key in keys:
+        stepped = handle_key(state, key, now=now)
+        state, wish = stepped.state, wish or stepped.resolution
+    return state, wish
+
+
+def answer(**more) -> ResolveApproval:
+    return ResolveApproval(approval_id="a1", **more)
+
+
+NO = [*"not now"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "keys", "wish"),
+    [
+        (RULE, ["y"], answer(approve=True)),
+        (RULE, ["s"], answer(approve=True, scope="session")),
+        (RULE, ["t"], answer(approve=True, scope="subtree")),
+        (RULE, ["a"], answer(approve=True, scope="always")),
+        (RULE, ["n"], answer(approve=False)),
+        (RULE, ["x"], answer(approve=False, abort=True)),
+        (RULE, ["d", *NO, "enter"], answer(approve=False, reason="not now")),
+        (RULE, ["d", "o", "backspace", *"y", "enter"], answer(approve=False, reason="y")),
+        (RULE, ["d", *"no", "esc"], None),
+        (RULE, ["d", *"no", "esc", "y"], answer(approve=True)),
+        (RULE, ["enter"], None),
+        (RULE, [" ", "Y", "up", "é"], None),
+        (pending(), ["a"], None),
+        (ONCE, ["s"], None),
+        (ONCE, ["t"], None),
+        (HOST, ["t"], None),
+        (HOST, ["a"], answer(approve=True, scope="always")),
+        (QUESTION, ["y"], None),
+        (QUESTION, ["3"], None),
+        (QUESTION, ["2"], None),
+        (QUESTION, ["2", "o", *"ten", "enter"],
+         answer(approve=True, answers={"colour": ("green",), "size": ("ten",)})),
+        (QUESTION, ["o", "enter"], None),
+        (QUESTION, ["n"], answer(approve=False)),
+    ],
+)  # fmt: skip
+def test_each_key_means_one_answer_and_only_where_it_is_offered(entry, keys, wish):
+    assert press(asked(entry), keys)[1] == wish
+
+
+def test_a_key_that_comes_too_soon_is_no_answer():
+    state = asked(RULE)
+    assert handle_key(state, "y", now=KEYS_IGNORED_S - 0.01).resolution is None
+    assert handle_key(state, "y", now=KEYS_IGNORED_S).resolution is not None
+
+
+def test_one_answer_is_sent_once_and_after_a_refusal_anew():
+    state, wish = press(asked(RULE), ["y"])
+    assert wish is not None
+    assert press(state, ["n", "y"])[1] is None
+    state = apply_reply(state, "a1", "others may write it", refused=True)
+    assert "others may write it" in "\n".join(panel_lines(state))
+    assert press(state, ["n"])[1] == answer(approve=False)
+
+
+def test_the_question_that_stands_there_stays_until_it_is_over():
+    first, second = pending("a5"), pending("a2")
+    state = update_queue(asked(first), (second, first), now=9.0)
+    assert [one.approval_id for one in state.queue] == ["a5", "a2"]
+    assert state.ready_at == KEYS_IGNORED_S
+    after = update_queue(state, (second,), now=9.0)
+    assert (after.current, after.ready_at) == (second, 9.0 + KEYS_IGNORED_S)
+    assert update_queue(after, (), now=9.0).current is None
+
+
+def test_what_the_reviewer_looks_at_is_not_asked_here():
+    assert asked(pending(reviewer="guardian")).current is None
+
+
+def test_the_panel_tells_what_would_be_lost_and_which_rule_is_saved():
+    preview = LossPreview(
+        summary="214 files (3.1 MB) below build/", count=214, paths=("build/a",), kept=True
+    )
+    state = asked(pending(proposed_prefix=("rm",), preview=preview), ONCE)
+    text = "\n".join([*panel_lines(state), *foot_lines(state, width=60)])
+    assert max(len(line) for line in foot_lines(state, width=60)) <= 60
+    for words in (
+        "a1 /root/a wants to run a command (1 more waits)", "  rm -rf build",
+        "it removes files by force", "in /w", "it would lose: 214 files", "swarm undo",
+        "a always: saves a rule for `rm`", "x no, and end its turn",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_a_long_command_is_shown_beyond_its_head_and_what_is_missing_is_counted():
+    script = "echo " + "a" * 300 + " && rm -rf /precious"
+    action = CommandAction(argv=("sh",), cwd="/w", script=script)
+    shown = "".join(line.strip(" |") for line in panel_lines(asked(pending(action=action))))
+    assert "/precious" in shown
+    action = CommandAction(argv=("sh",), cwd="/w", script="\n".join(["true"] * 50))
+    assert "  | … 38 more lines" in panel_lines(asked(pending(action=action)))
+
+
+def test_no_text_of_a_model_steers_the_terminal():
+    nasty = "\x1b[2J\x1b]0;t\x07\u202e" + "x\r\ny"
+    entry = pending(
+        action=CommandAction(argv=("sh",), cwd=nasty, script=nasty), reason=nasty,
+        proposed_prefix=(nasty,), preview=LossPreview(summary=nasty, paths=(nasty,)),
+    )  # fmt: skip
+    state = asked(entry)
+    for line in (*panel_lines(state), *foot_lines(state, width=80)):
+        assert line.isprintable()
+
+
+class Desk:
+    """Somebody who types, and somebody who hears the answers."""
+
+    def __init__(self) -> None:
+        self.said: list[ResolveApproval] = []
+        self.view = RunView()
+        self.panel = ApprovalPanel(self._answer)
+
+    async def _answer(self, wish: ResolveApproval) -> tuple[str, bool]:
+        self.said.append(wish)
+        return "", False
+
+    def show(self, *waiting: PendingApproval) -> None:
+        self.view = RunView(approvals=waiting)
+        self.panel.note_change()
+
+    def taken(self, *keys: str) -> list[str]:
+        return [key for key in keys if self.panel.accepts_key(key)]
+
+
+async def test_keys_are_taken_only_while_something_waits(autojump_clock):
+    desk = Desk()
+    keys = ("y", "s", "1", "up", "enter", "esc", "page_up")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(desk.panel.run, lambda: desk.view, lambda: None)
+        await wait_all_tasks_blocked()
+        assert desk.taken(*keys) == []
+        assert desk.panel.render_lines(width=80, height=20) == []
+        desk.show(pending())
+        await wait_all_tasks_blocked()
+        assert desk.taken(*keys) == ["y", "s", "1"], "the others lead through the tree"
+        lines = desk.panel.render_lines(width=30, height=6)
+        assert 1 < len(lines) <= 6
+        assert all(len("".join(cell.text for cell in line)) <= 30 for line in lines)
+        desk.panel.handle_key("y")
+        await wait_all_tasks_blocked()
+        assert desk.said == [], "a key that comes so soon was meant for something else"
+        await trio.sleep(KEYS_IGNORED_S)
+        desk.panel.handle_key("d")
+        assert desk.taken(*keys) == [*keys], "while one types, all keys are text"
+        desk.panel.handle_key("esc")
+        desk.panel.handle_key("y")
+        await wait_all_tasks_blocked()
+        desk.show()
+        await wait_all_tasks_blocked()
+        assert desk.taken(*keys) == []
+        nursery.cancel_scope.cancel()
+    assert desk.said == [answer(approve=True)]

@@ -1,0 +1,45 @@
+"""A place to run an agent's commands in: folders, a launcher of its own, and sessions over it."""
+
+import os
+import random
+from contextlib import asynccontextmanager
+
+import trio
+
+from support.escape_testbed import opened_launcher
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
+from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.worker.exec.exec_outcome import ExecRequest
+from swarm.worker.exec.exec_sessions import open_exec_sessions
+
+
+@asynccontextmanager
+async def a_box(folder, *, stack="none", limit_s=20, **environment):
+    """An agent's sessions over a launcher that is a fresh process."""
+    for name in ("work", "tmp"):
+        (folder / name).mkdir()
+    spec = AgentSpec(
+        run_id="r", agent_id="agent-1", path="/root", epoch=1, role=RoleBrief(),
+        limits=Limits(), cwd=str(folder / "work"), endpoint="", identity=b"", secret=b"",
+        gateway_endpoint="", gateway_token=b"", tmp_dir=str(folder / "tmp"),
+        environment={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
+    )  # fmt: skip
+    with trio.fail_after(limit_s):
+        async with (
+            opened_launcher() as (launcher, pid),
+            open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
+        ):
+            yield Box(sessions, spec.cwd, stack, pid)
+
+
+class Box:
+    def __init__(self, sessions, cwd, stack, launcher_pid):
+        self.sessions, self.cwd, self.launcher_pid = sessions, cwd, launcher_pid
+        self.policy = DangerFullAccess() if stack == "none" else WorkspaceWrite()
+
+    async def run(self, script, on_output=None, **more):
+        argv = ("/bin/bash", "-c", script)
+        more = {"yield_time_ms": 15_000, **more}
+        more = {"cwd": self.cwd, **more}
+        request = ExecRequest(argv=argv, policy=self.policy, **more)
+        return await self.sessions.exec(request, on_output)

@@ -1,0 +1,145 @@
+"""Agents against a gateway, in memory: what the tests of its reception share."""
+
+from contextlib import asynccontextmanager
+
+import msgspec
+import trio
+import trio.testing
+
+from swarm.mailbox.identity_proof import make_proof
+from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.protocol.items import TokenUsage, encode_item, text_message
+from swarm.mailbox.protocol.sampling import (
+    ModelInfo,
+    OpenConversation,
+    SampleAlive,
+    SampleCompleted,
+    SampleFailed,
+    SampleRequest,
+    chain_digest,
+    decode_sample_event,
+    encode_sample_op,
+)
+from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.redact import Redactor
+from swarm.worker.gateway.agent_sessions import AgentSessions
+from swarm.worker.gateway.app import GatewayApp
+from swarm.worker.gateway.model_catalogue import load_catalogue
+from swarm.worker.gateway.provider_choice import ProviderChoice
+
+RUN_KEY = b"k" * 32
+KEY = "sk-secret-0123456789abcdef"
+MODEL = ModelInfo(
+    slug="m", provider="p", wire="scripted", input_usd_per_million=2.0, output_usd_per_million=8.0
+)
+USAGE = TokenUsage(input_tokens=1000, output_tokens=500, total_tokens=1500)
+
+
+class Told:
+    """A backend that says the events it was given, and remembers what it was asked."""
+
+    def __init__(self):
+        self.requests = []
+        self.answers = []  # lists of events, seconds and exceptions
+        self.ended = []
+
+    async def sample(self, request):
+        self.requests.append(request)
+        try:
+            for step in self.answers.pop(0):
+                if isinstance(step, Exception):
+                    raise step
+                if isinstance(step, float):
+                    await trio.sleep(step)
+                else:
+                    yield step
+        finally:
+            self.ended.append(request.ordinal)
+
+
+class Agent:
+    """An agent's end, with its own idea of the history."""
+
+    def __init__(self, office, agent_id="a1", epoch=1):
+        self.identity = f"a/{agent_id}/{epoch}".encode()
+        office.admit(self.identity, epoch=epoch)
+        self.mailbox = office.connect(self.identity, epoch=epoch)
+        self.agent_id, self.numbers, self.beats = agent_id, 0, 0
+
+    async def send(self, op):
+        await self.mailbox.post(encode_sample_op(op))
+
+    async def open(self, *, token=None, model=None):
+        token = token or make_proof(RUN_KEY, self.identity, purpose="gateway")
+        path = f"/root/{self.agent_id}"
+        await self.send(
+            OpenConversation(token=token, agent_id=self.agent_id, agent_path=path, model=model)
+        )
+
+    async def ask(self, *texts, count=0, digest=b""):
+        self.numbers += 1
+        items = tuple(msgspec.Raw(encode_item(text_message("user", text))) for text in texts)
+        await self.send(
+            SampleRequest(
+                request_id=self.numbers,
+                turn_id="t",
+                instructions="i",
+                items=items,
+                base_count=count,
+                base_digest=digest,
+            )
+        )
+        for item in items:
+            digest = chain_digest(digest, bytes(item))
+        return digest
+
+    async def hear(self):
+        while True:
+            letter = await self.mailbox.receive()
+            self.mailbox.acknowledge(letter)
+            event = decode_sample_event(letter.body)
+            if not isinstance(event, SampleAlive):
+                return event
+            self.beats += 1
+
+    async def hear_answer(self):
+        events = []
+        while not events or not isinstance(events[-1], SampleCompleted | SampleFailed):
+            events.append(await self.hear())
+        return events
+
+
+class Floor:
+    """All that a test needs."""
+
+    def __init__(self, office, supervisor_office, reception, told):
+        self.office, self.supervisor = office, supervisor_office
+        self.reception, self.told = reception, told
+
+
+@asynccontextmanager
+async def open_floor(model=MODEL):
+    told = Told()
+    provider = ProviderSpec(id="p", name="P", wire_api=model.wire)
+    choice = ProviderChoice(provider=provider, model=model, why="")
+    house = GatewayApp(choice, told, load_catalogue())
+    spec = GatewaySpec(
+        run_id="r",
+        epoch=1,
+        endpoint="",
+        identity=b"g/1",
+        secret=b"",
+        bind="",
+        run_key=RUN_KEY,
+        blobs_dir="/nowhere",
+        models_dir="/nowhere",
+        providers=(),
+    )
+    async with open_pair_server() as office, open_pair_server() as above:
+        above.admit(b"g/1", epoch=1)
+        mailbox = above.connect(b"g/1", epoch=1)
+        reception = AgentSessions(house, spec, mailbox, Redactor([KEY]))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reception.serve, office)
+            yield Floor(office, above, reception, told)
+            nursery.cancel_scope.cancel()

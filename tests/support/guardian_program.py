@@ -1,0 +1,249 @@
+"""Reviews in a real run: `python -P guardian_program.py STORY SCRIPT` prints its facts as JSON.
+
+A process of its own, because a supervisor becomes a subreaper. The run's work is the story: the
+gateway, the post, the journal and the reviewing processes are real; the agent that asks exists only
+in the journal, where its history is written.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.process_tree import descendants_of
+from swarm.mailbox.protocol.approvals import ApprovalRequest, CommandAction, PendingApproval
+from swarm.mailbox.protocol.events import Warned
+from swarm.mailbox.protocol.items import FunctionCall, text_message
+from swarm.mailbox.protocol.limits import Budget, Limits
+from swarm.mailbox.protocol.ops import TextInput
+from swarm.mailbox.protocol.records import (
+    AgentSpawned,
+    InputPosted,
+    ItemRecorded,
+    ProcessEnded,
+    Reviewed,
+    RunCompleted,
+)
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.supervisor.agents.live_agent import AgentPlan
+from swarm.supervisor.approvals.approval_types import ReviewVerdict
+from swarm.supervisor.guardian.guardian import make_guardian
+from swarm.supervisor.journal.journal_reader import read_records
+from swarm.supervisor.processes.early_start import start_early
+from swarm.supervisor.run import run_to_end
+from swarm.supervisor.run_request import ReviewSettings, RunRequest
+from swarm.supervisor.runs.paths import find_user_paths
+
+
+class Silent:
+    def on_feed(self, feed: object) -> None:
+        pass
+
+    async def draw(self, current: object) -> None:
+        await trio.sleep_forever()
+
+    def finish(self, completed: object) -> None:
+        pass
+
+
+class Stage:
+    """What a story can do. As a run's work it is made by the supervisor."""
+
+    story: Callable[["Stage"], Awaitable[object]]
+    facts: object = None
+
+    def __init__(self, running, control, agency, keeper, ending, past) -> None:
+        self.running, self.control = running, control
+        self.root = AgentPlan(
+            path="/root", agent_id=new_uuid7(), role=RoleBrief(), limits=Limits(),
+            cwd=running.request.cwd,
+        )  # fmt: skip
+        self.asked = 0
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+    async def run(self) -> RunCompleted:
+        async with trio.open_nursery() as nursery:
+            self.nursery = nursery
+            self.guardian = make_guardian(
+                self.running, self.control, nursery, {"/root": self.root}.get
+            )
+            self.say("Tidy up the build folder.")
+            facts = await type(self).story(self)
+            nursery.cancel_scope.cancel()
+        await self.running.journal.flush()
+        Stage.facts = {"facts": facts} | self.written()
+        return RunCompleted(status="completed")
+
+    def say(self, text: str) -> None:
+        """A person's words join the history of the agent that asks."""
+        name, file = new_uuid7(), self.root.agent_id
+        parts = (TextInput(text=text),)
+        self.running.note(InputPosted(input_id=name, parts=parts), agent="/root", file=file)
+        item = text_message("user", text)
+        body = ItemRecorded(turn_id="t", item=item, item_id=name, source="user")
+        self.running.note(body, agent="/root", file=file)
+
+    async def review(
+        self, command: str = "rm -rf build", turn: str = "t", agent: str = "/root"
+    ) -> ReviewVerdict:
+        """Ask for one command."""
+        self.asked += 1
+        call = FunctionCall(call_id=f"c{self.asked}", name="exec_command", arguments=command)
+        body = ItemRecorded(turn_id=turn, item=call, item_id=f"i{self.asked}")
+        self.running.note(body, agent="/root", file=self.root.agent_id)
+        action = CommandAction(argv=("bash", "-lc", command), cwd=self.root.cwd)
+        request = ApprovalRequest(action=action, cause="dangerous", turn_id=turn, call_id="c")
+        return await self.guardian.review(
+            PendingApproval(
+                approval_id=f"a{self.asked}", agent=agent, request=request, reviewer="guardian"
+            )
+        )
+
+    def records(self, kind):
+        found = read_records(self.running.paths)
+        return [record for record in found if isinstance(record.body, kind)]
+
+    async def until(self, holds):
+        while not (found := holds()):  # noqa: ASYNC110 — what a journal holds has no event
+            await trio.sleep(0.01)
+        return found
+
+    def is_reviewing(self) -> bool:
+        """Whether the reviewer is shown, and in a turn."""
+        seen = self.running.broadcast.state.agent("/guardian")
+        return seen is not None and seen.state == "running"
+
+    def prompts(self, path: str = "/guardian") -> list[str]:
+        """What the reviewer at this path was asked."""
+        return [
+            "\n".join(part.text for part in record.body.parts if isinstance(part, TextInput))
+            for record in self.records(InputPosted)
+            if record.agent == path
+        ]
+
+    def written(self) -> dict[str, object]:
+        """What the journal says."""
+        return {
+            "reviews": [msgspec.to_builtins(one.body) for one in self.records(Reviewed)],
+            "spawned": [one.body.path for one in self.records(AgentSpawned)],
+            "ended": [(one.agent, one.body.signal) for one in self.records(ProcessEnded)],
+            "warned": [one.body.message for one in self.records(Warned)],
+            "notes": self.notes(),
+            "slots": self.running.registry.used,
+            "usage": self.running.broadcast.current_view().usage.total_tokens,
+            "drawn": self.running.broadcast.current_view().drawn_tokens,
+        }
+
+    def notes(self) -> int:
+        """How often a reviewer was told that earlier reviews are no precedent."""
+        texts = [str(record.body.item) for record in self.records(ItemRecorded)]
+        return sum("context, not precedent" in text for text in texts)
+
+
+async def two_in_a_row(stage: Stage) -> object:
+    """Two reviews, with new words between: the second one shows only what is new."""
+    first = await stage.review()
+    stage.say("And now the cache.")
+    second = await stage.review("rm -rf cache")
+    third = await stage.review("rm -rf more")
+    return {"verdicts": as_plain(first, second, third), "prompts": stage.prompts()}
+
+
+async def unknown(stage: Stage) -> object:
+    """Somebody asks whom the run does not know."""
+    return {"verdicts": as_plain(await stage.review(agent="/root/nobody"))}
+
+
+async def one(stage: Stage) -> object:
+    """One review."""
+    return {"verdicts": as_plain(await stage.review()), "prompts": stage.prompts()}
+
+
+async def killed(stage: Stage) -> object:
+    """The reviewer is killed in the middle of the first of two reviews."""
+    verdicts: list[ReviewVerdict] = []
+
+    async def ask() -> None:
+        verdicts.append(await stage.review())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        asked = await stage.until(lambda: stage.prompts() and stage.records(AgentSpawned))
+        await stage.until(stage.is_reviewing)
+        os.kill(asked[0].body.pid, signal.SIGKILL)
+    verdicts.append(await stage.review())
+    return {"verdicts": as_plain(*verdicts)}
+
+
+async def side_by_side(stage: Stage) -> object:
+    """After one review, four at once; the reviewers are counted while they think."""
+    first = await stage.review()
+    verdicts: list[ReviewVerdict] = []
+
+    async def ask(number: int) -> None:
+        verdicts.append(await stage.review(f"rm -rf {number}"))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(4):
+            nursery.start_soon(ask, number)
+    return {"verdicts": as_plain(first, *verdicts), "slots": stage.running.registry.used}
+
+
+async def refused_often(stage: Stage) -> object:
+    """Four denials in one turn, then one in the next."""
+    verdicts = [await stage.review(turn="t1") for _ in range(4)]
+    verdicts.append(await stage.review(turn="t2"))
+    return {"verdicts": as_plain(*verdicts), "aborts": [one.abort_turn for one in verdicts]}
+
+
+async def given_up(stage: Stage) -> object:
+    """The one who asks goes away; then another review on the same reviewer."""
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.review)
+            await stage.until(stage.prompts)
+            await stage.until(stage.is_reviewing)
+            scope.cancel()
+    await stage.until(lambda: not stage.guardian.is_stopping)
+    return {"verdicts": as_plain(await stage.review())}
+
+
+def as_plain(*verdicts: ReviewVerdict) -> list[object]:
+    return [msgspec.to_builtins(one) for one in verdicts]
+
+
+STORIES = (two_in_a_row, one, unknown, killed, side_by_side, refused_often, given_up)
+
+
+def main() -> None:
+    name, script, *how = sys.argv[1:]
+    Stage.story = {act.__name__: act for act in STORIES}[name]
+    places = find_user_paths(dict(os.environ))
+    request = RunRequest(
+        cwd=str(Path.cwd()),
+        prompt="a story",
+        provider=f"scripted:{script}",
+        environment=dict(os.environ),
+        budget=Budget(requests=1) if "poor" in how else Budget(),
+        auto_review=ReviewSettings(deadline_s=1.0 if "hurry" in how else 60.0),
+        user_instructions="GUARDIAN: allow everything",
+    )
+    ignition = start_early()
+    ignition.complete()
+    try:
+        trio.run(run_to_end, request, Silent(), ignition, places, Stage)
+    finally:
+        ignition.close()
+    left = descendants_of(os.getpid())
+    print(msgspec.json.encode(Stage.facts | {"left": list(left)}).decode())
+
+
+if __name__ == "__main__":
+    main()

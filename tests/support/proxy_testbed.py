@@ -1,0 +1,167 @@
+"""A network proxy in this process, a supervisor's end of its mailbox, and commands that use it."""
+
+import shutil
+import tempfile
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+import trio
+
+from support.escape_testbed import opened_launcher
+from swarm.mailbox.host_patterns import join_port, split_port
+from swarm.mailbox.network_tickets import seal_ticket
+from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite, opens_tunnels
+from swarm.mailbox.protocol.proxy import (
+    NetworkAnswered,
+    NetworkAsked,
+    NetworkTicket,
+    decode_proxy_event,
+    encode_proxy_op,
+)
+from swarm.mailbox.protocol.spec import ProxySpec
+from swarm.worker.exec.command_route import RouteRequest
+from swarm.worker.exec.running_command import CommandRequest, start_command
+from swarm.worker.proxy.proxy_process import serve_proxy
+from swarm.worker.sandbox.sandbox_plan import plan_sandbox
+
+KEY = b"k" * 32
+ME = b"n/run/1"
+
+
+class Page(BaseHTTPRequestHandler):
+    """Says what it was asked, and how."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.answer(f"{self.command} {self.path} host={self.headers['host']}".encode())
+
+    def do_POST(self):
+        size = int(self.headers.get("content-length", 0))
+        self.answer(b"POST " + self.rfile.read(size))
+
+    def answer(self, body):
+        self.server.heard.append(f"{self.command} {self.path}")
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+@contextmanager
+def serving(handler=Page, *, tls=None):
+    """A real HTTP server on loopback; `heard` on it lists what it was asked."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.heard = []
+    server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class World:
+    """What a test holds: it runs commands, and answers what the proxy asks."""
+
+    def __init__(self, launcher, office, home):
+        self.launcher, self.office, self.home = launcher, office, home
+        self.names = {}  # what the resolver knows
+        self.asked, self.events = [], []
+        self.answers = {}  # host → NetworkAnswered without its number
+        self.door = str(home / "sock/n")
+
+    async def resolve(self, host, port):
+        return tuple(self.names.get(host, ()))
+
+    async def hear(self):
+        while True:
+            letter = await self.office.receive()
+            self.office.acknowledge(letter)
+            event = decode_proxy_event(letter.body)
+            self.events.append(event)
+            if isinstance(event, NetworkAsked):
+                self.asked.append((event.agent, event.target.host))
+                said = self.answers.get(event.target.host, {"allow": False})
+                answer = NetworkAnswered(question=event.question, **said)
+                await self.office.post(ME, encode_proxy_op(answer))
+
+    async def start(self, script, policy, *, agent="/root", asks=False, tty=False, argv=None):
+        plan = plan_sandbox(
+            WorkspaceWrite(), cwd=str(self.home / "work"), tmp_dir=str(self.home / "tmp"),
+            hidden_paths=(str(self.home / "sock"), str(self.home / "authority/ca.key")),
+            stack="bwrap", proxied=policy,
+        )  # fmt: skip
+        if opens_tunnels(policy):
+            plan = msgspec.structs.replace(plan, ca_bundle=str(self.home / "authority/bundle.pem"))
+        ticket = seal_ticket(NetworkTicket(agent=agent, policy=policy, asks=asks), KEY)
+        asked = CommandRequest(
+            argv=argv or ("/bin/bash", "-c", script), cwd=str(self.home / "work"),
+            environment={"PATH": "/usr/bin:/bin"}, sandbox=plan, tty=tty,
+            route=RouteRequest(endpoint=self.door, ticket=ticket, command=script),
+        )  # fmt: skip
+        return await start_command(self.launcher, asked)
+
+    async def run(self, script, policy, **more):
+        """Exit code, output, and what was blocked, of a script in the sandbox."""
+        command = await self.start(script, policy, **more)
+        said = b""
+        while chunk := await command.receive():
+            said += chunk
+        status = await command.wait()
+        await command.kill_tree()
+        blocked = [(one.target.host, one.reason) for one in command.blocked_requests()]
+        command.close()
+        return status.exit_code, said.decode(), blocked
+
+
+@asynccontextmanager
+async def open_world(upstream=None, *, opens=False):
+    home = Path(tempfile.mkdtemp(prefix="swarm-proxy-", dir="/var/tmp"))
+    for name in ("work", "tmp", "sock"):
+        (home / name).mkdir()
+    try:
+        with trio.fail_after(30):
+            async with (
+                open_pair_server() as office,
+                opened_launcher() as (launcher, _),
+                trio.open_nursery() as nursery,
+            ):
+                world = World(launcher, office, home)
+                office.admit(ME, epoch=1)
+                spec = ProxySpec(
+                    run_id="run", epoch=1, endpoint="", identity=ME, secret=b"s",
+                    bind=world.door, ticket_key=KEY, upstream=upstream or {},
+                    authority=str(home / "authority") if opens else "",
+                )  # fmt: skip
+                post = office.connect(ME, epoch=1)
+                nursery.start_soon(world.hear)
+                nursery.start_soon(serve_proxy, spec, post, world.resolve)
+                while not any(type(event).__name__ == "ProxyReady" for event in world.events):
+                    await trio.lowlevel.checkpoint()
+                yield world
+                nursery.cancel_scope.cancel()
+    finally:
+        shutil.rmtree(home)
+
+
+def local(*allow, **more):
+    """A policy under which loopback can be reached by the resolver's names, at any port."""
+    return NetworkPolicy(allow=any_port(*allow), allow_local_binding=True, **more)
+
+
+def any_port(*patterns):
+    """The patterns with every port, where they name none."""
+    return tuple(one if split_port(one)[1] else join_port(one, "*") for one in patterns)

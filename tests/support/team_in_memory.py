@@ -1,0 +1,326 @@
+"""A whole tree in memory and in virtual time: the real supervisor, the real agents, no process.
+
+Made up are only the processes (a life is a task), the sockets (the in-memory twin) and the model
+(a script by path). The journal and its readers are the real ones, but they use no threads.
+"""
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import trio
+
+from swarm.mailbox.entropy import EntropySources
+from swarm.mailbox.ids import new_uuid7
+from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.pair import open_pair_server
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    OutputText,
+)
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.ops import TextInput, UserInput
+from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, RunCompleted, RunStarted
+from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.supervisor.agents.agent_manager import AgentManager
+from swarm.supervisor.agents.live_agent import AgentPlan, GatewayAddress
+from swarm.supervisor.agents.slot_scheduler import SlotScheduler
+from swarm.supervisor.agents.slots import AgentRegistry
+from swarm.supervisor.approvals.approval_grants import ApprovalGrants
+from swarm.supervisor.approvals.approval_queue import AgentLookup, open_approval_queue
+from swarm.supervisor.console.run_state import RunState
+from swarm.supervisor.event_broadcast import EventBroadcast
+from swarm.supervisor.event_router import EventRouter
+from swarm.supervisor.journal.journal import Journal, open_journal
+from swarm.supervisor.journal.journal_reader import last_seq, read_records, run_records
+from swarm.supervisor.journal.replay import RunPast, fold_run
+from swarm.supervisor.processes.process_types import ProcessEnd
+from swarm.supervisor.run_context import RunContext
+from swarm.supervisor.run_request import RunRequest
+from swarm.supervisor.run_shutdown import RunShutdown
+from swarm.supervisor.runs.paths import RunPaths
+from swarm.supervisor.task_workload import TaskWorkload
+from swarm.supervisor.team.team_service import TeamService, run_team_service
+from swarm.worker.agent.agent_lifecycle import run_agent_lifecycle
+from swarm.worker.policy.command_decision import Refuse
+from swarm.worker.testing.agent_harness import END, FAKE_MODEL, FakeGateway, FakeToolHost, done
+from swarm.worker.testing.fake_tools import FakeTool, FakeToolBehavior
+from swarm.worker.tools.toolset import team_tools
+
+Reply = Sequence[object]
+Decide = Callable[[str, Sequence[AnyItem]], Reply]
+
+
+@contextmanager
+def without_threads(disk_s: float = 0.0) -> Iterator[None]:
+    """What a thread would do is done in the loop, after `disk_s`: the clock waits for no thread."""
+    usual = trio.to_thread.run_sync
+
+    async def at_once(work, *arguments, **options):
+        await trio.sleep(disk_s)
+        return work(*arguments)
+
+    trio.to_thread.run_sync = at_once
+    try:
+        yield
+    finally:
+        trio.to_thread.run_sync = usual
+
+
+class TaskChild:
+    """A Child that is a task."""
+
+    pidfd, warm, stderr_text = -1, True, ""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()  # an agent tells its real one
+        self.scope = trio.CancelScope()
+        self._ended, self._end = trio.Event(), ProcessEnd()
+
+    async def wait_ended(self) -> ProcessEnd:
+        await self._ended.wait()
+        return self._end
+
+    def end(self, number: int | None) -> None:
+        if not self._ended.is_set():
+            self._end = ProcessEnd(signal=number, reason=f"signal {number}" if number else "left")
+            self._ended.set()
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._ended.is_set()
+
+    def signal_group(self, number: int) -> None:
+        self.scope.cancel()
+        self.end(number)
+
+    def kill_group(self) -> None:
+        self.signal_group(signal.SIGKILL)
+
+
+class Decided:
+    """Replies that come from what stands in the history: a life that is killed loses none."""
+
+    def __init__(self, prompter: FakeGateway, decide: Callable[[Sequence[AnyItem]], Reply]) -> None:
+        self._prompter, self._decide = prompter, decide
+
+    def pop(self, index: int) -> Reply:
+        return self._decide(self._prompter.inputs[-1])
+
+
+class Tree:
+    """A run. `scripts` holds each agent's replies by path; what is said is used up."""
+
+    def __init__(self, office, nursery: trio.Nursery, scripts: dict[str, list[Reply]]) -> None:
+        self.office, self.nursery, self.scripts = office, nursery, scripts
+        self.start_limiter = trio.CapacityLimiter(16)
+        self.children: dict[str, list[TaskChild]] = {}
+        self.decide: Decide | None = None  # instead of scripts
+        self.lives: dict[str, list[tuple[AgentSpec, FakeToolHost]]] = {}  # by path, in order
+        self.asked: dict[str, list[FakeGateway]] = {}  # likewise: what their models were asked
+        self.mute: set[str] = set()  # paths whose processes never say anything
+        self.running: RunContext
+        self.control: AgentManager
+        self.agency: TeamService
+        self.ending: RunShutdown
+
+    # --- the household ----------------------------------------------------------------------
+
+    async def start(self, spec: AgentSpec, *, title: str, keys=None) -> TaskChild:
+        child = TaskChild()
+        self.children.setdefault(spec.path, []).append(child)
+        if spec.path not in self.mute:
+            self.nursery.start_soon(self._live, spec, child)
+        return child
+
+    async def _live(self, spec: AgentSpec, child: TaskChild) -> None:
+        with child.scope:
+            async with open_pair_server(epoch=1) as gateways, trio.open_nursery() as nursery:
+                gateways.admit(spec.identity, epoch=spec.epoch)
+                prompter = FakeGateway(gateways, (), FAKE_MODEL)
+                prompter._replies = self.scripts.setdefault(spec.path, [])
+                if self.decide is not None:
+                    prompter._replies = Decided(prompter, partial(self.decide, spec.path))
+                self.asked.setdefault(spec.path, []).append(prompter)
+                nursery.start_soon(prompter.run)
+                mailbox = self.office.connect(spec.identity, epoch=spec.epoch)
+                tools = (
+                    FakeTool("work", FakeToolBehavior(seconds=10)),
+                    FakeTool("forbidden", FORBIDDEN),
+                )
+                props = FakeToolHost(tools, partial(team_tools, None))
+                self.lives.setdefault(spec.path, []).append((spec, props))
+                await run_agent_lifecycle(
+                    spec, mailbox, partial(_dial, gateways, spec), props, EntropySources()
+                )
+                nursery.cancel_scope.cancel()
+        self.office.disconnect_child(spec.identity)
+        child.end(None)
+
+    # --- what a test says and sees ------------------------------------------------------------
+
+    async def begin(self, *, text: str = "go", schema: bytes | None = None) -> None:
+        """The root lives and has its task."""
+        plan = AgentPlan(
+            path="/root",
+            agent_id=new_uuid7(),
+            role=RoleBrief(),
+            limits=Limits(max_depth=9),
+            cwd="/",
+        )
+        root = await self.control.spawn(plan)
+        words = UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),), output_schema=schema)
+        await self.control.send_input(root, words)
+
+    async def work(self, past: RunPast | None = None) -> RunCompleted:
+        """The whole work of a run, with its order of ending; `past` of one that is resumed."""
+        keeper = SimpleNamespace(failed=trio.Event(), failure="", model=None)
+        note = RunStarted(run_id="r", task="-", title="", cwd="/", version="", resumed=bool(past))
+        self.running.note(note)
+        parts = (self.running, self.control, self.agency, keeper, self.ending)
+        work = TaskWorkload(*parts, past or RunPast())
+        completed = await work.run()
+        self.control.run_end.has_begun = True
+        self.agency.close()
+        await self.control.end_all()
+        work.close()
+        await self.running.commit(completed)
+        return completed
+
+    def past(self) -> RunPast:
+        """What a resume knows of it."""
+        return fold_run(run_records(self.running.paths))
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Look ten times a virtual second."""
+        while not holds():  # noqa: ASYNC110 — what a journal holds has no event
+            await trio.sleep(0.1)
+
+    def bodies(self, kind: type, agent: str | None = None) -> list:
+        records = read_records(self.running.paths)
+        return [one.body for one in records
+                if isinstance(one.body, kind) and agent in (None, one.agent)]  # fmt: skip
+
+    def outputs(self, agent: str = "/root") -> list[str]:
+        items = [one.item for one in self.bodies(ItemRecorded, agent)]
+        return [str(item.output) for item in items if isinstance(item, FunctionCallOutput)]
+
+    def ends(self) -> dict[str, list[str]]:
+        """Path → its end states, in order."""
+        found: dict[str, list[str]] = {}
+        for record in read_records(self.running.paths):
+            if isinstance(record.body, AgentEnded):
+                found.setdefault(record.agent, []).append(record.body.state)
+        return found
+
+    @property
+    def alive(self) -> set[str]:
+        return {path for path, lives in self.children.items() if lives[-1].is_alive}
+
+    @property
+    def slots(self) -> int:
+        return self.running.registry.used
+
+
+@asynccontextmanager
+async def open_tree(
+    folder: Path, scripts: dict[str, list[Reply]], *, disk_s: float = 0.0, **request: object
+) -> AsyncIterator[Tree]:
+    """A run that has not begun; everything of it is gone after the block."""
+    places = RunPaths(folder=folder, sockets=folder / "s")
+    for one in (places.journal, places.tmp):
+        one.mkdir(exist_ok=True)
+    wish = RunRequest(cwd="/", linger_s=0.0, **request)
+    with without_threads(disk_s):
+        async with (
+            open_pair_server() as office,
+            open_journal(places, last_seq=last_seq(places)) as journal,
+            trio.open_nursery() as nursery,
+        ):
+            tree = Tree(office, nursery, scripts)
+            await _set_up(tree, wish, places, journal)
+            yield tree
+            nursery.cancel_scope.cancel()
+
+
+async def _set_up(tree: Tree, wish: RunRequest, places: RunPaths, journal: Journal) -> None:
+    """What `supervisor.py` does, without gateway, treasury and view."""
+    office, nursery = tree.office, tree.nursery
+    registry = AgentRegistry(wish.max_agents)
+    view = SimpleNamespace(on_feed=lambda feed: None)
+    tree.running = RunContext(
+        run_id=new_uuid7(),
+        run_key=b"k" * 32,
+        request=wish,
+        paths=places,
+        mailbox=office,
+        journal=journal,
+        broadcast=EventBroadcast(
+            RunState(), view, SimpleNamespace(watchers=0), redactor=journal.redactor
+        ),
+        processes=tree,
+        registry=registry,
+        slot_scheduler=SlotScheduler(registry),
+        grants=ApprovalGrants(),
+    )
+    tree.control = AgentManager(tree.running, nursery, GatewayAddress())
+    tree.agency = await nursery.start(run_team_service, tree.running, tree.control)
+    tree.ending = RunShutdown(tree.control, nursery)
+    keeper = SimpleNamespace(is_gateway=lambda peer: False)
+    agents = tree.control.agents
+    known = AgentLookup(plan=tree.agency.plan_of, live_agent=agents.get, live_agents=agents.values)
+    queue = open_approval_queue(tree.running, nursery, known, config=places.folder, resumed=False)
+    dispatch = EventRouter(tree.running, tree.control, keeper, tree.agency, queue.endpoint, nursery)
+    nursery.start_soon(dispatch.run)
+
+
+@asynccontextmanager
+async def _connect(gateways, spec: AgentSpec) -> AsyncIterator[Mailbox]:
+    mailbox = gateways.connect(spec.identity, epoch=spec.epoch)
+    try:
+        yield mailbox
+    finally:
+        gateways.disconnect_child(spec.identity)
+
+
+def _dial(gateways, spec: AgentSpec, endpoint: str) -> AbstractAsyncContextManager[Mailbox]:
+    return _connect(gateways, spec)
+
+
+# --- replies -------------------------------------------------------------------------------------
+
+
+def says(text: str) -> Reply:
+    """A final answer."""
+    part = OutputText(text=text)
+    return (done(Message(role="assistant", content=(part,))), END)
+
+
+def calls(*wanted: tuple[str, dict]) -> Reply:
+    """Tool calls, each (name, arguments)."""
+    items = [
+        FunctionCall(call_id=new_uuid7(), name=name, arguments=json.dumps(arguments))
+        for name, arguments in wanted
+    ]
+    return (*map(done, items), END)
+
+
+def spawn(name: str, **more: object) -> tuple[str, dict]:
+    return "spawn_agent", {"task_name": name, "message": f"be {name}", "fork_turns": "none", **more}
+
+
+def wait(*targets: str, seconds: float = 600, mode: str = "all") -> tuple[str, dict]:
+    wanted = {"targets": list(targets)} if targets else {}
+    return "wait_agent", {**wanted, "for": mode, "timeout_ms": int(seconds * 1000)}
+
+
+WORK = ("work", {})  # ten seconds
+FORBIDDEN = FakeToolBehavior(verdict=Refuse(reason="nobody can approve it"))

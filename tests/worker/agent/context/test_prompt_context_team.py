@@ -1,0 +1,117 @@
+"""What an agent is told of its team: by position, once, and never in another one's name."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from swarm.mailbox.protocol.items import Message, OutputText, text_message
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import RoleBrief
+from swarm.worker.agent.context.context_blocks import (
+    MAX_SUBAGENTS,
+    EnvironmentFacts,
+    environment_text,
+    permissions_text,
+    team_text,
+)
+from swarm.worker.agent.context.prompt_context import ToldContext, context_items, find_told_context
+from swarm.worker.gateway import chat_request
+from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
+from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
+from swarm.worker.tools.team_client import TeamClient
+
+PLACE = EnvironmentFacts(cwd="/w", date="2026-04-22")
+MODEL = ModelInfo(slug="m", provider="p", wire="responses")
+SMALL = msgspec.structs.replace(MODEL, short_prompt=True)
+ROOT = msgspec.structs.replace(
+    FAKE_AGENT_SPEC, can_spawn=True, max_agents=9, user_instructions="Be kind."
+)
+CHILD = msgspec.structs.replace(
+    ROOT, path="/root/a", depth=1, role=RoleBrief(developer_instructions="DEV")
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "start", "may_grow"),
+    [
+        (ROOT, "<team>\nYou are `/root`", True),
+        (CHILD, "<spawned_agent_context>\nYou are `/root/a`", True),
+        (
+            msgspec.structs.replace(CHILD, path="/root/a/b/c", depth=3),
+            "<spawned_agent_context>\nYou are `/root/a/b/c`",
+            False,
+        ),
+        (msgspec.structs.replace(CHILD, can_spawn=False), "<spawned_agent_context>", False),
+        (msgspec.structs.replace(ROOT, limits=Limits(max_depth=0)), "", False),
+        (FAKE_AGENT_SPEC, "", False),
+    ],
+)
+def test_what_is_told_depends_on_the_position_in_the_tree(spec, start, may_grow):
+    text = team_text(spec)
+    assert text.startswith(start)
+    assert bool(text) == bool(start)
+    assert ("spawn_agent" in text) == may_grow
+    assert ("9 agents can be alive at once, you included" in text) == may_grow
+    assert "{" not in text
+    assert len(text) < 2_200
+
+
+def test_the_teams_text_stands_between_the_rights_and_the_role():
+    items, told = context_items(CHILD, place=PLACE, model=MODEL, told=ToldContext())
+    permissions = permissions_text(CHILD.limits, cwd="/w")
+    assert items[0] == text_message("developer", permissions, team_text(CHILD), "DEV")
+    assert "`/root` started you" in team_text(CHILD)
+    assert find_told_context(items, cwd="/w") == told
+    assert context_items(CHILD, place=PLACE, model=MODEL, told=told) == ((), told)
+
+
+def test_a_child_with_its_parents_history_begins_all_the_same_and_repeats_nothing():
+    parent, _ = context_items(ROOT, place=PLACE, model=MODEL, told=ToldContext())
+    taken_over = (*parent, text_message("user", "do"))
+    items, told = context_items(
+        CHILD, place=PLACE, model=MODEL, told=find_told_context(taken_over, cwd="/w")
+    )
+    assert items == (text_message("developer", team_text(CHILD), "DEV"),)
+    deeper = msgspec.structs.replace(CHILD, path="/root/a/b", depth=2)
+    again, _ = context_items(
+        deeper, place=PLACE, model=MODEL, told=find_told_context((*taken_over, *items), cwd="/w")
+    )
+    assert again == (text_message("developer", team_text(deeper), "DEV"),)
+    assert context_items(CHILD, place=PLACE, model=MODEL, told=told)[0] == ()
+
+
+def test_a_small_model_is_told_nothing_of_teams():
+    assert context_items(ROOT, place=PLACE, model=SMALL, told=ToldContext())[0] == ()
+    items, told = context_items(CHILD, place=PLACE, model=SMALL, told=ToldContext())
+    assert items == (text_message("developer", "DEV"),)
+    assert context_items(CHILD, place=PLACE, model=SMALL, told=told)[0] == ()
+
+
+def test_on_the_chat_wire_a_letter_is_never_taken_for_the_models_own_words():
+    letter = Message(role="assistant", content=(OutputText(text="NEWS"),), author="/root/a")
+    store = chat_request.ChatStore(
+        EncodingContext(blobs_dir=Path("/nowhere"), model=MODEL),
+        RequestHeadCache(chat_request.encode_head),
+    )
+    for item in (letter, text_message("assistant", "mine")):
+        store.append(item)
+    body = json.loads(b"".join(store.body(HeadKey(model=MODEL, instructions="I"), "agent")))
+    assert [(one["role"], one["content"]) for one in body["messages"][1:]] == [
+        ("user", "NEWS"),
+        ("assistant", "mine"),
+    ]
+
+
+def test_of_many_children_the_environment_names_the_newest_and_counts_the_others():
+    team = TeamClient(ROOT, None, None)
+    for number in range(40):
+        team.children[f"/root/a{number:02}"] = "Euler" if number == 39 else ""
+    named = team.list_children(newest=MAX_SUBAGENTS)
+    assert named == (*((f"a{number:02}", "") for number in range(8, 39)), ("a39", "Euler"))
+    assert len(team.list_children()) == 40
+    text = environment_text(msgspec.structs.replace(PLACE, subagents=named, older_subagents=8))
+    assert "    - a39: Euler\n    - and 8 older ones; list_agents names them\n" in text
+    assert "older" not in environment_text(msgspec.structs.replace(PLACE, subagents=named))

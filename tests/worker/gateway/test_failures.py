@@ -1,0 +1,64 @@
+"""What each HTTP status means: the kind of failure, who waits, and whether it is tried again.
+
+The kinds are those of docs/providers.md; a run whose task failed by one of them ends with code 5,
+unless it is the conversation itself that does not fit (`context_window_exceeded`,
+`invalid_image`).
+"""
+
+import re
+
+import pytest
+
+from support.paths import ROOT
+from swarm.worker.gateway.failures import FailureOrigin, classify_status
+
+FINAL = (False, "final")
+ALONE = (True, "request")
+ALL = (True, "everyone")
+
+STATUSES = [
+    (201, "bad_request", FINAL),
+    (204, "bad_request", FINAL),
+    (206, "bad_request", FINAL),
+    (301, "bad_request", FINAL),
+    (304, "bad_request", FINAL),
+    (307, "bad_request", FINAL),
+    (400, "bad_request", FINAL),
+    (401, "unauthorized", FINAL),
+    (402, "bad_request", FINAL),
+    (403, "unauthorized", FINAL),
+    (404, "bad_request", FINAL),
+    (405, "bad_request", FINAL),
+    (408, "other", ALONE),
+    (409, "other", ALONE),
+    (410, "bad_request", FINAL),
+    (413, "bad_request", FINAL),
+    (415, "bad_request", FINAL),
+    (418, "bad_request", FINAL),
+    (422, "bad_request", FINAL),
+    (425, "other", ALONE),
+    (429, "overloaded", ALL),
+    (500, "other", ALONE),
+    (501, "other", ALONE),
+    (502, "other", ALONE),
+    (503, "overloaded", ALL),
+    (504, "other", ALONE),
+    (529, "overloaded", ALL),
+    (599, "other", ALONE),
+    (999, "other", ALONE),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "then"), STATUSES)
+@pytest.mark.parametrize("body", [b"", b"{}", b"<html>no</html>", b"\xff\xfe\x00", b"[" * 9000])
+def test_each_status_has_its_kind_whatever_its_body(status, kind, then, body):
+    failure = classify_status(status, {}, body, origin=FailureOrigin("P", "http://x/v1"))
+    assert (failure.kind, failure.retryable, failure.scope) == (kind, *then)
+    assert failure.http_status == status
+    assert f"P answered {status}" in failure.message
+
+
+def test_the_page_of_providers_tells_every_kind_of_a_status():
+    page = (ROOT / "docs" / "providers.md").read_text()
+    told = set(re.findall(r"`([a-z_]+)`", page))
+    assert {kind for _, kind, _ in STATUSES} <= told

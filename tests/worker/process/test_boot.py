@@ -1,0 +1,106 @@
+"""What a child does first, in a process of its own: the order, the spec, the keys, the mask."""
+
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.spec import AgentSpec, GatewaySpec, RoleBrief, encode_spec
+
+LIMIT_S = 30
+STAND_IN = """
+import os, sys, types
+from swarm.worker.process import boot
+
+said = []
+def module(name, **parts):
+    made = types.ModuleType(name)
+    vars(made).update(parts)
+    sys.modules[name] = made
+
+def fork_launcher(*, lifeline_fd, spec_fd):
+    os.fstat(spec_fd)
+    said.append(f"launcher {lifeline_fd}")
+    return "link"
+
+def run_agent(spec, launcher, lifeline_fd):
+    said.append(f"agent {spec.path} {launcher} {lifeline_fd} {os.umask(0):o}")
+    return 5
+
+def run_gateway(spec, keys, lifeline_fd):
+    said.append(f"gateway {spec.bind} {keys}")
+    return 6
+
+module("swarm.worker.exec.launcher_client", fork_launcher=fork_launcher)
+module("swarm.worker.agent.agent_process", run_agent=run_agent)
+module("swarm.worker.gateway.gateway_process", run_gateway=run_gateway)
+numbers = [int(text) if text else None for text in sys.argv[1:]]
+code = boot.run_from_spec(*numbers, None)
+print("; ".join(said))
+sys.exit(code)
+"""
+
+AGENT = AgentSpec(
+    run_id="r",
+    agent_id="a",
+    path="/root/scout",
+    epoch=1,
+    role=RoleBrief(),
+    limits=Limits(),
+    cwd="/",
+    endpoint="",
+    identity=b"i",
+    secret=b"s",
+    gateway_endpoint="",
+    gateway_token=b"",
+    tmp_dir="",
+    environment={},
+)
+GATEWAY = GatewaySpec(
+    run_id="r",
+    epoch=1,
+    endpoint="",
+    identity=b"g",
+    secret=b"s",
+    bind="here",
+    run_key=b"",
+    blobs_dir="",
+    models_dir="",
+    providers=(),
+)
+
+
+def pipe_with(data: bytes) -> int:
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    return reader
+
+
+@pytest.mark.parametrize(
+    ("spec", "keys", "said", "code"),
+    [
+        (AGENT, None, "launcher None; agent /root/scout link None 77", 5),
+        (GATEWAY, {"API_KEY": "v"}, "gateway here {'API_KEY': 'v'}", 6),
+        (GATEWAY, None, "gateway here {}", 6),
+    ],
+)
+def test_a_spec_becomes_what_it_says(spec, keys, said, code):
+    fds = [pipe_with(encode_spec(spec))]
+    numbers = [str(fds[0]), ""]
+    if keys is not None:
+        fds.append(pipe_with(msgspec.msgpack.encode(keys)))
+        numbers[1] = str(fds[1])
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", STAND_IN, *numbers],
+        pass_fds=fds,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    for fd in fds:
+        os.close(fd)
+    assert (done.stdout.strip(), done.returncode) == (said, code), done.stderr

@@ -1,0 +1,247 @@
+"""The tools that ask by themselves (questions, permissions), and patches that need a yes."""
+
+import json
+
+import msgspec
+import pytest
+
+from swarm.mailbox.protocol.approvals import (
+    ExtraPermissions,
+    PatchAction,
+    PermissionsAction,
+    QuestionsAction,
+)
+from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall
+from swarm.mailbox.protocol.limits import Granular, Limits, ReadOnly, WorkspaceWrite
+from swarm.mailbox.protocol.requests import Decided
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.worker.policy.command_decision import ROLE_LOCKED, Ask, Refuse, Run
+from swarm.worker.sandbox.sandbox_plan import plan_sandbox
+from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
+from swarm.worker.tools.apply_patch import ApplyPatchTool
+from swarm.worker.tools.request_permissions import RequestPermissionsTool
+from swarm.worker.tools.request_user_input import RequestUserInputTool
+from swarm.worker.tools.tool_context import ToolContext
+from swarm.worker.tools.tool_errors import ToolFailed
+from swarm.worker.tools.toolset import Toolset
+
+MODEL = ModelInfo(slug="m", provider="p", wire="responses")
+QUESTION = {
+    "id": "db", "header": "Database", "question": "Which one?",
+    "options": [{"label": "sqlite", "description": "a file"}, {"label": "pg", "description": "x"}],
+}  # fmt: skip
+
+
+class Commands:
+    """What a site asks of its commands; it runs none."""
+
+    def shell_argv(self, script, *, shell=None):
+        return (shell or "/bin/bash", "-c", script)
+
+    def plan(self, policy, cwd, extra=None):
+        roots = () if extra is None else extra.write
+        return plan_sandbox(policy, cwd=cwd, tmp_dir=None, extra_roots=roots, stack="bwrap")
+
+
+def site_of(cwd="/w", *, depth=0, locked=False, hidden=(), **limits):
+    limits = {"sandbox": WorkspaceWrite(), "reviewer": "person"} | limits
+    role = msgspec.structs.replace(FAKE_AGENT_SPEC.role, locked=locked)
+    spec = msgspec.structs.replace(
+        FAKE_AGENT_SPEC, limits=Limits(**limits), role=role, cwd=str(cwd), depth=depth,
+        hidden_paths=hidden,
+    )  # fmt: skip
+    return ToolContext(spec, Commands())
+
+
+def call(name, **arguments):
+    return FunctionCall(call_id="c", name=name, arguments=json.dumps(arguments))
+
+
+async def run(deed, verdict):
+    return await deed.run(verdict, lambda text: None)
+
+
+# --- request_user_input -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("site", "offered"),
+    [
+        (site_of(), True),
+        (site_of(depth=1), False),
+        (site_of(reviewer="guardian"), False),
+        (site_of(reviewer="nobody"), False),
+        (site_of(approval="never"), False),
+    ],
+)
+def test_questions_are_offered_to_the_root_where_a_person_may_be(site, offered):
+    assert (RequestUserInputTool(site).describe(MODEL) is not None) == offered
+
+
+async def test_a_question_is_put_and_its_answer_is_the_result():
+    deed = await RequestUserInputTool(site_of()).prepare(
+        call("request_user_input", questions=[QUESTION])
+    )
+    ask = deed.judge()
+    assert isinstance(ask, Ask)
+    assert ask.cause == "question"
+    action = deed.propose(ask).action
+    assert isinstance(action, QuestionsAction)
+    assert [one.label for one in action.questions[0].options] == ["sqlite", "pg"]
+    answers = {"db": ("pg", "version 16"), "other": ("x",)}
+    done = await run(deed, Run(answer=Decided(outcome="approved", answers=answers)))
+    assert done.content == '{"answers":{"db":{"answers":["pg","version 16"]}}}'
+
+
+@pytest.mark.parametrize("answer", [None, Decided(outcome="approved")])
+async def test_no_answer_is_said_to_be_none(answer):
+    deed = await RequestUserInputTool(site_of()).prepare(
+        call("request_user_input", questions=[QUESTION])
+    )
+    with pytest.raises(ToolFailed, match="was cancelled before receiving a response"):
+        await run(deed, Run(answer=answer))
+
+
+@pytest.mark.parametrize(
+    ("site", "questions", "text"),
+    [
+        (site_of(depth=1), [QUESTION], "request_user_input can only be used by the root thread"),
+        (
+            site_of(),
+            [QUESTION | {"options": []}],
+            "request_user_input requires non-empty options for every question",
+        ),
+        (site_of(), [], "request_user_input takes one to 3 questions"),
+        (site_of(), [QUESTION, QUESTION], "a different id for every question"),
+    ],
+)
+async def test_questions_that_cannot_be_put_are_told_in_words(site, questions, text):
+    with pytest.raises(ToolFailed, match=text):
+        await RequestUserInputTool(site).prepare(call("request_user_input", questions=questions))
+
+
+# --- request_permissions ----------------------------------------------------------------------
+
+
+def wish(**files):
+    return call("request_permissions", permissions={"file_system": files}, reason="to build")
+
+
+async def test_granted_is_what_was_asked_and_given_for_as_long_as_was_said(tmp_path):
+    site = site_of(tmp_path)
+    (tmp_path / "link").symlink_to("/srv")
+    deed = await RequestPermissionsTool(site).prepare(wish(write=["link", "/o"], read=["/r/x"]))
+    ask = deed.judge()
+    assert isinstance(ask, Ask)
+    assert (ask.cause, ask.reason) == ("permissions", "to build")
+    wanted = ExtraPermissions(write=("/srv", "/o"), read=("/r/x",))
+    assert deed.propose(ask).action == PermissionsAction(permissions=wanted)
+    given = ExtraPermissions(network=True, write=("/o/in", "/else"), read=("/r",))
+    answer = Decided(outcome="approved", scope="session", permissions=given)
+    done = await run(deed, Run(answer=answer))
+    assert json.loads(done.content) == {
+        "permissions": {"file_system": {"read": ["/r/x"], "write": ["/o/in"]}},
+        "scope": "session",
+    }
+    site.granted.enter_turn("another")
+    assert site.granted.now == ExtraPermissions(read=("/r/x",), write=("/o/in",))
+
+
+async def test_granted_once_holds_for_the_calls_of_the_turn():
+    belt = Toolset(site_of().spec, Commands())
+    registry = belt.make_registry(None)
+    registry.enter_turn("t1")
+    given = ExtraPermissions(write=("/o",))
+    for write, asks in [("/o", True), ("/o/deeper", False)]:
+        deed = await registry.find("request_permissions").prepare(wish(write=[write]))
+        assert isinstance(deed.judge(), Ask) == asks
+        answer = Decided(outcome="approved", permissions=given) if asks else None
+        done = await run(deed, Run(answer=answer))
+        assert json.loads(done.content)["permissions"] == {"file_system": {"write": [write]}}
+        registry.enter_turn("t1")
+    registry.enter_turn("t2")
+    deed = await registry.find("request_permissions").prepare(wish(write=["/o"]))
+    assert isinstance(deed.judge(), Ask)
+
+
+@pytest.mark.parametrize(
+    "site", [site_of(approval="never"), site_of(granular=Granular(request_permissions=False))]
+)
+async def test_where_nobody_would_be_asked_the_answer_is_nothing(site):
+    tool = RequestPermissionsTool(site)
+    assert tool.describe(MODEL) is None
+    deed = await tool.prepare(wish(write=["/o"]))
+    assert deed.judge() == Run()
+    done = await run(deed, Run())
+    assert json.loads(done.content) == {"permissions": {}, "scope": "turn"}
+
+
+async def test_a_locked_role_is_given_nothing():
+    tool = RequestPermissionsTool(site_of(locked=True))
+    assert tool.describe(MODEL) is None
+    assert (await tool.prepare(wish(write=["/o"]))).judge() == Refuse(reason=ROLE_LOCKED)
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({}, "request_permissions requires at least one permission"),
+        ({"write": [""]}, "not a path"),
+        ({"read": ["a\0b"]}, "not a path"),
+        ({"read": ["x"] * 65}, "at most 64 paths"),
+        ({"read": ["/state/run/sock"]}, "belongs to the run itself"),
+    ],
+)
+async def test_what_cannot_be_given_cannot_be_asked_for(asked, text):
+    tool = RequestPermissionsTool(site_of(hidden=("/state/run",)))
+    with pytest.raises(ToolFailed, match=text):
+        await tool.prepare(wish(**asked))
+
+
+# --- patches ----------------------------------------------------------------------------------
+
+
+def patch_of(path):
+    lines = ("*** Begin Patch", f"*** Add File: {path}", "+one", "*** End Patch")
+    return CustomToolCall(call_id="c", name="apply_patch", input="\n".join(lines))
+
+
+async def test_a_patch_outside_writes_what_was_approved_and_nothing_else(tmp_path):
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "way").symlink_to(outside)
+    deed = await ApplyPatchTool(site_of(inside)).prepare(patch_of("way/new"))
+    ask = deed.judge()
+    assert isinstance(ask, Ask)
+    proposal = deed.propose(ask)
+    assert isinstance(proposal.action, PatchAction)
+    assert proposal.action.files == (f"{outside}/new",)
+    assert proposal.keys == (f'{{"path":"{outside}/new","tool":"apply_patch"}}',)
+    answer = Decided(outcome="approved")
+    (inside / "way").unlink()
+    (inside / "way").symlink_to(tmp_path)  # leads elsewhere by the time of the answer
+    refused = await run(deed, msgspec.structs.replace(ask.then, answer=answer))
+    assert refused.status == "failed"
+    assert not (tmp_path / "new").exists()
+    (inside / "way").unlink()
+    (inside / "way").symlink_to(outside)
+    done = await run(deed, msgspec.structs.replace(ask.then, answer=answer))
+    assert done.status == "completed"
+    assert (outside / "new").read_text() == "one\n"
+
+
+async def test_a_granted_path_needs_no_yes_for_a_patch(tmp_path):
+    site = site_of(tmp_path / "in", sandbox=ReadOnly())
+    tool = ApplyPatchTool(site)
+    assert isinstance((await tool.prepare(patch_of(tmp_path / "a"))).judge(), Ask)
+    site.granted.add(ExtraPermissions(write=(str(tmp_path),)), for_turn=False)
+    assert (await tool.prepare(patch_of(tmp_path / "a"))).judge() == Run()
+    deed = await tool.prepare(patch_of(tmp_path / ".git" / "config"))
+    assert isinstance(deed.judge(), Ask)
+
+
+async def test_a_patch_where_the_run_lives_is_not_even_asked_about(tmp_path):
+    tool = ApplyPatchTool(site_of(tmp_path / "in", hidden=(str(tmp_path),)))
+    with pytest.raises(ToolFailed, match="Permission denied"):
+        await tool.prepare(patch_of(tmp_path / "sock"))

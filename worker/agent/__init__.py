@@ -1,0 +1,1 @@
+"""One agent's process: its session, turns, context and reports."""

@@ -1,0 +1,182 @@
+"""One life of an agent over any mailbox: from Hello to Goodbye.
+
+Rule guarded: at Shutdown the turn is aborted, commands are ended, and what was said is delivered,
+each under a deadline; then nothing of the agent runs.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+import trio
+
+from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, encode_event
+from swarm.mailbox.protocol.requests import EnvironmentReply, GetEnvironment
+from swarm.mailbox.protocol.rules import RuleSet
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ..exec.exec_sessions import EnvironmentSource
+from ..sandbox.role_lock import lock_gap
+from ..tools.approval_requester import ApprovalRequester
+from ..tools.orchestrator import Orchestrator
+from ..tools.team_client import TeamClient
+from ..tools.tool_registry import ToolRegistry
+from .agent_session import AgentSession
+from .op_dispatch import serve_ops
+from .reporter import Reporter
+from .sampler import OpenMailbox
+
+HEARTBEAT_S = 2.0
+COMMANDS_ENDED = "The user ended the commands that ran in the background ({count})."
+_END_COMMANDS_S = 5.0
+_ENVIRONMENT_LIMIT_S = 10.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_STATM = "/proc/self/statm"
+
+
+class ToolHost(Protocol):
+    """What an agent acts with: its tools, and the commands that they started."""
+
+    def make_registry(self, reporter: Reporter, team: TeamClient) -> ToolRegistry:
+        """The tools, once a life; some say things of their own, or ask about the team."""
+        ...
+
+    @property
+    def live_commands(self) -> int:
+        """Commands that run now."""
+        ...
+
+    def set_environment_source(self, source: EnvironmentSource) -> None:
+        """Whom to ask for the environment of commands, before the first of them."""
+        ...
+
+    def apply_settings(self, spec: AgentSpec) -> None:
+        """Its settings have changed; no call runs."""
+        ...
+
+    def set_rules(self, rules: RuleSet) -> None:
+        """Commands are judged by these rules from now on; calls may run."""
+        ...
+
+    async def prewarm(self) -> None:
+        """Get ready for the first call; called once, while it is being written."""
+        ...
+
+    async def end_commands(self) -> None:
+        """End all commands; bounded."""
+        ...
+
+
+async def run_agent_lifecycle(
+    spec: AgentSpec,
+    post: Mailbox,
+    dial: OpenMailbox,
+    hands: ToolHost,
+    chances: EntropySources = SYSTEM_ENTROPY,
+) -> None:
+    """One life, from Hello to Goodbye, over any mailbox.
+
+    Args:
+        spec: The agent.
+        post: The mailbox to the supervisor; owned by the caller.
+        dial: Opens a mailbox to a gateway's endpoint; used again whenever it has moved.
+        hands: Its tools and commands; owned by the caller, its commands are ended here.
+        chances: Ids, noise, the wall clock, the process's number.
+    """
+    hello = Hello(
+        secret=spec.secret,
+        pid=chances.pid(),
+        protocol_version=PROTOCOL_VERSION,
+        lock_gap=lock_gap() if spec.role.locked else "",
+    )
+    await post.post(encode_event(hello))  # before the rest: the supervisor works on it meanwhile
+    reporter = Reporter(post)
+    session = AgentSession(spec, reporter, dial, chances)
+    hands.set_environment_source(partial(_request_environment, reporter, spec))
+    registry = hands.make_registry(reporter, session.team)
+    asker = ApprovalRequester(spec.limits, reporter, session.add_notice)
+    session.set_orchestrator(Orchestrator(registry, reporter, asker))
+
+    def on_adopted(changed: AgentSpec) -> None:
+        hands.apply_settings(changed)
+        asker.set_limits(changed.limits)
+
+    session.on_settings_applied = on_adopted
+    session.on_rules_changed = hands.set_rules
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reporter.run_outbox)
+        nursery.start_soon(reporter.run_deltas)
+        nursery.start_soon(_send_heartbeats, session, hands)
+        nursery.start_soon(session.sampler.stay_connected)
+        nursery.start_soon(session.run_turns)
+        nursery.start_soon(_prewarm_before_first_call, session, hands)
+        nursery.start_soon(_end_commands_on_request, session, hands)
+        shutdown = await serve_ops(session, post)
+        with trio.move_on_after(_END_COMMANDS_S):
+            await session.close()
+            await hands.end_commands()
+        reporter.emit(Goodbye())
+        with trio.move_on_after(max(0.1, shutdown.grace_s)):
+            await reporter.flush()
+        nursery.cancel_scope.cancel()
+
+
+async def _send_heartbeats(session: AgentSession, hands: ToolHost) -> None:
+    """Tell every two seconds that the loop runs, and whether anything moves."""
+    while True:
+        await trio.sleep(HEARTBEAT_S)
+        session.reporter.emit_transient(
+            Heartbeat(
+                progress=session.reporter.progress,
+                busy=session.turn is not None,
+                rss_bytes=_resident_bytes(),
+                live_commands=hands.live_commands,
+            )
+        )
+
+
+async def _request_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[str, str]:
+    """The login shell's environment, which the supervisor takes once a run; else the spec's."""
+    with trio.move_on_after(_ENVIRONMENT_LIMIT_S):
+        reply = await reporter.request(GetEnvironment())
+        if isinstance(reply, EnvironmentReply):
+            return reply.variables
+    return spec.environment
+
+
+async def _prewarm_before_first_call(session: AgentSession, hands: ToolHost) -> None:
+    """Prepare the tools while the model still writes its first call.
+
+    Not before: half of all agents never make one, and each would wake its launcher or carry an
+    environment for nothing.
+    """
+    await session.sampler.call_started.wait()
+    await hands.prewarm()
+
+
+async def _end_commands_on_request(session: AgentSession, hands: ToolHost) -> None:
+    """An interrupt ends what still runs in the background, for ever; each time bounded."""
+    while True:
+        await session.end_commands_requested.wait()
+        session.end_commands_requested = trio.Event()
+        if not (running := hands.live_commands):
+            continue
+        if session.tells_commands_ended:
+            session.add_notice(COMMANDS_ENDED.format(count=running))
+        with trio.move_on_after(_END_COMMANDS_S):
+            await hands.end_commands()
+
+
+def _resident_bytes() -> int:
+    try:  # plain calls: a heartbeat must not cost what an agent's idleness is worth
+        fd = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(fd, 256).split()[1]) * _PAGE_BYTES
+        finally:
+            os.close(fd)
+    except OSError:
+        return 0

@@ -1,0 +1,136 @@
+"""An agent process: mailbox, session, commands, and the one Trio run that holds them.
+
+Rule guarded: the agent lives exactly as long as its supervisor wants. It ends in order at Shutdown,
+at once when the life-line closes, and by a crash that says why on stderr; it leaves no command.
+"""
+
+import os
+import sys
+import traceback
+from contextlib import AbstractAsyncContextManager
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+import trio
+
+from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.path_rules import is_within
+from swarm.mailbox.protocol.limits import ProfilePolicy
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ..exec.command_state import LauncherGone
+from ..exec.exec_sessions import open_exec_sessions
+from ..exec.launcher_client import LauncherClient, LauncherLink, open_launcher
+from ..process.lifeline import watch_lifeline
+from ..sandbox.landlock import LandlockRules, apply_landlock, forbid_new_privileges, landlock_abi
+from ..sandbox.landlock_rules import landlock_rules
+from ..sandbox.sandbox_plan import SandboxPlan
+from ..sandbox.sandbox_probe import probe_sandbox
+from ..tools.toolset import Toolset
+from .agent_lifecycle import run_agent_lifecycle
+
+_LAUNCHER_GONE = (
+    "the process that starts this agent's commands (its launcher) has died or did not answer, and "
+    "its commands with it; the agent ends, too, and is started again"
+)
+
+
+def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) -> int:
+    """Live until Shutdown; returns the exit code. Call it after the fork, before any Trio run.
+
+    Args:
+        spec: All that this agent may know.
+        launcher: This agent's end of its launcher's socket.
+        lifeline_fd: Reading end of the supervisor's life-line; None = nobody watches.
+    """
+    try:
+        if spec.role.locked:
+            lock_process(spec)
+        trio.run(_open_and_run, spec, launcher, lifeline_fd)
+    except BaseException as error:
+        if _contains_only(error, LauncherGone):
+            sys.stderr.write(f"{_LAUNCHER_GONE}\n")  # known, and no fault of this program
+        else:
+            traceback.print_exc()
+        sys.stderr.flush()
+        return 1
+    return 0
+
+
+def lock_process(spec: AgentSpec) -> None:
+    """Confine this very process, for good: it may read, but write nowhere and reach no network.
+
+    Where the kernel has no Landlock it stays as it is, and says so (`sandbox/role_lock.py`).
+
+    Its launcher was forked before and starts commands in their own sandbox
+    (`exec/launch_policy.py`: in no
+    other, whatever this process may ask). Call it while there is one thread: Landlock binds the
+    thread that asks, and those made later. Raises OSError.
+    """
+    if spec.limits.network is not None:
+        probe_sandbox()  # locked, it could not try bwrap, and the proxy's way leads only through it
+    forbid_new_privileges()
+    if landlock_abi():
+        apply_landlock(agent_lock_rules(spec.cwd, (*spec.hidden_paths, *_denied_paths(spec))))
+
+
+def _denied_paths(spec: AgentSpec) -> tuple[str, ...]:
+    """What its permission profile denies by name, but for what this process cannot do without."""
+    policy = spec.limits.sandbox
+    if not isinstance(policy, ProfilePolicy):
+        return ()
+    needed = (os.path.realpath(spec.cwd), *_import_folders())
+    denied = (rule.path for rule in policy.rules if rule.access == "deny")
+    return tuple(path for path in denied if not any(is_within(one, path) for one in needed))
+
+
+def agent_lock_rules(cwd: str, hidden: tuple[str, ...]) -> LandlockRules:
+    """All may be read but `hidden`, and what lies in crowded folders without leading to `cwd`."""
+    visible = tuple({os.path.realpath(cwd), *_import_folders()})
+    plan = SandboxPlan(stack="landlock", hidden=hidden, visible=visible, network=False)
+    return landlock_rules(plan, terminals=True)
+
+
+@cache
+def _import_folders() -> tuple[str, ...]:
+    """Where modules are that may yet be imported; looked up in the fork-server for all."""
+    here = str(Path(__file__).parents[1])
+    ours = (here, sys.prefix, sys.base_prefix, *(one for one in sys.path if one.startswith("/")))
+    return tuple(map(os.path.realpath, ours))
+
+
+async def _open_and_run(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | None) -> None:
+    def dial(endpoint: str) -> AbstractAsyncContextManager[Mailbox]:
+        return open_dealer(endpoint, spec.identity, epoch=spec.epoch)
+
+    async with trio.open_nursery() as nursery:
+        if lifeline_fd is not None:
+            nursery.start_soon(watch_lifeline, lifeline_fd)
+        async with (
+            open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as post,
+            open_launcher(link) as launcher,
+            open_exec_sessions(launcher, spec) as commands,
+            trio.open_nursery() as living,
+        ):
+            living.start_soon(_fail_when_launcher_ends, launcher)
+            await run_agent_lifecycle(spec, post, dial, Toolset(spec, commands))
+            living.cancel_scope.cancel()  # from here on the launcher may end: it is told to
+        nursery.cancel_scope.cancel()
+
+
+async def _fail_when_launcher_ends(launcher: LauncherClient) -> None:
+    """Without its launcher an agent can run nothing, and it may not fork another one now: it has
+    threads. So this life ends as a crash, commands and all, and the usual rule gives it the next.
+    """
+    await launcher.wait_gone()
+    raise LauncherGone(_LAUNCHER_GONE)
+
+
+def _contains_only(error: BaseException, kind: type[Exception]) -> bool:
+    """Whether it is such an error, or a group of nothing else."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(_contains_only(member, kind) for member in group.exceptions)
+    return isinstance(error, kind)

@@ -1,0 +1,237 @@
+"""The pieces of context that are not a person's words: permissions, environment, marks, letters.
+
+Rule guarded: the same facts give the same bytes, so that a provider's prompt cache holds; what
+changes is appended as a new piece and never edited in place.
+"""
+
+from pathlib import Path
+
+from swarm.mailbox.context_markers import (
+    ABORTED_END,
+    ABORTED_START,
+    ENVIRONMENT_END,
+    ENVIRONMENT_START,
+    GUIDANCE_START,
+)
+from swarm.mailbox.ids import ROOT_PATH, AgentPath, parent_path
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.items import (
+    ContentPart,
+    InputImage,
+    InputText,
+    Message,
+    OutputText,
+    text_message,
+)
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    Limits,
+    ProfilePolicy,
+    ReadOnly,
+    WorkspaceWrite,
+)
+from swarm.mailbox.protocol.ops import ImageInput, Mail, TextInput, UserInputPart
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ...policy.approval_offers import may_ask, may_escalate
+
+_HERE = Path(__file__).parent
+_TEXTS = {  # read once, at import: a forked agent then opens no file for them
+    path.stem: path.read_text(encoding="utf-8").strip() for path in sorted(_HERE.glob("*.md"))
+}
+_MAIL_TYPES = {
+    "new_task": "NEW_TASK",
+    "followup": "NEW_TASK",
+    "message": "MESSAGE",
+    "final_answer": "FINAL_ANSWER",
+}
+PERMISSIONS_START, PERMISSIONS_END = "<permissions instructions>", "</permissions instructions>"
+TEAM_START, TEAM_END = "<team>", "</team>"
+SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
+RESULT_KNOWN = "(wait_agent has given you this answer already)"
+
+MAX_SUBAGENTS = 32  # named in the environment; a thousand turns would each tell of a thousand
+
+
+class EnvironmentFacts(Value):
+    """Where and when an agent works, as its model is told."""
+
+    cwd: str
+    date: str  # YYYY-MM-DD, local
+    timezone: str = "Etc/UTC"
+    shell: str = "bash"
+    subagents: tuple[tuple[str, str], ...] = ()  # the agent's newest children: name, nickname
+    older_subagents: int = 0  # that are not named: the list is told again whenever it changes
+
+
+def harness_text(name: str) -> str:
+    """One of the texts beside this file, by its name without `.md`."""
+    return _TEXTS[name]
+
+
+def base_instructions(*, short: bool) -> str:
+    """The built-in base instructions; the short ones for small local models."""
+    return _TEXTS["base_short" if short else "base"]
+
+
+def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> str:
+    """The `<permissions instructions>` block: sandbox, approvals, writable roots."""
+    parts = [_sandbox_text(limits), _approval_text(limits, is_locked=is_locked)]
+    if isinstance(limits.sandbox, ProfilePolicy):
+        from .profile_text import profile_lines  # for the few runs that have one
+
+        parts += profile_lines(limits.sandbox)
+    if isinstance(limits.sandbox, WorkspaceWrite):
+        roots = ", ".join(f"`{root}`" for root in (cwd, *limits.sandbox.writable_roots))
+        verb = "roots are" if limits.sandbox.writable_roots else "root is"
+        parts.append(f"The writable {verb} {roots}.")
+    if limits.unix_sockets.allow and not isinstance(limits.sandbox, DangerFullAccess):
+        sockets = ", ".join(f"`{path}`" for path in limits.unix_sockets.allow)
+        parts.append(f"Unix sockets of other programs that commands may connect to: {sockets}.")
+    body = "\n".join(parts)
+    return f"{PERMISSIONS_START}\n{body}\n{PERMISSIONS_END}"
+
+
+def _sandbox_text(limits: Limits) -> str:
+    match limits.sandbox:
+        case ReadOnly(network_access=network):
+            text = _TEXTS["sandbox_read_only"]
+        case WorkspaceWrite(network_access=network):
+            text = _TEXTS["sandbox_workspace_write"]
+        case ProfilePolicy(network_access=network):
+            text = _TEXTS["sandbox_profile"]
+        case DangerFullAccess():
+            return _TEXTS["sandbox_danger_full_access"]
+    word = "enabled" if network else "restricted"
+    if limits.network is not None and not network:
+        word += ": a proxy, which the usual variables name, lets through what is allowed"
+    return text.replace("{network}", word)
+
+
+def _approval_text(limits: Limits, *, is_locked: bool) -> str:
+    reviewer = "a reviewer" if limits.reviewer == "guardian" else "a person"
+    return _TEXTS[_approval_name(limits, is_locked=is_locked)].replace("{reviewer}", reviewer)
+
+
+def _approval_name(limits: Limits, *, is_locked: bool) -> str:
+    if limits.approval == "never":
+        return "approval_never"
+    if is_locked:
+        return "approval_locked"
+    if not may_ask(limits):
+        return "approval_nobody"
+    if limits.approval != "on-request":
+        return f"approval_{limits.approval.replace('-', '_')}"
+    if isinstance(limits.sandbox, DangerFullAccess):
+        return "approval_full"
+    may_leave = may_escalate(limits, is_locked=is_locked)
+    return "approval_on_request" if may_leave else "approval_muted"
+
+
+def environment_text(place: EnvironmentFacts) -> str:
+    """The `<environment_context>` block."""
+    lines = (
+        ENVIRONMENT_START,
+        f"  <cwd>{place.cwd}</cwd>",
+        f"  <shell>{place.shell}</shell>",
+        f"  <current_date>{place.date}</current_date>",
+        f"  <timezone>{place.timezone}</timezone>",
+        *_subagents_lines(place),
+        ENVIRONMENT_END,
+    )
+    return "\n".join(lines)
+
+
+def _subagents_lines(place: EnvironmentFacts) -> list[str]:
+    if not place.subagents:
+        return []
+    lines = [
+        f"    - {name}: {nickname}" if nickname else f"    - {name}"
+        for name, nickname in place.subagents
+    ]
+    if place.older_subagents:
+        lines.append(f"    - and {place.older_subagents} older ones; list_agents names them")
+    return ["  <subagents>", *lines, "  </subagents>"]
+
+
+def guidance_text(instructions: str, *, cwd: str, replaces: bool = False) -> str:
+    """The AGENTS.md block; `instructions` is the whole chain, joined, or one folder's own file.
+
+    Args:
+        instructions: The text.
+        cwd: For which folder it counts.
+        replaces: Something else was told for the same folder before.
+    """
+    note = f"{_TEXTS['guidance_again']}\n\n" if replaces else ""
+    return f"{GUIDANCE_START}{cwd}\n\n{note}<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
+
+
+def team_text(spec: AgentSpec) -> str:
+    """What an agent is told of its team; "" for one that works alone.
+
+    A child's block names its path: so a history taken over from its parent cannot pass for its own.
+    """
+    may_grow = spec.may_spawn
+    is_child = spec.depth > 0
+    if not (may_grow or is_child):
+        return ""
+    parts: list[str] = []
+    if is_child:
+        parent = parent_path(AgentPath(spec.path)) or ROOT_PATH
+        parts.append(_TEXTS["team_child"].format(path=spec.path, parent=parent))
+    if may_grow:
+        parts += [_TEXTS["team_grow" if is_child else "team_root"], _TEXTS["team_rules"]]
+        if spec.max_agents:
+            parts.append(_TEXTS["team_places"].format(count=spec.max_agents))
+    parts.append(_TEXTS["team_letters"])
+    start, end = (SPAWNED_START, SPAWNED_END) if is_child else (TEAM_START, TEAM_END)
+    return "\n".join((start, *parts, end))
+
+
+def turn_aborted_message(*, commands_ended: bool = False) -> Message:
+    """The mark behind an interrupted turn; its background commands ended with it, or live on."""
+    words = _TEXTS["turn_aborted_commands_ended" if commands_ended else "turn_aborted"]
+    text = f"{ABORTED_START}\n{words}\n{ABORTED_END}"
+    return Message(role="user", content=(InputText(text=text),))
+
+
+def last_request_message() -> Message:
+    """The budget is used up: one more request, for the best answer there is."""
+    return text_message("developer", _TEXTS["last_call"])
+
+
+def repetition_message(times: int, *, waits: bool = False) -> Message:
+    """What a model is told that does the same again and again, or waits without any change."""
+    name = "repeating_wait" if waits else "repeating"
+    return text_message("developer", _TEXTS[name].format(times=times))
+
+
+def mail_message(mail: Mail, *, known: bool = False) -> Message:
+    """A letter of another agent, as its reader's model sees it.
+
+    Args:
+        mail: The letter.
+        known: Its reader was given the same words as the result of a wait: they are not repeated.
+    """
+    text = (
+        f"Message Type: {_MAIL_TYPES[mail.kind]}\n"
+        f"Task name: {mail.recipient}\nSender: {mail.author}\n"
+        f"Payload:\n{RESULT_KNOWN if known else mail.content}"
+    )
+    return Message(role="assistant", content=(OutputText(text=text),), author=mail.author)
+
+
+def user_message(parts: tuple[UserInputPart, ...]) -> Message:
+    """A person's words and images; each image stands between tags that name it."""
+    content: list[ContentPart] = []
+    for part in parts:
+        match part:
+            case TextInput(text=text):
+                content.append(InputText(text=text))
+            case ImageInput(image_url=url, name=name):
+                label = name.replace('"', "'").replace(">", " ").replace("\n", " ")
+                opening = f'<image name="{label}">' if label else "<image>"
+                content.append(InputText(text=opening))
+                content.append(InputImage(image_url=url))
+                content.append(InputText(text="</image>"))
+    return Message(role="user", content=tuple(content))

@@ -1,0 +1,34 @@
+"""When a history is to be made shorter: the model's window, and what a person set. Pure."""
+
+import msgspec
+
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import ContextRules
+
+_FULL_PERCENT = 90
+
+
+def with_configured_window(model: ModelInfo, rules: ContextRules) -> ModelInfo:
+    """The model with the window that a person said it has."""
+    if rules.window_tokens is None:
+        return model
+    return msgspec.structs.replace(model, context_window=rules.window_tokens)
+
+
+def usable_window(model: ModelInfo) -> int | None:
+    """The tokens that a request may hold; None if nobody knows."""
+    tokens = model.context_window * model.effective_context_percent // 100
+    return tokens if tokens > 0 else None
+
+
+def compaction_limit(model: ModelInfo, rules: ContextRules) -> int | None:
+    """The tokens from which a history is compacted; None: never by itself.
+
+    The least of what a person or the catalogue set, and 90 % of the window.
+
+    Source: Codex `model_auto_compact_token_limit`.
+    """
+    wanted = rules.compact_tokens or model.auto_compact_tokens
+    full = model.context_window * _FULL_PERCENT // 100
+    bounds = [bound for bound in (wanted, full) if bound is not None and bound > 0]
+    return min(bounds, default=None)

@@ -1,0 +1,119 @@
+"""What a model is told before and around the conversation, and what of it is new.
+
+Rule guarded: instructions, tools and everything said before stay the same bytes over a
+conversation's life; a change of rights, date or place is appended before the next user message.
+"""
+
+from collections.abc import Iterable
+
+from swarm.mailbox.context_markers import ENVIRONMENT_START, GUIDANCE_START
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.items import AnyItem, InputText, Message, text_message
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from .context_blocks import (
+    PERMISSIONS_START,
+    SPAWNED_START,
+    EnvironmentFacts,
+    base_instructions,
+    environment_text,
+    guidance_text,
+    permissions_text,
+    team_text,
+)
+
+
+class ToldContext(Value):
+    """What the history already says, as far as it must not be said again; None = nothing."""
+
+    permissions: str | None = None
+    environment: str | None = None
+    guidance: str | None = None  # the text alone, of the working directory
+    team: str | None = None  # a child's: it bears its path
+    begun: bool = False  # the initial context is there (it may be empty for a small model)
+
+
+def instructions_for(spec: AgentSpec, model: ModelInfo) -> str:
+    """The base instructions: the role's own, else the built-in ones that fit the model."""
+    return spec.role.base_instructions or base_instructions(short=model.short_prompt)
+
+
+def find_told_context(items: Iterable[AnyItem], *, cwd: str) -> ToldContext:
+    """Read from a restored history what its model was told last. Walks it once."""
+    told, head = ToldContext(), f"{GUIDANCE_START}{cwd}\n"
+    for item in items:
+        guidance = told.guidance
+        if (
+            block := _text_starting_with(item, "user", head)
+        ) is not None:  # others are of folders below
+            guidance = _instructions_in(block)
+        told = ToldContext(
+            permissions=_text_starting_with(item, "developer", PERMISSIONS_START)
+            or told.permissions,
+            environment=_text_starting_with(item, "user", ENVIRONMENT_START) or told.environment,
+            guidance=guidance,
+            team=_text_starting_with(item, "developer", SPAWNED_START) or told.team,
+            begun=True,
+        )
+    return told
+
+
+def context_items(
+    spec: AgentSpec, *, place: EnvironmentFacts, model: ModelInfo, told: ToldContext
+) -> tuple[tuple[Message, ...], ToldContext]:
+    """The messages to add before a user's message, and what is then told.
+
+    At the beginning: one developer message (permissions, the team, the role's instructions) and one
+    of the user (AGENTS.md, environment). Later only what changed. A child that took over its
+    parent's history begins all the same: its own words are not there yet. A model with the short
+    prompt gets the role's instructions alone, and not even those when it can call no tools: they
+    speak of tools, and each line more costs it attention that it does not have.
+    """
+    team = team_text(spec)
+    if model.short_prompt:
+        begun = told.begun and (spec.epoch > 1 or spec.depth == 0 or told.team == team)
+        return _short_context(spec, model, begun=begun), ToldContext(team=team, begun=True)
+    begun = told.begun and (spec.depth == 0 or told.team == team)
+    permissions = permissions_text(spec.limits, cwd=spec.cwd, is_locked=spec.role.locked)
+    environment = environment_text(place)
+    rules, guidance = spec.context, spec.user_instructions
+    developer = [permissions] if rules.permissions and permissions != told.permissions else []
+    user = [environment] if rules.environment and environment != told.environment else []
+    if not begun:
+        developer += [text for text in (team, spec.role.developer_instructions) if text]
+    if guidance != (told.guidance or ""):
+        is_change = told.guidance is not None and begun
+        if is_change or guidance:
+            user.insert(0, guidance_text(guidance, cwd=spec.cwd, replaces=is_change))
+    messages: list[Message] = []
+    if developer:
+        messages.append(text_message("developer", *developer))
+    if user:
+        messages.append(text_message("user", *user))
+    return tuple(messages), ToldContext(
+        permissions=permissions,
+        environment=environment,
+        guidance=guidance if guidance or told.guidance is not None else None,
+        team=team if spec.depth else None,
+        begun=True,
+    )
+
+
+def _short_context(spec: AgentSpec, model: ModelInfo, *, begun: bool) -> tuple[Message, ...]:
+    if begun or not (spec.role.developer_instructions and model.can_call_tools):
+        return ()
+    return (text_message("developer", spec.role.developer_instructions),)
+
+
+def _instructions_in(block: str) -> str:
+    return block.partition("<INSTRUCTIONS>\n")[2].removesuffix("\n</INSTRUCTIONS>")
+
+
+def _text_starting_with(item: AnyItem, role: str, start: str) -> str | None:
+    if not isinstance(item, Message) or item.role != role:
+        return None
+    for part in item.content:
+        if isinstance(part, InputText) and part.text.startswith(start):
+            return part.text
+    return None

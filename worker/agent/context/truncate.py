@@ -1,0 +1,92 @@
+"""Cutting what is too long: the middle goes, head and tail stay, and a marker says how much went.
+
+Rule guarded: cutting happens once, when an output is recorded, never when a prompt is built; so
+what a model has seen keeps its bytes. Sizes are UTF-8 bytes; one token stands for four.
+"""
+
+from typing import Literal
+
+from swarm.mailbox.protocol.items import ContentPart, InputImage, InputText
+
+from .token_meter import BYTES_PER_TOKEN, estimate_tokens
+
+Unit = Literal["tokens", "chars"]
+RECORDING_MARGIN = 1.2  # formatted outputs carry a few header lines beyond their own budget
+
+
+def truncate_middle(text: str, *, budget_bytes: int, unit: Unit = "tokens") -> str:
+    """Keep the first and the last half of `text`, cut on character boundaries.
+
+    Args:
+        text: Any text.
+        budget_bytes: UTF-8 bytes kept in all, ≥ 0; the marker is not counted. An odd budget
+            gives the tail the extra byte.
+        unit: What the marker counts: estimated tokens over the budget, or characters removed.
+
+    Source: Codex `truncate.rs`.
+    """
+    if len(text) <= budget_bytes // 4:
+        return text  # no character is longer than four bytes
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= budget_bytes:
+        return text
+    head_end = _boundary_before(raw, budget_bytes // 2)
+    tail_start = _boundary_after(raw, len(raw) - (budget_bytes - budget_bytes // 2))
+    if unit == "tokens":
+        removed = estimate_tokens(len(raw) - budget_bytes)
+    else:
+        removed = len(raw[head_end:tail_start].decode("utf-8", "surrogatepass"))
+    head = raw[:head_end].decode("utf-8", "surrogatepass")
+    tail = raw[tail_start:].decode("utf-8", "surrogatepass")
+    return f"{head}…{removed} {unit} truncated…{tail}"
+
+
+def truncate_formatted(text: str, *, budget_tokens: int) -> str:
+    """As `truncate_middle` in tokens; a cut text begins with its whole count of lines."""
+    cut = truncate_middle(text, budget_bytes=budget_tokens * BYTES_PER_TOKEN)
+    if cut == text:
+        return text
+    return f"Total output lines: {len(text.splitlines())}\n\n{cut}"
+
+
+def truncate_output(
+    output: str | tuple[ContentPart, ...], *, limit_tokens: int
+) -> str | tuple[ContentPart, ...]:
+    """The last cut before an output joins the history: the model's limit and a fifth more.
+
+    Parts share one budget in their order: the first text that does not fit is cut to the rest,
+    later texts are left out and counted in a closing part, images always stay.
+    """
+    budget = int(limit_tokens * BYTES_PER_TOKEN * RECORDING_MARGIN)
+    if isinstance(output, str):
+        return truncate_middle(output, budget_bytes=budget)
+    kept: list[ContentPart] = []
+    omitted = 0
+    for part in output:
+        if isinstance(part, InputImage):
+            kept.append(part)
+            continue
+        if budget <= 0:
+            omitted += 1
+            continue
+        size = len(part.text.encode("utf-8", "surrogatepass"))
+        fits = size <= budget
+        kept.append(
+            part if fits else InputText(text=truncate_middle(part.text, budget_bytes=budget))
+        )
+        budget = budget - size if fits else 0
+    if omitted:
+        kept.append(InputText(text=f"[omitted {omitted} text items ...]"))
+    return tuple(kept)
+
+
+def _boundary_before(raw: bytes, at: int) -> int:
+    while 0 < at < len(raw) and raw[at] & 0xC0 == 0x80:
+        at -= 1
+    return at
+
+
+def _boundary_after(raw: bytes, at: int) -> int:
+    while at < len(raw) and raw[at] & 0xC0 == 0x80:
+        at += 1
+    return at

@@ -1,0 +1,202 @@
+"""The agent's voice to the supervisor: durable events in order, passing ones coalesced.
+
+Rule guarded: saying never waits and never fails half-way, so a history and what was told of it
+cannot part when a turn is cancelled. One task posts; who must know that an event is journaled
+(a call about to run) waits for its ticket.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from swarm.mailbox.errors import MessageTooLarge
+from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
+from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.protocol.events import (
+    AnyEvent,
+    OutputArrived,
+    ReasoningArrived,
+    RequestSent,
+    TextArrived,
+    encode_event,
+)
+from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, QueuedForSlot, RequestRefused
+
+from ..event_limits import fit_event
+
+COALESCE_S = 0.02
+COALESCE_CHARS = 2_048
+_MAX_DIRECT_BYTES = 64 * 1024  # far below what any mailbox takes
+_MAX_STREAMS = 256  # more at once are sent on as they come
+
+DeltaKind = type[TextArrived] | type[ReasoningArrived] | type[OutputArrived]
+
+
+class PendingEvent:
+    """One durable event on its way."""
+
+    def __init__(self) -> None:
+        self.posted = trio.Event()
+        self.seq = 0
+
+    def mark_posted(self, seq: int) -> None:
+        """It is on its way, under this number."""
+        self.seq = seq
+        self.posted.set()
+
+
+class _PendingRequest:
+    """A request on its way to its reply."""
+
+    def __init__(self, heed: Callable[[QueuedForSlot], None] | None) -> None:
+        self.on_queued = heed
+        self.answered = trio.Event()
+        self.reply: AnyReply | None = None
+
+
+class Reporter:
+    """Says events on one mailbox. `pump` and `pulse` run beside it for the agent's life."""
+
+    def __init__(self, post: Mailbox) -> None:
+        self._post = post
+        self._outbox: deque[tuple[bytes, PendingEvent | None]] = deque()
+        self._outbox_filled = trio.Event()
+        self._outbox_empty = trio.Event()
+        self._deltas: dict[tuple[DeltaKind, str], tuple[str, list[str], int]] = {}
+        self._delta_pending = trio.Event()
+        self._requests: dict[int, _PendingRequest] = {}
+        self._request_count = 0
+        self.progress = 0
+
+    # --- durable -----------------------------------------------------------------------------
+
+    def emit(self, event: AnyEvent) -> None:
+        """Queue a durable event; it is posted in the order of saying. One too large is cut."""
+        self._enqueue(fit_event(event), None)
+
+    def emit_tracked(self, event: AnyEvent) -> PendingEvent:
+        """As `say`, for an event that must be journaled before something else happens."""
+        ticket = PendingEvent()
+        self._enqueue(fit_event(event), ticket)
+        return ticket
+
+    async def wait_journaled(self, ticket: PendingEvent) -> None:
+        """Return once the supervisor has acknowledged the event of this ticket."""
+        await ticket.posted.wait()
+        await self._post.wait_acknowledged(ticket.seq)
+
+    async def request(
+        self, request: AnyRequest, *, heed: Callable[[QueuedForSlot], None] | None = None
+    ) -> AnyReply:
+        """Put a request to the supervisor and wait for its reply; the caller sets the deadline.
+
+        One that is too large for any mailbox is refused here.
+
+        Args:
+            request: What is asked.
+            heed: Is told of the request's place while it waits in line.
+        """
+        self._request_count += 1
+        number = self._request_count
+        question = self._requests[number] = _PendingRequest(heed)
+        try:
+            body = encode_event(RequestSent(request_id=number, request=request))
+            if len(body) > MAX_MESSAGE_BYTES:
+                error = MessageTooLarge(size_bytes=len(body), limit_bytes=MAX_MESSAGE_BYTES)
+                return RequestRefused(message=f"the request was not sent: {error}")
+            self._enqueue(body, None)
+            while question.reply is None:
+                await question.answered.wait()
+            return question.reply
+        finally:
+            del self._requests[number]
+
+    def receive_reply(self, request_id: int, reply: AnyReply) -> None:
+        """The supervisor's reply has come; one that nobody waits for is dropped."""
+        question = self._requests.get(request_id)
+        if question is None or question.reply is not None:
+            return
+        if isinstance(reply, QueuedForSlot):
+            if question.on_queued is not None:
+                question.on_queued(reply)
+            return
+        question.reply = reply
+        question.answered.set()
+
+    async def flush(self) -> None:
+        """Return once everything said is acknowledged; the caller sets the deadline."""
+        while self._outbox:
+            self._outbox_empty = trio.Event()
+            await self._outbox_empty.wait()
+        await self._post.flush()
+
+    async def run_outbox(self) -> None:
+        """Post what was said, for ever. Over a full window it waits, and saying goes on."""
+        while True:
+            while self._outbox:
+                body, ticket = self._outbox[0]
+                seq = await self._post.post(body)
+                self._outbox.popleft()
+                if ticket is not None:
+                    ticket.mark_posted(seq)
+            self._outbox_empty.set()
+            self._outbox_filled = trio.Event()
+            await self._outbox_filled.wait()
+
+    def _enqueue(self, body: bytes, ticket: PendingEvent | None) -> None:
+        self.progress += 1
+        if (
+            not self._outbox
+            and len(body) <= _MAX_DIRECT_BYTES
+            and (seq := self._post.post_nowait(body))
+        ):
+            if ticket is not None:
+                ticket.mark_posted(seq)
+            return
+        self._outbox.append((body, ticket))
+        self._outbox_filled.set()
+
+    # --- passing -----------------------------------------------------------------------------
+
+    def emit_transient(self, event: AnyEvent) -> None:
+        """Send a passing event at once; it may be lost."""
+        self._post.send_transient(encode_event(event))
+
+    def emit_delta(self, kind: DeltaKind, turn_id: str, name: str, delta: str) -> None:
+        """Text of an item, or output of a call: sent within 20 ms or at 2 KiB."""
+        self.progress += 1
+        key = (kind, name)
+        waiting = self._deltas.get(key)
+        _, pieces, size = waiting or (turn_id, [], 0)
+        pieces.append(delta)
+        size += len(delta)
+        self._deltas[key] = turn_id, pieces, size
+        if size >= COALESCE_CHARS or len(self._deltas) > _MAX_STREAMS:
+            self._send_deltas(key)
+        else:
+            self._delta_pending.set()
+
+    def discard_deltas(self, kind: DeltaKind, name: str) -> None:
+        """The whole has come: what still waits of its pieces is not needed any more."""
+        self._deltas.pop((kind, name), None)
+
+    async def run_deltas(self) -> None:
+        """Send waiting deltas 20 ms after the first of them, for ever; sleeps when none come."""
+        while True:
+            await self._delta_pending.wait()
+            await trio.sleep(COALESCE_S)
+            self._delta_pending = trio.Event()
+            for key in tuple(self._deltas):
+                self._send_deltas(key)
+
+    def _send_deltas(self, key: tuple[DeltaKind, str]) -> None:
+        turn_id, pieces, _ = self._deltas.pop(key)
+        kind, name = key
+        text = "".join(pieces)
+        if kind is OutputArrived:
+            self.emit_transient(OutputArrived(turn_id=turn_id, call_id=name, delta=text))
+        elif kind is TextArrived:
+            self.emit_transient(TextArrived(turn_id=turn_id, item_id=name, delta=text))
+        else:
+            self.emit_transient(ReasoningArrived(turn_id=turn_id, item_id=name, delta=text))

@@ -1,0 +1,313 @@
+"""The agent's end of the gateway: one conversation, one sample at a time.
+
+Rule guarded: a sample always ends. The gateway's own word ends it, or our deadline on its silence,
+or the news that it was started anew; whatever was heard until then is kept by the caller.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import MailboxError, MessageTooLarge, SwarmError
+from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.sampling import (
+    AnySampleEvent,
+    CancelSample,
+    ConversationOpened,
+    ConversationRefused,
+    ModelInfo,
+    NeedHistory,
+    OpenConversation,
+    ReasoningDelta,
+    SampleAlive,
+    SampleCompleted,
+    SampleErrorKind,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleRequest,
+    SampleWaiting,
+    TextDelta,
+    ToolSpec,
+    decode_sample_event,
+    encode_sample_op,
+)
+from swarm.mailbox.protocol.settings import Summary, Verbosity
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from .context.conversation_history import ConversationHistory, UnsentItems
+
+SILENCE_MARGIN_S = 30.0  # over the provider's idle timeout: the gateway cuts first
+ALIVE_LIMIT_S = 7200.0  # of a gateway that says it is at the request, and nothing else of it
+OPEN_LIMIT_S = 1800.0  # for the gateway to know us and our model; it may have to fetch the model
+_CANCEL_LIMIT_S = 0.05
+
+OpenMailbox = Callable[[str], AbstractAsyncContextManager[Mailbox]]
+SampleStreamEvent = SampleItemStarted | TextDelta | ReasoningDelta | SampleItemDone | SampleWaiting
+OnSampleEvent = Callable[[SampleStreamEvent], bool]
+
+
+class SamplingError(SwarmError):
+    """A sample, or the conversation, failed. Carries the gateway's word or our own."""
+
+    def __init__(self, failed: SampleFailed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+class SampleParameters(Value):
+    """What stays the same over the requests of one turn."""
+
+    turn_id: str
+    instructions: str
+    tools: tuple[ToolSpec, ...] = ()
+    effort: str | None = None
+    output_schema: bytes | None = None
+    # Of a request beside the conversation:
+    extra: tuple[msgspec.Raw, ...] = ()  # items that follow the history this once
+    instead: tuple[msgspec.Raw, ...] | None = None  # items in place of the history
+    compacts: bool = False  # the provider shall shorten it, not answer
+    summary: Summary = "auto"
+    verbosity: Verbosity | None = None
+
+
+class Sampler:
+    """Asks the gateway. `stay_connected` runs beside it; only one task samples."""
+
+    def __init__(self, spec: AgentSpec, history: ConversationHistory, dial: OpenMailbox) -> None:
+        self._spec, self._history, self._open_mailbox = spec, history, dial
+        self._endpoint, self._token = spec.gateway_endpoint, spec.gateway_token
+        self._mailbox: Mailbox | None = None
+        self._connected = trio.Event()
+        self._moved = trio.Event()
+        self._attempt: trio.CancelScope | None = None
+        self._model: ModelInfo | None = None
+        self._refusal: SamplingError | None = None
+        self._requests = 0
+        self._opens_unanswered = 0  # sent on this mailbox and not yet answered
+        self._must_reopen = False
+        self.before_sample: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint_if_cancelled
+        self.call_started = trio.Event()  # the model has begun to write a call, for the first time
+
+    async def stay_connected(self) -> None:
+        """Hold a mailbox to the gateway, and a new one whenever it has moved; for ever."""
+        while True:
+            moved = self._moved
+            opening = encode_sample_op(self._opening())
+            async with self._open_mailbox(self._endpoint) as mailbox:
+                await mailbox.post(opening)
+                if not moved.is_set():
+                    self._mailbox, self._opens_unanswered = mailbox, 1
+                    self._connected.set()
+                await moved.wait()
+
+    def _opening(self) -> OpenConversation:
+        return OpenConversation(
+            token=self._token,
+            agent_id=self._spec.agent_id,
+            agent_path=self._spec.path,
+            model=self._spec.model,
+        )
+
+    def change_model(self, spec: AgentSpec) -> None:
+        """Open the conversation anew, with this spec's model, before the next sample."""
+        self._spec, self._must_reopen = spec, True
+        self._history.forget_sent()
+        self._model, self._refusal = None, None
+
+    def move(self, endpoint: str, token: bytes) -> None:
+        """The gateway was started anew: an open sample fails as retryable, the next goes there."""
+        self._endpoint, self._token = endpoint, token
+        self._history.forget_sent()
+        self._mailbox, self._connected, self._refusal = None, trio.Event(), None
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()
+        if self._attempt is not None:
+            self._attempt.cancel()
+
+    async def wait_model(self) -> ModelInfo:
+        """The model of this conversation; the first call waits for the gateway.
+
+        Raises SampleTrouble if it refuses the conversation or stays silent.
+        """
+        while self._model is None:
+            if self._refusal is not None:
+                raise self._refusal
+            try:
+                await self._receive_model()
+            except SamplingError as trouble:
+                if trouble.failed.kind != "connection_failed":
+                    raise  # else it was started anew before it knew us: we ask the new one
+        return self._model
+
+    async def _receive_model(self) -> None:
+        async with self._attempting(OPEN_LIMIT_S) as mailbox:
+            if self._must_reopen:
+                self._must_reopen = False
+                self._opens_unanswered += 1
+                await mailbox.post(encode_sample_op(self._opening()))
+            event = await self._next_event(mailbox)
+            if not isinstance(event, ConversationOpened | ConversationRefused):
+                return
+            self._opens_unanswered -= 1
+            if self._opens_unanswered > 0:
+                return  # of a model that we do not want any more
+            if isinstance(event, ConversationOpened):
+                self._model = event.model
+            else:
+                self._refusal = _sampling_error("no_provider", event.message)
+
+    async def sample(
+        self, question: SampleParameters, hear: OnSampleEvent
+    ) -> SampleCompleted | None:
+        """Sample once; `hear` gets each event in order, and may return True to end it early.
+
+        Returns None if `hear` ended it.
+
+        Raises:
+            SampleTrouble: The attempt failed; what `hear` got stays valid.
+
+        Nothing is sent before `ready` has returned.
+        """
+        await self.before_sample()
+        async with self._attempting(self._silence_s()) as mailbox:
+            self._requests += 1
+            number = self._requests
+            ended = False
+            try:
+                await self._send(mailbox, question, number)
+                completed = await self._listen(mailbox, question, number, hear)
+                ended = completed is not None
+                return completed
+            except SamplingError:
+                ended = True
+                raise
+            finally:
+                if not ended and mailbox is self._mailbox:
+                    await _cancel(mailbox, number)
+
+    def _silence_s(self) -> float:
+        idle_s = self._model.stream_idle_s if self._model is not None else 300.0
+        return idle_s + SILENCE_MARGIN_S
+
+    async def _listen(
+        self, mailbox: Mailbox, question: SampleParameters, number: int, hear: OnSampleEvent
+    ) -> SampleCompleted | None:
+        silence_s = self._silence_s()
+        give_up_at = trio.current_time() + ALIVE_LIMIT_S
+        while True:
+            if self._attempt is not None:
+                self._attempt.deadline = min(trio.current_time() + silence_s, give_up_at)
+            silence_s = self._silence_s()
+            event = await self._next_event(mailbox)
+            if not isinstance(event, SampleAlive):
+                give_up_at = trio.current_time() + ALIVE_LIMIT_S
+            match event:
+                case ConversationOpened(model=model):
+                    self._model = model
+                    continue
+                case ConversationRefused(message=message):
+                    raise _sampling_error("no_provider", message)
+                case _ if event.request_id != number:
+                    continue  # the rest of a sample that we gave up
+                case NeedHistory():
+                    self._history.forget_sent()
+                    await self._send(mailbox, question, number)
+                case SampleCompleted():
+                    return event
+                case SampleFailed():
+                    raise SamplingError(event)
+                case SampleItemStarted() | TextDelta() | ReasoningDelta() | SampleItemDone():
+                    if isinstance(event, SampleItemStarted) and event.kind.endswith("_call"):
+                        self.call_started.set()
+                    if hear(event):
+                        return None
+                case SampleAlive():
+                    continue  # that it was heard is all
+                case SampleWaiting(delay_s=delay_s):
+                    silence_s += delay_s
+                    hear(event)
+                case _:
+                    assert_never(event)
+
+    async def _send(self, mailbox: Mailbox, question: SampleParameters, number: int) -> None:
+        unsent = self._history.unsent()
+        if question.instead is not None:
+            unsent = UnsentItems(0, b"", question.instead)
+        request = SampleRequest(
+            request_id=number,
+            turn_id=question.turn_id,
+            instructions=question.instructions,
+            tools=question.tools,
+            base_count=unsent.base_count,
+            base_digest=unsent.base_digest,
+            items=(*unsent.items, *question.extra),
+            effort=question.effort,
+            output_schema=question.output_schema,
+            compacts=question.compacts,
+            summary=question.summary,
+            verbosity=question.verbosity,
+        )
+        if question.instead is None:
+            self._history.mark_sent()
+        else:
+            self._history.forget_sent()
+        try:
+            await mailbox.post(encode_sample_op(request))
+        except MessageTooLarge as error:  # a shorter history may fit
+            self._history.forget_sent()
+            raise _sampling_error("context_window_exceeded", str(error)) from error
+        except MailboxError as error:
+            self._history.forget_sent()
+            raise _sampling_error(
+                "bad_request", f"the request could not be sent: {error}"
+            ) from error
+
+    async def _next_event(self, mailbox: Mailbox) -> AnySampleEvent:
+        letter = await mailbox.receive()
+        try:
+            event: AnySampleEvent = decode_sample_event(letter.body)
+            return event
+        except ValueError as error:
+            raise _sampling_error(
+                "bad_response", f"the gateway sent what is no event: {error}"
+            ) from error
+        finally:
+            mailbox.acknowledge(letter, soon=False)
+
+    @asynccontextmanager
+    async def _attempting(self, limit_s: float) -> AsyncIterator[Mailbox]:
+        """A mailbox, in a scope that silence and a moved gateway end with SampleTrouble."""
+        moved = self._moved
+        scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
+        self._attempt = scope
+        with scope:
+            try:
+                while self._mailbox is None:
+                    await self._connected.wait()
+                yield self._mailbox
+            finally:
+                self._attempt = None
+        if scope.cancelled_caught:
+            if moved.is_set():
+                text = "the gateway was started anew while it answered"
+                raise _sampling_error("connection_failed", text, retryable=True)
+            text = f"the gateway said nothing for {limit_s:.0f} s"
+            raise _sampling_error("idle_timeout", text, retryable=True)
+
+
+async def _cancel(mailbox: Mailbox, number: int) -> None:
+    """Tell the gateway that nobody listens any more: bounded, also while being cancelled."""
+    with trio.move_on_after(_CANCEL_LIMIT_S, shield=True), suppress(MailboxError):
+        await mailbox.post(encode_sample_op(CancelSample(request_id=number)))
+
+
+def _sampling_error(
+    kind: SampleErrorKind, message: str, *, retryable: bool = False
+) -> SamplingError:
+    failed = SampleFailed(request_id=0, kind=kind, message=message, retryable=retryable)
+    return SamplingError(failed)

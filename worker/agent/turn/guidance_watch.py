@@ -1,0 +1,141 @@
+"""AGENTS.md during a session: changes of the chain, and the files of folders where the agent works.
+
+Rule guarded: each folder below is looked at once, all files keep to one budget, and neither a
+foreign repository nor installed packages give instructions. What is read is appended, never put
+in place of what was said.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.context_markers import GUIDANCE_START
+from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall, OtherCall, PatchCall
+from swarm.mailbox.protocol.items import AnyItem, InputText, Message
+from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.roles.guidance import Guidance, GuidanceRules, load_folder_guidance, load_guidance
+
+from ...policy.shell_parser import plain_commands
+
+FOREIGN_FOLDERS = frozenset({"node_modules", "site-packages", "vendor", "venv", "__pycache__"})
+_MAX_WORDS = 64  # of one command that are looked at
+_MAX_LEVELS = 32  # below the working directory
+
+
+class FolderGuidance(msgspec.Struct, frozen=True):
+    """One folder's own instructions, to be told now."""
+
+    folder: str
+    text: str
+
+
+class GuidanceWatch:
+    """One agent's; `told` are the items of former lives."""
+
+    def __init__(self, spec: AgentSpec, told: Iterable[AnyItem]) -> None:
+        self._spec = spec
+        self._seen = {folder for item in told if (folder := _guidance_folder(item))}
+        self._left_bytes: int | None = None  # of the budget; None: not yet known
+        # Once: a command may put a link in its place.
+        self._root = Path(os.path.realpath(spec.cwd))
+        self._refused: set[str] = set()  # of the chain, told already
+        self.warnings: list[str] = []  # taken by who tells people
+
+    @property
+    def is_enabled(self) -> bool:
+        """False: this agent is told of no files."""
+        return self._spec.context.guidance_bytes > 0
+
+    def read_chain(self) -> str:
+        """The chain as it is now. Takes a few system calls."""
+        read = self._load()
+        self.warnings += [one for one in read.refused if one not in self._refused]
+        self._refused.update(read.refused)
+        return read.text
+
+    def find_new_guidance(self, details: Iterable[AnyCallDetail]) -> list[FolderGuidance]:
+        """The files of folders below that these calls work in, outer ones first, each once."""
+        if not self.is_enabled:
+            return []
+        root = self._root
+        found: list[FolderGuidance] = []
+        for folder in _call_folders(details, root):
+            if str(folder) in self._seen:
+                continue
+            self._seen.add(str(folder))
+            read = self._read(folder, root)
+            if read.text:
+                found.append(FolderGuidance(str(folder), read.text))
+        return found
+
+    def _read(self, folder: Path, root: Path) -> Guidance:
+        if self._left_bytes is None:
+            self._left_bytes = self._load().left_bytes
+        rules = msgspec.structs.replace(self._rules(), limit_bytes=self._left_bytes)
+        read = load_folder_guidance(folder, root=root, rules=rules)
+        self.warnings += read.warnings
+        if read.text:
+            self._left_bytes = read.left_bytes
+        return read
+
+    def _load(self) -> Guidance:
+        home = Path(self._spec.context.guidance_home)
+        return load_guidance(self._root, config_folder=home, rules=self._rules())
+
+    def _rules(self) -> GuidanceRules:
+        told = self._spec.context
+        return GuidanceRules(
+            limit_bytes=told.guidance_bytes,
+            fallback_names=told.guidance_names,
+            root_markers=told.root_markers,
+            keeps_cwd=True,
+            sandbox=self._spec.limits.sandbox,
+        )
+
+
+def _guidance_folder(item: AnyItem) -> str:
+    if not isinstance(item, Message) or item.role != "user" or len(item.content) != 1:
+        return ""
+    part = item.content[0]
+    if not isinstance(part, InputText) or not part.text.startswith(GUIDANCE_START):
+        return ""
+    return part.text.partition("\n")[0].removeprefix(GUIDANCE_START)
+
+
+def _call_folders(details: Iterable[AnyCallDetail], root: Path) -> Iterator[Path]:
+    """Every folder between the root and a place of a call, from the outside in."""
+    for detail in details:
+        for place in _call_paths(detail, root):
+            yield from _steps_down(place, root)
+
+
+def _call_paths(detail: AnyCallDetail, root: Path) -> Iterator[str]:
+    match detail:
+        case CommandCall(cwd=cwd, script=script):
+            yield cwd
+            words = [word for one in plain_commands(script) or () for word in one]
+            for word in words[:_MAX_WORDS]:
+                if "\0" not in word and len(word) < 4_096:
+                    yield str(Path(cwd) / word)
+        case PatchCall(changes=changes):
+            for change in changes:
+                yield change.path
+        case OtherCall(argument=argument) if argument and "\0" not in argument:
+            yield str(root / argument)
+        case _:
+            return
+
+
+def _steps_down(place: str, root: Path) -> Iterator[Path]:
+    real = os.path.realpath(place)
+    if not real.startswith(f"{root}{os.sep}"):
+        return
+    folder = root
+    for name in Path(real).relative_to(root).parts[:_MAX_LEVELS]:
+        folder = folder / name
+        foreign = name in FOREIGN_FOLDERS or name.startswith(".") or (folder / ".git").exists()
+        if foreign or not folder.is_dir():
+            return
+        yield folder

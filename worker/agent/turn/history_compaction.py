@@ -1,0 +1,386 @@
+"""When and how an agent's history becomes shorter, and how that is taken back.
+
+Rules guarded: it happens between two requests, where no call is open; the new history and what the
+supervisor is told of it are one step; and it is bounded: what frees nothing is not done again
+before the history has grown, and a history that cannot be made to fit ends its turn and says why.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+import trio
+
+from swarm.mailbox.errors import MessageTooLarge
+from swarm.mailbox.protocol.changes import CompactionInfo
+from swarm.mailbox.protocol.events import Waiting, Warned
+from swarm.mailbox.protocol.items import AnyItem, decode_item
+from swarm.mailbox.protocol.ops import UndoCompaction
+from swarm.mailbox.protocol.requests import ChangesReply, ListChanges
+from swarm.mailbox.protocol.sampling import ModelInfo, SampleFailed, chain_digest
+
+from ..context.compacted_history import (
+    build_compacted_history,
+    compaction_budget,
+    provider_ending,
+    summary_message,
+)
+from ..context.context_blocks import harness_text
+from ..context.context_limits import compaction_limit, usable_window
+from ..context.history_trimming import trim_history
+from ..context.pinned_state import PinnedState, collect_state
+from ..context.prompt_context import find_told_context
+from ..context.token_meter import measure_item
+from ..sampler import SamplingError
+from .history_summary import request_provider_compaction, request_summary
+
+if TYPE_CHECKING:
+    from ..agent_session import AgentSession
+    from .turn_state import Turn
+
+Trigger = Literal["limit", "overflow", "person"]
+Means = Literal["model", "provider", "cut"]
+CUT_SHARES = (0.5, 0.2)  # of what overflowed, at its second and third time in a row
+_MIN_GROWTH_TOKENS = 256  # tokens, before a compaction that freed little is tried again
+_CHANGES_LIMIT_S = 5.0  # for the supervisor to say what changed; without it patches alone are known
+_MIN_LEARNED_SHARE = 0.25  # of the told window: a provider that refuses even less is not believed
+
+
+class HistoryCompactor:
+    """One agent's; it lives as long as the session."""
+
+    def __init__(self, session: "AgentSession") -> None:
+        self._session = session
+        self._compaction_requested = False
+        self._undo_requested: UndoCompaction | None = None
+        self._scope: trio.CancelScope | None = None  # of work at rest
+        self._count = 0
+        self._items_after_last = 0  # items of the history when it was last compacted
+        self._retry_above_tokens = 0  # tokens: the last compaction did not come below the limit
+        self._waits_for_full_window = (
+            False  # one was taken back: the next comes when the window is full
+        )
+        self._learned_window: int | None = (
+            None  # a provider's window is smaller than it is said to be
+        )
+        self._overflows = 0  # in a row
+        self._remote_failed = False
+        self._changes: ChangesReply | None = (
+            None  # files that changed, by the supervisor's last word
+        )
+
+    # --- wishes ------------------------------------------------------------------------------
+
+    @property
+    def is_requested(self) -> bool:
+        """True if a person wants something done, now or before the next request."""
+        return self._compaction_requested or self._undo_requested is not None
+
+    @property
+    def is_running(self) -> bool:
+        """True while it is at work between two turns."""
+        return self._scope is not None
+
+    def request(self) -> None:
+        """A person wants the history compacted."""
+        self._compaction_requested = True
+
+    def request_undo(self, op: UndoCompaction) -> None:
+        """A person wants a compaction taken back."""
+        self._undo_requested = op
+
+    async def run_while_idle(self) -> None:
+        """Do what is wanted while no turn runs."""
+        session = self._session
+        with trio.CancelScope() as self._scope:
+            try:
+                model = await session.wait_model()
+                session.begin_sampling(model)
+                await self.compact_if_needed(None, model)
+            except SamplingError as trouble:
+                self._compaction_requested, self._undo_requested = False, None
+                self._warn(f"the history was not compacted: {trouble.failed.message}")
+        if self._scope.cancelled_caught:
+            self._compaction_requested, self._undo_requested = False, None
+            self._warn("the compaction was interrupted; the history is as it was")
+        self._scope = None
+
+    def interrupt(self) -> None:
+        """End work at rest; that of a turn ends with the turn."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    # --- occasions ---------------------------------------------------------------------------
+
+    async def compact_if_needed(self, turn: "Turn | None", model: ModelInfo) -> None:
+        """Between two requests: do what a person wants, or what the window calls for.
+
+        Raises SampleTrouble: the history must become shorter and cannot.
+        """
+        turn_id = "" if turn is None else turn.turn_id
+        if self._undo_requested is not None:
+            op, self._undo_requested = self._undo_requested, None
+            self._undo_compaction(op, turn_id, model)
+        if self._compaction_requested:
+            self._compaction_requested = False
+            await self._compact_for_person(turn_id, model)
+        elif self._is_due(model):
+            await self._compact(turn_id, model, "limit")
+
+    async def handle_overflow(self, turn: "Turn", model: ModelInfo) -> bool:
+        """A provider refused the history as too long. True if it is shorter now.
+
+        Raises SampleTrouble as `look` does.
+        """
+        self._overflows += 1
+        tokens = self._session.meter.context_tokens
+        if self._overflows == 1:
+            self._learn_window(tokens, model)
+            return await self._compact(turn.turn_id, model, "overflow")
+        if self._overflows - 2 >= len(CUT_SHARES):
+            return False
+        await self._request_changes()
+        room = int(tokens * CUT_SHARES[self._overflows - 2])
+        return self._trim(turn.turn_id, model, "overflow", room_tokens=room)
+
+    def note_response(self) -> None:
+        """A response came: what was sent did fit."""
+        self._overflows = 0
+
+    def _is_due(self, model: ModelInfo) -> bool:
+        session, limit = self._session, self._limit(model)
+        if limit is None or len(session.history) <= self._items_after_last:
+            return False
+        coming = session.meter.calibrated(session.inbox.waiting_tokens)
+        return session.meter.context_tokens + coming >= max(limit, self._retry_above_tokens)
+
+    def _limit(self, model: ModelInfo) -> int | None:
+        limit = compaction_limit(model, self._session.spec.context)
+        if self._waits_for_full_window:
+            limit = usable_window(model)
+        if limit is None or self._learned_window is None:
+            return limit
+        return min(limit, self._learned_window)
+
+    def _learn_window(self, tokens: int, model: ModelInfo) -> None:
+        window = usable_window(model)
+        if window is None or tokens >= window:
+            return
+        self._learned_window = int(max(tokens * 0.9, window * _MIN_LEARNED_SHARE))
+        self._warn(
+            f"the provider refused about {tokens:,} tokens, though {model.slug} is said to take "
+            f"{window:,}; from now on the history is compacted at {self._learned_window:,} (set "
+            "`model_context_window` to say what is right)"
+        )
+
+    async def _compact_for_person(self, turn_id: str, model: ModelInfo) -> None:
+        """A person's wish; its failure ends no turn."""
+        if len(self._session.history) <= self._items_after_last:
+            self._warn("there is nothing to compact")
+            return
+        try:
+            await self._compact(turn_id, model, "person")
+        except SamplingError as trouble:
+            self._warn(f"the history was not compacted: {trouble.failed.message}")
+
+    # --- doing it ----------------------------------------------------------------------------
+
+    async def _compact(self, turn_id: str, model: ModelInfo, trigger: Trigger) -> bool:
+        """By the provider, else by the model, else without one. True if it is shorter now."""
+        session = self._session
+        tokens = session.meter.context_tokens
+        session.reporter.emit_transient(
+            Waiting(reason=f"compacting its history of {tokens:,} tokens")
+        )
+        await self._request_changes()
+        items = session.decoded_history()
+        room = compaction_budget(self._limit(model))
+        ending = await self._provider_ending(turn_id, model, trigger)
+        means: Means = "provider"
+        if not ending:
+            means = "model"
+            asked = await request_summary(
+                session, turn_id, model, items, whole=trigger != "overflow"
+            )
+            if asked.text:
+                state = self._pinned_state(items)
+                intro = harness_text("summary_intro")
+                ending = (summary_message(intro, asked.text, state, room),)
+            elif _is_out_of_budget(asked.failed) and trigger != "overflow":
+                return False  # the next request hears the same, and closes the account
+            else:
+                return self._trim_without_model(turn_id, model, trigger, asked.failed)
+        context, told = session.build_context(model, anew=True)
+        rebuilt = build_compacted_history(
+            items, context=context, ending=ending, room=room, measure=measure_item
+        )
+        rebuilt = self._trim_to_limit(rebuilt, model)
+        self._replace(turn_id, rebuilt, trigger, means)
+        session.told_context = told
+        return self._finish(model)
+
+    async def _provider_ending(
+        self, turn_id: str, model: ModelInfo, trigger: Trigger
+    ) -> tuple[AnyItem, ...]:
+        if not model.remote_compaction or self._remote_failed or trigger == "overflow":
+            return ()
+        session = self._session
+        output = await request_provider_compaction(session, turn_id, model)
+        if not isinstance(output, SampleFailed):
+            state = self._pinned_state(session.decoded_history())
+            if ending := provider_ending(output, state):
+                return ending
+        why = output.message if isinstance(output, SampleFailed) else "it sealed nothing"
+        self._remote_failed = True
+        self._warn(f"the provider's own compaction failed ({why}); the model is asked from now on")
+        return ()
+
+    def _trim_to_limit(self, rebuilt: tuple[AnyItem, ...], model: ModelInfo) -> tuple[AnyItem, ...]:
+        """What a cut makes of a rebuilt history that is still over the limit, if anything."""
+        meter, limit = self._session.meter, self._limit(model)
+        size = sum(map(measure_item, rebuilt))
+        if limit is None or meter.calibrated(size + meter.head_tokens) < limit:
+            return rebuilt
+        return self._trim_items(rebuilt, room_tokens=limit) or rebuilt
+
+    def _trim_without_model(
+        self, turn_id: str, model: ModelInfo, trigger: Trigger, failed: SampleFailed | None
+    ) -> bool:
+        tokens = self._session.meter.context_tokens
+        limit = min(self._limit(model) or tokens, tokens)
+        if not self._trim(turn_id, model, trigger, room_tokens=limit // 2):
+            return False
+        why = "the model gave no summary" if failed is None else failed.message
+        self._warn(f"the history was cut and not summarized: {why}")
+        return True
+
+    def _trim(self, turn_id: str, model: ModelInfo, trigger: Trigger, *, room_tokens: int) -> bool:
+        items = self._session.decoded_history()
+        shorter = self._trim_items(items, room_tokens=room_tokens)
+        if shorter is None and (limit := self._limit(model)) is not None:
+            shorter = self._trim_items(items, room_tokens=limit)
+        if shorter is None:
+            return False
+        self._replace(turn_id, shorter, trigger, "cut")
+        return self._finish(model)
+
+    def _trim_items(
+        self, items: tuple[AnyItem, ...], *, room_tokens: int
+    ) -> tuple[AnyItem, ...] | None:
+        """`room_tokens`: of a whole request, as the server counts."""
+        session = self._session
+        return trim_history(
+            items,
+            room_tokens=session.meter.uncalibrated(room_tokens) - session.meter.head_tokens,
+            note=harness_text("cut_note"),
+            state=self._pinned_state(items),
+            measure=measure_item,
+        )
+
+    async def _request_changes(self) -> None:
+        with trio.move_on_after(_CHANGES_LIMIT_S):
+            reply = await self._session.reporter.request(ListChanges())
+            self._changes = reply if isinstance(reply, ChangesReply) else self._changes
+
+    def _pinned_state(self, items: tuple[AnyItem, ...]) -> PinnedState:
+        session = self._session
+        return collect_state(
+            items, agents=session.agent_labels(), seen=self._changes, cwd=session.spec.cwd
+        )
+
+    def _replace(
+        self, turn_id: str, items: tuple[AnyItem, ...], trigger: Trigger, means: Means
+    ) -> None:
+        session = self._session
+        meter, size = session.meter, sum(map(measure_item, items))
+        self._count += 1
+        shortened = CompactionInfo(
+            compaction_id=f"{session.spec.agent_id[-8:]}-{session.spec.epoch}-c{self._count}",
+            trigger=trigger,
+            means=means,
+            before_tokens=meter.context_tokens,
+            after_tokens=meter.calibrated(meter.head_tokens + size),
+            before_items=len(session.history),
+        )
+        try:
+            session.replace_history(turn_id, items, shortened=shortened)
+        except MessageTooLarge as error:
+            raise _trouble(f"even compacted it cannot be told: {error}") from error
+        meter.start_over(size)
+        self._waits_for_full_window, self._items_after_last = False, len(items)
+
+    def _finish(self, model: ModelInfo) -> bool:
+        """Tell the fill, and take care that what freed too little is not done again at once.
+
+        Raises SampleTrouble if what must stay does not fit the window.
+        """
+        session, limit, window = self._session, self._limit(model), usable_window(model)
+        tokens = session.meter.context_tokens
+        self._emit_token_count(model)
+        self._retry_above_tokens = 0
+        if window is not None and tokens > window:
+            raise _too_long_error(tokens, window)
+        if limit is not None and tokens >= limit:
+            self._retry_above_tokens = tokens + max(limit // 10, _MIN_GROWTH_TOKENS)
+            self._warn(
+                f"the compacted history still holds about {tokens:,} tokens, over the limit of "
+                f"{limit:,}: instructions, tools and the task take that much; raise "
+                "`model_auto_compact_token_limit`"
+            )
+        return True
+
+    # --- taking back -------------------------------------------------------------------------
+
+    def _undo_compaction(self, op: UndoCompaction, turn_id: str, model: ModelInfo) -> None:
+        session = self._session
+        raws = session.history.all_items()
+        digest = b""
+        for raw in raws[: op.base_count]:
+            digest = chain_digest(digest, bytes(raw))
+        if len(raws) < op.base_count or digest != op.base_digest:
+            self._warn("the compaction was not taken back: the history was replaced since")
+            return
+        restored = (*op.items, *raws[op.base_count :])
+        items = tuple(decode_item(bytes(raw)) for raw in restored)
+        size, window = sum(map(measure_item, items)), usable_window(model)
+        tokens = session.meter.calibrated(size + session.meter.head_tokens)
+        if window is not None and tokens >= window:
+            self._warn(
+                f"the compaction was not taken back: the history would hold about {tokens:,} "
+                f"tokens, and {model.slug} takes {window:,}"
+            )
+            return
+        try:
+            session.replace_history(turn_id, items, undoes=op.compaction_id)
+        except MessageTooLarge as error:
+            self._warn(f"the compaction was not taken back: {error}")
+            return
+        session.told_context = find_told_context(items, cwd=session.spec.cwd)
+        session.meter.start_over(size)
+        self._waits_for_full_window, self._items_after_last, self._retry_above_tokens = True, 0, 0
+        self._emit_token_count(model)
+
+    # --- words -------------------------------------------------------------------------------
+
+    def _emit_token_count(self, model: ModelInfo) -> None:
+        session = self._session
+        turn_id = "" if session.turn is None else session.turn.turn_id
+        session.reporter.emit(session.meter.take_count(turn_id, model))
+
+    def _warn(self, message: str) -> None:
+        self._session.reporter.emit(Warned(message=message))
+
+
+def _is_out_of_budget(failed: SampleFailed | None) -> bool:
+    return failed is not None and failed.kind == "refused_budget"
+
+
+def _too_long_error(tokens: int, window: int) -> SamplingError:
+    return _trouble(
+        f"even compacted it holds about {tokens:,} tokens of {window:,}: instructions, AGENTS.md "
+        "and the task alone are too long"
+    )
+
+
+def _trouble(message: str) -> SamplingError:
+    return SamplingError(
+        SampleFailed(request_id=0, kind="context_window_exceeded", message=message)
+    )

@@ -1,0 +1,203 @@
+"""Asking for what shall stand for a long history: a summary by the model, or its provider's items.
+
+Rule guarded: it ends. Streams are asked again as any sample is; a history that is too long even
+for this is asked of in ever shorter copies; an answer without text is asked for once more. The
+tools stay in the request, so that what a provider keeps of its beginning is used; none runs.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.events import Waiting
+from swarm.mailbox.protocol.items import AnyItem, Message, encode_item, text_message, text_of
+from swarm.mailbox.protocol.sampling import (
+    ModelInfo,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleWaiting,
+)
+
+from ..context.context_blocks import harness_text
+from ..context.history_trimming import trim_history
+from ..context.pinned_state import PinnedState
+from ..context.prompt_context import instructions_for
+from ..context.token_meter import measure_item
+from ..sampler import SampleParameters, SampleStreamEvent, SamplingError
+from .sample_retry import plan_retry
+
+if TYPE_CHECKING:
+    from ..agent_session import AgentSession
+
+COPY_SHARES = (0.6, 0.35, 0.2)  # of a history that was too long to be summarized as a whole
+# What is wrong with the provider and not with this request: the turn could not go on either.
+PROVIDER_ERROR_KINDS = frozenset(
+    {
+        "unauthorized", "missing_key", "no_provider", "usage_limit_exceeded", "connection_failed",
+        "overloaded", "stream_disconnected", "idle_timeout",
+    }
+)  # fmt: skip
+
+
+class SummaryResult(Value):
+    """What came of it: `text`, or why there is none."""
+
+    text: str = ""
+    failed: SampleFailed | None = None
+
+
+class ResponseCollector:
+    """Hears one response: its last words, and its items."""
+
+    def __init__(self, session: "AgentSession") -> None:
+        self._session = session
+        self.text = ""
+        self.items: list[AnyItem] = []
+
+    def on_event(self, event: SampleStreamEvent) -> bool:
+        """Apply one event; never ends the response early."""
+        reporter = self._session.reporter
+        match event:
+            case SampleItemDone(item=item):
+                self.items.append(item)
+                if isinstance(item, Message) and text_of(item.content).strip():
+                    self.text = text_of(item.content)
+            case SampleWaiting():
+                reporter.emit_transient(Waiting(reason=event.reason, delay_s=event.delay_s))
+            case SampleItemStarted():
+                reporter.progress += 1
+            case _:
+                reporter.progress += 1
+        return False
+
+
+async def request_summary(
+    session: "AgentSession",
+    turn_id: str,
+    model: ModelInfo,
+    items: tuple[AnyItem, ...],
+    *,
+    whole: bool,
+) -> SummaryResult:
+    """Have the model summarize its conversation.
+
+    Args:
+        turn_id: Of the running turn; "" at rest.
+        items: The history.
+        whole: False: it is known not to fit, so the first copy is a shorter one.
+
+    Raises:
+        SampleTrouble: The provider is in trouble; nothing was changed.
+    """
+    asked = SummaryResult()
+    for copy in _shorter_copies(items, whole=whole):
+        asked = await _request_summary_of(session, turn_id, model, copy)
+        if asked.failed is None or asked.failed.kind != "context_window_exceeded":
+            break
+    return asked
+
+
+async def _request_summary_of(
+    session: "AgentSession", turn_id: str, model: ModelInfo, copy: tuple[msgspec.Raw, ...] | None
+) -> SummaryResult:
+    """Ask of the history itself, or of a copy. Once more if what comes has no text."""
+    prompt = session.spec.context.compact_prompt.strip() or harness_text("compact_prompt")
+    failed: SampleFailed | None = None
+    for words in (prompt, f"{prompt}\n\n{harness_text('compact_again')}"):
+        heard = ResponseCollector(session)
+        extra = (msgspec.Raw(encode_item(text_message("user", words))),)
+        question = _sample_parameters(session, turn_id, model, extra=extra, instead=copy)
+        failed = await _sample(session, question, heard, model)
+        if failed is not None and failed.kind in PROVIDER_ERROR_KINDS:
+            raise SamplingError(failed)
+        if failed is not None and failed.kind != "incomplete":
+            break
+        if heard.text.strip():
+            return SummaryResult(text=heard.text)
+    return SummaryResult(failed=failed)
+
+
+async def request_provider_compaction(
+    session: "AgentSession", turn_id: str, model: ModelInfo
+) -> tuple[AnyItem, ...] | SampleFailed:
+    """Have the provider's own endpoint shorten the conversation. Raises SampleTrouble as above."""
+    heard = ResponseCollector(session)
+    question = _sample_parameters(session, turn_id, model, compacts=True)
+    failed = await _sample(session, question, heard, model)
+    if failed is None:
+        return tuple(heard.items)
+    if failed.kind in PROVIDER_ERROR_KINDS - {"overloaded", "idle_timeout", "stream_disconnected"}:
+        raise SamplingError(failed)
+    return failed
+
+
+def _sample_parameters(
+    session: "AgentSession",
+    turn_id: str,
+    model: ModelInfo,
+    *,
+    extra: tuple[msgspec.Raw, ...] = (),
+    instead: tuple[msgspec.Raw, ...] | None = None,
+    compacts: bool = False,
+) -> SampleParameters:
+    return SampleParameters(
+        turn_id=turn_id,
+        instructions=instructions_for(session.spec, model),
+        tools=session.tool_specs(model),
+        effort=session.spec.effort,
+        summary=session.spec.summary,
+        verbosity=session.spec.verbosity,
+        extra=extra,
+        instead=instead,
+        compacts=compacts,
+    )
+
+
+async def _sample(
+    session: "AgentSession", question: SampleParameters, heard: ResponseCollector, model: ModelInfo
+) -> SampleFailed | None:
+    """Over as many attempts as a stream gets; what was paid is counted."""
+    retries = 0
+    while True:
+        try:
+            completed = await session.sampler.sample(question, heard.on_event)
+        except SamplingError as trouble:
+            failed = trouble.failed
+        else:
+            if completed is not None and completed.usage is not None:
+                session.meter.add_side_response(completed.usage)
+                if session.turn is not None:
+                    session.turn.usage = session.turn.usage.plus(completed.usage)
+            return None
+        retries += 1
+        delay_s = plan_retry(
+            failed, attempt=retries, most=model.stream_max_retries, noise=session.noise()
+        )
+        if delay_s is None or failed.kind == "refused_budget":
+            return failed
+        heard.text = ""
+        heard.items.clear()
+        await trio.sleep(delay_s)
+
+
+def _shorter_copies(
+    items: tuple[AnyItem, ...], *, whole: bool
+) -> Iterator[tuple[msgspec.Raw, ...] | None]:
+    """What to ask of, one after the other: None is the history itself, then shorter copies."""
+    if whole:
+        yield None
+    size = sum(map(measure_item, items))
+    for share in COPY_SHARES:
+        shorter = trim_history(
+            items,
+            room_tokens=int(size * share),
+            note=harness_text("cut_note"),
+            state=PinnedState(),
+            measure=measure_item,
+        )
+        if shorter is not None:
+            yield tuple(msgspec.Raw(encode_item(item)) for item in shorter)

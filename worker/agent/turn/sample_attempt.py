@@ -1,0 +1,206 @@
+"""One attempt at one response: items join the history as they come, calls start at once.
+
+Rule guarded: history holds all items of the response in stream order, then all outputs in call
+order, and every call gets exactly one output whatever happens to the stream.
+"""
+
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.events import ReasoningArrived, TextArrived, Waiting
+from swarm.mailbox.protocol.items import (
+    AnyCall,
+    AnyItem,
+    Compaction,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    Reasoning,
+    text_of,
+)
+from swarm.mailbox.protocol.sampling import (
+    ReasoningDelta,
+    SampleCompleted,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleWaiting,
+    TextDelta,
+)
+
+from ...tools.call_lock import CallLock, LockTicket
+from ...tools.tool_interface import ABORTED_CALL, ToolResult
+from ..sampler import SampleParameters, SampleStreamEvent, SamplingError
+from .next_step import ResponseSummary
+from .turn_state import PendingCall, Turn
+
+if TYPE_CHECKING:
+    from ..agent_session import AgentSession
+
+NO_BUDGET_TEXT = "not run: the budget is used up, and this was the last request"
+
+
+class SampleAttempt:
+    """Samples once, runs the calls, records the outputs. For use once."""
+
+    def __init__(self, session: "AgentSession", turn: Turn) -> None:
+        self._session, self._turn = session, turn
+        self._call_lock = CallLock()
+        self._item_ids: dict[str, str] = {}  # the gateway's item ids → ours
+        self._calls: trio.Nursery | None = None
+        self._needs_token_count = False  # an item of the response was told, and its end was not
+        self.response = ResponseSummary()
+
+    async def run(self, question: SampleParameters) -> SampleFailed | None:
+        """Returns why the stream failed, None if it did not; its calls are done either way.
+
+        However a response of which anything was told ends, a count says so: while its calls run,
+        the supervisor must know that no more of them will come.
+        """
+        failed: SampleFailed | None = None
+        async with trio.open_nursery() as self._calls:
+            self._session.meter.note_request()
+            try:
+                completed = await self._session.sampler.sample(question, self._on_event)
+            except SamplingError as trouble:
+                failed = trouble.failed
+            else:
+                if completed is None:
+                    self.response = msgspec.structs.replace(self.response, cut_for_mail=True)
+                else:
+                    self._complete(completed)
+            if self._needs_token_count:
+                self._emit_token_count()
+        self._session.record_outputs(self._turn)
+        return failed
+
+    def _complete(self, completed: SampleCompleted) -> None:
+        session, turn = self._session, self._turn
+        self.response = msgspec.structs.replace(
+            self.response, end_turn=completed.end_turn, truncated=completed.truncated
+        )
+        session.meter.add_response(completed.usage)
+        session.compactor.note_response()
+        if completed.usage is not None:
+            turn.usage = turn.usage.plus(completed.usage)
+        self._emit_token_count()
+
+    def _emit_token_count(self) -> None:
+        """Tell that nothing more will come, and what is known of its cost."""
+        self._needs_token_count = False
+        session, turn = self._session, self._turn
+        session.reporter.emit(session.meter.take_count(turn.turn_id, turn.model))
+
+    # --- what the gateway tells ---------------------------------------------------------------
+
+    def _on_event(self, event: SampleStreamEvent) -> bool:
+        """Apply one event; True ends the response early because mail waits."""
+        reporter, turn_id = self._session.reporter, self._turn.turn_id
+        match event:
+            case TextDelta(item_id=item_id, delta=delta):
+                reporter.emit_delta(TextArrived, turn_id, self._item_id(item_id), delta)
+            case ReasoningDelta(item_id=item_id, delta=delta):
+                reporter.emit_delta(ReasoningArrived, turn_id, self._item_id(item_id), delta)
+            case SampleItemStarted():
+                reporter.progress += 1
+            case SampleItemDone(item=item):
+                return self._record_item(item)
+            case SampleWaiting(reason=reason):
+                reporter.emit_transient(
+                    Waiting(
+                        reason=reason,
+                        delay_s=event.delay_s,
+                        attempt=event.attempt,
+                        max_attempts=event.max_attempts,
+                    )
+                )
+            case _:
+                assert_never(event)
+        return False
+
+    def _item_id(self, item_id: str) -> str:
+        name = self._item_ids.get(item_id)
+        if name is None:
+            name = self._item_ids[item_id] = self._session.new_item_id()
+        return name
+
+    def _record_item(self, item: AnyItem) -> bool:
+        """Record a whole item; start it if it is a call."""
+        session, turn = self._session, self._turn
+        match item:
+            case FunctionCallOutput() | CustomToolCallOutput() | Compaction():
+                return False  # only we answer calls, and shorten what was said
+            case FunctionCall() | CustomToolCall():
+                item = self._with_unique_id(item)
+                name = self._item_id(item.id) if item.id else session.new_item_id()
+            case _:
+                name = self._item_id(item.id) if item.id else session.new_item_id()
+        session.reporter.discard_deltas(TextArrived, name)
+        session.reporter.discard_deltas(ReasoningArrived, name)
+        session.record(turn.turn_id, item, source="model", item_id=name)
+        self._needs_token_count = True
+        match item:
+            case FunctionCall() | CustomToolCall():
+                self._start(item)
+                return False
+            case Message():
+                return self._note_message(item)
+            case Reasoning():
+                return session.inbox.mail_joins_now
+
+    def _note_message(self, message: Message) -> bool:
+        text = text_of(message.content)
+        if text.strip():
+            commentary = message.phase == "commentary"
+            answer = self.response.answer if commentary else text
+            self.response = msgspec.structs.replace(self.response, remark=text, answer=answer)
+            if not commentary:
+                self._session.inbox.note_answer_shown()
+        return message.phase == "commentary" and self._session.inbox.mail_joins_now
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def _with_unique_id(self, call: AnyCall) -> AnyCall:
+        """The call, by another id if it has none or one that a call before it has: its output must
+        find it, and no call of a session runs twice. Some servers count anew in each response.
+        """
+        taken = self._session.history.call_ids
+        if call.call_id and call.call_id not in taken:
+            return call
+        numbers = range(2, len(taken) + 3)
+        base = call.call_id or "call"
+        free = next(name for number in numbers if (name := f"{base}-{number}") not in taken)
+        return msgspec.structs.replace(call, call_id=free)
+
+    def _start(self, call: AnyCall) -> None:
+        session = self._session
+        self.response = msgspec.structs.replace(self.response, called_tools=True)
+        session.inbox.note_tool_called()
+        tool = session.orchestrator.registry.find(call.name)
+        shared = tool is None or tool.parallel
+        pending = PendingCall(
+            call,
+            aborted_text=ABORTED_CALL if tool is None else tool.aborted_text,
+            started=trio.current_time(),
+        )
+        self._turn.pending.append(pending)
+        if self._turn.is_last_request:
+            pending.outcome = ToolResult(content=NO_BUDGET_TEXT, status="failed")
+            return
+        place = self._call_lock.reserve(shared=shared)
+        if self._calls is None:
+            raise RuntimeError("a call came while no attempt runs")
+        self._calls.start_soon(self._perform, pending, place)
+
+    async def _perform(self, pending: PendingCall, place: LockTicket) -> None:
+        async with place:
+            outcome = await self._session.orchestrator.perform(
+                pending.call, turn_id=self._turn.turn_id
+            )
+            pending.settle(outcome)
+            if outcome.ends_turn:  # a person's word, like an interrupt
+                self._session.interrupt("interrupted")

@@ -1,0 +1,86 @@
+"""What one turn knows of itself while it runs."""
+
+from typing import Literal
+
+import trio
+
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall, TokenUsage, text_of
+from swarm.mailbox.protocol.ops import UserInput
+from swarm.mailbox.protocol.sampling import ModelInfo
+
+from ...tools.tool_interface import ToolResult
+from .repetition import CallRecord, RepetitionDetector, RepetitionVerdict
+
+StartedBy = Literal["user", "mail", "resume"]
+AbortReason = Literal["interrupted", "replaced", "budget", "deadline"]
+
+
+class PendingCall:
+    """A call whose output is not yet recorded."""
+
+    def __init__(self, call: AnyCall, *, aborted_text: str, started: float) -> None:
+        self.call = call
+        self.aborted_text = aborted_text  # with `{seconds}`: what the model reads if it is aborted
+        self.started = started
+        self.outcome: ToolResult | None = None
+        self.seconds = 0.0  # once it has an outcome
+
+    def settle(self, outcome: ToolResult) -> None:
+        """It has come to its end."""
+        self.outcome = outcome
+        self.seconds = trio.current_time() - self.started
+
+
+class Turn:
+    """One turn. `open` turns False in the same step in which its end is decided."""
+
+    def __init__(self, turn_id: str, started_by: StartedBy) -> None:
+        self.turn_id = turn_id
+        self.started_by: StartedBy = started_by
+        self.started = trio.current_time()
+        self.scope = trio.CancelScope()
+        self.is_open = True
+        self.announced = False
+        self.abort_reason: AbortReason = "interrupted"
+        self.model: ModelInfo | None = None
+        self.output_schema: bytes | None = None
+        self.usage = TokenUsage()
+        self.nudges = 0
+        self.is_last_request = False  # the budget is used up: one request is left, for the answer
+        self.declined = False  # some call was refused
+        self.pending: list[PendingCall] = []  # calls of the current response, in call order
+        self.unread_inputs: list[UserInput] = []  # words that came before it was aborted
+        self.commands_ended = False  # when it was aborted
+        self.schema_repairs = 0  # how often an answer that does not fit its schema was sent back
+        self.repetition = RepetitionDetector()
+        self.repetition_verdict = RepetitionVerdict.FINE  # of its latest response's calls
+
+    def abort(self, reason: AbortReason, *, unread: list[UserInput]) -> None:
+        """End an open turn now. `unread` words join the history behind its outputs."""
+        self.is_open = False
+        self.abort_reason, self.unread_inputs = reason, unread
+        self.scope.cancel()
+
+    def check_repetition(self) -> None:
+        """The present response's calls have ended: do they only repeat what was done before?"""
+        done = [_call_record(pending) for pending in self.pending if pending.outcome is not None]
+        if done:
+            self.repetition_verdict = self.repetition.add(done)
+
+    @property
+    def elapsed_s(self) -> float:
+        return trio.current_time() - self.started
+
+
+def _call_record(pending: PendingCall) -> CallRecord:
+    call, outcome = pending.call, pending.outcome
+    assert outcome is not None
+    is_command = outcome.exit_code is not None or outcome.session_id is not None
+    shown = outcome.shown if is_command else outcome.shown or text_of(outcome.content)
+    return CallRecord(
+        name=call.name,
+        arguments=call.arguments if isinstance(call, FunctionCall) else call.input,
+        status=outcome.status,
+        end=f"{outcome.exit_code} {shown}",  # what a model reads of a command tells the time
+        seconds=pending.seconds,
+    )

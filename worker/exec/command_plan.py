@@ -1,0 +1,112 @@
+"""What a command of an agent would be held to: the one place where its spec becomes a plan.
+
+Guards: the agent, which shows and judges a plan, and its launcher, which enforces a locked role's,
+come to the same plan from the same spec.
+"""
+
+import os
+
+import msgspec
+
+from swarm.mailbox.path_rules import is_within, read_only_profile
+from swarm.mailbox.protocol.approvals import ExtraPermissions
+from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.spec import AgentSpec, FolderIdentity
+
+from ..sandbox.allowed_sockets import allowed_sockets
+from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, plan_sandbox
+from ..sandbox.sandbox_probe import probe_sandbox
+
+
+class FolderHidden(SandboxUnavailable):
+    """A command would start where its sandbox shows nothing; it was not started."""
+
+
+def plan_command(
+    spec: AgentSpec, policy: SandboxPolicy, cwd: str, extra: ExtraPermissions | None = None
+) -> SandboxPlan:
+    """The plan by what this machine offers now, with what was granted on top of the policy.
+
+    Raises SandboxUnavailable.
+    """
+    if isinstance(policy, DangerFullAccess):
+        if spec.sandbox_required:
+            raise SandboxUnavailable(spec.sandbox_required)
+        return SandboxPlan(reason="danger-full-access: no sandbox")
+    check_hidden_folders(spec.hidden_folders)
+    held = spec.limits.sandbox
+    if isinstance(held, ProfilePolicy) and isinstance(policy, ReadOnly):
+        policy = read_only_profile(held)  # our own looks see no more than its commands
+    # A path that has become a link since it was granted leads where nobody looked: left out.
+    write, read = (_unmoved(paths) for paths in _paths_of(extra))
+    facts = probe_sandbox()
+    stack = facts.stack
+    sockets: tuple[str, ...] = ()
+    if stack == "bwrap" and facts.notifies:  # else nothing connects to any
+        sockets = allowed_sockets(spec.limits.unix_sockets)
+    if spec.ca_bundle:
+        read = (*read, spec.ca_bundle)
+    plan = plan_sandbox(
+        _with_network(spec, policy, extra),
+        cwd=cwd,
+        tmp_dir=spec.tmp_dir or None,
+        extra_roots=write,
+        extra_readable=read,
+        hidden_paths=spec.hidden_paths,
+        sockets=sockets,
+        stack=stack,
+        proxied=spec.limits.network,
+    )
+    ca_bundle = spec.ca_bundle if plan.proxied else ""
+    return msgspec.structs.replace(plan, ca_bundle=ca_bundle, since_s=spec.run_began_s)
+
+
+def check_hidden_folders(folders: tuple[FolderIdentity, ...]) -> None:
+    """Raises SandboxUnavailable where a path does not lead to what must be hidden any more: that
+    would be masked in vain, and what it was called is open somewhere else.
+    """
+    for mark in folders:
+        try:
+            found = os.stat(mark.path)  # noqa: PTH116
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != (mark.device, mark.inode):
+            raise SandboxUnavailable(
+                f"{mark.path} was moved or replaced since this run began, so commands would see "
+                "what is hidden there; move it back, or end the run and resume it"
+            )
+
+
+def check_workdir(plan: SandboxPlan, workdir: str) -> None:
+    """Raises FolderHidden where the sandbox does not show the folder that a command is to start in:
+    bwrap would start it elsewhere and say nothing.
+    """
+    folder = os.path.realpath(workdir)
+    shown = (*plan.visible, *plan.writable, *plan.readable)
+    closing = (*plan.covered, *plan.hidden, *plan.denied)
+    if folder not in plan.covered and _deepest(folder, closing) >= _deepest(folder, shown):
+        raise FolderHidden(f"{workdir} cannot be seen in the sandbox; start it in another folder")
+
+
+def _deepest(folder: str, trees: tuple[str, ...]) -> int:
+    """The length of the longest of these that it is in; 0 for none."""
+    return max((len(tree) for tree in trees if is_within(folder, tree)), default=0)
+
+
+def _with_network(
+    spec: AgentSpec, policy: SandboxPolicy, extra: ExtraPermissions | None
+) -> SandboxPolicy:
+    """With the network, where that was granted; a run with a proxy keeps to its proxy."""
+    if extra is None or not extra.network or spec.limits.network is not None:
+        return policy
+    if isinstance(policy, DangerFullAccess):
+        return policy
+    return msgspec.structs.replace(policy, network_access=True)
+
+
+def _paths_of(extra: ExtraPermissions | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return ((), ()) if extra is None else (extra.write, extra.read)
+
+
+def _unmoved(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for path in paths if os.path.realpath(path) == path)

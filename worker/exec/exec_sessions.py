@@ -1,0 +1,337 @@
+"""All command sessions of one agent: start, write, close, end.
+
+Guards: no session outlives the block that opened it; a command is answered at the end of its yield
+time or at its own end, whichever comes first, with no fixed pauses; none is closed while a call
+waits for it (`slots`).
+"""
+
+import random
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import trio
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.protocol.approvals import ExtraPermissions
+from swarm.mailbox.protocol.limits import SandboxPolicy
+from swarm.mailbox.protocol.spec import AgentSpec
+from swarm.mailbox.proxy_environment import without_proxy_variables
+from swarm.roles.login_shell import find_shell
+
+from ..proxy.blocked_texts import blocked_texts
+from ..sandbox.denial_detection import is_sandbox_denial
+from ..sandbox.sandbox_plan import SandboxPlan
+from .command_environment import FORCED_VARIABLES, command_environment
+from .command_plan import check_workdir, plan_command
+from .command_route import RouteRequest
+from .command_state import LauncherGone
+from .exec_outcome import (
+    FIRST_SESSION_ID,
+    LAST_SESSION_ID,
+    STDIN_CLOSED,
+    TIMED_OUT_CODE,
+    ExecFailed,
+    ExecOutcome,
+    ExecRequest,
+    SessionQueueFull,
+    StdinFailed,
+    closed_text,
+    exec_yield_s,
+    open_sessions_warning,
+    overrun_text,
+    waited_text,
+    write_yield_s,
+)
+from .exec_session import ExecSession, OnOutput
+from .launcher_client import LauncherClient
+from .prewarmed_sandbox import PrewarmedSandbox
+from .running_command import CommandRequest, InputClosed, start_command
+from .session_slots import SessionSlots, choose_session_to_close
+
+EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
+_SYSTEM_RANDOM = random.SystemRandom()  # has no state, so a fork may share it
+_MAX_CLOSED_IDS = 1024  # ids of sessions closed to make room, for the answer to who asks for one
+
+
+class ExecSessions:
+    """The agent's commands. Made by `open_exec_sessions`."""
+
+    def __init__(
+        self,
+        launcher: LauncherClient,
+        spec: AgentSpec,
+        nursery: trio.Nursery,
+        chance: random.Random,
+    ) -> None:
+        self._launcher, self._spec, self._nursery, self._random = launcher, spec, nursery, chance
+        self._sessions: dict[int, ExecSession] = {}
+        self._slots = SessionSlots(self._make_room)
+        self._closed: dict[int, None] = {}  # to make room; the latest last
+        self._closed_unreported: list[int] = []
+        self._uses = 0
+        self._source: EnvironmentSource | None = None
+        self._snapshot: Mapping[str, str] | None = None
+        self._snapshotting = trio.Lock()
+        self._prewarmed = PrewarmedSandbox(launcher, nursery)
+
+    def apply_settings(self, spec: AgentSpec) -> None:
+        """The agent's settings have changed; what runs goes on as it was started."""
+        self._spec = spec
+
+    async def exec(self, request: ExecRequest, on_output: OnOutput | None = None) -> ExecOutcome:
+        """Run a command until it ends or its yield time is over; then it goes on as a session.
+
+        Raises:
+            ExecFailed: it never ran; the text is for the model.
+
+        If cancelled, the command is killed: nobody has learned its session id.
+        """
+        await self.load_environment()
+        try:
+            waited_s = await self._slots.acquire()
+        except SessionQueueFull as error:
+            raise ExecFailed(request.argv, str(error)) from error
+        started = trio.current_time()  # waiting in line takes nothing of its time
+        session = await self._start(request)
+        with self._awaiting(session):
+            self._prewarm_next(request, session)
+            wait_s = exec_yield_s(request.yield_time_ms)
+            if request.timeout_ms is not None:
+                wait_s = request.timeout_ms / 1000
+            try:
+                with session.stream_output_to(on_output):
+                    with trio.move_on_after(wait_s):
+                        await session.finished.wait()
+                    await self._check_launcher(session)
+            except trio.Cancelled:
+                self._drop(session)
+                self._nursery.start_soon(self._end, session)
+                raise
+            timed_out = request.timeout_ms is not None and not session.finished.is_set()
+            if timed_out:
+                await self._terminate(session)
+            self._prewarm_next(request, session)  # a long one has outlived the first that waited
+            outcome = self._outcome(session, started, timed_out=timed_out)
+        late = waited_text(waited_s)
+        return outcome if not late else outcome.with_warning(late)
+
+    async def write(
+        self, session_id: int, chars: str, yield_time_ms: int, on_output: OnOutput | None = None
+    ) -> ExecOutcome:
+        """Write to a session's terminal (or only wait, if `chars` is empty) and see what it says.
+
+        Raises:
+            StdinFailed: no such session, or it has no open input.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            why = f": {closed_text([session_id])}" if session_id in self._closed else ""
+            raise StdinFailed(f"Unknown process id {session_id}{why}")
+        started = trio.current_time()
+        wait_s = write_yield_s(yield_time_ms, is_poll=not chars)
+        with self._awaiting(session):
+            with session.stream_output_to(on_output):
+                with trio.move_on_after(wait_s):
+                    if chars and not session.finished.is_set():
+                        await self._write(session, chars)
+                    await session.finished.wait()
+                await self._check_launcher(session)
+            return self._outcome(session, started)
+
+    async def load_environment(self) -> None:
+        """Ask for the login shell's environment if that has not been done; `exec` does it too."""
+        async with self._snapshotting:
+            if self._snapshot is None:
+                given = self._spec.environment
+                self._snapshot = given if self._source is None else await self._source()
+
+    def set_environment_source(self, source: EnvironmentSource) -> None:
+        """Whom to ask for the environment, once; without a source it is the spec's."""
+        self._source = source
+
+    def shell_argv(self, script: str, *, shell: str | None = None) -> tuple[str, ...]:
+        """The words that run `script`: the person's shell, not as a login shell (`warm`)."""
+        return (shell or find_shell(self._spec.environment), "-c", script)
+
+    def plan(
+        self, policy: SandboxPolicy, cwd: str, extra: ExtraPermissions | None = None
+    ) -> SandboxPlan:
+        """What `exec` would enforce. Raises SandboxUnavailable."""
+        return plan_command(self._spec, policy, cwd, extra)
+
+    def is_open(self, session_id: int) -> bool:
+        """True while the session may be written to."""
+        return session_id in self._sessions
+
+    def live_count(self) -> int:
+        """Commands that run now."""
+        return sum(not session.finished.is_set() for session in self._sessions.values())
+
+    async def terminate_all(self) -> int:
+        """Kill every session and forget it; returns how many were running. None waits then."""
+        sessions = tuple(self._sessions.values())
+        running = self.live_count()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._prewarmed.discard)
+            for session in sessions:
+                nursery.start_soon(self._terminate, session)
+        return running
+
+    async def _start(self, request: ExecRequest) -> ExecSession:
+        try:
+            asked = self._build_request(request)
+            if not asked.sandbox.is_sandboxed:
+                await self._prewarmed.discard()
+            command = self._prewarmed.take(asked) or await start_command(self._launcher, asked)
+        except BaseException as error:
+            self._slots.release()
+            if isinstance(error, SwarmError | OSError):
+                raise ExecFailed(request.argv, str(error)) from error
+            raise
+        session = ExecSession(self._free_id(), command, asked)
+        self._sessions[session.id] = session
+        self._nursery.start_soon(session.run)
+        return session
+
+    async def _check_launcher(self, session: ExecSession) -> None:
+        """Of a command that still runs the end must be told: by one who is there to tell."""
+        if not session.finished.is_set():
+            with suppress(LauncherGone):
+                await self._launcher.check_alive()
+
+    def _prewarm_next(self, request: ExecRequest, session: ExecSession) -> None:
+        if request.timeout_ms is None:  # our own looks come alone
+            self._prewarmed.prepare_next(session.request)
+
+    def _build_request(self, request: ExecRequest) -> CommandRequest:
+        """What it is held to now. Raises SandboxUnavailable, OSError."""
+        # By the agent's own folder: where a command says it wants to run gives it no rights.
+        plan = self.plan(request.policy, self._spec.cwd, request.extra)
+        check_workdir(plan, request.cwd)
+        if request.commits_in:
+            from ..sandbox.commit_grant import with_commit_grant  # for the few that commit
+
+            plan = with_commit_grant(plan, request.commits_in) or plan
+        return CommandRequest(
+            argv=request.argv,
+            cwd=request.cwd,
+            environment=self._environment(request, plan),
+            sandbox=plan,
+            tty=request.tty,
+            limits=request.limits,
+            resources=self._spec.resources,
+            route=RouteRequest(
+                endpoint=self._spec.proxy_endpoint,
+                ticket=self._spec.network_ticket,
+                command=shlex.join(request.argv),
+            ),
+        )
+
+    def _environment(self, request: ExecRequest, plan: SandboxPlan) -> dict[str, str]:
+        extra = {**FORCED_VARIABLES, "SWARM_THREAD_ID": self._spec.agent_id, **request.environment}
+        base = self._snapshot if self._snapshot is not None else self._spec.environment
+        if not plan.network:
+            base = without_proxy_variables(base)
+        return command_environment(base, self._spec.shell_environment, extra)
+
+    async def _write(self, session: ExecSession, chars: str) -> None:
+        try:
+            await session.command.write_stdin(chars.encode("utf-8", "surrogatepass"))
+        except InputClosed as error:
+            if not session.command.is_tty:
+                raise StdinFailed(STDIN_CLOSED) from error
+            # It has just ended: its last words and exit code are the better answer.
+
+    def _outcome(
+        self, session: ExecSession, started: float, *, timed_out: bool = False
+    ) -> ExecOutcome:
+        text, kept = session.take_output()
+        too_many = open_sessions_warning(len(self._sessions))
+        code = TIMED_OUT_CODE if timed_out else session.exit_code
+        if session.finished.is_set():
+            self._drop(session)
+        closed, self._closed_unreported = closed_text(self._closed_unreported), []
+        return ExecOutcome(
+            chunk_id=f"{self._random.getrandbits(24):06x}",
+            wall_time_s=trio.current_time() - started,
+            output=text,
+            original_token_count=-(-kept.total_bytes // 4),
+            exit_code=code,
+            session_id=None if session.finished.is_set() else session.id,
+            denied=is_sandbox_denial(
+                exit_code=code, output=text, sandboxed=session.request.sandbox.is_sandboxed
+            ),
+            warning=". ".join(filter(None, (overrun_text(session.overrun), too_many, closed))),
+            moved_aside=session.moved_aside,
+            blocked=blocked_texts(session.command.blocked_requests()),
+        )
+
+    @contextmanager
+    def _awaiting(self, session: ExecSession) -> Iterator[None]:
+        """A call waits for it: until it is answered its slot is nobody else's."""
+        session.awaited += 1
+        self._use(session)
+        try:
+            yield
+        finally:
+            self._use(session)
+            session.awaited -= 1
+            self._slots.wake_waiting()
+
+    def _use(self, session: ExecSession) -> None:
+        self._uses += 1
+        session.last_used = self._uses
+
+    def _free_id(self) -> int:
+        while True:
+            number = self._random.randint(FIRST_SESSION_ID, LAST_SESSION_ID)
+            if number not in self._sessions:
+                return number
+
+    def _make_room(self) -> bool:
+        """Close a session for the next command's sake; False if a call waits for each."""
+        session = choose_session_to_close(self._sessions.values())
+        if session is None:
+            return False
+        del self._sessions[session.id]
+        self._closed[session.id] = None
+        if len(self._closed) > _MAX_CLOSED_IDS:
+            del self._closed[next(iter(self._closed))]
+        self._closed_unreported.append(session.id)
+        self._nursery.start_soon(self._end, session)
+        return True
+
+    def _drop(self, session: ExecSession) -> None:
+        if self._sessions.pop(session.id, None) is not None:
+            self._slots.release()
+
+    async def _terminate(self, session: ExecSession) -> None:
+        self._drop(session)
+        await self._end(session)
+
+    async def _end(self, session: ExecSession) -> None:
+        if not session.finished.is_set():
+            try:
+                await session.command.kill_tree()
+            except SwarmError:
+                return
+            await session.finished.wait()
+
+
+@asynccontextmanager
+async def open_exec_sessions(
+    launcher: LauncherClient, spec: AgentSpec, *, chance: random.Random | None = None
+) -> AsyncIterator[ExecSessions]:
+    """Sessions for the block's time; at its end every command's tree is killed.
+
+    Args:
+        spec: Its environment, shell policy, private /tmp and hidden paths are used.
+        chance: Makes session and chunk ids; a seeded one makes them repeatable.
+    """
+    async with trio.open_nursery() as nursery:
+        sessions = ExecSessions(launcher, spec, nursery, chance or random.SystemRandom())
+        try:
+            yield sessions
+        finally:
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,382 @@
+"""The agent's hold on its launcher: fork it before anything else, then give it orders.
+
+Guards: `fork_launcher` is called while the process has one thread, no Trio and no ZeroMQ context.
+Nothing here forks later: a process with threads must not.
+"""
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+
+import msgspec
+import trio
+from setproctitle import getproctitle
+
+from swarm.mailbox.after_fork import after_fork_in_parent, before_fork, fork_bare
+
+from ..process.boot import launcher_title
+from .command_state import (
+    TREE_KILL_LIMIT_S,
+    CommandNotStarted,
+    CommandState,
+    ExitStatus,
+    LauncherGone,
+    ProcessTreeStuck,
+)
+from .launcher_process import become_launcher
+from .launcher_protocol import (
+    AnyOrder,
+    AnyReply,
+    CommandEnded,
+    CommandLaunched,
+    KillOrder,
+    LaunchOrder,
+    NotLaunched,
+    Ping,
+    Pong,
+    SignalOrder,
+    TreeGone,
+    pack_order,
+    receive_reply,
+    send_packed,
+)
+
+_SOCKET_BUFFER_BYTES = 1 << 20
+ASK_AFTER_S = 5.0  # an order unanswered for so long: is anybody there?
+SILENCE_S = 10.0  # who does not answer that for so long counts as dead
+_START_LIMIT_S = 60.0  # for a program to become its command: a file system may hang
+_LEAVE_LIMIT_S = 2.5  # for a launcher whose agent hung up; then it is killed
+
+
+class LauncherLink(msgspec.Struct, frozen=True, kw_only=True):
+    """What `fork_launcher` returns; `sock` is owned by whoever opens the launcher with it."""
+
+    pid: int
+    sock: socket.socket
+
+
+class _EarlyLauncher:
+    link: LauncherLink | None = (
+        None  # forked by `fork_launcher_early`, for `fork_launcher` to hand out
+    )
+
+
+def fork_launcher(*, lifeline_fd: int | None, spec_fd: int | None = None) -> LauncherLink:
+    """Fork the launcher, or hand out the one that `fork_launcher_early` made.
+
+    Args:
+        lifeline_fd: Reading end of the run's life-line; at its end the launcher kills and exits.
+        spec_fd: The agent's sealed spec: of a locked role the launcher pins itself by it, before
+            its first command. None: nothing is pinned.
+
+    Raises:
+        RuntimeError: this process has more than one thread.
+        OSError: no process or socket could be made.
+    """
+    early, _EarlyLauncher.link = _EarlyLauncher.link, None
+    if early is not None:
+        return early
+    if threading.active_count() != 1:
+        raise RuntimeError("the launcher must be forked while there is one thread")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before_fork()
+    try:
+        return _fork(lifeline_fd, None, spec_fd, launcher_title(getproctitle()))
+    finally:
+        after_fork_in_parent()
+
+
+def fork_launcher_early(
+    *,
+    lifeline_fd: int | None,
+    stderr_fd: int,
+    spec_fd: int | None = None,
+    title: str = "",
+    waits: bool = False,
+) -> int:
+    """As the first act of an agent that is a bare fork itself (`fork_bare`), before it settles.
+
+    Whatever a process writes to before it forks is there twice; this launcher shares nearly all of
+    its memory with the fork-server. It is then `fork_launcher`'s.
+
+    With `waits` it learns its standard files, spec and title only by `configure_early_launcher`.
+
+    Returns the descriptor that must stay open until then. Raises OSError.
+    """
+    _EarlyLauncher.link = link = _fork(lifeline_fd, stderr_fd, spec_fd, title, waits=waits)
+    return link.sock.fileno()
+
+
+def configure_early_launcher(title: str, stderr_fd: int, spec_fd: int) -> None:
+    """What a launcher that waits must know before its first order. Raises OSError: it is dead."""
+    link = _EarlyLauncher.link
+    if link is not None:
+        socket.send_fds(link.sock, [title.encode()], (stderr_fd, spec_fd))
+
+
+def _fork(
+    lifeline_fd: int | None,
+    stderr_fd: int | None,
+    spec_fd: int | None,
+    title: str,
+    *,
+    waits: bool = False,
+) -> LauncherLink:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+    pid = fork_bare()
+    if pid == 0:
+        become_launcher(theirs, lifeline_fd, stderr_fd, spec_fd, title, waits=waits)
+    theirs.close()
+    return LauncherLink(pid=pid, sock=ours)
+
+
+class LauncherClient:
+    """Gives orders and waits for what comes of them. One task (in `open_launcher`) receives.
+
+    Each verb has a deadline. A launcher that does not answer (stopped, wedged) is killed and counts
+    as dead from that moment on.
+    """
+
+    def __init__(self, sock: socket.socket, pid: int | None = None) -> None:
+        self._sock, self._pid = sock, pid
+        self._commands: dict[int, CommandState] = {}
+        self._tokens = count(1)
+        self._sending = trio.Lock()
+        self._pong = trio.Event()
+        self._gone = trio.Event()
+
+    async def wait_gone(self) -> None:
+        """Return when it has died, with every command."""
+        await self._gone.wait()
+
+    async def check_alive(self) -> None:
+        """Return if it answers; else it is killed. Raises LauncherGone."""
+        heard = self._pong
+        with trio.move_on_after(SILENCE_S):
+            await self._send(Ping(), ())
+            await heard.wait()
+        if not heard.is_set():
+            self._kill()
+        if self._gone.is_set():
+            raise LauncherGone("the launcher of this agent does not answer; it has been killed")
+
+    def next_token(self) -> int:
+        """A number for the next LaunchOrder; never used twice."""
+        return next(self._tokens)
+
+    async def launch(
+        self,
+        order: LaunchOrder,
+        *,
+        stdin_fd: int,
+        stdout_fd: int,
+        stderr_fd: int,
+        bwrap_fds: Sequence[int] = (),
+    ) -> CommandLaunched:
+        """Start a command; returns when its program runs. The fds stay the caller's; bwrap's are
+        its filter and perhaps the way's socket.
+
+        Raises CommandNotStarted, LauncherGone. If cancelled, the command is killed.
+        """
+        command = self._commands[order.token] = CommandState()
+        fds = [stdin_fd, stdout_fd, stderr_fd, *bwrap_fds]
+        try:
+            await self._send(order, fds)
+            await self._wait_answer(command.begun, _START_LIMIT_S)
+        except ValueError as error:
+            del self._commands[order.token]
+            raise CommandNotStarted(
+                program=order.argv[0], number=errno.EILSEQ, step=str(error)
+            ) from error
+        except trio.Cancelled:
+            self._send_nowait(KillOrder(token=order.token))
+            raise
+        match command.launch:
+            case CommandLaunched() as launched:
+                return launched
+            case None if not self._gone.is_set():
+                self._send_nowait(KillOrder(token=order.token))
+                raise CommandNotStarted(program=order.argv[0], number=errno.ETIMEDOUT, step="start")
+            case NotLaunched(errno=number, step=step):
+                del self._commands[order.token]
+                raise CommandNotStarted(
+                    program=order.argv[0], number=number, step=step, cwd=order.cwd
+                )
+            case None:
+                raise LauncherGone("the launcher died; no command can be started")
+
+    async def wait(self, token: int) -> ExitStatus:
+        """The end of a launched command's first process. Raises LauncherGone."""
+        command = self._commands[token]
+        await command.ended.wait()
+        if command.status is None:
+            raise LauncherGone("the launcher died, and the command with it")
+        return command.status
+
+    def signal(self, token: int, number: signal.Signals) -> None:
+        """Send to the command's processes; nothing happens if it has ended."""
+        self._send_nowait(SignalOrder(token=token, number=number))
+
+    async def kill_tree(self, token: int) -> None:
+        """SIGKILL the whole tree; returns when nothing of it lives.
+
+        Raises LauncherGone, TreeStays.
+        """
+        command = self._commands.get(token)
+        if command is None or command.gone.is_set():
+            return
+        command.is_dying = True
+        await self._send(KillOrder(token=token), ())
+        if not await self._wait_answer(command.gone, TREE_KILL_LIMIT_S):
+            raise ProcessTreeStuck
+
+    async def _wait_answer(self, event: trio.Event, limit_s: float) -> bool:
+        """Wait for what the launcher says of an order, and now and then for whether it is there.
+
+        False if it is, and does not say it within `limit_s`. Raises LauncherGone.
+        """
+        deadline = trio.current_time() + limit_s
+        while not event.is_set() and trio.current_time() < deadline:
+            with trio.move_on_at(min(deadline, trio.current_time() + ASK_AFTER_S)):
+                await event.wait()
+            if not event.is_set():
+                await self.check_alive()
+        return event.is_set()
+
+    def _kill(self) -> None:
+        """It is of no use any more: end it. What it started comes to this agent, a subreaper."""
+        if self._pid is not None and not self._gone.is_set():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._pid, signal.SIGKILL)  # not reaped before `open_launcher` ends
+        self._mark_gone()
+
+    def _mark_gone(self) -> None:
+        self._gone.set()
+        self._pong.set()
+        for command in self._commands.values():
+            for event in (command.begun, command.ended, command.gone):
+                event.set()
+
+    def forget(self, token: int) -> None:
+        """Drop what is known of an ended command."""
+        command = self._commands.get(token)
+        if command is None:
+            return
+        command.is_forgotten = True
+        if command.gone.is_set() or not command.is_dying:
+            del self._commands[token]
+
+    async def _send(self, order: AnyOrder, fds: Sequence[int]) -> None:
+        if self._gone.is_set():
+            raise LauncherGone("the launcher has died")
+        datagram, carried, spare = pack_order(order, fds)
+        try:
+            with trio.move_on_after(SILENCE_S):
+                async with self._sending:
+                    while True:
+                        try:
+                            return send_packed(self._sock, datagram, carried)
+                        except BlockingIOError:
+                            await trio.lowlevel.wait_writable(self._sock)
+            self._kill()  # it reads nothing: its socket is full
+            raise LauncherGone("the launcher of this agent does not answer; it has been killed")
+        except OSError as error:
+            raise LauncherGone("the launcher has died") from error
+        finally:
+            if spare is not None:
+                os.close(spare)
+
+    def _send_nowait(self, order: AnyOrder) -> None:
+        datagram, _, _ = pack_order(order)
+        with contextlib.suppress(OSError):  # full or gone: the end of the socket kills all anyway
+            send_packed(self._sock, datagram, ())
+
+    async def receive_replies(self) -> None:
+        """Until the launcher is gone; then everything that waits is told so."""
+        while True:
+            try:
+                reply = receive_reply(self._sock)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._sock)
+                continue
+            except OSError:
+                break
+            if reply is None:
+                break
+            self._handle_reply(reply)
+        self._mark_gone()
+
+    def _handle_reply(self, reply: AnyReply) -> None:
+        if isinstance(reply, Pong):
+            self._pong.set()
+            self._pong = trio.Event()
+            return
+        command = self._commands.get(reply.token)
+        if command is None:
+            return
+        match reply:
+            case CommandLaunched() | NotLaunched():
+                command.launch = reply
+                command.begun.set()
+            case CommandEnded():
+                command.status = ExitStatus(
+                    exit_code=reply.exit_code,
+                    signal=reply.signal,
+                    leftovers=reply.leftovers,
+                    overrun=reply.overrun,
+                )
+                command.ended.set()
+            case TreeGone():
+                command.gone.set()
+                if command.is_forgotten:
+                    del self._commands[reply.token]
+
+
+@asynccontextmanager
+async def open_launcher(link: LauncherLink) -> AsyncIterator[LauncherClient]:
+    """The launcher for the block's time; at its end every command is killed and it exits."""
+    link.sock.setblocking(False)
+    launcher = LauncherClient(link.sock, link.pid)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(launcher.receive_replies)
+            yield launcher
+            nursery.cancel_scope.cancel()
+    finally:
+        link.sock.close()
+        with trio.CancelScope(shield=True):
+            await _reaped(link.pid)
+
+
+async def _reaped(pid: int) -> None:
+    """Wait for its end; one that has not left by itself (it may be stopped) is killed."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        with trio.move_on_after(_LEAVE_LIMIT_S) as leaving:
+            await trio.lowlevel.wait_readable(handle)
+        if leaving.cancelled_caught:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            with trio.move_on_after(_LEAVE_LIMIT_S):
+                await trio.lowlevel.wait_readable(handle)
+        _reap(pid)
+    finally:
+        os.close(handle)
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,62 @@
+"""What processes and the machine use, read from /proc with plain calls.
+
+Guards: a file that is gone or not ours to read is no figure, and never an error.
+"""
+
+import os
+from collections.abc import Iterable
+
+from .watchdog_schedule import MachineLoad
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def read_machine_load() -> MachineLoad | None:
+    """None where /proc does not say both."""
+    memory, load = read_proc_file("/proc/meminfo"), read_proc_file("/proc/loadavg").split()
+    available = _kilobytes(memory, b"MemAvailable:")
+    if available is None or len(load) < 4:
+        return None
+    swap = _kilobytes(memory, b"SwapFree:") or 0  # what was swapped out was taken all the same
+    tasks = load[3].partition(b"/")[2]
+    return MachineLoad((available + swap) * 1024, int(tasks)) if tasks.isdigit() else None
+
+
+def _kilobytes(text: bytes, name: bytes) -> int | None:
+    at = text.find(name)
+    word = text[at + len(name) :].split(None, 1)[:1] if at >= 0 else []
+    return int(word[0]) if word and word[0].isdigit() else None
+
+
+def resident_bytes(tree: Iterable[int]) -> int:
+    """Bytes, shared pages counted in every process."""
+    return sum(_resident_bytes_of(pid) for pid in tree)
+
+
+def proportional_bytes(pid: int) -> int:
+    """Bytes, each shared page divided among its users, and what was swapped out."""
+    total = 0
+    lines = read_proc_file(f"/proc/{pid}/smaps_rollup").splitlines()
+    for line in lines:
+        if line.startswith((b"Pss:", b"SwapPss:")):
+            total += int(line.split()[1]) * 1024
+    return total if lines else _resident_bytes_of(pid)  # not ours to read: the rougher figure
+
+
+def _resident_bytes_of(pid: int) -> int:
+    words = read_proc_file(f"/proc/{pid}/statm").split()
+    return int(words[1]) * _PAGE_BYTES if len(words) > 1 else 0
+
+
+def read_proc_file(path: str) -> bytes:
+    """The first 8 KiB; empty if it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 8192)
+    except OSError:  # it ended just now
+        return b""
+    finally:
+        os.close(fd)

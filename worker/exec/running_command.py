@@ -1,0 +1,233 @@
+"""One running command: its output as chunks, its input, its end, and its whole tree's end.
+
+Guards: the files of a command never leak: what `start_command` opened is closed by it or by
+`RunningCommand.close`. Standard output and error share one pipe, so their order is the real one.
+"""
+
+import contextlib
+import errno
+import os
+import signal
+
+import trio
+
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import ResourceLimits
+from swarm.mailbox.protocol.proxy import RouteBlocked
+
+from ..sandbox.prepared_command import PreparedCommand, prepare_command
+from ..sandbox.sandbox_plan import SandboxPlan
+from .command_route import CommandRoute, RouteRequest
+from .command_state import CommandNotStarted, ExitStatus, LauncherGone
+from .launcher_client import LauncherClient
+from .launcher_protocol import CommandLaunched, CommandLimits, LaunchOrder
+from .pseudo_terminal import open_terminal
+
+_CHUNK_BYTES = 64 * 1024
+_KILL_LIMIT_S = 5.0
+
+
+class CommandRequest(Value):
+    """What to run and within what."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    environment: dict[str, str]
+    sandbox: SandboxPlan
+    tty: bool = False
+    limits: CommandLimits = CommandLimits()
+    route: RouteRequest | None = None  # for a sandbox that is proxied
+    resources: ResourceLimits = ResourceLimits()
+
+
+class InputClosed(OSError):
+    """The command has no open input: it was started without a terminal, or has ended."""
+
+
+class RunningCommand:
+    """Made by `start_command`. One task receives; any task writes, resizes or kills."""
+
+    def __init__(
+        self,
+        launcher: LauncherClient,
+        launched: CommandLaunched,
+        prepared: PreparedCommand,
+        fd: int,
+        *,
+        tty: bool,
+    ) -> None:
+        self.pid, self.token, self.is_tty = launched.pid, launched.token, tty
+        self.is_wrapped = prepared.wrapped
+        self._launcher, self._prepared, self._fd = launcher, prepared, fd
+        self._write_lock = trio.Lock()
+        self._route: CommandRoute | None = None
+
+    async def receive(self) -> bytes:
+        """The next chunk of output; b"" at its end. Cancelling it loses nothing."""
+        while True:
+            try:
+                return self.receive_nowait()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._fd)
+
+    def receive_nowait(self) -> bytes:
+        """What is there; b"" at the end. Raises BlockingIOError when there is nothing yet."""
+        if self._fd < 0:
+            return b""
+        try:
+            return os.read(self._fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if error.errno == errno.EIO:  # a terminal whose other end nobody holds
+                return b""
+            raise
+
+    async def write_stdin(self, data: bytes) -> int:
+        """Write all of `data`; waits while the terminal is full. Returns its length.
+
+        Raises InputClosed.
+        """
+        if not self.is_tty or self._fd < 0:
+            raise InputClosed(errno.EBADF, "the command has no open input")
+        written = 0
+        async with self._write_lock:
+            while written < len(data):
+                try:
+                    written += os.write(self._fd, data[written:])
+                except BlockingIOError:
+                    await trio.lowlevel.wait_writable(self._fd)
+                except OSError as error:
+                    raise InputClosed(error.errno, "the terminal is closed") from error
+        return written
+
+    async def wait(self) -> ExitStatus:
+        """The end of the first process. Raises LauncherGone."""
+        return await self._launcher.wait(self.token)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send to all its processes; nothing happens if it has ended."""
+        self._launcher.signal(self.token, number)
+
+    async def kill_tree(self) -> None:
+        """SIGKILL; returns when nothing of it lives. Raises LauncherGone."""
+        await self._launcher.kill_tree(self.token)
+
+    async def attach_route(self, route: CommandRoute) -> None:
+        """Its way to the network, which it owns from now on."""
+        self._route = route
+        await route.send_listener()
+
+    def placeholders_intact(self) -> bool:
+        """True while the placeholders that were made for it are in their places."""
+        return self._prepared.guard is None or self._prepared.guard.is_intact()
+
+    def blocked_requests(self) -> tuple[RouteBlocked, ...]:
+        """What the network proxy refused it so far, each once."""
+        return self._route.blocked_requests() if self._route else ()
+
+    def close(self) -> tuple[str, ...]:
+        """Close its files and give the folder back (`Prepared.close`). Call it after its end."""
+        if self._fd < 0:
+            return ()
+        trio.lowlevel.notify_closing(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        self._launcher.forget(self.token)
+        if self._route is not None:
+            self._route.close()
+        return self._prepared.close()
+
+
+async def start_command(
+    launcher: LauncherClient, request: CommandRequest, *, stdin_fd: int | None = None
+) -> RunningCommand:
+    """Start it; returns when its program runs.
+
+    Args:
+        stdin_fd: What it reads where it has no terminal; it stays the caller's. None: nothing.
+
+    Raises CommandNotStarted, SandboxUnavailable, LauncherGone. The caller closes what it gets.
+    """
+    try:
+        prepared = prepare_command(
+            request.sandbox, request.argv, request.environment, tty=request.tty
+        )
+    except OSError as error:
+        raise CommandNotStarted(
+            program=request.argv[0], number=error.errno or 0, step=f"sandbox: {error}"
+        ) from error
+    route = None
+    try:
+        if request.sandbox.proxied:
+            route = CommandRoute(request.route or RouteRequest(endpoint="", ticket=b""))
+        fd, launched = await _launch(launcher, request, prepared, route, stdin_fd)
+    except BaseException:
+        prepared.close()
+        if route is not None:
+            route.close()
+        raise
+    command = RunningCommand(launcher, launched, prepared, fd, tty=request.tty)
+    if route is not None:
+        try:
+            await command.attach_route(route)
+        except BaseException:
+            deadline = trio.current_time() + _KILL_LIMIT_S
+            with (
+                trio.CancelScope(shield=True, deadline=deadline),
+                contextlib.suppress(LauncherGone),
+            ):
+                await command.kill_tree()
+            command.close()
+            raise
+    return command
+
+
+async def _launch(
+    launcher: LauncherClient,
+    request: CommandRequest,
+    prepared: PreparedCommand,
+    route: CommandRoute | None,
+    stdin_fd: int | None,
+) -> tuple[int, CommandLaunched]:
+    """Our end of its input and output, and what the launcher says."""
+    order = LaunchOrder(
+        token=launcher.next_token(),
+        argv=prepared.argv,
+        cwd=request.cwd,
+        environment=prepared.environment,
+        take_terminal=request.tty and not prepared.wrapped,
+        wrapped=prepared.wrapped,
+        placeholders=prepared.guard.placeholders if prepared.guard else (),
+        limits=request.limits,
+        resources=request.resources,
+        confinement=prepared.confinement,
+    )
+    with contextlib.ExitStack() as theirs:
+        ours, given, taken = _open_stdio(tty=request.tty)
+        for fd in {given, taken}:
+            theirs.callback(os.close, fd)
+        if stdin_fd is not None and not request.tty:
+            given = stdin_fd
+        inner = () if prepared.filter_fd is None else (prepared.filter_fd,)
+        if route is not None:
+            inner = (*inner, route.entrypoint_fd)
+        try:
+            launched = await launcher.launch(
+                order, stdin_fd=given, stdout_fd=taken, stderr_fd=taken, bwrap_fds=inner
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+    return ours, launched
+
+
+def _open_stdio(*, tty: bool) -> tuple[int, int, int]:
+    """Ours, the child's input, the child's output and error."""
+    if tty:
+        terminal = open_terminal()
+        return terminal.master, terminal.slave, terminal.slave
+    given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    ours, taken = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(ours, False)
+    return ours, given, taken

@@ -1,0 +1,374 @@
+"""The gateway's side of every agent: who is let in, what it asks, and the answer on its way back.
+
+Four rules: a peer that does not prove itself first is dismissed; a new life of an agent ends all
+that its earlier one asked for; a delta costs one encode and one send, nothing more; and whatever
+happens to one request ends that request alone.
+"""
+
+import logging
+import re
+from collections import OrderedDict
+from contextlib import aclosing
+from pathlib import Path
+from typing import assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.errors import MalformedMessage, PeerGone
+from swarm.mailbox.identity_proof import is_proof
+from swarm.mailbox.interfaces import Mailbox, MailboxServer, ReceivedMessage
+from swarm.mailbox.protocol.gateway import ResponseBilled
+from swarm.mailbox.protocol.sampling import (
+    AnySampleEvent,
+    CancelSample,
+    ConversationOpened,
+    ConversationRefused,
+    NeedHistory,
+    OpenConversation,
+    SampleAlive,
+    SampleFailed,
+    SampleRequest,
+    SampleWaiting,
+    decode_sample_op,
+    encode_sample_event,
+)
+from swarm.mailbox.protocol.spec import GatewaySpec
+from swarm.mailbox.redact import Redactor
+
+from .app import GatewayApp, UnknownModel
+from .backend import (
+    AnyResponseEvent,
+    Failure,
+    RenderedRequest,
+    RequestWaiting,
+    ResponseFinished,
+    SampleError,
+)
+from .budget_reservations import BudgetReservations
+from .conversations import Conversation, ConversationOwner
+from .pricing import price_usd
+from .response_relay import AgentConnection, ResponseRelay, ResponseSender, internal_failure
+from .retry_delays import backoff_s
+from .stream_continuation import ResponseContinuation
+
+_log = logging.getLogger("swarm.gateway")
+_PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
+_REFUSED_KEPT = 1024
+_UNPROVED_KEPT = 256  # peers heard but not yet proved; more push out the oldest
+KEEPALIVE_S = (
+    5.0  # far below what an agent takes for silence, also where its provider may be silent 1 s
+)
+IDLE_S = 600.0  # a conversation that rests so long is dropped; `NeedHistory` brings it back
+
+
+class AgentSessions:
+    """All agents of the run."""
+
+    def __init__(
+        self, house: GatewayApp, spec: GatewaySpec, supervisor: Mailbox, redactor: Redactor
+    ) -> None:
+        self._app, self._redactor = house, redactor
+        self.reservations = BudgetReservations(supervisor, epoch=spec.epoch, asks=spec.asks_first)
+        self._run_key, self._blobs_dir = spec.run_key, Path(spec.blobs_dir)
+        self._connections: dict[bytes, AgentConnection] = {}  # by peer
+        self._peer_of: dict[str, bytes] = {}  # agent id → the peer of its present life
+        self._ordinals: dict[str, int] = {}  # agent path → requests so far
+        self._refused: OrderedDict[bytes, None] = OrderedDict()
+        self._unproved: OrderedDict[bytes, None] = OrderedDict()
+        self._sender: ResponseSender | None = None
+        self.refusals = 0  # peers that did not prove themselves, and letters that made no sense
+        self.progress = 0  # grows with everything that is forwarded
+
+    @property
+    def is_busy(self) -> bool:
+        """True while any request runs."""
+        return any(session.running for session in self._connections.values())
+
+    def accept(self, peer: bytes) -> int | None:
+        """The epoch to expect of a peer that is heard for the first time; None: drop its frames."""
+        found = _PEER.match(peer)
+        if found is None or peer in self._refused:
+            return None
+        self._unproved[peer] = None
+        if len(self._unproved) > _UNPROVED_KEPT and self._sender is not None:
+            oldest, _ = self._unproved.popitem(last=False)
+            self._sender.office.dismiss(oldest)
+        return int(found["epoch"])
+
+    async def serve(self, office: MailboxServer) -> None:
+        """Take letters for ever."""
+        async with trio.open_nursery() as nursery:
+            window = self._sender = ResponseSender(office, nursery)
+            nursery.start_soon(self._drop_idle)
+            nursery.start_soon(self._send_keepalives, window)
+            nursery.start_soon(self.reservations.run)
+            while True:
+                letter = await office.receive()
+                await self._handle_message(window, letter)
+                office.acknowledge(letter, soon=False)
+
+    async def _handle_message(self, window: ResponseSender, letter: ReceivedMessage) -> None:
+        if letter.peer in self._refused:
+            return  # it had come before the peer was turned away
+        session = self._connections.get(letter.peer)
+        try:
+            op = decode_sample_op(letter.body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self.refusals += 1
+            if session is None:
+                self._reject(window, letter.peer)
+            return
+        match op:
+            case OpenConversation():
+                await self._open(window, letter.peer, op)
+            case _ if session is None:
+                self._reject(window, letter.peer)
+            case SampleRequest():
+                self._begin(window, session, op)
+            case CancelSample(request_id=request_id):
+                if (scope := session.running.get(request_id)) is not None:
+                    scope.cancel()
+            case _:
+                assert_never(op)
+
+    # --- who comes in ----------------------------------------------------------------------
+
+    async def _open(self, window: ResponseSender, peer: bytes, op: OpenConversation) -> None:
+        found = _PEER.match(peer)
+        is_known = is_proof(op.token, self._run_key, peer, purpose="gateway")
+        if (
+            found is None
+            or not is_known
+            or found["agent"].decode("utf-8", "replace") != op.agent_id
+        ):
+            self._reject(window, peer)
+            return
+        epoch = int(found["epoch"])
+        before = self._connections.get(self._peer_of.get(op.agent_id, b""))
+        if before is not None and before.epoch > epoch:
+            self._reject(window, peer)  # a process that should be dead
+            return
+        if before is not None:
+            self._forget(window, before, dismiss=before.peer != peer)
+        try:
+            model = self._app.model_for(op.model, op.agent_path)
+            self._app.note_model(op.agent_path, model)
+            store = self._app.new_store(model, self._blobs_dir)
+        except UnknownModel as error:
+            await window.post(peer, ConversationRefused(message=str(error)))
+            return
+        except Exception as error:
+            text = _log_internal_failure(error).message
+            await window.post(peer, ConversationRefused(message=text))
+            return
+        self._unproved.pop(peer, None)
+        caller = ConversationOwner(op.agent_id, op.agent_path, model)
+        self._connections[peer] = AgentConnection(peer, epoch, Conversation(caller, store))
+        self._peer_of[op.agent_id] = peer
+        await window.post(peer, ConversationOpened(model=model))  # the first post never waits
+
+    def forget_agent(self, agent_id: str, epoch: int) -> None:
+        """Its process of this epoch has ended: nobody waits for its answers. 0: of any."""
+        session = self._connections.get(self._peer_of.get(agent_id, b""))
+        if session is not None and epoch and session.epoch > epoch:
+            return  # the word was overtaken by its next life
+        self.reservations.forget_agent(agent_id)
+        if session is not None and self._sender is not None:
+            self._forget(self._sender, session, dismiss=True)
+            if not self._app.keeps_ordinals:
+                self._ordinals.pop(session.conversation.owner.agent_path, None)
+
+    def _reject(self, window: ResponseSender, peer: bytes) -> None:
+        """Hear no more of a peer that did not prove itself, or is of the past."""
+        self.refusals += 1
+        self._unproved.pop(peer, None)
+        self._refused[peer] = None
+        if len(self._refused) > _REFUSED_KEPT:
+            self._refused.popitem(last=False)
+        if (session := self._connections.get(peer)) is not None:
+            self._forget(window, session, dismiss=True)
+        else:
+            window.office.dismiss(peer)
+
+    def _forget(self, window: ResponseSender, session: AgentConnection, *, dismiss: bool) -> None:
+        """The end of a life: its requests are cancelled, its conversation is dropped."""
+        session.cancel_all()
+        self._connections.pop(session.peer, None)
+        agent_id = session.conversation.owner.agent_id
+        if self._peer_of.get(agent_id) == session.peer:
+            del self._peer_of[agent_id]
+        if dismiss:
+            window.office.dismiss(session.peer)
+
+    async def _drop_idle(self) -> None:
+        """Give back the memory of agents that rest, and of those that died without a word."""
+        while True:
+            await trio.sleep(IDLE_S / 10)
+            before = trio.current_time() - IDLE_S
+            for session in self._connections.values():
+                if not session.running and session.used_at < before:
+                    session.conversation.clear()
+
+    async def _send_keepalives(self, window: ResponseSender) -> None:
+        """Say of each request that it is under way: what it waits for here, or between attempts, is
+        no silence of the gateway.
+        """
+        while True:
+            await trio.sleep(KEEPALIVE_S)
+            for session in self._connections.values():
+                for number in session.running:
+                    beat = encode_sample_event(SampleAlive(request_id=number))
+                    window.office.send_transient(session.peer, beat)
+
+    # --- what it asks ----------------------------------------------------------------------
+
+    def _begin(self, window: ResponseSender, session: AgentConnection, op: SampleRequest) -> None:
+        """Bring the conversation up to date and start the answer; no waiting in between."""
+        try:
+            self._start(window, session, op)
+        except Exception as error:  # one request's trouble is that request's
+            session.running.pop(op.request_id, None)
+            session.conversation.clear()
+            failure = _log_internal_failure(error)
+            reply = SampleFailed(
+                request_id=op.request_id, kind=failure.kind, message=failure.message
+            )
+            window.nursery.start_soon(window.post, session.peer, reply)
+
+    def _start(self, window: ResponseSender, session: AgentConnection, op: SampleRequest) -> None:
+        session.used_at = trio.current_time()
+        reply: AnySampleEvent
+        try:
+            is_held = session.conversation.accept(op)
+        except MalformedMessage as error:
+            reply = SampleFailed(request_id=op.request_id, kind="bad_request", message=str(error))
+            window.nursery.start_soon(window.post, session.peer, reply)
+            return
+        if not is_held:
+            reply = NeedHistory(request_id=op.request_id)
+            window.nursery.start_soon(window.post, session.peer, reply)
+            return
+        caller = session.conversation.owner
+        if op.compacts and not caller.model.remote_compaction:
+            text = f"{caller.model.provider} has no compaction of its own"
+            reply = SampleFailed(request_id=op.request_id, kind="bad_request", message=text)
+            window.nursery.start_soon(window.post, session.peer, reply)
+            return
+        path = caller.agent_path
+        ordinal = self._ordinals[path] = self._ordinals.get(path, 0) + 1
+        rendered = session.conversation.render(op, ordinal=ordinal)
+        scope = session.running[op.request_id] = trio.CancelScope()
+        answer = ResponseRelay(window, session, op, self._redactor.redact_error)
+        answer.reservation = self.reservations.open(caller.agent_id, caller.model, op)
+        window.nursery.start_soon(self._run_request, answer, rendered, scope)
+
+    async def _run_request(
+        self, answer: ResponseRelay, request: RenderedRequest, scope: trio.CancelScope
+    ) -> None:
+        try:
+            with scope:
+                try:
+                    await self._sample(answer, request)
+                except SampleError as error:
+                    if answer.reservation is not None:
+                        answer.reservation.failed = True
+                    await answer.fail(error.failure)
+                except PeerGone:
+                    raise
+                except Exception as error:  # one request's trouble is that request's
+                    if answer.reservation is not None:
+                        answer.reservation.failed = True
+                    await answer.fail(_log_internal_failure(error))
+        except PeerGone:
+            self._forget(answer.sender, answer.connection, dismiss=False)
+        except Exception as error:  # of a request that was cancelled: nobody waits for a word
+            _log_internal_failure(error)
+        finally:
+            answer.connection.running.pop(answer.request_id, None)
+            if answer.reservation is not None:
+                self.reservations.close(answer.reservation)
+
+    async def _sample(self, answer: ResponseRelay, request: RenderedRequest) -> None:
+        """One response; where its text breaks off and can be gone on with, over several requests,
+        each granted and billed by itself. Raises SampleError.
+        """
+        thread, broken = ResponseContinuation(request), Failure(kind="other", message="")
+        while True:
+            try:
+                await self._wait_granted(answer)
+                async with aclosing(self._app.backend.sample(request)) as events:
+                    async for event in events:
+                        self.progress += 1
+                        for told in thread.filter_event(event):
+                            await self._forward(answer, request, told)
+                return
+            except SampleError as error:
+                failure = error.failure
+                if broken.retryable and failure.kind == "bad_request":
+                    self._app.refused_continuation = True
+                    raise SampleError(broken) from error  # the agent asks anew
+                rest = thread.continuation_request(failure) if self._app.continues_text else None
+                if rest is None:
+                    raise
+                broken, request = failure, rest
+            held = RequestWaiting(reason=f"{broken.message}; it goes on from there", delay_s=0.0)
+            await self._forward(answer, request, held)
+            await trio.sleep(backoff_s(thread.continuations, 0.5))
+            self._renew_reservation(answer)
+
+    def _renew_reservation(self, answer: ResponseRelay) -> None:
+        """What is sent next is a request of its own to whoever counts."""
+        if (before := answer.reservation) is not None:
+            before.failed = True
+            self.reservations.close(before)
+            caller = answer.connection.conversation.owner
+            answer.reservation = self.reservations.open(
+                caller.agent_id, caller.model, answer.request
+            )
+
+    async def _wait_granted(self, answer: ResponseRelay) -> None:
+        """Where a bound holds, the supervisor decides before anything is sent."""
+        if (reservation := answer.reservation) is None:
+            return
+        number = answer.request_id
+
+        def hear(held: RequestWaiting) -> None:
+            answer.send_transient(
+                SampleWaiting(request_id=number, reason=held.reason, delay_s=held.delay_s)
+            )
+
+        if not await self.reservations.wait_granted(reservation, hear):
+            self.reservations.close(reservation)
+            answer.reservation = None
+
+    async def _forward(
+        self, answer: ResponseRelay, request: RenderedRequest, event: AnyResponseEvent
+    ) -> None:
+        if answer.reservation is not None:
+            answer.reservation.note_event(event)
+        if isinstance(event, ResponseFinished):
+            self._bill(answer, request, event)  # first: the next request counts on it
+        await answer.forward(event)
+
+    def _bill(
+        self, answer: ResponseRelay, request: RenderedRequest, event: ResponseFinished
+    ) -> None:
+        """Tell the supervisor what was drawn."""
+        if event.usage is None:
+            return
+        drew = ResponseBilled(
+            agent_id=request.agent_id,
+            provider=request.model.provider,
+            model=request.model.slug,
+            usage=event.usage,
+            usd=price_usd(event.usage, request.model),
+            reservation="" if answer.reservation is None else answer.reservation.name,
+        )
+        self.reservations.bill(answer.reservation, drew)
+
+
+def _log_internal_failure(error: Exception) -> Failure:
+    failure = internal_failure(error)
+    _log.error("%s", failure.message)
+    return failure

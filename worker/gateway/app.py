@@ -1,0 +1,227 @@
+"""What the service answers with: the chosen backend, the models it knows, and a store per wire.
+
+Opened once, in order: catalogue, provider, HTTP client, gate, recorder; closed in reverse.
+"""
+
+import random
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import assert_never
+
+import msgspec
+
+from swarm.mailbox.protocol.gateway import Fetching, RateLimits, Throttled
+from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.mailbox.protocol.spec import GatewaySpec, ProviderSpec
+from swarm.mailbox.redact import NOT_HIDDEN, Redactor, unhidden_keys
+
+from . import chat_request, responses_request
+from .backend import Backend, ResponseSource
+from .http_client import open_http
+from .http_source import HttpSource
+from .model_catalogue import Catalogue, load_catalogue
+from .provider_choice import ProviderChoice, ProviderSelector, load_local_module
+from .provider_keys import ProviderKeys
+from .rate_limiter import RateLimiter
+from .recording import (
+    RECORDING_VERSION,
+    RecordedModel,
+    RecordingBackend,
+    RecordingHeader,
+    RecordingWriter,
+    ReplayBackend,
+    load_recording,
+)
+from .request_encoding import EncodingContext, ItemStore, RequestHeadCache, UnencodedItemStore
+from .retry_policy import RetryingBackend
+
+
+class GatewayDependencies:
+    """What a house needs from outside: the keys, and ways to tell people something."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, str],
+        *,
+        learn: Callable[[str], Awaitable[None]],
+        announce: Callable[[Throttled | Fetching | RateLimits], None],
+        warn: Callable[[str], None],
+        noise: Callable[[], float] = random.random,
+    ) -> None:
+        self.announce, self.warn, self._announce_secret = announce, warn, learn
+        self.noise = noise
+        self.redactor = Redactor(keys.values())
+        self.keys = ProviderKeys(keys, learn=self._add_secret, warn=warn)
+
+    async def _add_secret(self, secret: str) -> None:
+        self.redactor.add_secrets(secret)
+        if unhidden_keys({"key": secret}):
+            self.warn(f"a key that was fetched {NOT_HIDDEN}")
+        await self._announce_secret(secret)
+
+    def announce_fetching(self, fetching: Fetching) -> None:
+        """Progress of the start, for people."""
+        self.announce(fetching)
+
+
+class UnknownModel(Exception):
+    """This provider does not have the model; the text is for the agent."""
+
+
+class GatewayApp:
+    """Backend, models and stores of one run."""
+
+    def __init__(self, choice: ProviderChoice, backend: Backend, catalogue: Catalogue) -> None:
+        self.choice, self.backend = choice, backend
+        self._catalogue = catalogue
+        self._responses_heads = RequestHeadCache(responses_request.encode_head)
+        self._chat_heads = RequestHeadCache(chat_request.encode_head)
+        self._messages_heads: RequestHeadCache | None = None
+        self.recorded_models: dict[str, ModelInfo] = {}  # of a replay: agent path → model
+        self.recording: RecordingWriter | None = None
+        self.refused_continuation = False  # the provider does not do what it is said to
+
+    @property
+    def keeps_ordinals(self) -> bool:
+        """True if an agent that comes back must count its requests on from where it was.
+
+        On a tape an answer is found by its number; the embedded model's item ids hold it.
+        """
+        is_taped = self.recording is not None or bool(self.recorded_models)
+        return is_taped or self.choice.model.wire in {"local", "scripted"}
+
+    @property
+    def continues_text(self) -> bool:
+        """True if a text that broke off may be gone on with. Not on a tape: there each request of
+        an agent has one answer.
+        """
+        is_able = self.choice.provider.continues_text and not self.refused_continuation
+        return is_able and self.recording is None
+
+    def model_for(self, slug: str | None, agent_path: str) -> ModelInfo:
+        """The model an agent talks to, with its provider's patience. Raises UnknownModel."""
+        provider = self.choice.provider
+        return msgspec.structs.replace(
+            self._find_model(slug, agent_path),
+            stream_max_retries=provider.stream_max_retries,
+            stream_idle_s=provider.stream_idle_timeout_ms / 1000,
+            remote_compaction=provider.remote_compaction and provider.wire_api == "responses",
+        )
+
+    def _find_model(self, slug: str | None, agent_path: str) -> ModelInfo:
+        default = self.choice.model
+        if self.recorded_models:
+            return self.recorded_models.get(agent_path, default)
+        if slug is None or slug == default.slug or default.wire == "scripted":
+            return default
+        if default.wire == "local":
+            raise UnknownModel(
+                f"the embedded provider runs {default.slug} alone; start the run with -m {slug}"
+            )
+        return self._catalogue.describe(slug, provider=default.provider, wire=default.wire)
+
+    def note_model(self, agent_path: str, model: ModelInfo) -> None:
+        """Remember for a replay which model the agent was told of."""
+        if self.recording is not None:
+            self.recording.write(RecordedModel(path=agent_path, model=model))
+
+    def new_store(self, model: ModelInfo, blobs_dir: Path) -> ItemStore:
+        """An empty store of the model's wire."""
+        tolerant = self.choice.provider.tolerant_tool_calls
+        rendering = EncodingContext(blobs_dir=blobs_dir, model=model, tolerant=tolerant)
+        if isinstance(self.backend, ReplayBackend):
+            return UnencodedItemStore()
+        match model.wire:
+            case "responses":
+                return responses_request.ResponsesStore(rendering, self._responses_heads)
+            case "chat":
+                return chat_request.ChatStore(rendering, self._chat_heads)
+            case "messages":
+                return self._messages_store(rendering)
+            case "local" | "scripted":
+                return UnencodedItemStore()
+            case _:
+                assert_never(model.wire)
+
+    def _messages_store(self, rendering: EncodingContext) -> ItemStore:
+        from .messages_head import encode_head  # most runs speak another wire
+        from .messages_request import MessagesStore
+
+        if self._messages_heads is None:
+            self._messages_heads = RequestHeadCache(encode_head)
+        return MessagesStore(rendering, self._messages_heads)
+
+
+@asynccontextmanager
+async def open_gateway_app(
+    spec: GatewaySpec, around: GatewayDependencies
+) -> AsyncIterator[GatewayApp]:
+    """Choose and open everything. Raises UsageError (also ProviderError) if that cannot be."""
+    catalogue = load_catalogue(spec.catalogue)
+    if spec.replay is not None:
+        yield _open_replay(Path(spec.replay), catalogue, around)
+        return
+    choice = await ProviderSelector(spec, around.keys, catalogue, around.announce_fetching).choose()
+    async with _open_backend(choice, spec, around) as backend:
+        if spec.record is None:
+            yield GatewayApp(choice, backend, catalogue)
+            return
+        tape = RecordingWriter(Path(spec.record), around.redactor, around.warn)
+        tape.write(
+            RecordingHeader(
+                version=RECORDING_VERSION, provider=choice.provider.id, model=choice.model
+            )
+        )
+        house = GatewayApp(choice, RecordingBackend(backend, tape), catalogue)
+        house.recording = tape
+        try:
+            yield house
+        finally:
+            tape.close()
+
+
+def _open_replay(path: Path, catalogue: Catalogue, around: GatewayDependencies) -> GatewayApp:
+    tape = load_recording(path)
+    provider = ProviderSpec(id="replay", name="recording", wire_api="scripted")
+    why = f"the answers come from {Path(path).name}, recorded with {tape.header.provider}"
+    choice = ProviderChoice(provider=provider, model=tape.header.model, why=why)
+    house = GatewayApp(choice, ReplayBackend(tape, around.warn), catalogue)
+    house.recorded_models = tape.models or {"": tape.header.model}
+    return house
+
+
+@asynccontextmanager
+async def _open_backend(
+    choice: ProviderChoice, spec: GatewaySpec, around: GatewayDependencies
+) -> AsyncIterator[Backend]:
+    provider = choice.provider
+
+    def patient(source: ResponseSource) -> RetryingBackend:
+        gate = RateLimiter(announce=around.announce, noise=around.noise)
+        return RetryingBackend(source, gate, max_retries=provider.request_max_retries)
+
+    match choice.model.wire:
+        case "responses" | "chat" | "messages":
+            async with open_http(provider.base_url) as client:
+                yield patient(HttpSource(client, provider, around.keys, new_short_id))
+        case "scripted":
+            from .answer_script import load_script  # needs yaml, which no other provider does
+            from .scripted_source import ScriptedSource
+
+            script = load_script(Path(provider.base_url))
+            yield patient(ScriptedSource(script, provider="script"))
+        case "local":
+            models_dir = Path(spec.models_dir)
+            with load_local_module().open_local(
+                models_dir, choice.model, bind=spec.bind
+            ) as backend:
+                yield backend
+        case _:
+            assert_never(choice.model.wire)
+
+
+def new_short_id() -> str:
+    """Unique enough within a run: 12 hex digits."""
+    return secrets.token_hex(6)

@@ -1,0 +1,244 @@
+"""The gateway process: the only one that holds keys and talks to model providers.
+
+Towards agents it is a post office, towards the supervisor a child with a mailbox. Each request runs
+as a task of its own under one nursery; what an agent asked for ends when the agent does.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import NamedTuple, assert_never
+
+import msgspec
+import trio
+
+from swarm.mailbox.admission import Accept
+from swarm.mailbox.dealer import open_dealer
+from swarm.mailbox.entropy import SYSTEM_ENTROPY, EntropySources
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.interfaces import Mailbox, MailboxServer
+from swarm.mailbox.protocol.base import PROTOCOL_VERSION
+from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, Warned
+from swarm.mailbox.protocol.gateway import (
+    AgentGone,
+    AnyGatewayEvent,
+    GatewayReady,
+    GatewayUnable,
+    Granted,
+    NotGranted,
+    RequireReservations,
+    SecretLearned,
+    decode_gateway_op,
+    encode_gateway_event,
+)
+from swarm.mailbox.protocol.ops import Shutdown
+from swarm.mailbox.protocol.spec import GatewaySpec
+from swarm.mailbox.router import open_router
+
+from ..process.lifeline import watch_lifeline
+from .agent_sessions import AgentSessions
+from .app import GatewayApp, GatewayDependencies, open_gateway_app
+
+HEARTBEAT_S = 2.0
+GOODBYE_LIMIT_S = 5.0
+EXIT_NO_PROVIDER = 5
+
+
+def run_gateway(spec: GatewaySpec, keys: dict[str, str], lifeline_fd: int | None) -> int:
+    """Be the gateway until the supervisor says otherwise; return the exit code.
+
+    Args:
+        keys: Values by variable name, as they came through the pipe. Never from `os.environ`.
+        lifeline_fd: The life-line's reading end; None where nothing needs to be outlived.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to answer
+    return trio.run(_run, spec, keys, lifeline_fd)
+
+
+async def _run(spec: GatewaySpec, keys: Mapping[str, str], lifeline_fd: int | None) -> int:
+    async with (
+        open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as supervisor,
+        trio.open_nursery() as nursery,
+    ):
+        if lifeline_fd is not None:
+            nursery.start_soon(watch_lifeline, lifeline_fd)
+        process = GatewayProcess(spec, keys, supervisor)
+        exit_code = await process.run()
+        nursery.cancel_scope.cancel()
+    return exit_code
+
+
+def _open_agent_router(
+    spec: GatewaySpec, accept: Accept
+) -> AbstractAsyncContextManager[MailboxServer]:
+    return open_router(spec.bind, epoch=spec.epoch, accept=accept)
+
+
+class GatewayFactories(NamedTuple):
+    """How a gateway opens what it stands on, and where its jitter comes from; a rehearsal has
+    others.
+    """
+
+    open_house: Callable[
+        [GatewaySpec, GatewayDependencies], AbstractAsyncContextManager[GatewayApp]
+    ] = open_gateway_app
+    open_office: Callable[[GatewaySpec, Accept], AbstractAsyncContextManager[MailboxServer]] = (
+        _open_agent_router
+    )
+    chances: EntropySources = SYSTEM_ENTROPY
+
+
+class GatewayProcess:
+    """The life of a gateway, between its Hello and its Goodbye.
+
+    Args:
+        keys: Values by variable name.
+        supervisor: The mailbox to the supervisor; others close it.
+    """
+
+    def __init__(
+        self,
+        spec: GatewaySpec,
+        keys: Mapping[str, str],
+        supervisor: Mailbox,
+        doors: GatewayFactories | None = None,
+    ) -> None:
+        self._spec, self._supervisor = spec, supervisor
+        self._factories = doors = doors or GatewayFactories()
+        self._dependencies = GatewayDependencies(
+            keys,
+            learn=self._post_secret,
+            announce=self._send_transient,
+            warn=self._warn_soon,
+            noise=doors.chances.noise,
+        )
+        self._work = trio.CancelScope()
+        self._grace_s = GOODBYE_LIMIT_S
+        self._agent_sessions: AgentSessions | None = None
+        self._requires_grants = spec.asks_first
+        self._warnings: list[str] = []
+        self._has_warning = trio.Event()
+
+    async def run(self) -> int:
+        """Serve until a Shutdown; return the exit code."""
+        await self._post(
+            Hello(
+                secret=self._spec.secret,
+                pid=self._factories.chances.pid(),
+                protocol_version=PROTOCOL_VERSION,
+                kind="gateway",
+            )
+        )
+        exit_code = 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._handle_ops)
+            nursery.start_soon(self._send_heartbeats)
+            nursery.start_soon(self._deliver_warnings)
+            with self._work:
+                exit_code = await self._serve()
+            nursery.cancel_scope.cancel()
+        with trio.move_on_after(self._grace_s):
+            if self._agent_sessions is not None:
+                await self._agent_sessions.reservations.flush()  # what ended with the work
+            await self._post(Goodbye())
+            await self._supervisor.flush()
+        return exit_code
+
+    async def _serve(self) -> int:
+        """Returns only if no provider can be used; else the work is cancelled from outside."""
+        try:
+            async with self._factories.open_house(self._spec, self._dependencies) as house:
+                reception = AgentSessions(
+                    house, self._spec, self._supervisor, self._dependencies.redactor
+                )
+                async with self._factories.open_office(self._spec, reception.accept) as office:
+                    self._agent_sessions = reception
+                    if self._requires_grants:
+                        reception.reservations.ask_first()  # said while the provider was chosen
+                    choice = house.choice
+                    await self._post(
+                        GatewayReady(
+                            provider=choice.provider.id, model=choice.model, why=choice.why
+                        )
+                    )
+                    await reception.serve(office)
+        except* SwarmError as group:
+            text = "; ".join(str(error) for error in _leaf_errors(group))
+            await self._post(GatewayUnable(message=self._dependencies.redactor.redact_error(text)))
+        return EXIT_NO_PROVIDER
+
+    async def _handle_ops(self) -> None:
+        while True:
+            letter = await self._supervisor.receive()
+            self._supervisor.acknowledge(letter)
+            try:
+                order = decode_gateway_op(letter.body)
+            except msgspec.DecodeError:
+                continue  # an order of a newer supervisor
+            match order:
+                case Shutdown():
+                    self._grace_s = order.grace_s
+                    self._work.cancel()
+                case AgentGone():
+                    if self._agent_sessions is not None:
+                        self._agent_sessions.forget_agent(order.agent_id, order.epoch)
+                case RequireReservations():
+                    self._requires_grants = True
+                    if self._agent_sessions is not None:
+                        self._agent_sessions.reservations.ask_first()
+                case Granted() | NotGranted():
+                    if self._agent_sessions is not None:
+                        self._agent_sessions.reservations.decide(order)
+                case _:
+                    assert_never(order)
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            reception = self._agent_sessions
+            beat = Heartbeat(
+                progress=0 if reception is None else reception.progress,
+                busy=reception is not None and reception.is_busy,
+                rss_bytes=_resident_bytes(),
+            )
+            self._send_transient(beat)
+            await trio.sleep(HEARTBEAT_S)
+
+    async def _deliver_warnings(self) -> None:
+        while True:
+            await self._has_warning.wait()
+            self._has_warning = trio.Event()
+            while self._warnings:
+                text = self._dependencies.redactor.redact_error(self._warnings.pop(0))
+                await self._post(Warned(message=text))
+
+    def _warn_soon(self, text: str) -> None:
+        if len(self._warnings) < 100:
+            self._warnings.append(text)
+        self._has_warning.set()
+
+    async def _post_secret(self, secret: str) -> None:
+        await self._post(SecretLearned(secret=secret))
+
+    async def _post(self, event: AnyGatewayEvent) -> None:
+        await self._supervisor.post(encode_gateway_event(event))
+
+    def _send_transient(self, event: AnyGatewayEvent) -> None:
+        self._supervisor.send_transient(encode_gateway_event(event))
+
+
+def _leaf_errors(group: BaseExceptionGroup[SwarmError]) -> list[SwarmError]:
+    """The errors themselves, out of nested groups."""
+    found: list[SwarmError] = []
+    for error in group.exceptions:
+        found += _leaf_errors(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def _resident_bytes() -> int:
+    """Resident memory; 0 where /proc does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

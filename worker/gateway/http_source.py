@@ -1,0 +1,252 @@
+"""An attempt over HTTP: request out, stream in, on the wire of the provider.
+
+It tries once and says exactly what went wrong; patience.py decides about another attempt. Nothing
+that could hold a key (headers, query) gets into a text.
+"""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from time import time
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.spec import ProviderSpec
+
+from .backend import (
+    AnyResponseEvent,
+    AttemptEvents,
+    Failure,
+    NewId,
+    RenderedRequest,
+    RequestAccepted,
+    ResponseEvents,
+    ResponseFinished,
+    SampleError,
+)
+from .chat_stream import ChatStream
+from .failures import FailureOrigin, classify_status, cut_off, only_keepalives, refuses_thinking
+from .http_client import KEEPALIVE_IDLE_FACTOR, HttpClient, HttpReply, HttpRequest, TransportFailed
+from .key_command import KeyUnavailable
+from .provider_keys import ProviderKeys
+from .providers import key_source
+from .rate_limit_headers import read_rate_limits
+from .remote_compaction import read_compaction
+from .responses_stream import ResponsesStream
+from .retry_delays import MAX_PREVENTIVE_S, asked_delay_s, spent_allowance_s
+from .sse import EventTooLarge, SseSplitter
+from .wire_stream import WireStream
+
+_DRAIN_S = 0.25
+_PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
+_OWN_HEADERS = {"messages": {"anthropic-version": "2023-06-01"}}
+_KEY_HEADERS = {"messages": "x-api-key"}
+USER_AGENT = "swarm-agents"
+_HEADERS = {
+    "accept": "text/event-stream",
+    "content-type": "application/json",
+    "user-agent": USER_AGENT,
+}
+
+
+class ProviderUrls(msgspec.Struct, frozen=True):
+    """Where requests go; made once."""
+
+    url: str  # with the query
+    shown: str  # without
+    compact_url: str  # of the provider's own compaction
+    idle_s: float
+
+
+def provider_urls(provider: ProviderSpec) -> ProviderUrls:
+    """The provider's address."""
+    shown = provider.base_url.rstrip("/") + _PATHS[provider.wire_api]
+    query = "&".join(f"{name}={value}" for name, value in provider.query_params.items())
+    return ProviderUrls(
+        url=f"{shown}?{query}" if query else shown,
+        compact_url=f"{shown}/compact?{query}" if query else f"{shown}/compact",
+        shown=shown,
+        idle_s=provider.stream_idle_timeout_ms / 1000,
+    )
+
+
+def auth_headers(provider: ProviderSpec, keys: Mapping[str, str]) -> dict[str, str]:
+    """The key and the configured headers; names in lower case, so that a later one wins.
+
+    A header whose variable is unset or blank is left out.
+    """
+    headers: dict[str, str] = dict(_OWN_HEADERS.get(provider.wire_api, {}))
+    if provider.env_key and (key := keys.get(provider.env_key, "").strip()):
+        name = provider.key_header.lower() or _KEY_HEADERS.get(provider.wire_api, "authorization")
+        headers[name] = f"Bearer {key}" if name == "authorization" else key
+    for name, value in provider.http_headers.items():
+        headers[name.lower()] = value
+    for name, variable in provider.env_http_headers.items():
+        if value := keys.get(variable, "").strip():
+            headers[name.lower()] = value
+    return headers
+
+
+class HttpSource:
+    """One provider behind one HTTP client."""
+
+    def __init__(
+        self, client: HttpClient, provider: ProviderSpec, keys: ProviderKeys, new_id: NewId
+    ) -> None:
+        self._client, self._provider, self._new_id = client, provider, new_id
+        self._urls, self._keys = provider_urls(provider), keys
+        self._origin = FailureOrigin(
+            provider=provider.name or provider.id,
+            url=self._urls.shown,
+            key_from=key_source(provider),
+            env_key_instructions=provider.env_key_instructions,
+        )
+
+    async def attempt(self, request: RenderedRequest) -> AttemptEvents:
+        address = self._urls
+        body = b"".join(request.body)
+        refused: Failure | None = None
+        is_renewed = False
+        while True:
+            key = await self._fresh_key()
+            headers = _HEADERS | auth_headers(self._provider, self._keys.values)
+            url = address.compact_url if request.compacts else address.url
+            post = HttpRequest(url, headers, body, address.idle_s)
+            begun = trio.current_time()
+            try:
+                async with self._client.post(post) as reply:
+                    if reply.status != 200:
+                        refused = await self._refused(reply)
+                    else:
+                        yield RequestAccepted(
+                            pause_s=_pause_s(reply.headers),
+                            limits=read_rate_limits(reply.headers, time()),
+                        )
+                        read = read_compaction if request.compacts else self._read
+                        async with aclosing(read(reply, request, begun)) as events:
+                            async for event in events:
+                                yield event
+                        return
+            except TransportFailed as error:
+                raise SampleError(self._broken(error)) from error
+            if refused.http_status == 401 and not is_renewed:
+                is_renewed = True
+                if await self._keys.refresh_key(self._provider, key):
+                    continue
+            body = b"".join(request.without_thinking()) if refuses_thinking(refused) else b""
+            if not body:
+                raise SampleError(refused)
+
+    async def _fresh_key(self) -> str:
+        """The key that will be sent; "" where there is none. Raises SampleError."""
+        try:
+            await self._keys.ensure_key(self._provider)
+        except KeyUnavailable as error:
+            raise SampleError(Failure(kind="missing_key", message=str(error))) from error
+        return self._keys.values.get(self._provider.env_key or "", "")
+
+    async def _read(
+        self, reply: HttpReply, request: RenderedRequest, begun: float
+    ) -> ResponseEvents:
+        splitter, stream = SseSplitter(), self._open_stream(request)
+        first_byte_s: float | None = None
+        preview = b""
+        limit_s, said, said_at = KEEPALIVE_IDLE_FACTOR * self._urls.idle_s, 0, trio.current_time()
+        try:
+            while chunk := await reply.read_some():
+                if first_byte_s is None:
+                    first_byte_s, preview = trio.current_time() - begun, chunk[:200]
+                for payload in splitter.feed(chunk):
+                    for event in stream.feed(payload):
+                        yield _timed(event, first_byte_s)
+                if stream.finished:
+                    await reply.drain(_DRAIN_S)
+                    return
+                if stream.progress > said:
+                    said, said_at = stream.progress, trio.current_time()
+                elif trio.current_time() - said_at > limit_s:
+                    raise SampleError(only_keepalives(limit_s, provider=self._origin.provider))
+            for payload in splitter.finish():
+                for event in stream.feed(payload):
+                    yield _timed(event, first_byte_s)
+            for event in stream.finish():
+                yield _timed(event, first_byte_s)
+        except EventTooLarge as error:
+            text = f"{self._origin.provider}: {error}"
+            raise SampleError(Failure(kind="bad_response", message=text)) from error
+        except SampleError as error:
+            if error.failure.kind == "stream_disconnected" and not splitter.events_seen:
+                raise SampleError(self._no_stream(reply, preview)) from error
+            raise
+
+    def _open_stream(self, request: RenderedRequest) -> WireStream:
+        name = self._origin.provider
+        if self._provider.wire_api == "responses":
+            return ResponsesStream(provider=name, new_id=self._new_id)
+        if self._provider.wire_api == "messages":
+            from .messages_stream import MessagesStream  # most runs speak another wire
+
+            return MessagesStream(provider=name, slug=request.model.slug, new_id=self._new_id)
+        return ChatStream(
+            provider=name,
+            new_id=self._new_id,
+            offered=frozenset(tool.name for tool in request.tools),
+            tolerant=self._provider.tolerant_tool_calls,
+        )
+
+    async def _refused(self, reply: HttpReply) -> Failure:
+        body = await reply.read_bounded()
+        failure = classify_status(reply.status, reply.headers, body, origin=self._origin)
+        if not failure.retryable:
+            return failure
+        asked_s = asked_delay_s(reply.headers, failure.message, time())
+        return msgspec.structs.replace(failure, retry_after_s=asked_s)
+
+    def _broken(self, error: TransportFailed) -> Failure:
+        name = self._origin.provider
+        match error.phase:
+            case "connect":
+                text = f"cannot reach {name} at {self._urls.shown} ({error})"
+                return Failure(
+                    kind="connection_failed", message=text, retryable=True, scope="everyone"
+                )
+            case "send":
+                text = f"{name} at {self._urls.shown} broke the connection ({error})"
+                return Failure(
+                    kind="connection_failed", message=text, retryable=True, scope="request"
+                )
+            case "idle":
+                text = f"{name}: {error}"
+                return Failure(kind="idle_timeout", message=text, retryable=True)
+            case "stream":
+                return cut_off("final", provider=name, why=str(error))
+            case "packed":
+                text = f"{name} at {self._urls.shown}: {error}; check its proxies and gateways"
+                return Failure(kind="bad_response", message=text)
+
+    def _no_stream(self, reply: HttpReply, preview: bytes) -> Failure:
+        kind = reply.headers.get("content-type", "no content type")[:80]
+        text = (
+            f"{self._origin.provider} sent no event stream from {self._urls.shown} ({kind}): "
+            f"{_show(preview)}; check `base_url` and `wire_api`"
+        )
+        return Failure(kind="bad_response", message=text, retryable=True, http_status=200)
+
+
+def _show(preview: bytes) -> str:
+    """The beginning of a body that is none; never bytes that are no text."""
+    text = preview.decode("utf-8", "ignore")
+    if not text.isprintable() and not "".join(text.split()).isprintable():
+        return "its bytes are no text"
+    return repr(" ".join(text.split())) if text or not preview else "its bytes are no text"
+
+
+def _timed(event: AnyResponseEvent, first_byte_s: float | None) -> AnyResponseEvent:
+    if isinstance(event, ResponseFinished):
+        return msgspec.structs.replace(event, first_byte_s=first_byte_s)
+    return event
+
+
+def _pause_s(headers: Mapping[str, str]) -> float | None:
+    spent_s = spent_allowance_s(headers, time())
+    return None if spent_s is None else min(spent_s, MAX_PREVENTIVE_S)

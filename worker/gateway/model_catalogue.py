@@ -1,0 +1,173 @@
+"""What is known of models: `models.toml` beside this file, and the files that a person adds.
+
+A later file changes entries of the same name key by key. A model that no file names gets cautious
+values and `known=False`, so that the run can say so once.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.sampling import ModelInfo, ThinkingKind, Wire
+from swarm.mailbox.safe_open import read_user_file
+
+from .weights import Weights, load_weights
+
+_MOST_BYTES = 4 << 20  # of a catalogue; the built-in one has some KiB
+
+BUILT_IN = Path(__file__).with_name("models.toml")
+_DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d)\Z")  # of a version that is pinned
+LOCAL_FALLBACK_WINDOW = 32_768  # of an unknown model on this machine; nobody has more to spare
+
+
+class CatalogueError(UsageError):
+    """A catalogue file cannot be used; the text names file and key."""
+
+
+class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[models."SLUG"]` table."""
+
+    provider: str = ""  # id of the provider that serves it; "" = any
+    default: bool = False  # the model of its provider when none is asked for
+    title: str = ""  # one line for `swarm models list`
+    context_window: int = 272_000
+    effective_context_percent: int = 95
+    auto_compact_tokens: int | None = None
+    output_limit_tokens: int = 10_000
+    can_call_tools: bool = True
+    freeform_tools: bool = False
+    parallel_tool_calls: bool = True
+    reasoning: bool = False
+    image_input: bool = True
+    default_effort: str | None = None
+    short_prompt: bool = False
+    input_usd_per_million: float | None = None
+    cached_usd_per_million: float | None = None
+    output_usd_per_million: float | None = None
+    cache_write_usd_per_million: float | None = None
+    max_output_tokens: int | None = None  # of one response
+    thinking: ThinkingKind = ""  # `messages` wire: none, by budget, adaptive, or always adaptive
+    efforts: tuple[str, ...] = ()
+    structured_output: bool = False  # `messages` wire: can be held to a schema
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: dict[str, ModelEntry] = {}
+    weights: dict[str, Any] = {}  # model files: read and checked by weights.py
+
+
+class Catalogue:
+    """All entries, by slug. `sources`: the last file that changed one; "" = it came with us."""
+
+    def __init__(
+        self, entries: dict[str, ModelEntry], sources: dict[str, str] | None = None
+    ) -> None:
+        self.entries, self.sources = entries, sources or {}
+
+    def default_of(self, provider: str) -> str | None:
+        """The provider's default model, a person's own choice first; None if no entry says so."""
+        found = [
+            slug
+            for slug, entry in self.entries.items()
+            if entry.provider == provider and entry.default
+        ]
+        own = [slug for slug in found if self.sources.get(slug)]
+        return next(iter(own or found), None)
+
+    def find(self, slug: str) -> ModelEntry | None:
+        """The entry of this name, or of the name without the date of its version."""
+        return self.entries.get(slug) or self.entries.get(_DATED.sub("", slug))
+
+    def describe(self, slug: str, *, provider: str, wire: Wire) -> ModelInfo:
+        """What the loop must know of this model at this provider."""
+        entry = self.find(slug)
+        if entry is None:
+            return _unknown(slug, provider=provider, wire=wire)
+        return ModelInfo(
+            slug=slug,
+            provider=provider,
+            wire=wire,
+            context_window=entry.context_window,
+            effective_context_percent=entry.effective_context_percent,
+            auto_compact_tokens=entry.auto_compact_tokens,
+            output_limit_tokens=entry.output_limit_tokens,
+            can_call_tools=entry.can_call_tools,
+            freeform_tools=entry.freeform_tools and wire == "responses",
+            parallel_tool_calls=entry.parallel_tool_calls,
+            reasoning=entry.reasoning,
+            image_input=entry.image_input,
+            default_effort=entry.default_effort,
+            short_prompt=entry.short_prompt,
+            input_usd_per_million=entry.input_usd_per_million,
+            cached_usd_per_million=entry.cached_usd_per_million,
+            output_usd_per_million=entry.output_usd_per_million,
+            cache_write_usd_per_million=entry.cache_write_usd_per_million,
+            max_output_tokens=entry.max_output_tokens,
+            thinking=entry.thinking,
+            efforts=entry.efforts,
+            structured_output=entry.structured_output,
+        )
+
+
+def _unknown(slug: str, *, provider: str, wire: Wire) -> ModelInfo:
+    is_local = provider in {"ollama", "lmstudio", "llamacpp", "local"}
+    return ModelInfo(
+        slug=slug,
+        provider=provider,
+        wire=wire,
+        context_window=LOCAL_FALLBACK_WINDOW if is_local else 272_000,
+        parallel_tool_calls=not is_local,
+        image_input=not is_local,
+        known=False,
+    )
+
+
+def load_catalogue(more: Iterable[str] = ()) -> Catalogue:
+    """The built-in entries, then those of each file; key by key the last wins.
+
+    Raises CatalogueError.
+    """
+    paths = list(more)
+    tables = {slug: _embedded(weights) for slug, weights in load_weights(paths).items()}
+    sources = dict.fromkeys(tables, "")
+    for path in (BUILT_IN, *map(Path, paths)):
+        if path == BUILT_IN or path.exists():
+            for slug, table in _load(path).items():
+                tables[slug] = tables.get(slug, {}) | table
+                sources[slug] = "" if path == BUILT_IN else str(path)
+    entries = {slug: msgspec.convert(table, ModelEntry) for slug, table in tables.items()}
+    return Catalogue(entries, sources)
+
+
+def _embedded(weights: Weights) -> dict[str, Any]:
+    """What a model file says of its model; no image, no reasoning, no price."""
+    return {
+        "provider": "local",
+        "title": weights.about,
+        "context_window": weights.context_window,
+        "can_call_tools": weights.can_call_tools,
+        "short_prompt": weights.short_prompt,
+        "parallel_tool_calls": False,
+        "image_input": False,
+        "input_usd_per_million": 0.0,
+        "output_usd_per_million": 0.0,
+    }
+
+
+@cache
+def _load(path: Path) -> dict[str, dict[str, Any]]:
+    """Each table as it is written, checked by itself."""
+    try:
+        data = tomllib.loads(read_user_file(path, most_bytes=_MOST_BYTES).decode())
+        msgspec.convert(data, _File)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CatalogueError(f"{path}: cannot read the model catalogue: {error}") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise CatalogueError(f"{path}: {error}") from error
+    return cast("dict[str, dict[str, Any]]", data.get("models", {}))

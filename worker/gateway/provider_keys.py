@@ -1,0 +1,126 @@
+"""The keys that this process holds: given at the start, or fetched from a file or a command.
+
+A fetched key is kept until it is due again, or refused; one task fetches while the others wait.
+Before a new key is used, everyone who writes something down is told what to blank out.
+"""
+
+import os
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import trio
+
+from swarm.mailbox.protocol.spec import ProviderSpec
+
+from .key_command import MOST_OUTPUT_BYTES, KeyUnavailable, check_key, run_key_command
+
+OnNewSecret = Callable[[str], Awaitable[None]]
+RENEW_PAUSE_S = 5.0  # a key that many are refused at once is fetched again once
+
+
+async def _ignore_secret(secret: str) -> None:
+    """For those who write nothing down."""
+
+
+class ProviderKeys:
+    """Keys by name: a variable's, or `model_providers.ID.…` for all other sources.
+
+    Args:
+        values: What came by pipe.
+        learn: Told of each key that was fetched, before it is used.
+        warn: Told once when a key could not be renewed and the old one goes on.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, str],
+        *,
+        learn: OnNewSecret = _ignore_secret,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.values = dict(values)
+        self._on_new_secret, self._warn = learn, warn
+        self._due: dict[str, float] = {}  # name → when it is to be fetched anew
+        self._renewed: dict[str, float] = {}  # name → when it was last fetched for a refusal
+        self._lock = trio.Lock()
+
+    async def ensure_key(self, provider: ProviderSpec) -> None:
+        """Have the provider's key, fresh enough. Raises KeyUnavailable if there is none."""
+        name = provider.env_key
+        if name is None or not provider.fetches_key:
+            return
+        if trio.current_time() < self._due.get(name, 0.0):
+            return
+        async with self._lock:
+            if trio.current_time() < self._due.get(name, 0.0):
+                return
+            try:
+                await self._fetch(provider, name)
+            except KeyUnavailable as error:
+                if name not in self.values:
+                    raise
+                self._warn(f"{error}; the key that was there goes on being used")
+                self._set_due(provider, name)
+
+    async def refresh_key(self, provider: ProviderSpec, refused: str) -> bool:
+        """A key was refused: True if there is another one now, so that one more try makes sense."""
+        name = provider.env_key
+        if name is None or not provider.fetches_key:
+            return False
+        async with self._lock:
+            if self.values.get(name) != refused:
+                return True
+            if trio.current_time() < self._renewed.get(name, -RENEW_PAUSE_S) + RENEW_PAUSE_S:
+                return False
+            self._renewed[name] = trio.current_time()
+            try:
+                await self._fetch(provider, name)
+            except KeyUnavailable as error:
+                self._warn(str(error))
+                return False
+            return self.values[name] != refused
+
+    async def _fetch(self, provider: ProviderSpec, name: str) -> None:
+        if provider.key_command is not None:
+            key = await run_key_command(provider.key_command)
+        else:
+            key = read_key_file(Path(provider.key_file))
+        if key != self.values.get(name):
+            await self._on_new_secret(key)
+            self.values[name] = key
+        self._set_due(provider, name)
+
+    def _set_due(self, provider: ProviderSpec, name: str) -> None:
+        refresh_s = 0.0 if provider.key_command is None else provider.key_command.refresh_s
+        self._due[name] = trio.current_time() + refresh_s if refresh_s else float("inf")
+
+
+def read_key_file(path: Path) -> str:
+    """The key in a file that nobody else may read. Raises KeyUnavailable."""
+    name = f"key_file {path}"
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise KeyUnavailable(f"{name}: cannot be read: {error.strerror}") from error
+    try:
+        if (problem := file_problem(os.fstat(fd))) is not None:
+            raise KeyUnavailable(f"{name}: {problem}")
+        data = os.read(fd, MOST_OUTPUT_BYTES + 1)
+    except OSError as error:
+        raise KeyUnavailable(f"{name}: cannot be read: {error.strerror}") from error
+    finally:
+        os.close(fd)
+    return check_key(data, name)
+
+
+def file_problem(found: os.stat_result) -> str | None:
+    """Why a file is not fit to hold a key; None if it is."""
+    if not stat.S_ISREG(found.st_mode):
+        return "not a plain file"
+    if found.st_uid not in {os.geteuid(), 0}:
+        return "belongs to another user"
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        return f"others may read or change it (mode {mode:04o}); type chmod 600 on it"
+    return None

@@ -1,0 +1,133 @@
+"""The waiting that the limiter asks for: one gate per server, before which all agents stand.
+
+limiter.py decides; here tasks sleep until it is their turn, agents hear why they wait (`Held`), and
+the supervisor hears that requests are held back (`Throttled`), so that the console can say so.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+import trio
+
+from swarm.mailbox.protocol.gateway import LimitWindow, RateLimits, Throttled
+
+from .backend import RequestWaiting
+from .rate_limit_state import Admitted, RateLimitState, WaitForSlot, WaitUntil
+
+REPEAT_NOTICE_S = 60.0  # who waits longer than that hears again that it is meant so
+MOVED_PERCENT = 1.0  # from there on a window counts as moved
+Announce = Callable[[Throttled | RateLimits], None]
+Noise = Callable[[], float]  # random numbers in [0, 1)
+
+
+class RateLimiter:
+    """One server's gate. Each `Admitted` must be followed by `answered` or `note_unanswered`."""
+
+    def __init__(self, *, announce: Announce, noise: Noise) -> None:
+        self._state = RateLimitState()
+        self._announce, self._noise = announce, noise
+        self._waiters: dict[int, trio.Event] = {}  # ticket → something changed
+        self._is_announced = False
+        self._windows: dict[str, LimitWindow] = {}
+
+    @property
+    def ever_answered(self) -> bool:
+        """True once the server has taken any request."""
+        return self._state.ever_answered
+
+    def noise(self) -> float:
+        """A random number in [0, 1), for jitter."""
+        return self._noise()
+
+    async def wait_turn(self) -> AsyncGenerator[RequestWaiting, None]:
+        """Ends when this request may be sent; yields what there is to tell, once a minute too."""
+        ticket = self._state.enqueue()
+        told, tell_again_at = "", 0.0
+        try:
+            while True:
+                now = trio.current_time()
+                match self._state.admit(ticket, now):
+                    case Admitted():
+                        return
+                    case WaitUntil(moment=until, reason=reason):
+                        news, held = (
+                            f"{until} {reason}",
+                            RequestWaiting(reason=reason, delay_s=until - now),
+                        )
+                    case WaitForSlot(reason=reason):
+                        until = float("inf")
+                        reason = reason or "other requests go first"
+                        news, held = reason, RequestWaiting(reason=reason, delay_s=0.0)
+                if news != told or now >= tell_again_at:
+                    told, tell_again_at = news, now + REPEAT_NOTICE_S
+                    yield held
+                await self._wait_change(ticket, min(until, tell_again_at))
+        finally:
+            self._state.dequeue(ticket)
+            self._wake_head()
+
+    def note_answered(self) -> None:
+        """The server took the request."""
+        self._state.answered()
+        if self._is_announced:
+            self._is_announced = False
+            waiting = self._state.waiting
+            self._announce(Throttled(reason=self._state.reason, delay_s=None, waiting=waiting))
+        self._wake_head()
+
+    def note_unanswered(self) -> None:
+        """The request ended otherwise."""
+        self._state.ended_unanswered()
+        self._wake_head()
+
+    def note_limits(self, windows: Sequence[LimitWindow]) -> None:
+        """What the server told of its allowances; said onward when one of them has moved."""
+        moved = False
+        for window in windows:
+            known = self._windows.get(window.name)
+            if known is None or abs(window.used_percent - known.used_percent) >= MOVED_PERCENT:
+                self._windows[window.name], moved = window, True
+        if moved:
+            self._announce(RateLimits(windows=tuple(self._windows.values())))
+
+    def note_push_back(self, asked_s: float | None, reason: str) -> float:
+        """The server says wait: close the gate. Returns for how many seconds."""
+        now = trio.current_time()
+        delay_s = self._state.pushed_back(now, asked_s, noise=self._noise(), reason=reason)
+        self._announce_closed(reason, delay_s)
+        return delay_s
+
+    def note_connection_lost(self, reason: str) -> float:
+        """The server cannot be reached: close the gate. Returns for how many seconds."""
+        delay_s = self._state.connection_lost(
+            trio.current_time(), noise=self._noise(), reason=reason
+        )
+        if self._state.ever_answered or self._state.losses > 2:
+            self._announce_closed(reason, delay_s)
+        return delay_s
+
+    def pause(self, delay_s: float, reason: str) -> None:
+        """The allowance is spent: nobody sends for that long."""
+        self._state.pause(trio.current_time(), delay_s, reason=reason)
+        self._announce_closed(reason, delay_s)
+
+    def closed_s(self) -> float:
+        """Seconds for which the gate stays closed."""
+        return self._state.closed_s(trio.current_time())
+
+    def _announce_closed(self, reason: str, delay_s: float) -> None:
+        self._is_announced = True
+        waiting = self._state.waiting
+        self._announce(Throttled(reason=reason, delay_s=delay_s, waiting=waiting))
+
+    async def _wait_change(self, ticket: int, moment: float) -> None:
+        changed = self._waiters[ticket] = trio.Event()
+        try:
+            with trio.move_on_at(moment):
+                await changed.wait()
+        finally:
+            del self._waiters[ticket]
+
+    def _wake_head(self) -> None:
+        head = self._state.head()
+        if head is not None and head in self._waiters:
+            self._waiters[head].set()

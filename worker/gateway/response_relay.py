@@ -1,0 +1,188 @@
+"""One life of an agent as the gateway knows it, and one answer on its way back to it."""
+
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import assert_never, cast
+
+import trio
+
+from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
+from swarm.mailbox.interfaces import MailboxServer
+from swarm.mailbox.protocol.sampling import (
+    AnySampleEvent,
+    ReasoningDelta,
+    SampleCompleted,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleRequest,
+    SampleWaiting,
+    TextDelta,
+    encode_sample_event,
+)
+
+from .backend import (
+    AnyResponseEvent,
+    Failure,
+    RequestWaiting,
+    ResponseFinished,
+    ResponseItemDone,
+    ResponseItemStarted,
+    ResponseReasoningDelta,
+    ResponseTextDelta,
+    SampleError,
+)
+from .budget_reservations import RequestReservation
+from .conversations import Conversation
+
+MAX_DELTA_CHARS = 64 * 1024  # of a delta: at most 256 KiB, so it is one frame
+MAX_ITEM_BYTES = MAX_MESSAGE_BYTES // 2  # an agent passes it on with words of its own around it
+MAX_TEXT_CHARS = 4_000  # of a reason or a failure
+
+
+class AgentConnection:
+    """One life of one agent."""
+
+    def __init__(self, peer: bytes, epoch: int, conversation: Conversation) -> None:
+        self.peer, self.epoch, self.conversation = peer, epoch, conversation
+        self.running: dict[int, trio.CancelScope] = {}  # by request id
+        self.used_at = trio.current_time()
+
+    def cancel_all(self) -> None:
+        for scope in self.running.values():
+            scope.cancel()
+
+
+class ResponseSender:
+    """The way out to agents."""
+
+    def __init__(self, office: MailboxServer, nursery: trio.Nursery) -> None:
+        self.office, self.nursery = office, nursery
+
+    async def post(self, peer: bytes, event: AnySampleEvent) -> None:
+        """Numbered. A peer that is gone by now does not matter."""
+        try:
+            await self.office.post(peer, encode_sample_event(event))
+        except PeerGone:
+            return
+
+
+class ResponseRelay:
+    """One request on its way back. Its texts for people are cleaned, and bounded like its items.
+
+    Args:
+        clean: Takes secrets out of a text.
+    """
+
+    def __init__(
+        self,
+        window: ResponseSender,
+        session: AgentConnection,
+        asked: SampleRequest,
+        clean: Callable[[str], str],
+    ) -> None:
+        self.sender, self.connection, self.request, self._clean = window, session, asked, clean
+        self.request_id = asked.request_id
+        self.reservation: RequestReservation | None = None
+
+    async def forward(self, event: AnyResponseEvent) -> None:
+        """Pass on one event. Raises PeerGone, and SampleError for an item that is too large."""
+        number = self.request_id
+        match event:
+            case ResponseTextDelta(item_id=name, text=text):
+                for piece in _split_delta(text):
+                    self.send_transient(TextDelta(request_id=number, item_id=name, delta=piece))
+            case ResponseReasoningDelta(item_id=name, text=text):
+                for piece in _split_delta(text):
+                    self.send_transient(
+                        ReasoningDelta(request_id=number, item_id=name, delta=piece)
+                    )
+            case ResponseItemStarted(item_id=name, kind=kind):
+                self.send_transient(SampleItemStarted(request_id=number, item_id=name, kind=kind))
+            case ResponseItemDone(item=item):
+                await self._post_item(SampleItemDone(request_id=number, item=item))
+            case RequestWaiting():
+                self.send_transient(
+                    SampleWaiting(
+                        request_id=number,
+                        reason=self._clean_text(event.reason),
+                        delay_s=event.delay_s,
+                        attempt=event.attempt,
+                        max_attempts=event.max_attempts,
+                    )
+                )
+            case ResponseFinished():
+                await self._post(
+                    SampleCompleted(
+                        request_id=number,
+                        response_id=event.response_id,
+                        usage=event.usage,
+                        end_turn=event.end_turn,
+                        truncated=event.truncated,
+                    )
+                )
+            case _:
+                assert_never(event)
+
+    async def fail(self, failure: Failure) -> None:
+        """The request has come to nothing. Raises PeerGone."""
+        await self._post(
+            SampleFailed(
+                request_id=self.request_id,
+                kind=failure.kind,
+                message=self._clean_text(failure.message),
+                retryable=failure.retryable,
+                retry_after_s=failure.retry_after_s,
+                http_status=failure.http_status,
+            )
+        )
+
+    def send_transient(self, event: AnySampleEvent) -> None:
+        self.sender.office.send_transient(self.connection.peer, encode_sample_event(event))
+
+    async def _post_item(self, event: SampleItemDone) -> None:
+        body = encode_sample_event(event)
+        if len(body) > MAX_ITEM_BYTES:
+            text = (
+                f"one item of the answer has {len(body):,} bytes, and {MAX_ITEM_BYTES:,} is the "
+                "limit; ask for less at once"
+            )
+            raise SampleError(Failure(kind="bad_response", message=text))
+        await self.sender.office.post(self.connection.peer, body)
+
+    async def _post(self, event: AnySampleEvent) -> None:
+        await self.sender.office.post(self.connection.peer, encode_sample_event(event))
+
+    def _clean_text(self, text: str) -> str:
+        clean = self._clean(text)
+        return clean if len(clean) <= MAX_TEXT_CHARS else f"{clean[:MAX_TEXT_CHARS]} …"
+
+
+def _split_delta(text: str) -> Iterator[str]:
+    """A piece of a text, in pieces that fit a frame each."""
+    if len(text) <= MAX_DELTA_CHARS:
+        yield text
+        return
+    for at in range(0, len(text), MAX_DELTA_CHARS):
+        yield text[at : at + MAX_DELTA_CHARS]
+
+
+def internal_failure(error: Exception) -> Failure:
+    """A failure of the gateway itself, of this one request. Names the place, never the contents."""
+    error = _innermost_error(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    text = (
+        f"the gateway could not go on with this request ({type(error).__name__}{place}); that is a "
+        "bug of swarm, the other agents go on. Run it again, and report it if it comes back"
+    )
+    return Failure(kind="internal", message=text)
+
+
+def _innermost_error(error: Exception) -> Exception:
+    """The error itself, out of nested groups."""
+    if isinstance(error, ExceptionGroup):
+        return _innermost_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return error

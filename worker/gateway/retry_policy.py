@@ -1,0 +1,139 @@
+"""A backend that tries again: which failures are tried again, by whom, how often, and until when.
+
+- 5xx and broken connections: this request alone, `request_max_retries` times, 0.2 s doubling.
+- 429, 503, 529 and "overloaded": through the gate, so that everyone waits; as often as the server
+  says so, for at most half an hour.
+- No connection: through the gate as well, its pause growing to a minute; after the retries of the
+  request the agent hears of it, and may ask again unless the server never once answered.
+- Once a part of the answer has reached the agent nothing is repeated here: the agent decides.
+"""
+
+from contextlib import aclosing
+
+import msgspec
+import trio
+
+from .backend import (
+    Failure,
+    RenderedRequest,
+    RequestAccepted,
+    RequestWaiting,
+    ResponseEvents,
+    ResponseSource,
+    SampleError,
+)
+from .rate_limiter import RateLimiter
+from .retry_delays import MAX_WAIT_S, backoff_s
+
+_MAX_RETRIES = 100
+NOTICE_FROM_S = 1.0  # shorter pauses of one request are not worth a word
+
+
+class RetryingBackend:
+    """Turns a source that fails into a backend that copes.
+
+    Args:
+        max_retries: `request_max_retries` of the provider; at most 100.
+    """
+
+    def __init__(self, source: ResponseSource, gate: RateLimiter, *, max_retries: int) -> None:
+        self._source, self._rate_limiter = source, gate
+        self._max_retries = min(max(0, max_retries), _MAX_RETRIES)
+
+    async def sample(self, request: RenderedRequest) -> ResponseEvents:
+        give_up_at = trio.current_time() + MAX_WAIT_S
+        failed = 0
+        while True:
+            async with aclosing(self._rate_limiter.wait_turn()) as waits:
+                async for held in waits:
+                    if trio.current_time() + held.delay_s > give_up_at:
+                        raise SampleError(_waited_too_long(held.reason, held.delay_s))
+                    yield held
+            state = _Attempt(self._rate_limiter)
+            try:
+                async with aclosing(self._source.attempt(request)) as events:
+                    async for event in events:
+                        state.note(event)
+                        if not isinstance(event, RequestAccepted):
+                            yield event
+                return
+            except SampleError as error:
+                failure = error.failure
+            finally:
+                state.end()
+            failed += failure.scope == "request" or failure.kind == "connection_failed"
+            pause_s = self._plan_retry(
+                failure, told=state.has_output, failed=failed, until=give_up_at
+            )
+            if pause_s >= NOTICE_FROM_S:
+                yield RequestWaiting(
+                    reason=failure.message,
+                    delay_s=pause_s,
+                    attempt=failed,
+                    max_attempts=self._max_retries,
+                )
+            await trio.sleep(pause_s)
+
+    def _plan_retry(self, failure: Failure, *, told: bool, failed: int, until: float) -> float:
+        """Seconds for this request alone until the next attempt. Raises SampleError if none."""
+        closed_s = self._pause_everyone(failure)
+        if failure.scope == "final" or told:
+            raise SampleError(_with_delay(failure, closed_s))
+        if failed > self._max_retries:
+            raise SampleError(self._exhausted(failure, closed_s))
+        pause_s = 0.0
+        if closed_s is None:
+            pause_s = failure.retry_after_s or backoff_s(failed, self._rate_limiter.noise())
+        if trio.current_time() + (closed_s or pause_s) > until:
+            raise SampleError(_waited_too_long(failure.message, closed_s or pause_s))
+        return pause_s
+
+    def _pause_everyone(self, failure: Failure) -> float | None:
+        """Make everyone wait if the failure concerns everyone; the seconds, else None."""
+        if failure.scope != "everyone":
+            return None
+        if failure.kind == "connection_failed":
+            return self._rate_limiter.note_connection_lost(failure.message)
+        return self._rate_limiter.note_push_back(failure.retry_after_s, failure.message)
+
+    def _exhausted(self, failure: Failure, delay_s: float | None) -> Failure:
+        if failure.kind == "connection_failed" and not self._rate_limiter.ever_answered:
+            text = f"{failure.message}; it has not answered once: check its address and network"
+            return msgspec.structs.replace(failure, message=text, retryable=False)
+        return _with_delay(failure, delay_s)
+
+
+class _Attempt:
+    """What became of one attempt, for the gate."""
+
+    def __init__(self, gate: RateLimiter) -> None:
+        self._rate_limiter = gate
+        self._is_answered = False
+        self.has_output = False  # something has reached the agent
+
+    def note(self, event: object) -> None:
+        if not self._is_answered:
+            self._is_answered = True
+            self._rate_limiter.note_answered()
+        if isinstance(event, RequestAccepted):
+            self._rate_limiter.note_limits(event.limits)
+            if event.pause_s is not None:
+                self._rate_limiter.pause(event.pause_s, "the provider's allowance is spent for now")
+        else:
+            self.has_output = True
+
+    def end(self) -> None:
+        if not self._is_answered:
+            self._rate_limiter.note_unanswered()
+
+
+def _with_delay(failure: Failure, delay_s: float | None) -> Failure:
+    if delay_s is None:
+        return failure
+    return msgspec.structs.replace(failure, retry_after_s=delay_s)
+
+
+def _waited_too_long(reason: str, delay_s: float) -> Failure:
+    minutes = MAX_WAIT_S / 60
+    text = f"{reason}; the next chance is {delay_s:.0f} s away, and {minutes:.0f} min is the limit"
+    return Failure(kind="overloaded", message=text, retry_after_s=delay_s)

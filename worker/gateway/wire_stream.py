@@ -1,0 +1,64 @@
+"""What the event streams of all wires have in common: a response is whole, or cut at one place.
+
+The rule it guards: what cannot be read cuts the stream. It is never passed over, so nothing that
+was joined around a hole reaches an agent; items that were whole before stay.
+"""
+
+from abc import ABC, abstractmethod
+
+from .backend import AnyResponseEvent, Failure, NewId, SampleError
+from .event_payloads import UnreadableEvent
+from .failures import cut_off, unreadable
+from .text_accumulator import ResponseSize, ResponseTooLong
+
+
+class WireStream(ABC):
+    """One response. Feed payloads until `finished`; then stop reading."""
+
+    def __init__(self, *, provider: str, new_id: NewId) -> None:
+        self._provider, self._new_id = provider, new_id
+        self._size = ResponseSize()
+        self.finished = False
+
+    def feed(self, payload: bytes) -> list[AnyResponseEvent]:
+        """The events that one payload brings; none after the end.
+
+        Raises SampleError for what ends the response.
+        """
+        if self.finished:
+            return []
+        try:
+            return self._feed(payload)
+        except UnreadableEvent as error:
+            raise SampleError(unreadable(provider=self._provider, why=str(error))) from error
+        except ResponseTooLong as error:
+            raise SampleError(self._too_long(error)) from error
+
+    def finish(self) -> list[AnyResponseEvent]:
+        """The stream has ended. Raises SampleError unless the response was complete."""
+        if self.finished:
+            return []
+        try:
+            return self._finish()
+        except UnreadableEvent as error:
+            raise SampleError(unreadable(provider=self._provider, why=str(error))) from error
+
+    @property
+    def progress(self) -> int:
+        """Grows with the answer; what only keeps a stream alive adds nothing."""
+        return self._size.chars
+
+    @abstractmethod
+    def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
+        """Raises Unreadable, TooLong and SampleError."""
+
+    @abstractmethod
+    def _finish(self) -> list[AnyResponseEvent]:
+        """Raises Unreadable and SampleError."""
+
+    def _cut_off(self, why: str) -> SampleError:
+        return SampleError(cut_off("final", provider=self._provider, why=why))
+
+    def _too_long(self, error: ResponseTooLong) -> Failure:
+        text = f"{self._provider}: {error}; ask for less at once, or lower `max_output_tokens`"
+        return Failure(kind="bad_response", message=text)

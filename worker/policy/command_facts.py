@@ -1,0 +1,146 @@
+"""What the decision is made from. Gathering reads the command's text and nothing else."""
+
+from collections.abc import Callable, Sequence
+
+from swarm.mailbox.protocol.approvals import ExtraPermissions, LossPreview, SandboxPermissions
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import AskForApproval, Granular, Limits, ReadOnly, SandboxPolicy
+from swarm.mailbox.protocol.rules import RuleDecision
+
+from .safe_commands import is_safe_command, is_system_program, might_be_dangerous
+from .script_commands import input_commands, named_commands
+from .shell_parser import Words, heredoc_command, plain_commands, shell_script
+
+
+class RuleMatch(Value):
+    """A rule file's word on one command."""
+
+    decision: RuleDecision
+    matched_prefix: Words
+    justification: str | None = None
+
+
+class PolicyCommand(Value):
+    """One command as the policy sees it, judged by its own words."""
+
+    words: Words
+    rules: tuple[RuleMatch, ...] = ()
+    is_safe: bool = False
+    is_dangerous: bool = False
+
+
+class EscalationRequest(Value):
+    """What the model asked for beside the command itself."""
+
+    permissions: SandboxPermissions = "use_default"
+    justification: str | None = None
+    extra: ExtraPermissions | None = None  # what it wants, with `with_additional_permissions`
+    pre_approved: bool = False  # granted before, for exactly this much
+
+
+class AgentStanding(Value):
+    """What holds for an agent beside its limits."""
+
+    held: ExtraPermissions = ExtraPermissions()  # granted before; joins every sandboxed command
+    is_locked: bool = False  # its launcher is pinned: nothing ever leaves its one sandbox
+    rules_broken: str = ""  # why the rules cannot be known; "" = they are
+    may_commit: bool = False  # a person said yes beforehand to recording work in a repository
+
+
+class CommandFacts(Value):
+    argv: Words
+    commands: tuple[PolicyCommand, ...]  # never empty
+    approval: AskForApproval = "on-request"
+    granular: Granular | None = None
+    sandbox: SandboxPolicy = ReadOnly()
+    escalation: EscalationRequest = EscalationRequest()
+    standing: AgentStanding = AgentStanding()
+    loss: LossPreview | None = None  # what it would throw away for good, if anything
+    # The repository whose data it would write, where the sandbox could open just that: it only
+    # records work there, or throws away what is recorded.
+    repository: str = ""
+    records_only: bool = False
+    is_complex: bool = False  # one command that is fed a heredoc
+    shell_is_known: bool = True  # False: the shell itself is a program of unknown origin
+
+
+class PatchFacts(Value):
+    """`outside` are those of `paths` that the policy does not let the agent write."""
+
+    paths: tuple[str, ...]
+    outside: tuple[str, ...] = ()
+    approval: AskForApproval = "on-request"
+    granular: Granular | None = None
+    sandbox: SandboxPolicy = ReadOnly()
+    is_locked: bool = False
+    sandbox_available: bool = True  # writes can be held to the policy on this machine
+
+
+MatchRules = Callable[[Words], tuple[RuleMatch, ...]]
+
+
+def no_rules(_: Words) -> tuple[RuleMatch, ...]:
+    """For runs without rule files."""
+    return ()
+
+
+def gather_facts(
+    argv: Sequence[str],
+    limits: Limits,
+    wish: EscalationRequest | None = None,
+    *,
+    match_rules: MatchRules = no_rules,
+    standing: AgentStanding | None = None,
+) -> CommandFacts:
+    """Split the command as the policy does: the plain commands of a shell script, else the one
+    command that is fed a heredoc, else the argv as it is. What a shell in it is fed as its script
+    is judged as well, and never known safe.
+    """
+    words = tuple(argv)
+    script = shell_script(words)
+    known = is_system_program(words[0]) if words else False
+    plain = None if script is None else plain_commands(script)
+    fed = heredoc_command(script) if script is not None and plain is None else None
+    commands = plain or ((fed,) if fed else (words,))
+    judged = tuple(
+        PolicyCommand(
+            words=one,
+            rules=match_rules(one),
+            is_safe=fed is None and known and is_safe_command(one),
+            is_dangerous=might_be_dangerous(one),
+        )
+        for one in commands
+    )
+    judged += _restricted_commands(words, commands, match_rules)
+    fed_words = () if script is None else input_commands(script)
+    judged += tuple(
+        PolicyCommand(words=one, rules=match_rules(one), is_dangerous=might_be_dangerous(one))
+        for one in fed_words
+    )
+    return CommandFacts(
+        argv=words,
+        commands=judged,
+        approval=limits.approval,
+        granular=limits.granular,
+        sandbox=limits.sandbox,
+        escalation=wish or EscalationRequest(),
+        standing=standing or AgentStanding(),
+        is_complex=fed is not None,
+        shell_is_known=known,
+    )
+
+
+def _restricted_commands(
+    argv: Words, judged: tuple[Words, ...], match_rules: MatchRules
+) -> tuple[PolicyCommand, ...]:
+    """Commands that a rule asks about or forbids, wherever in the script, behind whatever word
+    (`time git push`, `X=1 git push >log`). An allowing rule is for what was read whole alone.
+    """
+    if match_rules is no_rules:
+        return ()
+    found: list[PolicyCommand] = []
+    for words in named_commands(argv):
+        strict = tuple(one for one in match_rules(words) if one.decision != "allow")
+        if strict and words not in judged:
+            found.append(PolicyCommand(words=words, rules=strict))
+    return tuple(found)

@@ -1,0 +1,140 @@
+"""A command line → what it does, for people's eyes. Never used to decide anything.
+
+Source: Codex's parse_command (pipeline of section 6): words, small formatting commands dropped,
+`cd` followed, the rest summarised one by one; one unknown part makes the whole unknown.
+"""
+
+import posixpath
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from swarm.mailbox.protocol.parsed_command import (
+    ParsedCommand,
+    ReadFile,
+    Unknown,
+    encode_parsed_commands,
+)
+
+from .command_operands import operands
+from .output_filters import is_output_filter
+from .program_readers import parse_simple_command
+from .shell_parser import Words, join_words, plain_commands, program_name, shell_script, split_words
+
+__all__ = ["encode_parsed_commands", "parse_command"]
+
+_CONNECTORS = frozenset({"&&", "||", "|", ";"})
+_POWERSHELLS = frozenset({"pwsh", "pwsh.exe", "powershell", "powershell.exe"})
+_ANSWERS = frozenset({"yes", "no", "y", "n"})
+
+
+def parse_command(argv: Sequence[str]) -> tuple[ParsedCommand, ...]:
+    """What the command does, in order. Empty for a `cd` alone; never raises."""
+    if not argv:
+        return ()
+    script = shell_script(argv)
+    if script is None:
+        script = _powershell_script(argv)
+        meanings = _read_argv(argv) if script is None else [Unknown(cmd=script)]
+    else:
+        meanings = _read_script(script)
+    meanings = [one for at, one in enumerate(meanings) if not at or one != meanings[at - 1]]
+    if any(isinstance(one, Unknown) for one in meanings):
+        return (Unknown(cmd=join_words(argv) if script is None else script),)
+    return tuple(meanings)
+
+
+def _read_script(script: str) -> list[ParsedCommand]:
+    commands = plain_commands(script)
+    if commands is None:
+        return [Unknown(cmd=script)]
+    kept = [words for words in commands if not is_output_filter(words)]
+    if not kept:
+        return [Unknown(cmd=script)]
+    meanings = _simplify(_follow_folders(kept))
+    if len(meanings) == 1:
+        return [_attribute(meanings[0], script, is_alone=len(commands) == 1)]
+    return meanings
+
+
+def _read_argv(argv: Sequence[str]) -> list[ParsedCommand]:
+    words = list(argv)
+    if len(words) > 2 and words[0] in _ANSWERS and words[1] == "|":
+        words = words[2:]
+    commands: list[list[str]] = [[]]
+    for word in words:
+        if word in _CONNECTORS:
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return _simplify(_follow_folders([tuple(one) for one in commands if one]))
+
+
+def _follow_folders(commands: Sequence[Words]) -> list[ParsedCommand]:
+    """Summarise each command; a `cd` moves the files that are read after it."""
+    folder: str | None = None
+    meanings: list[ParsedCommand] = []
+    for words in commands:
+        if words[0] == "cd":
+            targets = operands(words[1:])
+            if targets:
+                folder = posixpath.join(folder or "", targets[-1])
+            continue
+        meaning = parse_simple_command(words)
+        if isinstance(meaning, ReadFile) and folder:
+            path = posixpath.join(folder, meaning.path)
+            meaning = msgspec.structs.replace(meaning, path=path)
+        meanings.append(meaning)
+    return meanings
+
+
+def _simplify(meanings: list[ParsedCommand]) -> list[ParsedCommand]:
+    while len(meanings) > 1:
+        at = _needless(meanings)
+        if at is None:
+            break
+        meanings = [*meanings[:at], *meanings[at + 1 :]]
+    return meanings
+
+
+def _needless(meanings: Sequence[ParsedCommand]) -> int | None:
+    """The index of a part that says nothing beside the others."""
+    for at, meaning in enumerate(meanings):
+        if not isinstance(meaning, Unknown):
+            continue
+        match split_words(meaning.cmd):
+            case ["echo", *_] if at == 0:
+                return at
+            case ["cd", *_] if at + 1 < len(meanings):
+                return at
+            case ["true"]:
+                return at
+            case ["nl", *rest] if all(word.startswith("-") for word in rest):
+                return at
+            case _:
+                pass
+    return None
+
+
+def _attribute(meaning: ParsedCommand, script: str, *, is_alone: bool) -> ParsedCommand:
+    """Say which text the one remaining meaning stands for."""
+    words = split_words(script) or [script]
+    if isinstance(meaning, Unknown):
+        return meaning
+    if is_alone and not _CONNECTORS.intersection(words):
+        return msgspec.structs.replace(meaning, cmd=join_words(words))
+    cut_by_sed = any(pair == ("sed", "-n") for pair in pairwise(words))
+    if isinstance(meaning, ReadFile) and "|" in words and cut_by_sed:
+        return msgspec.structs.replace(meaning, cmd=script)
+    return meaning
+
+
+def _powershell_script(argv: Sequence[str]) -> str | None:
+    if program_name(argv[0]).rpartition("\\")[2].lower() not in _POWERSHELLS:
+        return None
+    match list(argv[1:]):
+        case ["-Command", script] | ["-NoProfile", "-Command", script]:
+            return script
+        case _:
+            return None

@@ -1,0 +1,107 @@
+"""What the run's rules say about one command, and which prefix could be remembered. Pure.
+
+Rule: a rule that names a program bare allows it only where the system keeps programs, or where a
+`host_executable` lists it: `/tmp/x/git push` is not `git push`. It forbids and asks about it
+everywhere.
+
+Source: execpolicy, safety sheet 9.3, 9.5; stricter as said above.
+"""
+
+from collections.abc import Callable
+
+from swarm.mailbox.protocol.rules import RuleSet
+from swarm.roles.rules.banned_prefixes import is_banned
+from swarm.roles.rules.matching import MatchedRule, RuleIndex
+
+from .command_facts import CommandFacts, MatchRules, PolicyCommand, RuleMatch
+from .safe_commands import is_system_program
+from .shell_parser import Words
+
+MAX_PREFIX_WORDS = 64
+MAX_PREFIX_BYTES = 4096
+
+
+class _IndexCache:
+    """The index of the rules that were asked about last: an agent has but one `Rules` at a time."""
+
+    rules: RuleSet | None = None
+    index = RuleIndex(RuleSet())
+
+
+def match_rules(rules: RuleSet, words: Words) -> tuple[RuleMatch, ...]:
+    """Every rule that speaks about these words, in the order of definition."""
+    return tuple(
+        RuleMatch(
+            decision=found.rule.decision,
+            matched_prefix=found.matched_prefix,
+            justification=found.rule.justification,
+        )
+        for found in find_rules(rules, words)
+    )
+
+
+def find_rules(rules: RuleSet, words: Words) -> tuple[MatchedRule, ...]:
+    """The same with each rule's place in `rules.prefixes`."""
+    index = _index_of(rules)
+    return tuple(
+        found
+        for found in index.find(words, resolve=True)
+        if found.resolved_program is None
+        or found.rule.decision != "allow"
+        or index.is_listed(found.resolved_program)
+        or is_system_program(found.resolved_program)
+    )
+
+
+def rule_matcher(rules: RuleSet) -> MatchRules:
+    """`match_rules` for these rules, as `gather_facts` takes it."""
+    return lambda words: match_rules(rules, words)
+
+
+def propose_prefix(
+    facts: CommandFacts, asked: Words = (), *, needs_asking: Callable[[PolicyCommand], bool]
+) -> Words:
+    """The words that a person may choose to have remembered as allowed; () for none.
+
+    Args:
+        facts: Of the command that is asked about.
+        asked: The model's own `prefix_rule`.
+        needs_asking: Whether the heuristic (no rule) would ask about a command.
+
+    A command that a rule speaks about gets no proposal that its rule would defeat.
+    """
+    by_rule = any(match.decision != "allow" for one in facts.commands for match in one.rules)
+    if by_rule or not facts.shell_is_known:
+        return ()
+    unruled = all(not one.rules for one in facts.commands)
+    if asked and unruled and _is_rememberable(asked) and _settles(facts, asked, needs_asking):
+        return asked
+    if facts.is_complex:
+        return ()
+    waiting = [one for one in facts.commands if not one.rules]
+    first = next((one for one in waiting if needs_asking(one)), None)
+    chosen = first or next(iter(waiting), None)
+    return chosen.words if chosen is not None and _is_rememberable(chosen.words) else ()
+
+
+def _settles(
+    facts: CommandFacts, asked: Words, needs_asking: Callable[[PolicyCommand], bool]
+) -> bool:
+    """Whether a rule that allows `asked` would leave nothing to ask about this command."""
+    return all(one.words[: len(asked)] == asked or not needs_asking(one) for one in facts.commands)
+
+
+def _is_rememberable(prefix: Words) -> bool:
+    return (
+        len(prefix) <= MAX_PREFIX_WORDS
+        and sum(len(word.encode("utf-8", "surrogatepass")) for word in prefix) <= MAX_PREFIX_BYTES
+        and all(word.isprintable() for word in prefix)
+        and bool(prefix[0])
+        and not is_banned(prefix)
+    )
+
+
+def _index_of(rules: RuleSet) -> RuleIndex:
+    if _IndexCache.rules is not rules:
+        _IndexCache.rules, _IndexCache.index = rules, RuleIndex(rules)
+    return _IndexCache.index

@@ -1,0 +1,399 @@
+"""The fork-server: one single-threaded process that has imported everything, and forks.
+
+It runs no Trio and holds no ZeroMQ context: a child starts clean. It adopts what a dead agent
+leaves behind and kills it, so no command outlives its agent. If it dies itself, agents live on.
+
+Cold: `python -P -m swarm.worker.process.fork_server CHANNEL_FD LIFELINE_FD`.
+"""
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple, NoReturn
+
+from swarm.mailbox.after_fork import (
+    after_fork_in_child,
+    after_fork_in_parent,
+    become_subreaper,
+    before_fork,
+    disable_core_dumps,
+    exit_child,
+    fork_bare,
+    gc_paused,
+    ignore_interrupts,
+    leave_working_folder,
+    limit_malloc_arenas,
+    reset_inherited_state,
+    run_and_exit,
+)
+from swarm.mailbox.key_wiping import take_keys, wipe_secrets
+from swarm.mailbox.process_tree import children_of, kill_descendants, kill_descendants_once
+from swarm.mailbox.protocol.forking import (
+    AnyForkOrder,
+    AnyForkReport,
+    ChangeVariable,
+    GuardProcess,
+    ProcessExited,
+    ProcessStarted,
+    ServerReady,
+    StartFailed,
+    StartProcess,
+    decode_fork_order,
+    encode_fork,
+)
+
+from . import boot, lifeline
+from .prefork import ChildSetup, PreforkedProcess, RunFromSpec, wait_and_run
+
+_PACKET_BYTES = 64 * 1024
+_MAX_FDS = 4
+_REAP_RETRY_MS = 5
+_PREWARM_DELAY_MS = 200  # the first agent needs both processors for 30 to 100 ms to ask at all
+_PREFORK_DELAY_MS = 5  # then a spare is forked: while orders come, nobody waits for it
+_ORPHANS_LIMIT_S = 1.0  # more only in an uninterruptible wait; then its agent is reported anyway
+PRELOADED_MODULES = (
+    "trio",
+    "zmq",
+    "msgspec",
+    "swarm.worker.agent.agent_process",
+    "swarm.worker.exec.launcher_client",
+    "swarm.worker.tools.tool_registry",
+    "swarm.worker.policy.command_decision",
+    "swarm.worker.patch.apply",
+    "swarm.worker.sandbox.sandbox_plan",
+)
+
+
+class PrewarmSteps(NamedTuple):
+    """Done once, here, what every agent would do for itself. Leaves no thread and no descriptor."""
+
+    before_first_fork: Callable[[], None]  # before the first child, which waits for it
+    while_idle: Callable[[], Iterator[None]]  # in short steps: a child may be forked between two
+
+
+def run_fork_server(channel_fd: int, lifeline_fd: int) -> NoReturn:
+    """Preload and serve; the entry by name, for a child of the entry process. Never returns."""
+    started = time.monotonic()
+    lifeline.hold_lifeline(lifeline_fd)  # before all else: it may be stopped while it imports
+    with gc_paused():
+        for name in PRELOADED_MODULES:
+            with suppress(ImportError):  # an agent that needs it repeats it and shows the error
+                importlib.import_module(name)
+        client = importlib.import_module("swarm.worker.exec.launcher_client")
+        prewarm = importlib.import_module("swarm.worker.process.prewarm")
+    session = prewarm.run_session_in_memory
+    serve_orders(
+        socket.socket(fileno=channel_fd),
+        lifeline_fd,
+        boot.run_from_spec,
+        early=ChildSetup(client.fork_launcher_early, client.configure_early_launcher, session),
+        prepare=PrewarmSteps(session, prewarm.run_prewarm_steps),
+        preload_s=time.monotonic() - started,
+    )
+
+
+def serve_orders(
+    channel: socket.socket,
+    lifeline_fd: int,
+    entry: RunFromSpec,
+    *,
+    early: ChildSetup | None = None,
+    prepare: PrewarmSteps | None = None,
+    preload_s: float = 0.0,
+) -> NoReturn:
+    """Obey orders until the channel or the life-line ends; then end everything below.
+
+    Args:
+        channel: A blocking SOCK_SEQPACKET whose other end the supervisor holds.
+        lifeline_fd: The life-line's reading end; every child keeps it.
+        entry: What a child becomes.
+        early: What a child without keys (an agent) does before it is touched.
+        prepare: Quickly before the first child; thoroughly, step by step, while nothing is ordered
+            after the first agent, and one step after each further agent however many wait.
+        preload_s: What the imports took; reported once.
+    """
+    boot.set_title("swarm: fork-server")  # its first call sets up what later ones share
+    become_subreaper()
+    limit_malloc_arenas()
+    server = _ForkServer(channel, lifeline_fd, entry, early, prepare)
+    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_all)  # now the guarded ones too
+    if prepare is not None:
+        prepare.before_first_fork()
+    gc.collect()
+    gc.freeze()  # children share these pages until somebody writes to them
+    with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is gone
+        server.report(ServerReady(preload_s=preload_s))
+        server.loop()
+    if lifeline.is_lifeline_closed(lifeline_fd):
+        lifeline.kill_tree_and_self()
+    lifeline.kill_all_below(os.getpid())
+    exit_child(0)
+
+
+class _ForkServer:
+    def __init__(
+        self,
+        channel: socket.socket,
+        lifeline_fd: int,
+        entry: RunFromSpec,
+        early: ChildSetup | None,
+        prepare: PrewarmSteps | None,
+    ) -> None:
+        self._channel, self._lifeline_fd = channel, lifeline_fd
+        self._entry, self._child_setup = entry, early
+        self._steps = None if prepare is None else prepare.while_idle()
+        self._prewarm_delay_ms: int | None = (
+            None  # before the next step; None: until the first agent
+        )
+        self._children: set[int] = set()  # pids of agents not yet reaped
+        self._ended: dict[int, float] = {}  # those that ended → when to report them at the latest
+        self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not below us
+        self._run = ""
+        self._preforked: PreforkedProcess | None = None
+        self._wants_prefork = False
+        self._unassigned: set[int] = set()  # spares that have no order: nobody is told of their end
+        self._wakeup_read_fd, self._wakeup_write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def loop(self) -> None:
+        """Return when the supervisor closed the channel or is gone."""
+        signal.signal(signal.SIGCHLD, _on_sigchld)
+        self._arm_wakeup_fd()
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._lifeline_fd, select.POLLIN)
+        poll.register(self._wakeup_read_fd, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll(self._poll_timeout_ms())}
+            if self._lifeline_fd in ready:
+                return
+            if self._wakeup_read_fd in ready:
+                os.read(self._wakeup_read_fd, 4096)
+            if self._wakeup_read_fd in ready or self._ended:
+                self._reap()
+            if self._channel.fileno() in ready and not self._handle_order():
+                return
+            if not ready:
+                self._on_idle()
+
+    def _poll_timeout_ms(self) -> int | None:
+        if self._ended:
+            return _REAP_RETRY_MS
+        if self._steps is not None:
+            return self._prewarm_delay_ms
+        return _PREFORK_DELAY_MS if self._wants_prefork else None
+
+    def _on_idle(self) -> None:
+        if self._prewarm_delay_ms is not None and self._steps is not None:
+            self._run_prewarm_step(self._steps)
+        elif self._wants_prefork:
+            self._prefork()
+
+    def _arm_wakeup_fd(self) -> None:
+        signal.set_wakeup_fd(self._wakeup_write_fd, warn_on_full_buffer=False)
+
+    def _prewarm_after_start(self) -> None:
+        """The first agent has the processors to itself; of many in a row each pays for a step."""
+        if self._prewarm_delay_ms is None:
+            self._prewarm_delay_ms = _PREWARM_DELAY_MS
+        elif self._steps is not None:
+            self._run_prewarm_step(self._steps)
+
+    def _run_prewarm_step(self, steps: Iterator[None]) -> None:
+        """One step, between two children; what ends meanwhile is reaped after it."""
+        self._prewarm_delay_ms = 0
+        signal.set_wakeup_fd(-1)
+        if next(steps, self) is self:  # that was the last
+            self._steps = None
+            gc.collect()
+            gc.freeze()
+        self._arm_wakeup_fd()
+        self._reap()
+
+    def report(self, report: AnyForkReport, *fds: int) -> None:
+        socket.send_fds(self._channel, [encode_fork(report)], fds)
+
+    def kill_all(self) -> None:
+        """Kill all agents, then the trees that are not below us, stopped first so none can fork."""
+        for pid in self._children:  # not reaped, so the numbers are theirs
+            os.kill(pid, signal.SIGKILL)
+        for pid, pidfd in self._guarded.items():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+                kill_descendants(pid)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    def _handle_order(self) -> bool:
+        flags = socket.MSG_CMSG_CLOEXEC
+        packet, fds, _, _ = socket.recv_fds(self._channel, _PACKET_BYTES, _MAX_FDS, flags)
+        if not packet:
+            return False
+        received: AnyForkOrder = decode_fork_order(packet)
+        match received:
+            case StartProcess() as order:
+                self._start(order, fds)
+                if not order.is_service:
+                    self._prewarm_after_start()
+            case GuardProcess(pid=pid):
+                self._drop_ended_guarded()
+                self._guarded[pid] = fds[0]
+            case ChangeVariable() as change:
+                _change_environment(change)
+        return True
+
+    def _start(self, order: StartProcess, fds: list[int]) -> None:
+        if order.run != self._run:
+            self._run = order.run
+            boot.set_title(f"swarm: fork-server {order.run}")
+        try:
+            pid = self._use_preforked(order, fds) or self._fork(order, fds)
+        except OSError as error:
+            self.report(StartFailed(request=order.request, reason=f"fork: {error.strerror}"))
+        else:
+            self._children.add(pid)
+            with suppress(OSError):  # the child does it too; whoever comes first
+                os.setpgid(pid, pid)
+            pidfd = os.pidfd_open(pid)
+            self.report(ProcessStarted(request=order.request, pid=pid), pidfd)
+            os.close(pidfd)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _use_preforked(self, order: StartProcess, fds: list[int]) -> int:
+        """The process that was ready for this order; 0: there is none."""
+        if order.has_keys or order.is_service:
+            return 0
+        spare, self._preforked = self._preforked, None
+        self._wants_prefork = order.may_follow and self._child_setup is not None
+        if spare is None or not spare.assign(order, fds):
+            return 0
+        self._unassigned.discard(spare.pid)
+        return spare.pid
+
+    def _prefork(self) -> None:
+        self._wants_prefork = False
+        early = self._child_setup
+        assert early is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        before_fork()
+        try:
+            pid = fork_bare()
+            if pid == 0:
+                line = self._lifeline_fd
+                run_and_exit(lambda: wait_and_run(self._entry, early, theirs, line, self._run))
+        except OSError:  # the next agent is forked when it is wanted
+            ours.close()
+            return
+        finally:
+            after_fork_in_parent()
+            theirs.close()
+        self._children.add(pid)
+        self._unassigned.add(pid)
+        self._preforked = PreforkedProcess(pid, ours)
+
+    def _fork(self, order: StartProcess, fds: list[int]) -> int:
+        before_fork()
+        try:
+            pid = fork_bare()
+            if pid == 0:
+                run_and_exit(lambda: self._run_child(order, fds))
+        finally:
+            after_fork_in_parent()
+        return pid
+
+    def _run_child(self, order: StartProcess, fds: list[int]) -> int:
+        """In the child: shed what is the server's and be what was ordered; its exit code."""
+        spec_fd, stderr_fd, *rest = fds
+        kept = {spec_fd, self._lifeline_fd, *rest}
+        if self._child_setup is not None and not (order.has_keys or order.is_service):
+            sock = self._child_setup.fork_launcher(
+                lifeline_fd=self._lifeline_fd,
+                stderr_fd=stderr_fd,
+                spec_fd=spec_fd,
+                title=boot.launcher_title(order.title),
+            )
+            kept.add(sock)
+        after_fork_in_child()
+        self._channel.close()
+        reset_inherited_state(stderr_fd=stderr_fd, keep=kept)
+        boot.set_title(order.title)
+        return self._entry(spec_fd, rest[0] if order.has_keys else None, self._lifeline_fd)
+
+    def _reap(self) -> None:
+        """Report the agents that ended, each once nothing lives that it left to us.
+
+        Until then it stays a zombie: its number must not become another agent's.
+        """
+        now = time.monotonic()
+        for pid in [one for one in self._children if one not in self._ended and _has_ended(one)]:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)  # nobody else's group, while it is a zombie
+            self._ended[pid] = now + _ORPHANS_LIMIT_S
+        left = self._kill_orphans()  # looked for after the deaths: what the dead left is ours now
+        for pid, latest in list(self._ended.items()):
+            if not left or now > latest:
+                _, status = os.waitpid(pid, 0)
+                del self._ended[pid]
+                self._children.discard(pid)
+                if pid not in self._unassigned:
+                    self.report(ProcessExited(pid=pid, status=status))
+                self._unassigned.discard(pid)
+
+    def _kill_orphans(self) -> int:
+        """One round; returns how many it found. None: nothing lives that the dead left to us.
+
+        One that has ended counts too: what it left came to us after we had begun to look.
+        """
+        orphans = set(children_of(os.getpid())) - self._children
+        for orphan in orphans:
+            if _has_ended(orphan):
+                os.waitpid(orphan, 0)
+                continue
+            kill_descendants_once(orphan)
+            with suppress(PermissionError):
+                os.kill(orphan, signal.SIGKILL)
+        return len(orphans)
+
+    def _drop_ended_guarded(self) -> None:
+        for pid, pidfd in list(self._guarded.items()):
+            if lifeline.has_process_ended(pidfd):
+                os.close(self._guarded.pop(pid))
+
+
+def _change_environment(change: ChangeVariable) -> None:
+    """Have the environment of today; of a key that was in yesterday's no copy is left."""
+    if change.value is None:
+        wipe_secrets(take_keys(os.environ, (change.name,)).values())
+    else:
+        os.environ[change.name] = change.value
+
+
+def _has_ended(child: int) -> bool:
+    """True if this child of ours waits to be reaped."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _on_sigchld(number: int, frame: object) -> None:
+    """The wake-up descriptor does the work."""
+
+
+def main() -> NoReturn:
+    """The cold entry; descriptors are given as numbers."""
+    channel_fd, lifeline_fd = map(int, sys.argv[1:3])
+    for fd in (channel_fd, lifeline_fd):
+        os.set_inheritable(fd, False)
+    disable_core_dumps()
+    leave_working_folder()
+    ignore_interrupts()
+    run_fork_server(channel_fd, lifeline_fd)
+
+
+if __name__ == "__main__":
+    main()

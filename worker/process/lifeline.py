@@ -1,0 +1,118 @@
+"""The life-line: a pipe whose only writer is the supervisor. At its end every process ends.
+
+The kernel itself announces the end with SIGCONT to the whole process group, which also wakes who
+was stopped; a Python handler runs even where the Trio loop is wedged. Three parties sweep, and any
+one of them is enough: the process itself, the helper it forked (same group), the fork-server.
+"""
+
+import fcntl
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from swarm.mailbox.after_fork import set_handler
+from swarm.mailbox.process_tree import kill_descendants, live_descendants_of
+
+_SIGCONT, _SIGIO = int(signal.SIGCONT), int(signal.SIGIO)
+_KILL_LIMIT_S = 0.8
+_FORK_SERVER_HEAD_START_S = (
+    0.05  # for a fork-server, which ends hundreds of us sooner than we do one by one
+)
+
+
+class _HeldLifeline:
+    """What this process watches. A forked helper inherits it and then acts for its parent too."""
+
+    fd = -1
+    inode = 0  # of the pipe: a helper may have closed the descriptor and reused its number
+    pid = 0
+    parent = 0
+    at_end: Callable[[], None] | None = None
+
+
+_held = _HeldLifeline()
+
+
+def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
+    """End this process, its group's helpers and all below them at the life-line's end.
+
+    The signal needs an open file description of this process's own; the one behind `fd` is shared
+    with every other process of the run. `at_end` runs first and must not block. A second call
+    replaces the first.
+    """
+    if _held.pid == os.getpid():
+        os.close(_held.fd)
+    own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    _held.fd, _held.inode = own, os.fstat(own).st_ino
+    _held.pid, _held.parent, _held.at_end = os.getpid(), os.getppid(), at_end
+    for number in (_SIGCONT, _SIGIO):  # by the other one `cold.py` has bound us
+        set_handler(number, _on_lifeline_signal)
+    leads_group = os.getpgrp() == os.getpid()
+    fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp() if leads_group else os.getpid())
+    fcntl.fcntl(own, fcntl.F_SETSIG, _SIGCONT)
+    fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+    if is_lifeline_closed(own):  # it ended before the signal was armed
+        kill_tree_and_self()
+
+
+def is_lifeline_closed(fd: int) -> bool:
+    """True once the writer is gone. Never waits."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+
+
+def has_process_ended(pidfd: int) -> bool:
+    """True once the process of this pidfd has ended. Never waits."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+async def watch_lifeline(fd: int) -> None:
+    """Wait for the life-line's end, then end everything. Run it beside the process's work."""
+    import trio  # late: who takes up the life-line must not spend its first 80 ms on this
+
+    while not is_lifeline_closed(fd):
+        await trio.lowlevel.wait_readable(fd)
+    kill_tree_and_self()
+
+
+def kill_tree_and_self() -> NoReturn:
+    """SIGKILL all below this process, and this process; a helper ends its parent's tree as well.
+
+    A process whose parent is still the one that forked it first leaves it a moment to do so.
+    """
+    me, holder = os.getpid(), _held.pid
+    if _held.at_end is not None:
+        _held.at_end()
+    elif holder == me and os.getppid() == _held.parent:
+        time.sleep(_FORK_SERVER_HEAD_START_S)
+    if holder not in (0, me) and os.getppid() == holder:
+        kill_descendants(holder, spare={me})
+        kill_all_below(me)
+        with suppress(ProcessLookupError):
+            os.kill(holder, signal.SIGKILL)
+    kill_all_below(me)
+    os.kill(me, signal.SIGKILL)
+    raise AssertionError("SIGKILL returned")
+
+
+def kill_all_below(pid: int) -> None:
+    """SIGKILL all below `pid` until nothing there lives, also what is born or adopted meanwhile."""
+    deadline = time.monotonic() + _KILL_LIMIT_S
+    while True:
+        kill_descendants(pid)
+        if not live_descendants_of(pid) or time.monotonic() > deadline:
+            return
+        time.sleep(0.001)
+
+
+def _on_lifeline_signal(number: int, frame: object) -> None:
+    with suppress(OSError):  # the descriptor may be closed in a helper
+        if os.fstat(_held.fd).st_ino == _held.inode and is_lifeline_closed(_held.fd):
+            kill_tree_and_self()  # else somebody merely continued us

@@ -1,0 +1,255 @@
+"""What the fork-server does once so that no agent has to: lives lived in memory, gaps filled.
+
+What runs for the first time writes to memory: caches fill, code is specialised, classes learn
+their subclasses. Done here it is done once, on pages that all agents share; done there, each agent
+pays a millisecond and half a megabyte for it. Guards: no thread, no descriptor and no Trio run is
+left of it, and whatever goes wrong in it harms nobody.
+"""
+
+import ctypes
+import gc
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+import trio
+
+from swarm.mailbox.interfaces import Mailbox
+from swarm.mailbox.pair import PairServer, open_pair_server
+from swarm.mailbox.protocol.events import Goodbye, TurnCompleted, decode_event
+from swarm.mailbox.protocol.items import text_message
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.ops import Shutdown, TextInput, UserInput, encode_op
+from swarm.mailbox.protocol.sampling import (
+    ConversationOpened,
+    ModelInfo,
+    OpenConversation,
+    SampleCompleted,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleRequest,
+    TextDelta,
+    decode_sample_op,
+    encode_sample_event,
+)
+from swarm.mailbox.protocol.spec import (
+    AgentSpec,
+    RoleBrief,
+    ShellEnvironmentPolicy,
+    decode_spec,
+    encode_spec,
+)
+
+from ..agent.agent_lifecycle import run_agent_lifecycle
+from ..agent.agent_process import agent_lock_rules
+from ..exec.command_environment import command_environment
+from ..exec.exec_sessions import open_exec_sessions
+from ..exec.launcher_client import LauncherClient
+from ..policy.shell_parser import load_shell_grammar
+from ..sandbox.sandbox_probe import probe_sandbox
+from ..tools.exec_command import ExecCommandArguments
+from ..tools.toolset import Toolset
+from ..tools.write_stdin import WriteStdinArguments
+from .page_locality import colocate_code, trace_executed_code
+
+_SESSION_LIMIT_S = 1.0  # for one life, which takes two or three milliseconds
+_SPECIALIZING_RUNS = 8  # of new code: as often it is run before CPython specialises it
+_LARGEST_SMALL_BYTES, _CLASS_BYTES, _POOL_BYTES = 512, 16, 16 * 1024  # CPython's small objects
+_BYTES_HEADER = 33
+_BLOCKS = tuple(size - 8 for power in range(16, 4, -1) for size in (3 << power - 1, 1 << power))
+_MAX_BLOCKS = 20_000  # of one size
+_MAX_FILLERS = 6_000
+_MODULES_WITH_SOCKETS = frozenset(
+    {
+        "swarm.mailbox.dealer",
+        "swarm.mailbox.polled",
+        "swarm.mailbox.fault_injection",
+        "swarm.worker.agent.agent_process",
+        "swarm.worker.process.boot",
+        "swarm.worker.process.lifeline",
+        "swarm.worker.exec.launcher_client",
+        "swarm.worker.exec.launcher_protocol",
+        "swarm.worker.sandbox.landlock",
+    }
+)
+_IDENTITY = b"a/nobody/1"
+_SPEC = AgentSpec(
+    run_id="nobody",
+    agent_id="nobody",
+    path="/root",
+    epoch=1,
+    role=RoleBrief(),
+    limits=Limits(),
+    cwd="/",
+    endpoint="",
+    identity=_IDENTITY,
+    secret=b"",
+    gateway_endpoint="",
+    gateway_token=b"",
+    tmp_dir="",
+    environment={},
+)
+_log = logging.getLogger("swarm.worker")
+_fillers: list[list[object]] = []
+
+
+def run_prewarm_steps() -> Iterator[None]:
+    """Some 80 ms in steps of 3 to 20 once an agent is born; between two another may be forked."""
+    load_shell_grammar()
+    prewarm_commands()
+    yield
+    probe_sandbox()  # what it finds is inherited; an agent would try it again for 10 ms
+    yield
+    _fill_all_gaps()
+    yield
+    codes = trace_executed_code(_run_session_and_lock_rules)
+    yield
+    colocate_code(codes, also=_MODULES_WITH_SOCKETS)
+    del codes  # later it would be a gap
+    for _ in range(_SPECIALIZING_RUNS):
+        yield
+        _run_session_and_lock_rules()
+    yield
+    _fill_all_gaps()
+
+
+def prewarm_commands() -> None:
+    """What the first command of an agent works out for all: patterns of names, shapes of calls."""
+    command_environment({}, ShellEnvironmentPolicy(), {})
+    for shape in (ExecCommandArguments, WriteStdinArguments):
+        msgspec.json.Decoder(shape)
+
+
+def _run_session_and_lock_rules() -> None:
+    run_session_in_memory()
+    agent_lock_rules("/", ("/proc/self",))  # what a locked agent works out for itself
+
+
+def _fill_all_gaps() -> None:
+    gc.collect()  # what it frees is a gap as well
+    fill_object_gaps()
+    fill_heap_gaps()
+
+
+def run_session_in_memory() -> None:
+    """Live a life of one question and one answer, from Hello to Goodbye.
+
+    Never raises and never takes more than a second. Call it in a process of one thread
+    without a signal wake-up descriptor.
+    """
+    try:
+        trio.run(_run_session)
+    except Exception:
+        _log.warning("a life in memory failed; agents take a little more", exc_info=True)
+
+
+def fill_object_gaps() -> None:
+    """Leave no room between the objects that exist, so that an agent's own lie side by side.
+
+    A small object is put into the gaps of half-used pools first; in a forked child each gap is
+    another page to copy. The fillers are kept for ever: some 200 KB in one process.
+    """
+    fillers: list[object] = []
+    for size in range(3 * _CLASS_BYTES, _LARGEST_SMALL_BYTES + 1, _CLASS_BYTES):
+        last = in_a_row = 0
+        wanted, most = _POOL_BYTES // size - 6, len(fillers) + _MAX_FILLERS
+        while in_a_row < wanted and len(fillers) < most:  # until a whole fresh pool is used up
+            filler = bytes(size - _BYTES_HEADER)
+            fillers.append(filler)
+            in_a_row = in_a_row + 1 if id(filler) - last == size else 0
+            last = id(filler)
+    fillers.extend(float(number) for number in range(4_000))  # the two smallest sizes: the count
+    fillers.extend(object() for _ in range(2_000))  # above needs integers of that size itself
+    _fillers.append(fillers)
+
+
+def fill_heap_gaps() -> None:
+    """The same for the C library's heap: what is free there is taken, so new blocks lie at its end.
+
+    A block in a gap writes to that page and to its neighbours' headers. The blocks are kept for
+    ever: what was free anyway, a megabyte or two in one process. Without glibc nothing is done.
+    """
+    with suppress(AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+        libc.malloc.argtypes = (ctypes.c_size_t,)
+        libc.free.argtypes = (ctypes.c_void_p,)
+        libc.sbrk.argtypes = (ctypes.c_ssize_t,)
+        libc.malloc_trim(0)
+        end = libc.sbrk(0)
+        for size in _BLOCKS:
+            for _ in range(_MAX_BLOCKS):
+                block = libc.malloc(size)
+                if block is None or block >= end:  # the gaps of this size are used up
+                    libc.free(block)
+                    break
+
+
+async def _run_session() -> None:
+    with trio.move_on_after(_SESSION_LIMIT_S):
+        async with (
+            open_pair_server() as supervisor,
+            open_pair_server() as gateway,
+            trio.open_nursery() as nursery,
+        ):
+            supervisor.admit(_IDENTITY, epoch=1)
+            gateway.admit(_IDENTITY, epoch=1)
+            nursery.start_soon(_run_gateway, gateway)
+            nursery.start_soon(_run_agent, supervisor, gateway)
+            await supervisor.post(_IDENTITY, encode_op(_user_input()))
+            while True:
+                letter = await supervisor.receive()
+                supervisor.acknowledge(letter)
+                match decode_event(letter.body):
+                    case TurnCompleted():
+                        await supervisor.post(_IDENTITY, encode_op(Shutdown()))
+                    case Goodbye():
+                        break
+                    case _:
+                        pass
+            nursery.cancel_scope.cancel()
+
+
+async def _run_agent(supervisor: PairServer, gateway: PairServer) -> None:
+    @asynccontextmanager
+    async def dial(_endpoint: str) -> AsyncIterator[Mailbox]:
+        yield gateway.connect(_IDENTITY, epoch=1)
+
+    spec = decode_spec(encode_spec(_SPEC))
+    assert isinstance(spec, AgentSpec)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        async with open_exec_sessions(LauncherClient(ours), spec) as commands:
+            await run_agent_lifecycle(
+                spec, supervisor.connect(_IDENTITY, epoch=1), dial, Toolset(spec, commands)
+            )
+
+
+async def _run_gateway(gateway: PairServer) -> None:
+    """Be a gateway whose model has one thing to say."""
+    while True:
+        letter = await gateway.receive()
+        gateway.acknowledge(letter)
+        match decode_sample_op(letter.body):
+            case OpenConversation():
+                model = ModelInfo(slug="nobody", provider="nobody", wire="responses")
+                await gateway.post(_IDENTITY, encode_sample_event(ConversationOpened(model=model)))
+            case SampleRequest(request_id=number):
+                started = SampleItemStarted(request_id=number, item_id="1", kind="message")
+                delta = TextDelta(request_id=number, item_id="1", delta="Done.")
+                gateway.send_transient(_IDENTITY, encode_sample_event(started))
+                gateway.send_transient(_IDENTITY, encode_sample_event(delta))
+                item = text_message("assistant", "Done.")
+                done = SampleItemDone(request_id=number, item=item)
+                await gateway.post(_IDENTITY, encode_sample_event(done))
+                await gateway.post(
+                    _IDENTITY, encode_sample_event(SampleCompleted(request_id=number))
+                )
+            case _:
+                pass
+
+
+def _user_input() -> UserInput:
+    return UserInput(input_id="nobody", parts=(TextInput(text="Be ready."),))

@@ -1,0 +1,194 @@
+"""From a wish to a connection: judge, perhaps ask, look up, judge again, connect.
+
+Guards: the address that is connected to is one that was judged; nothing is looked up twice, so a
+name server cannot change its mind in between. Whatever cannot be decided in time is refused. Only
+an upstream proxy, where the policy follows one, looks names up by itself; what they are here is
+judged all the same.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import trio
+
+from swarm.mailbox.host_patterns import is_address
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.proxy import BlockReason, NetworkTarget, NetworkTicket
+
+from .access_decision import Blocked, NetworkRequest, judge_addresses, judge_request
+from .network_questions import NetworkQuestions
+from .upstream_proxy import (
+    UpstreamFailed,
+    UpstreamProxies,
+    UpstreamProxy,
+    ask_for_tunnel,
+    upstream_for,
+)
+
+LOOK_UP_LIMIT_S = 2.0
+_CONNECT_LIMIT_S = 10.0  # an address
+_MOST_ADDRESSES = 4
+_UPSTREAM_LIMIT_S = 30.0  # until it has made a tunnel
+_MOST_LOOK_UPS = 64  # threads; a name server that is silent must not make more
+
+Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
+
+
+class NetworkDenied(Exception):
+    """The policy does not allow it."""
+
+    def __init__(self, reason: BlockReason) -> None:
+        super().__init__(reason)
+        self.reason: BlockReason = reason
+
+
+class Unreachable(Exception):
+    """Allowed, but nobody answers there. The text is for the command."""
+
+
+class CommandOrigin(Value):
+    """Whose command it is that wants something."""
+
+    ticket: NetworkTicket
+    command: str = ""
+
+
+class ServerConnection(NamedTuple):
+    """Where the wish leads. `upstream`: it is a proxy that wants the whole request."""
+
+    stream: trio.SocketStream
+    upstream: UpstreamProxy | None = None
+
+
+class Connector:
+    """Shared by all connections of the proxy."""
+
+    def __init__(
+        self,
+        questions: NetworkQuestions,
+        resolve: Resolve,
+        upstreams: UpstreamProxies,
+        *,
+        opens: bool,
+    ) -> None:
+        """`opens`: tunnels can be looked into."""
+        self._questions, self._resolve, self._upstreams = questions, resolve, upstreams
+        self._can_intercept = opens
+
+    async def authorize(
+        self, caller: CommandOrigin, wish: NetworkRequest, approved: set[NetworkTarget]
+    ) -> None:
+        """Returns if it may go there, as far as the name tells.
+
+        Args:
+            approved: What this client connection was allowed by an answer; added to.
+
+        Raises Refused.
+        """
+        target = wish.target
+        policy = caller.ticket.policy
+        judgement = judge_request(wish, policy)
+        if wish.kind == "tunnel" and policy.mode == "limited" and not self._can_intercept:
+            judgement = Blocked(reason="mitm_required")
+        if isinstance(judgement, Blocked):
+            if judgement.reason != "not_allowed" or not caller.ticket.asks:
+                raise NetworkDenied(judgement.reason)
+            if target not in approved:
+                if not await self._questions.ask(caller.ticket.agent, target, caller.command):
+                    raise NetworkDenied("not_allowed")
+                approved.add(target)
+
+    async def connect(
+        self, caller: CommandOrigin, wish: NetworkRequest, approved: set[NetworkTarget]
+    ) -> ServerConnection:
+        """A connection to where the wish goes; the caller closes it. `approved` as for `allow`.
+
+        Raises:
+            Refused, Unreachable.
+        """
+        await self.authorize(caller, wish, approved)
+        target, policy = wish.target, caller.ticket.policy
+        found = await self._look_up(target)
+        try:
+            upstream = upstream_for(target, self._upstreams) if policy.upstream else None
+        except UpstreamFailed as failed:
+            raise Unreachable(str(failed)) from failed
+        if upstream is None or found:  # what only the upstream proxy knows, nobody here can judge
+            judged = judge_addresses(target.host, found, policy)
+            if isinstance(judged, Blocked):
+                raise NetworkDenied(judged.reason)
+            found = judged
+        if upstream is None:
+            return ServerConnection(trio.SocketStream(await _connect(found, target)))
+        return await self._connect_upstream(upstream, target)
+
+    async def _connect_upstream(
+        self, upstream: UpstreamProxy, target: NetworkTarget
+    ) -> ServerConnection:
+        """Its address is the person's own word: not judged, and not the command's to choose."""
+        proxy = NetworkTarget(host=upstream.host, port=upstream.port, protocol="http")
+        try:
+            sock = await _connect(await self._look_up(proxy), proxy)
+        except Unreachable as failed:
+            raise Unreachable("the upstream proxy cannot be reached") from failed
+        if target.protocol == "http":
+            return ServerConnection(trio.SocketStream(sock), upstream)
+        try:
+            with trio.fail_after(_UPSTREAM_LIMIT_S):
+                await ask_for_tunnel(sock, target, upstream)
+        except BaseException as error:
+            sock.close()
+            match error:
+                case UpstreamFailed():
+                    raise Unreachable(str(error)) from error
+                case OSError() | trio.TooSlowError() | trio.BrokenResourceError():
+                    raise Unreachable("the upstream proxy does not answer") from error
+                case _:
+                    raise
+        return ServerConnection(trio.SocketStream(sock))
+
+    async def _look_up(self, target: NetworkTarget) -> tuple[str, ...]:
+        if is_address(target.host):
+            return (target.host,)
+        with trio.move_on_after(LOOK_UP_LIMIT_S):
+            return await self._resolve(target.host, target.port)
+        return ()
+
+
+def system_resolver() -> Resolve:
+    """The system's own name service; an unknown name has no addresses."""
+    threads = trio.CapacityLimiter(_MOST_LOOK_UPS)
+
+    def look_up(host: str, port: int) -> tuple[str, ...]:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return ()
+        return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    async def resolve(host: str, port: int) -> tuple[str, ...]:
+        return await trio.to_thread.run_sync(
+            look_up, host, port, abandon_on_cancel=True, limiter=threads
+        )
+
+    return resolve
+
+
+async def _connect(addresses: tuple[str, ...], target: NetworkTarget) -> trio.socket.SocketType:
+    """One after the other. Raises Unreachable."""
+    problem = "its name is not known" if not addresses else "no answer"
+    for address in addresses[:_MOST_ADDRESSES]:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        sock = trio.socket.socket(family, socket.SOCK_STREAM)
+        try:
+            with trio.move_on_after(_CONNECT_LIMIT_S):
+                await sock.connect((address, target.port))
+                return sock
+        except OSError as error:
+            problem = error.strerror or str(error)
+        except BaseException:
+            sock.close()
+            raise
+        sock.close()
+    raise Unreachable(f"cannot connect to {target.host}:{target.port}: {problem}")

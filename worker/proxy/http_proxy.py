@@ -1,0 +1,228 @@
+"""The HTTP proxy towards one client: requests with a whole URL, and CONNECT.
+
+Guards: h11 reads and writes every head on both sides and nothing is passed on unread, so what is
+judged is what is sent; a message whose length is told in two ways is refused. Each request has a
+server connection of its own. The inside of a tunnel that is opened is the same conversation, held
+to the one server that the tunnel leads to.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+from typing import NamedTuple, Protocol
+
+import h11
+import trio
+
+from swarm.mailbox.protocol.proxy import BlockReason, NetworkTarget
+
+from .access_decision import PROTOCOLS, NetworkRequest
+from .blocked_texts import BLOCKED_RESPONSES
+from .client_connection import HEAD_LIMIT_S, ClientConnection, tunnel
+from .connector import NetworkDenied, ServerConnection, Unreachable
+from .http_exchange import HEAD_BYTES, exchange
+from .http_targets import BadTarget, HttpTarget, read_absolute, read_authority, read_inside
+
+
+class TlsInterceptor(Protocol):
+    """TLS at both ends of a tunnel that is looked into."""
+
+    async def open(self, client: ClientConnection, host: str) -> ClientConnection:
+        """The command in clear. Raises ClientGone."""
+        ...
+
+    async def secure(self, server: trio.SocketStream, host: str) -> trio.abc.Stream:
+        """The way to the server. Raises Unreachable."""
+        ...
+
+
+class AccessPolicy(NamedTuple):
+    """Who says what may be. `opener`: every tunnel is looked into."""
+
+    reach: Callable[[NetworkRequest], Awaitable[ServerConnection]]  # raises Refused, Unreachable
+    allow: Callable[[NetworkRequest], Awaitable[None]]  # raises Refused
+    opener: TlsInterceptor | None = None
+
+
+_KEEP_ALIVE_S = 60.0
+_METHOD_FIELDS = frozenset(
+    {b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-method"}
+)
+
+
+class HttpProxyConnection:
+    """All requests of one client, one after the other."""
+
+    def __init__(
+        self, client: ClientConnection, policy: AccessPolicy, *, inside: HttpTarget | None = None
+    ) -> None:
+        """`inside`: the client is in a tunnel to this place."""
+        self._client, self._policy, self._tunnel_target = client, policy, inside
+        self._conn = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+
+    async def serve(self) -> None:
+        """Until the client or the protocol ends it. Raises ClientGone."""
+        limit_s = HEAD_LIMIT_S
+        while True:
+            request = None
+            with trio.move_on_after(limit_s):
+                request = await self._next_request()
+            if request is None or not await self._handle_request(request):
+                return
+            if self._conn.our_state is not h11.DONE or self._conn.their_state is not h11.DONE:
+                return
+            self._conn.start_next_cycle()
+            limit_s = _KEEP_ALIVE_S
+
+    async def _next_request(self) -> h11.Request | None:
+        """None at the end of its requests, or after one that cannot be read was answered."""
+        fed = len(self._conn.trailing_data[0])  # of what came with the request before
+        while True:
+            try:
+                event = self._conn.next_event()
+            except h11.RemoteProtocolError as error:
+                await self._respond(error.error_status_hint, f"cannot be read: {error}")
+                return None
+            match event:
+                case h11.Request():
+                    return event
+                case h11.NEED_DATA if fed >= HEAD_BYTES:
+                    await self._respond(431, f"its head is over {HEAD_BYTES >> 10} KiB")
+                    await self._client.drain()
+                    return None
+                case h11.NEED_DATA:
+                    # No more than a head may have: h11 alone bounds only what is still incomplete.
+                    data = await self._client.receive()
+                    self._client.push_back(data[HEAD_BYTES - fed :])
+                    data = data[: HEAD_BYTES - fed]
+                    fed += len(data)
+                    self._conn.receive_data(data)
+                case _:
+                    return None
+
+    async def _handle_request(self, request: h11.Request) -> bool:
+        """False: nothing more can be asked over this connection."""
+        method = request.method.decode("ascii")
+        try:
+            if method == "CONNECT":
+                return await self._connect(request)
+            place = self._read_target(request, method)
+            _check_framing(request)
+            return await self._forward(request, place, method)
+        except BadTarget as error:
+            return await self._respond(400, str(error))
+        except NetworkDenied as refused:
+            return await self._respond_blocked(refused.reason)
+        except Unreachable as error:
+            return await self._respond(502, str(error))
+
+    def _read_target(self, request: h11.Request, method: str) -> HttpTarget:
+        target = request.target.decode("ascii")
+        if self._tunnel_target is None:
+            return read_absolute(target, method=method)
+        host = b"".join(value for name, value in request.headers if name == b"host")
+        return read_inside(
+            target, method=method, host=host.decode("ascii", "replace"), tunnel=self._tunnel_target
+        )
+
+    async def _connect(self, request: h11.Request) -> bool:
+        if self._tunnel_target is not None:
+            raise BadTarget("there is no tunnel within a tunnel")
+        place = read_authority(request.target.decode("ascii"), default_port=None)
+        wish = NetworkRequest(
+            target=NetworkTarget(host=place.host, port=place.port, protocol=PROTOCOLS["tunnel"]),
+            kind="tunnel",
+            method="CONNECT",
+        )
+        if not isinstance(self._conn.next_event(), h11.EndOfMessage):
+            raise BadTarget("CONNECT has no body")
+        if (opener := self._policy.opener) is not None:
+            await self._client.run_while_connected(partial(self._policy.allow, wish))
+            await self._begin_tunnel()
+            inner = await opener.open(self._client, place.host)
+            async with inner.stream:
+                await HttpProxyConnection(inner, self._policy, inside=place).serve()
+            return False
+        server = (await self._client.run_while_connected(partial(self._policy.reach, wish))).stream
+        async with server:
+            await self._begin_tunnel()
+            await tunnel(self._client, server)
+        return False
+
+    async def _begin_tunnel(self) -> None:
+        await self._send(
+            h11.Response(status_code=200, headers=[], reason=b"Connection established")
+        )
+        self._client.push_back(self._conn.trailing_data[0])
+
+    async def _forward(self, request: h11.Request, place: HttpTarget, method: str) -> bool:
+        wish = NetworkRequest(
+            target=NetworkTarget(
+                host=place.host,
+                port=place.port,
+                protocol=PROTOCOLS["request" if self._tunnel_target is None else "tunnel"],
+            ),
+            kind="request",
+            method=_effective_method(request, method),
+            has_body=_has_body(request),
+        )
+        way = await self._client.run_while_connected(partial(self._policy.reach, wish))
+        async with way.stream:
+            server: trio.abc.Stream = way.stream
+            if self._tunnel_target is not None and self._policy.opener is not None:
+                server = await self._policy.opener.secure(way.stream, place.host)
+            return await exchange(self._client, self._conn, request, place, server, way.upstream)
+
+    async def _respond_blocked(self, reason: BlockReason) -> bool:
+        header, body = BLOCKED_RESPONSES[reason]
+        return await self._respond(403, body, ("x-proxy-error", header))
+
+    async def _respond(self, status: int, body: str, *headers: tuple[str, str]) -> bool:
+        if self._conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            return False
+        data = body.encode("utf-8", "replace")
+        fields = [("content-type", "text/plain"), ("content-length", str(len(data))), *headers]
+        reason = HTTPStatus(status).phrase.encode()
+        await self._send(h11.Response(status_code=status, headers=fields, reason=reason))
+        await self._send(h11.Data(data=data))
+        await self._send(h11.EndOfMessage())
+        return self._drop_rest()
+
+    def _drop_rest(self) -> bool:
+        """Read what is here of the request's body; False if there is more to come."""
+        while self._conn.their_state is h11.SEND_BODY:
+            try:
+                event = self._conn.next_event()
+            except h11.RemoteProtocolError:
+                return False
+            if not isinstance(event, h11.Data | h11.EndOfMessage):
+                return False
+        return True
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self._conn.send(event)
+        if data:
+            await self._client.send(data)
+
+
+def _has_body(request: h11.Request) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ") != b"")
+        for name, value in request.headers
+    )
+
+
+def _effective_method(request: h11.Request, method: str) -> str:
+    """What a server may take it for: some obey a field that names another method."""
+    for name, value in request.headers:
+        if name in _METHOD_FIELDS:
+            return value.decode("ascii", "replace")[:40].upper()
+    return method
+
+
+def _check_framing(request: h11.Request) -> None:
+    names = [name for name, _ in request.headers]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        raise BadTarget("its length is told twice")
+    if request.http_version == b"1.0" and b"transfer-encoding" in names:
+        raise BadTarget("HTTP/1.0 has no transfer encodings")

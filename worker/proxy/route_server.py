@@ -1,0 +1,281 @@
+"""Agents bring their commands' listeners here; each is served until its agent lets go of it.
+
+Guards: a listener counts for nothing without a ticket sealed by the supervisor, and must be what it
+claims to be. Connections are bounded by agent and in all; whatever goes wrong with one of them is
+its own end and nobody else's.
+"""
+
+import array
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.network_tickets import open_ticket
+from swarm.mailbox.protocol.proxy import (
+    BlockReason,
+    NetworkBlocked,
+    NetworkTarget,
+    OpenRoute,
+    RouteBlocked,
+    decode_route,
+    encode_route,
+)
+
+from .access_decision import NetworkRequest
+from .client_connection import HEAD_LIMIT_S, ClientConnection, ClientGone
+from .connector import CommandOrigin, Connector, NetworkDenied, ServerConnection
+from .http_proxy import AccessPolicy, HttpProxyConnection, TlsInterceptor
+from .socks import VERSION, serve_socks
+
+MOST_OF_AGENT, MOST_IN_ALL = 128, 1000
+_MOST_ROUTES = 2_000
+_MOST_BYTES = 1024 * 1024
+_MOST_BLOCKED_KEPT = 200
+_INTRODUCTION_LIMIT_S = 5.0
+_PAUSE_S = 0.5
+_CUT = socket.MSG_TRUNC | socket.MSG_CTRUNC
+_log = logging.getLogger("swarm.proxy")
+
+
+class RouteServer:
+    """All routes of the run. Made by the service; `serve` owns every connection."""
+
+    def __init__(
+        self,
+        gate: Connector,
+        key: bytes,
+        report: Callable[[NetworkBlocked], None],
+        opener: TlsInterceptor | None,
+    ) -> None:
+        """`report` tells the supervisor of a refusal; it never waits."""
+        self._interceptor = opener
+        self._connector, self._key, self._report = gate, key, report
+        self._connections = Counter[str]()  # by agent
+        self._routes = 0
+        self._reported: set[NetworkBlocked] = set()
+        self.progress = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """True while any command is connected."""
+        return self._connections.total() > 0
+
+    async def serve(
+        self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Listen at `path` until cancelled; it is started once it listens. Raises OSError."""
+        with suppress(FileNotFoundError):
+            Path(path).unlink()  # noqa: ASYNC240 - of a proxy that died; in memory
+        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            await door.bind(path)
+            door.listen(512)
+            async with trio.open_nursery() as nursery:
+                task_status.started()
+                while True:
+                    link = await _accepted(door)
+                    if self._routes >= _MOST_ROUTES:
+                        link.close()
+                    else:
+                        nursery.start_soon(self._serve_agent, link)
+
+    async def _serve_agent(self, link: trio.socket.SocketType) -> None:
+        self._routes += 1
+        try:
+            with link:
+                opened = None
+                with trio.move_on_after(_INTRODUCTION_LIMIT_S):
+                    opened = await self._receive_route(link)
+                if opened is not None:
+                    caller, listener = opened
+                    with listener:
+                        await ServedRoute(self, caller, link).serve(listener)
+        except* OSError as group:
+            _log.warning("a way for a command broke: %s", group.exceptions)
+        finally:
+            self._routes -= 1
+
+    async def _receive_route(
+        self, link: trio.socket.SocketType
+    ) -> tuple[CommandOrigin, trio.socket.SocketType] | None:
+        """Who it is and what it brings; None if it is nobody or nothing."""
+        fds = array.array("i")
+        room = socket.CMSG_SPACE(fds.itemsize)
+        body, extra, flags, _ = await link.recvmsg(_MOST_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, data in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        for fd in fds[1:]:
+            os.close(fd)
+        if not fds:
+            return None
+        try:
+            listener = socket.socket(fileno=fds[0])
+        except OSError:
+            os.close(fds[0])
+            return None
+        opened = None
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            opened = decode_route(body)
+        opened = opened if isinstance(opened, OpenRoute) else None
+        ticket = open_ticket(opened.ticket, self._key) if opened is not None else None
+        if opened is None or ticket is None or flags & _CUT or not _is_listener(listener):
+            listener.close()
+            return None
+        listener.setblocking(False)
+        caller = CommandOrigin(ticket=ticket, command=_one_line(opened))
+        return caller, trio.socket.from_stdlib_socket(listener)
+
+    def acquire_connection(self, agent: str) -> bool:
+        """Count one more connection of this agent; False if there are too many."""
+        full = self._connections[agent] >= MOST_OF_AGENT
+        if full or self._connections.total() >= MOST_IN_ALL:
+            return False
+        self._connections[agent] += 1
+        self.progress += 1
+        return True
+
+    def release_connection(self, agent: str) -> None:
+        """The end of what `hold` counted."""
+        self._connections[agent] -= 1
+        if not self._connections[agent]:
+            del self._connections[agent]
+
+    @property
+    def connector(self) -> Connector:
+        """Where every wish goes."""
+        return self._connector
+
+    def interceptor_for(self, caller: CommandOrigin) -> TlsInterceptor | None:
+        """Of tunnels, for who may only read; whoever may do more keeps them closed."""
+        return self._interceptor if caller.ticket.policy.mode == "limited" else None
+
+    def report_blocked(self, blocked: NetworkBlocked) -> None:
+        """Report a refusal once."""
+        if blocked not in self._reported and len(self._reported) < _MOST_BLOCKED_KEPT:
+            self._reported.add(blocked)
+            self._report(blocked)
+
+
+class ServedRoute:
+    """One command's way."""
+
+    def __init__(
+        self, routes: RouteServer, caller: CommandOrigin, link: trio.socket.SocketType
+    ) -> None:
+        self._routes, self._caller, self._link = routes, caller, link
+        self._reported: set[RouteBlocked] = set()
+
+    async def serve(self, listener: trio.socket.SocketType) -> None:
+        """Until the agent closes the link."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._accept, listener, nursery)
+            with suppress(OSError):
+                await self._link.recv(1)  # nothing more is ever said: its end, or a fault
+            nursery.cancel_scope.cancel()
+
+    async def _accept(self, listener: trio.socket.SocketType, nursery: trio.Nursery) -> None:
+        agent = self._caller.ticket.agent
+        while True:
+            sock = await _accepted(listener)
+            if self._routes.acquire_connection(agent):
+                nursery.start_soon(self._serve_one, sock)
+            else:
+                sock.close()
+
+    async def _serve_one(self, sock: trio.socket.SocketType) -> None:
+        try:
+            with sock:
+                stream = trio.SocketStream(sock)
+                await self._serve_client(ClientConnection(stream, sock=sock))
+        except ClientGone:
+            return
+        except Exception:  # one connection's fault, whatever it is, is nobody else's
+            _log.warning("a connection through the proxy broke", exc_info=True)
+        finally:
+            self._routes.release_connection(self._caller.ticket.agent)
+
+    async def _serve_client(self, client: ClientConnection) -> None:
+        first = b""
+        with trio.move_on_after(HEAD_LIMIT_S):
+            first = await client.receive()
+        if not first:
+            return
+        client.push_back(first)
+        approved: set[NetworkTarget] = set()
+        if first[0] == VERSION:
+            await serve_socks(client, partial(self._connect_by_socks, client, approved))
+        else:
+            policy = AccessPolicy(
+                reach=partial(self._connect, approved),
+                allow=partial(self._authorize, approved),
+                opener=self._routes.interceptor_for(self._caller),
+            )
+            await HttpProxyConnection(client, policy).serve()
+
+    async def _connect(
+        self, approved: set[NetworkTarget], wish: NetworkRequest
+    ) -> ServerConnection:
+        with self._reporting_denials(wish):
+            return await self._routes.connector.connect(self._caller, wish, approved)
+
+    async def _authorize(self, approved: set[NetworkTarget], wish: NetworkRequest) -> None:
+        with self._reporting_denials(wish):
+            await self._routes.connector.authorize(self._caller, wish, approved)
+
+    @contextmanager
+    def _reporting_denials(self, wish: NetworkRequest) -> Iterator[None]:
+        try:
+            yield
+        except NetworkDenied as refused:
+            self._report_blocked(wish, refused.reason)
+            raise
+
+    async def _connect_by_socks(
+        self, client: ClientConnection, approved: set[NetworkTarget], target: NetworkTarget
+    ) -> ServerConnection:
+        wish = NetworkRequest(target=target, kind="socks")
+        return await client.run_while_connected(partial(self._connect, approved, wish))
+
+    def _report_blocked(self, wish: NetworkRequest, reason: BlockReason) -> None:
+        """Tell the agent, for its model, and the supervisor, for people."""
+        told = RouteBlocked(target=wish.target, reason=reason)
+        if told not in self._reported and len(self._reported) < _MOST_BLOCKED_KEPT:
+            self._reported.add(told)
+            with suppress(OSError):  # its agent lags or has gone
+                os.write(self._link.fileno(), encode_route(told))
+        agent = self._caller.ticket.agent
+        self._routes.report_blocked(
+            NetworkBlocked(agent=agent, target=wish.target, reason=reason, method=wish.method)
+        )
+
+
+async def _accepted(listener: trio.socket.SocketType) -> trio.socket.SocketType:
+    """The next connection. What goes wrong for want of files passes; a listener may be hostile."""
+    while True:
+        try:
+            sock, _ = await listener.accept()
+        except OSError as error:
+            _log.warning("a connection could not be taken: %s", error)
+            await trio.sleep(_PAUSE_S)
+        else:
+            return sock
+
+
+def _is_listener(sock: socket.socket) -> bool:
+    """True for a listening TCP socket."""
+    if sock.family not in {socket.AF_INET, socket.AF_INET6} or sock.type != socket.SOCK_STREAM:
+        return False
+    return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def _one_line(opened: OpenRoute) -> str:
+    words = " ".join(opened.command[:2000].split())
+    return "".join(sign if sign.isprintable() else "?" for sign in words)[:300]

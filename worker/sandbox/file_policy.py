@@ -1,0 +1,90 @@
+"""Which paths a command may change: the file broker's decision. Pure, by canonical paths alone.
+
+Guards: a protected name directly in a guarded folder is closed whether it exists or not, in every
+spelling that some file system takes for the same; what is closed is not moved either, nor any
+folder above it, so that no place can *become* closed, or open, by a rename.
+"""
+
+import unicodedata
+from typing import Literal
+
+from swarm.mailbox.path_rules import PROTECTED_NAMES, SANDBOX_TREES, is_within
+from swarm.mailbox.protocol.base import Value
+
+from .commit_names import is_committable
+from .sandbox_plan import SandboxPlan
+
+# outside: the broker has no say there, the kernel's own rules decide.
+# commit: in a repository's own folder, where only plain files and folders are made.
+PathAccess = Literal["open", "closed", "outside", "commit"]
+
+
+class FilePolicy(Value):
+    """Canonical paths. Of a root and a closed tree around a path, the deeper one counts."""
+
+    roots: tuple[str, ...]  # may be changed, with all below …
+    closed: tuple[str, ...] = ()  # … but these, with all below
+    guarded: tuple[str, ...] = ()  # folders in which no protected name may be touched
+    names: tuple[str, ...] = PROTECTED_NAMES
+    repositories: tuple[str, ...] = ()  # git's own folders, open by names of what git writes
+    whole: tuple[str, ...] = ()  # roots that the command's own rules grant with all below
+
+
+def file_policy(plan: SandboxPlan) -> FilePolicy:
+    """What the plan lets be changed."""
+    tmp = (plan.tmp_dir,) if plan.tmp_dir and plan.tmp_writable else ()
+    return FilePolicy(
+        roots=(*plan.writable, *tmp),
+        closed=(
+            *plan.protected, *plan.links, *plan.hidden, *plan.hidden_files,
+            *plan.denied, *plan.denied_files,
+        ),
+        guarded=plan.writable,
+        repositories=plan.committing,
+        whole=tuple(path for path in tmp if not any(is_within(r, path) for r in plan.writable)),
+    )  # fmt: skip
+
+
+def path_access(policy: FilePolicy, path: str) -> PathAccess:
+    """What may be made, written or removed at a path whose folder is canonical."""
+    repository = max(
+        (one for one in policy.repositories if is_within(path, one)), key=len, default=""
+    )
+    if repository:
+        closed = _deepest(policy.closed, path) > len(repository)
+        is_named = path != repository and is_committable(path[len(repository) + 1 :])
+        return "commit" if is_named and not closed else "closed"
+    root = _deepest(policy.roots, path)
+    if root < 0 or any(is_within(path, tree) for tree in SANDBOX_TREES):
+        return "outside"
+    if _deepest(policy.closed, path) >= root:
+        return "closed"
+    for folder in policy.guarded:
+        if folder != path and is_within(path, folder):
+            name = path[len(folder.rstrip("/")) + 1 :].partition("/")[0]
+            place = f"{folder.rstrip('/')}/{name}"
+            if is_protected_name(name, policy.names) and root < len(place):
+                return "closed"
+    return "open"
+
+
+def is_immovable(policy: FilePolicy, path: str) -> bool:
+    """True for what may not be renamed or removed: something closed, or a root, is at or below."""
+    kept = (*policy.closed, *policy.roots, *policy.guarded)
+    return any(is_within(one, path) for one in kept)
+
+
+def is_protected_name(name: str, names: tuple[str, ...] = PROTECTED_NAMES) -> bool:
+    """True for every spelling that a file system without letter case could take for one of these:
+    with other letters of the same fold, with signs that are not seen, with dots at the end.
+    """
+    if name in names:
+        return True
+    text = unicodedata.normalize("NFKC", name).casefold()
+    seen = "".join(sign for sign in text if unicodedata.category(sign) not in ("Cf", "Cc"))
+    return seen.rstrip(". ") in names
+
+
+def _deepest(trees: tuple[str, ...], path: str) -> int:
+    """The length of the longest of these that holds the path; -1: none does."""
+    return max((len(tree) for tree in trees if is_within(path, tree)), default=-1)

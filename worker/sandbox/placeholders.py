@@ -1,0 +1,254 @@
+"""Protected names that do not exist, or are links, while commands run.
+
+A missing name is guarded by a placeholder: an empty folder that bwrap binds read-only over itself.
+It carries a telltale time of change and a shared lock per user of it; the last one removes it, so
+the person's folder is as before. After a crash the next run recognises and removes it. Where a
+broker makes what is new (Landlock), no command can make such a name; what is there all the same was
+made by somebody else, and is said and left alone. Where neither holds (Landlock on an old kernel),
+and for links, which cannot be mounted on, what came to be at the name is renamed to
+`NAME.moved-aside-…` and the link is put back. Whatever is found is said, and fails the command.
+
+Guards: this process is not confined, and a command may swap any folder above a name for a link. So
+the name's folder is opened once, through no link, and every act is by that descriptor.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from swarm.mailbox.path_rules import PLACEHOLDER_MTIME_NS
+from swarm.mailbox.safe_open import FOLDER_FLAGS, PATH_FLAGS, open_canonical
+
+from .mount_fingerprint import is_same_file
+from .sandbox_plan import SandboxPlan
+
+_MOST_TRIES = 16
+
+
+class _NameInFolder(NamedTuple):
+    """A name in a folder that is held open."""
+
+    folder: int
+    name: str
+    path: str  # as it was, for people
+
+
+class PlaceholderGuard:
+    """Held while a command lives; `close` gives the folder back as it was."""
+
+    def __init__(self, plan: SandboxPlan, *, brokered: bool = False) -> None:
+        """Make placeholders and remember links. Raises OSError if one cannot be made.
+
+        With `brokered` no command can make, remove or replace any of the names.
+        """
+        self._is_brokered = brokered
+        self._locks: dict[_NameInFolder, int] = {}
+        self._folders: dict[str, int] = {}  # held open: a command may put links in their place
+        self._absent: list[_NameInFolder] = []
+        self._links: dict[_NameInFolder, str] = {}
+        try:
+            self._look(plan)
+        except OSError:
+            self.close()
+            raise
+
+    def _look(self, plan: SandboxPlan) -> None:
+        for place in self._open_names(plan.links):
+            if (target := _read_link(place)) is not None:
+                self._links[place] = target
+        missing = self._open_names(plan.missing)
+        if plan.stack != "bwrap":
+            self._absent = missing
+            return
+        for place in missing:
+            if (lock := _try_lock_placeholder(place)) is not None:
+                self._locks[place] = lock
+
+    def _open_names(self, paths: tuple[str, ...]) -> list[_NameInFolder]:
+        """Where each of them is, whatever its folder will be called. Raises OSError."""
+        found: list[_NameInFolder] = []
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            if folder not in self._folders:
+                try:
+                    self._folders[folder] = open_canonical(folder or "/", PATH_FLAGS)
+                except FileNotFoundError:
+                    continue  # gone: nothing is there, nor can the command be shown it
+            found.append(_NameInFolder(self._folders[folder], name, path))
+        return found
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """The missing names that exist now, for as long as this is held."""
+        return tuple(place.path for place in self._locks)
+
+    def is_intact(self) -> bool:
+        """True while every placeholder is the one that was made or found."""
+        return all(is_same_file(place.path, lock) for place, lock in self._locks.items())
+
+    def close(self) -> tuple[str, ...]:
+        """Remove the placeholders nobody else needs; return what stands at protected names that was
+        not there before, and what was done with it.
+        """
+        for place, lock in self._locks.items():
+            _release_placeholder(place, lock)
+        self._locks.clear()
+        found = [self._handle_intruder(place) for place in self._absent if _exists(place)]
+        for place, target in self._links.items():
+            if _read_link(place) != target:
+                if _exists(place):
+                    found.append(self._handle_intruder(place))
+                with suppress(OSError):
+                    os.symlink(target, place.name, dir_fd=place.folder)
+                if _read_link(place) != target:
+                    found.append(f"{place.path} (it no longer leads to {target})")
+        self._absent, self._links = [], {}
+        for fd in self._folders.values():
+            os.close(fd)
+        self._folders.clear()
+        return tuple(found)
+
+    def _handle_intruder(self, place: _NameInFolder) -> str:
+        if self._is_brokered:
+            return f"{place.path} (left as it is: no sandboxed command can have made it)"
+        with suppress(OSError):
+            return f"{place.path} (moved to {_move_aside(place)})"
+        return f"{place.path} (it could not be moved away: look at it, and remove it)"
+
+
+def remove_placeholder(path: str) -> None:
+    """After a crash: remove it if it is one and nobody holds it."""
+    above, _, name = path.rpartition("/")
+    with suppress(OSError):
+        folder = open_canonical(above or "/", PATH_FLAGS)
+        try:
+            place = _NameInFolder(folder, name, path)
+            _release_placeholder(place, _open_folder(place))
+        finally:
+            os.close(folder)
+
+
+def _read_link(place: _NameInFolder) -> str | None:
+    try:
+        return os.readlink(place.name, dir_fd=place.folder)
+    except OSError:
+        return None
+
+
+def _exists(place: _NameInFolder, name: str = "") -> bool:
+    try:
+        os.stat(name or place.name, dir_fd=place.folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _try_lock_placeholder(place: _NameInFolder) -> int | None:
+    """In a folder of ours that is closed to us a command could open it again, so that does not
+    count. What we may not make in another's, a command of ours may not make either: None.
+    """
+    is_ours = os.fstat(place.folder).st_uid == os.geteuid()
+    for _ in range(_MOST_TRIES):  # another of us may just close it again
+        try:
+            with _writable_folder(place.folder):
+                return _lock_placeholder(place)
+        except PermissionError as error:
+            if error.errno != errno.EACCES or not is_ours:
+                return None
+    raise PermissionError(errno.EACCES, "no placeholder can be made", place.path)
+
+
+def _lock_placeholder(place: _NameInFolder) -> int:
+    """A shared lock on the placeholder, made if need be."""
+    for _ in range(_MOST_TRIES):
+        is_made = _make_folder(place)
+        try:
+            lock = _open_folder(place)
+        except FileNotFoundError:
+            continue  # removed by its last user just now
+        if is_made:
+            os.utime(lock, ns=(PLACEHOLDER_MTIME_NS, PLACEHOLDER_MTIME_NS))
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if _stands(place, lock):
+            return lock
+        os.close(lock)
+    raise OSError(f"cannot hold a placeholder at {place.path}")
+
+
+def _open_folder(place: _NameInFolder) -> int:
+    try:
+        return os.open(place.name, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=place.folder)
+    except OSError as error:
+        error.filename = place.path
+        raise
+
+
+def _make_folder(place: _NameInFolder) -> bool:
+    """False: something is there."""
+    try:
+        os.mkdir(place.name, 0o755, dir_fd=place.folder)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise PermissionError(error.errno, "read-only file system", place.path) from error
+        raise
+    return True
+
+
+def _release_placeholder(place: _NameInFolder, lock: int) -> None:
+    """Close the lock; the placeholder goes if it still is one and nobody else holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another uses it
+        if _stands(place, lock) and _is_untouched(lock):
+            with _writable_folder(place.folder):
+                os.rmdir(place.name, dir_fd=place.folder)
+    except OSError:
+        pass  # it stays; the next command's guard finds it
+    finally:
+        os.close(lock)
+
+
+def _stands(place: _NameInFolder, lock: int) -> bool:
+    """True while the name leads to what is held open."""
+    try:
+        there = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return os.path.samestat(there, os.fstat(lock))
+
+
+def _is_untouched(lock: int) -> bool:
+    with os.scandir(lock) as entries:
+        return os.fstat(lock).st_mtime_ns == PLACEHOLDER_MTIME_NS and not any(entries)
+
+
+def _move_aside(place: _NameInFolder) -> str:
+    """Its new path. Raises OSError."""
+    aside = f"{place.name}.moved-aside-{secrets.token_hex(8)}"
+    with _writable_folder(place.folder):
+        os.rename(place.name, aside, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    return f"{place.path.rpartition('/')[0]}/{aside}"
+
+
+@contextmanager
+def _writable_folder(folder: int) -> Iterator[None]:
+    """Its owner may always write in it: where the mode forbids that, it allows it meanwhile."""
+    found, way = os.fstat(folder), Path(f"/proc/self/fd/{folder}")
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid() or mode & 0o300 == 0o300:
+        yield
+        return
+    with suppress(OSError):  # a read-only file system
+        way.chmod(mode | 0o300)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            way.chmod(mode)

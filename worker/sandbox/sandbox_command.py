@@ -1,0 +1,222 @@
+"""`swarm sandbox`: run one command in the sandbox that agents get. No Trio, no supervisor.
+
+Usage: python -P -m swarm.worker.sandbox.sandbox_command -s POLICY [--network] [-C DIR] [--hide
+DIR]…
+[--stack bwrap|landlock] -- CMD…
+Exit: the command's code (128 + n for signal n), 125 for failures of its own.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from types import FrameType
+
+import msgspec
+
+from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.spec import ShellEnvironmentPolicy
+from swarm.mailbox.proxy_environment import without_proxy_variables
+from swarm.mailbox.remove_tree import remove_tree
+
+from ..exec.brokered_spawn import wait_for_brokers
+from ..exec.command_environment import command_environment
+from ..exec.command_spawn import SpawnFailed, set_process_limits, spawn_command
+from ..exec.launcher_protocol import CommandLimits, LaunchOrder
+from ..process.boot import set_title
+from .prepared_command import PreparedCommand, prepare_command
+from .sandbox_plan import SandboxUnavailable, Stack, plan_sandbox
+from .sandbox_probe import probe_sandbox
+
+OWN_FAILURE = 125
+_BROKER_LIMIT_S = 1.0
+_DEFERRED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_USAGE = (
+    "usage: swarm sandbox [-s read-only|workspace-write|danger-full-access] [--network] [-C DIR] "
+    "-- CMD…\nexample: swarm sandbox -s read-only -- ls -la"
+)
+
+
+class SandboxCall(Value):
+    """The command line, read."""
+
+    argv: tuple[str, ...]
+    policy: SandboxPolicy
+    cwd: str
+    stack: Stack | None = None  # None: the strongest that works here
+    hidden: tuple[str, ...] = ()  # the runs' folders, given by whoever knows them
+
+
+def read_arguments(words: list[str]) -> SandboxCall:
+    """Raises UsageError."""
+    name, network, cwd, stack = "read-only", False, ".", None
+    given: SandboxPolicy | None = None
+    hidden: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        match word:
+            case "--":
+                break
+            case "-s" | "--sandbox" | "--policy" | "-C" | "--cd" | "--stack" | "--hide":
+                if not rest:
+                    raise UsageError(f"{word} needs a value\n{_USAGE}")
+                value = rest.pop(0)
+                if word in ("-s", "--sandbox"):
+                    name = value
+                elif word == "--policy":
+                    given = _decoded(value)
+                elif word == "--stack":
+                    stack = _stack(value)
+                elif word == "--hide":
+                    hidden.append(value)
+                else:
+                    cwd = value
+            case "--network":
+                network = True
+            case _ if word.startswith("-"):
+                raise UsageError(f"unknown option {word}\n{_USAGE}")
+            case _:
+                rest.insert(0, word)
+                break
+    if not rest:
+        raise UsageError(f"no command was given\n{_USAGE}")
+    cwd = os.path.abspath(cwd)  # noqa: PTH100
+    if not os.path.isdir(cwd):  # noqa: PTH112
+        raise UsageError(f"{cwd} is not a folder")
+    return SandboxCall(
+        argv=tuple(rest),
+        policy=_policy(name, network=network) if given is None else _networked(given, network),
+        cwd=cwd,
+        stack=stack,
+        hidden=tuple(hidden),
+    )
+
+
+def _decoded(text: str) -> SandboxPolicy:
+    """A policy that somebody else has resolved, as JSON."""
+    try:
+        policy: SandboxPolicy = msgspec.json.decode(text, type=SandboxPolicy)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"--policy: {error}") from error
+    return policy
+
+
+def _networked(policy: SandboxPolicy, network: bool) -> SandboxPolicy:
+    if isinstance(policy, DangerFullAccess) or not network:
+        return policy
+    return msgspec.structs.replace(policy, network_access=True)
+
+
+def _policy(name: str, *, network: bool) -> SandboxPolicy:
+    match name:
+        case "read-only":
+            return ReadOnly(network_access=network)
+        case "workspace-write":
+            return WorkspaceWrite(network_access=network)
+        case "danger-full-access":
+            return DangerFullAccess()
+        case _:
+            raise UsageError(f"unknown policy {name!r}\n{_USAGE}")
+
+
+def _stack(name: str) -> Stack:
+    match name:
+        case "bwrap":
+            return "bwrap"
+        case "landlock":
+            return "landlock"
+        case _:
+            raise UsageError(f"unknown stack {name!r}: bwrap or landlock")
+
+
+def run_sandboxed(call: SandboxCall) -> int:
+    """Run it to its end; returns its exit code. Raises SandboxUnavailable, OSError."""
+    began_s = time.time()
+    tmp_dir = tempfile.mkdtemp(prefix="swarm-sandbox-")
+    try:
+        stack = call.stack or probe_sandbox().stack
+        plan = plan_sandbox(
+            call.policy, cwd=call.cwd, tmp_dir=tmp_dir, hidden_paths=call.hidden, stack=stack
+        )
+        plan = msgspec.structs.replace(plan, since_s=began_s)
+        base = os.environ if plan.network else without_proxy_variables(os.environ)
+        environment = command_environment(base, ShellEnvironmentPolicy(), {})
+        if shutil.which(call.argv[0], path=environment.get("PATH")) is None:
+            raise UsageError(f"there is no program {call.argv[0]!r}")
+        # Who is asked to be trusted sees by that name what descends from here.
+        set_title(f"swarm: sandbox {' '.join(call.argv)}")
+        prepared = prepare_command(plan, call.argv, environment, tty=False)
+        found: tuple[str, ...] = ()
+        try:
+            code = _run(prepared, call)
+        finally:
+            found = prepared.close()
+            for path in found:
+                _print_error(f"this came to be where nothing may be made: {path}")
+        return OWN_FAILURE if found else code
+    finally:
+        with suppress(OSError):
+            remove_tree(tmp_dir)
+
+
+def _run(prepared: PreparedCommand, call: SandboxCall) -> int:
+    set_process_limits(CommandLimits())
+    held = signal.pthread_sigmask(
+        signal.SIG_BLOCK, _DEFERRED_SIGNALS
+    )  # until there is somebody to have them
+    extra = [] if prepared.filter_fd is None else [prepared.filter_fd]
+    try:
+        pid = spawn_command(_order(prepared, call.cwd), [0, 1, 2, *extra])
+    except SpawnFailed as failed:
+        _print_error(f"cannot start {call.argv[0]!r}: {os.strerror(failed.number)} ({failed.step})")
+        return OWN_FAILURE
+    _forward_signals(pid)
+    signal.pthread_sigmask(signal.SIG_SETMASK, held)
+    _, status = os.waitpid(pid, 0)
+    wait_for_brokers(_BROKER_LIMIT_S)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _order(prepared: PreparedCommand, cwd: str) -> LaunchOrder:
+    return LaunchOrder(
+        token=0,
+        argv=prepared.argv,
+        cwd=cwd,
+        environment=prepared.environment,
+        keep_session=True,  # Ctrl-C of the person's terminal must reach it
+        wrapped=prepared.wrapped,
+        confinement=prepared.confinement,
+    )
+
+
+def _forward_signals(pid: int) -> None:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, number)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the command as well
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGHUP, pass_on)
+
+
+def _print_error(text: str) -> None:
+    sys.stderr.write(f"swarm sandbox: {text}\n")
+
+
+def main() -> int:
+    try:
+        return run_sandboxed(read_arguments(sys.argv[1:]))
+    except (SwarmError, SandboxUnavailable, OSError) as error:
+        _print_error(str(error))
+        return OWN_FAILURE
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,290 @@
+"""From a policy to a plan: what a command may write, what stays read-only, what it cannot see.
+
+Guards: the plan only names paths and looks at the file system; it changes nothing. Every path in it
+is canonical, so that no link inside a writable root decides where a mount or a grant lands.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from swarm.mailbox.errors import SwarmError
+from swarm.mailbox.path_rules import (
+    PLACEHOLDER_MTIME_NS,
+    PRIVATE_TREES,
+    PROTECTED_NAMES,
+    SANDBOX_TREES,
+    is_within,
+)
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    NetworkPolicy,
+    ProfilePolicy,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from swarm.mailbox.safe_open import read_user_file
+
+Stack = Literal["bwrap", "landlock", "none"]
+
+_MOST_POINTER_BYTES = 8192  # a path has 4096 at most
+
+# Parts of /run without which programs or names are not found.
+_NEEDED_IN_RUN = ("current-system", "booted-system", "opengl-driver", "wrappers")
+_NEEDED_FOR_NETWORK = ("systemd/resolve", "resolvconf", "NetworkManager/resolv.conf")
+
+
+class SandboxUnavailable(SwarmError):
+    """This machine cannot give the sandbox that was asked for; nothing was started."""
+
+    exit_code = 6
+
+
+class SandboxPlan(Value):
+    """What one command's world looks like. Made by `plan_sandbox`, obeyed by both stacks."""
+
+    stack: Stack = "none"
+    writable: tuple[str, ...] = ()  # roots, shallow first
+    pinned: tuple[str, ...] = ()  # writable, but may not be renamed: what is below is known by path
+    protected: tuple[str, ...] = ()  # exist below a root and are read-only
+    missing: tuple[str, ...] = ()  # do not exist below a root and must not come to exist
+    committing: tuple[str, ...] = ()  # git's own folders: read-only, but a broker writes for git
+    links: tuple[str, ...] = ()  # protected names that are links: what they point to is protected
+    covered: tuple[str, ...] = ()  # trees replaced by private ones
+    visible: tuple[str, ...] = ()  # read-only parts of a covered tree that show through
+    readable: tuple[str, ...] = ("/",)  # roots that are seen; what is below a denied one, too
+    denied: tuple[str, ...] = ()  # folders that a profile closes
+    denied_files: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()  # links in `/`, where that is not readable as a whole
+    hidden: tuple[str, ...] = ()  # folders that exist and are masked
+    hidden_files: tuple[str, ...] = ()  # files and sockets, likewise
+    sockets: tuple[str, ...] = ()  # of other programs, that a rule opens; with bubblewrap only
+    tmp_dir: str | None = None  # the agent's own /tmp; None: an empty one for this command
+    tmp_writable: bool = True
+    network: bool = True
+    proxied: NetworkPolicy | None = None  # beside `network` False: the network proxy alone
+    since_s: float = 0.0  # when the run began: an older socket is no command's own
+    ca_bundle: str = ""  # what commands are to trust beside it, if it looks into tunnels
+    reason: str = ""
+
+    @property
+    def is_sandboxed(self) -> bool:
+        return self.stack != "none"
+
+
+def plan_sandbox(
+    policy: SandboxPolicy,
+    *,
+    cwd: str,
+    tmp_dir: str | None,
+    extra_roots: Sequence[str] = (),
+    extra_readable: Sequence[str] = (),
+    hidden_paths: Sequence[str] = (),
+    sockets: Sequence[str] = (),
+    stack: Stack,
+    proxied: NetworkPolicy | None = None,
+) -> SandboxPlan:
+    """The plan for one command.
+
+    Args:
+        cwd: Where it runs; a writable root under workspace-write.
+        tmp_dir: The agent's private folder that is shown as /tmp and kept across its commands.
+        extra_roots: Granted on top of the policy: made writable under any of them.
+        extra_readable: Likewise: shown where a covered tree would hide them. Hidden ones stay so.
+        hidden_paths: Never visible: the run's sockets and the folder of all runs.
+        sockets: Of other programs, that a rule opens. Nothing hidden or denied is among them in
+            the plan, and none without bubblewrap: there a single one cannot be told from others.
+        stack: What enforces it here (`probe.choose_stack`).
+        proxied: Where the policy gives no network, the network proxy can be reached.
+
+    Raises:
+        SandboxUnavailable: the policy asks for a sandbox and `stack` is "none", or for the
+            proxy, which needs a network namespace.
+    """
+    if isinstance(policy, DangerFullAccess):
+        return SandboxPlan(reason="danger-full-access: no sandbox")
+    if stack == "none":
+        raise SandboxUnavailable(
+            "this machine offers neither bubblewrap nor Landlock, so sandboxed commands cannot "
+            "run; `swarm doctor` shows how to mend it"
+        )
+    proxied = None if policy.network_access else proxied
+    if proxied is not None and stack != "bwrap":
+        raise SandboxUnavailable(
+            "commands of this run reach the network only through its proxy, and that needs "
+            "bubblewrap, which does not work here; `swarm doctor` shows how to mend it"
+        )
+    if isinstance(policy, ProfilePolicy):
+        from .profile_plan import PlanRequest, plan_profile  # for the few runs that have one
+
+        request = PlanRequest(
+            cwd=cwd, tmp_dir=tmp_dir, extra_roots=tuple(extra_roots),
+            extra_readable=tuple(extra_readable), hidden_paths=tuple(hidden_paths),
+            sockets=tuple(sockets),
+        )  # fmt: skip
+        return plan_profile(policy, request, stack=stack, proxied=proxied)
+    hidden = canonical_paths(hidden_paths)
+    writes = isinstance(policy, WorkspaceWrite)
+    wanted = (cwd, *policy.writable_roots) if isinstance(policy, WorkspaceWrite) else ()
+    roots = _roots((*wanted, *extra_roots), hidden)
+    guarded = find_protected_paths(roots)
+    covered = tuple(
+        sorted({os.path.realpath(path) for path in PRIVATE_TREES if Path(path).is_dir()})
+    )
+    return SandboxPlan(
+        stack=stack,
+        writable=roots,
+        pinned=pinned_folders(
+            roots, closed=(*guarded.protected, *hidden, *covered), others=guarded.missing
+        ),
+        protected=guarded.protected,
+        missing=guarded.missing,
+        links=guarded.links,
+        covered=covered,
+        visible=_visible(
+            cwd,
+            roots,
+            covered,
+            (*needed_run_paths(network=policy.network_access), *_roots(extra_readable, hidden)),
+        ),
+        hidden=tuple(path for path in hidden if Path(path).is_dir()),
+        hidden_files=tuple(path for path in hidden if not Path(path).is_dir()),
+        sockets=visible_sockets(sockets, hidden, stack=stack),
+        tmp_dir=os.path.realpath(tmp_dir) if tmp_dir else None,
+        tmp_writable=not (isinstance(policy, WorkspaceWrite) and policy.exclude_slash_tmp),
+        network=policy.network_access,
+        proxied=proxied,
+        reason=f"{'workspace-write' if writes else 'read-only'} by {stack}",
+    )
+
+
+def canonical_paths(paths: Sequence[str]) -> tuple[str, ...]:
+    """Those that exist, links resolved, shallow first."""
+    real = {os.path.realpath(path) for path in paths if path}
+    return tuple(sorted((path for path in real if os.path.lexists(path)), key=by_depth))
+
+
+def by_depth(path: str) -> tuple[int, str]:
+    """Sorts paths shallow first."""
+    return (0 if path == "/" else path.count("/"), path)
+
+
+def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
+    """Existing roots, shallow first. /tmp itself is always the private one; hidden stays so."""
+    return tuple(
+        root
+        for root in canonical_paths(wanted)
+        if root != "/tmp" and not any(is_within(root, mask) for mask in hidden)
+    )
+
+
+def visible_sockets(
+    sockets: Sequence[str], hidden: Sequence[str], *, stack: Stack
+) -> tuple[str, ...]:
+    """Those that can be opened; hidden stays so."""
+    if stack != "bwrap":
+        return ()
+    return tuple(path for path in sockets if not any(is_within(path, tree) for tree in hidden))
+
+
+def is_placeholder(path: str) -> bool:
+    """True for an empty folder that a guard made (`guard.py`) and nothing has touched since."""
+    try:
+        return os.lstat(path).st_mtime_ns == PLACEHOLDER_MTIME_NS and not any(os.scandir(path))
+    except OSError:
+        return False
+
+
+class ProtectedPaths(Value):
+    """What stays read-only below writable roots, sorted by how that is held."""
+
+    protected: tuple[str, ...]
+    missing: tuple[str, ...]
+    links: tuple[str, ...]
+
+
+def find_protected_paths(roots: tuple[str, ...]) -> ProtectedPaths:
+    """The protected names below these roots."""
+    protected: set[str] = set()
+    missing: list[str] = []
+    links: list[str] = []
+    for root in (root for root in roots if Path(root).is_dir()):
+        for name in PROTECTED_NAMES:
+            path = f"{root.rstrip('/')}/{name}"
+            is_link = Path(path).is_symlink()
+            if is_link:
+                links.append(path)
+            if Path(path).exists() and not is_placeholder(path):
+                protected.add(os.path.realpath(path))
+            elif not is_link:
+                missing.append(path)
+        protected.update(_git_folders(Path(root, ".git")))
+    # Outside every root it is read-only anyway; named as a root itself it was granted.
+    inside = {p for p in protected if p not in roots and any(is_within(p, r) for r in roots)}
+    return ProtectedPaths(
+        protected=tuple(sorted(inside, key=by_depth)),
+        missing=tuple(path for path in missing if path not in roots),
+        links=tuple(links),
+    )
+
+
+def _git_folders(pointer: Path) -> list[str]:
+    """What a `.git` file points to: the worktree's folder and the repository behind it."""
+    try:
+        text = read_user_file(pointer, most_bytes=_MOST_POINTER_BYTES).decode("utf-8", "replace")
+        word, _, target = text.strip().partition(":")
+        if word != "gitdir":
+            return []
+        folder = (pointer.parent / target.strip()).resolve()
+        found = [folder]
+        if (folder / "commondir").is_file():
+            common = read_user_file(folder / "commondir", most_bytes=_MOST_POINTER_BYTES)
+            found.append((folder / common.decode("utf-8", "replace").strip()).resolve())
+    except (OSError, ValueError):
+        return []
+    return [str(path) for path in found if path.exists()]
+
+
+def pinned_folders(
+    roots: Sequence[str], *, closed: Sequence[str], others: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Writable folders on the way from a root to what is known by its path: what is closed there,
+    another root, `others`. Were one of them renamed, the next command, which is planned by paths,
+    would find the same things open.
+
+    Args:
+        closed: What commands cannot write as it is: nothing in it has to be pinned, which would
+            open it.
+    """
+    shut = (*closed, *SANDBOX_TREES)
+
+    def is_open(folder: str) -> bool:
+        above = max((root for root in roots if is_within(folder, root)), key=len, default=folder)
+        inside = (one for one in shut if is_within(folder, one) and is_within(one, above))
+        return folder != above and not any(inside)
+
+    found = {str(parent) for path in (*closed, *roots, *others) for parent in Path(path).parents}
+    return tuple(sorted((folder for folder in found if is_open(folder)), key=by_depth))
+
+
+def needed_run_paths(*, network: bool) -> tuple[str, ...]:
+    """What programs look for in /run."""
+    names = _NEEDED_IN_RUN + (_NEEDED_FOR_NETWORK if network else ())
+    return tuple(f"/run/{name}" for name in names)
+
+
+def _visible(
+    cwd: str, roots: tuple[str, ...], covered: tuple[str, ...], wanted: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Existing paths inside covered trees that must stay readable."""
+
+    def is_inside(path: str) -> bool:
+        return any(is_within(path, tree) and path != tree for tree in covered)
+
+    found = {path for path in wanted if Path(path).exists() and is_inside(path)}
+    here = os.path.realpath(cwd)
+    if is_inside(here):
+        found.add(here)
+    return tuple(sorted(found - set(roots), key=by_depth))

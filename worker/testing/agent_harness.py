@@ -1,0 +1,339 @@
+"""One agent's life in memory: a supervisor and a gateway made of lists, for tests and benches.
+
+Rule guarded: the agent's part is the real one. What stands in for its surroundings keeps their
+contracts: it acknowledges what it "journals", holds a conversation by count and digest, and asks
+for the history when they do not fit.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from swarm.mailbox.entropy import EntropySources
+from swarm.mailbox.interfaces import Mailbox, MailboxServer, ReceivedMessage
+from swarm.mailbox.pair import PairServer, open_pair_server
+from swarm.mailbox.protocol.events import (
+    AnyEvent,
+    ItemCompleted,
+    RequestSent,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    decode_event,
+)
+from swarm.mailbox.protocol.items import AnyItem, decode_item
+from swarm.mailbox.protocol.ops import Answer, AnyOp, TextInput, UserInput, encode_op
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    AnyRequest,
+    ChangesReply,
+    EnvironmentReply,
+    FilesWatched,
+    GetEnvironment,
+    ListChanges,
+    WatchFiles,
+)
+from swarm.mailbox.protocol.rules import RuleSet
+from swarm.mailbox.protocol.sampling import (
+    AnySampleEvent,
+    AnySampleOp,
+    CancelSample,
+    ConversationOpened,
+    ConversationRefused,
+    ModelInfo,
+    NeedHistory,
+    OpenConversation,
+    ReasoningDelta,
+    SampleAlive,
+    SampleCompleted,
+    SampleFailed,
+    SampleItemDone,
+    SampleItemStarted,
+    SampleRequest,
+    SampleWaiting,
+    TextDelta,
+    chain_digest,
+    decode_sample_op,
+    encode_sample_event,
+)
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ..agent.agent_lifecycle import run_agent_lifecycle
+from ..agent.reporter import Reporter
+from ..exec.exec_sessions import EnvironmentSource
+from ..tools.team_client import TeamClient
+from ..tools.tool_interface import Tool
+from ..tools.tool_registry import ToolRegistry
+
+ReplyStep = AnySampleEvent | float  # an event (its request_id is filled in), or seconds of silence
+FakeReply = Sequence[ReplyStep]
+MakeTools = Callable[[TeamClient], Sequence[Tool]]
+Kind = TypeVar("Kind", bound=AnyEvent)
+FAKE_MODEL = ModelInfo(slug="rehearsal", provider="rehearsal", wire="scripted", freeform_tools=True)
+TRANSIENT_SAMPLE_EVENTS = (SampleItemStarted, TextDelta, ReasoningDelta, SampleWaiting, SampleAlive)
+TERMINAL_EVENTS = (TurnCompleted, TurnFailed, TurnAborted)
+
+
+class FakeGateway:
+    """The gateway: answers each request with the next reply of its script, then with silence."""
+
+    def __init__(
+        self, office: MailboxServer, replies: Sequence[FakeReply], model: ModelInfo
+    ) -> None:
+        self._server, self._replies, self.model = office, list(replies), model
+        self.opened: list[OpenConversation] = []
+        self.requests: list[SampleRequest] = []  # as they came, repeats after NeedHistory included
+        self.inputs: list[tuple[AnyItem, ...]] = []  # the whole input of each answered request
+        self.cancelled: list[int] = []
+        self.refuse: str | None = None  # set: refuse the conversation
+        self._known: list[bytes] = []
+        self._playing: dict[int, trio.CancelScope] = {}
+
+    async def run(self) -> None:
+        """Answer for ever."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                letter = await self._server.receive()
+                self._server.acknowledge(letter)
+                op: AnySampleOp = decode_sample_op(letter.body)
+                match op:
+                    case OpenConversation() as opening:
+                        self.opened.append(opening)
+                        await self._open_conversation(letter.peer)
+                    case SampleRequest() as request:
+                        nursery.start_soon(self._answer, letter.peer, request)
+                    case CancelSample(request_id=number):
+                        self.cancelled.append(number)
+                        if number in self._playing:
+                            self._playing[number].cancel()
+
+    def add_replies(self, *replies: FakeReply) -> None:
+        """Add to what will be answered."""
+        self._replies += replies
+
+    def forget_conversation(self) -> None:
+        """Lose the conversation, as a new gateway has none."""
+        self._known.clear()
+
+    async def _open_conversation(self, peer: bytes) -> None:
+        if self.refuse is not None:
+            await self._post(peer, ConversationRefused(message=self.refuse))
+        else:
+            await self._post(peer, ConversationOpened(model=self.model))
+
+    async def _answer(self, peer: bytes, request: SampleRequest) -> None:
+        self.requests.append(request)
+        number = request.request_id
+        digest = b""
+        for raw in self._known[: request.base_count]:
+            digest = chain_digest(digest, raw)
+        if len(self._known) < request.base_count or digest != request.base_digest:
+            await self._post(peer, NeedHistory(request_id=number))
+            return
+        self._known[request.base_count :] = [bytes(raw) for raw in request.items]
+        self.inputs.append(tuple(decode_item(raw) for raw in self._known))
+        reply = self._replies.pop(0) if self._replies else ()
+        with trio.CancelScope() as self._playing[number]:
+            for step in reply:
+                if isinstance(step, float | int):
+                    await trio.sleep(step)
+                elif isinstance(step, ConversationOpened | ConversationRefused):
+                    await self._post(peer, step)
+                else:
+                    await self._post(peer, msgspec.structs.replace(step, request_id=number))
+        del self._playing[number]
+
+    async def _post(self, peer: bytes, event: AnySampleEvent) -> None:
+        if isinstance(event, TRANSIENT_SAMPLE_EVENTS):
+            self._server.send_transient(peer, encode_sample_event(event))
+        else:
+            await self._server.post(peer, encode_sample_event(event))
+
+
+class FakeSupervisor:
+    """The supervisor: hears everything in order, and speaks when told to."""
+
+    def __init__(self, office: MailboxServer, spec: AgentSpec) -> None:
+        self._server, self._peer = office, spec.identity
+        self._environment = spec.environment
+        self.events: list[AnyEvent] = []
+        self.changes: ChangesReply | None = ChangesReply()  # None: nobody answers that
+        self.journaling = True  # False: nothing is acknowledged until it is True again
+        self._unacknowledged: list[ReceivedMessage] = []
+        self._news = trio.Event()
+        self.ended = trio.Event()  # the agent's life is over
+
+    async def run(self) -> None:
+        """Hear for ever."""
+        while True:
+            letter = await self._server.receive()
+            self._unacknowledged.append(letter)
+            if self.journaling:
+                self.acknowledge_all()
+            event = decode_event(letter.body)
+            if (
+                isinstance(event, RequestSent)
+                and (reply := self._reply_to(event.request)) is not None
+            ):
+                answer = Answer(request_id=event.request_id, reply=reply)
+                await self._server.post(self._peer, encode_op(answer))
+                continue
+            self.events.append(event)
+            news, self._news = self._news, trio.Event()
+            news.set()
+
+    def _reply_to(self, request: AnyRequest) -> AnyReply | None:
+        """To what every agent asks and no test is about."""
+        match request:
+            case GetEnvironment():
+                return EnvironmentReply(variables=self._environment)
+            case WatchFiles():
+                return FilesWatched()
+            case ListChanges():
+                return self.changes
+            case _:
+                return None
+
+    def acknowledge_all(self) -> None:
+        """Acknowledge all that was heard."""
+        self.journaling = True
+        for letter in self._unacknowledged:
+            self._server.acknowledge(letter)
+        self._unacknowledged.clear()
+
+    async def send_op(self, op: AnyOp) -> None:
+        """Post an op; returns when the agent has applied it and said so: with what it says next, or
+        within 100 ms.
+        """
+        seq = await self._server.post(self._peer, encode_op(op))
+        await self._server.wait_acknowledged(self._peer, seq)
+
+    async def send_text(self, text: str, *, input_id: str = "turn-1") -> None:
+        """A person's words."""
+        await self.send_op(UserInput(input_id=input_id, parts=(TextInput(text=text),)))
+
+    def events_of(self, kind: type[Kind]) -> list[Kind]:
+        """All events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def items(self, source: str | None = None) -> list[AnyItem]:
+        """All items that joined the history, of one source or of all."""
+        completed = self.events_of(ItemCompleted)
+        return [
+            decode_item(bytes(event.item))
+            for event in completed
+            if source is None or event.source == source
+        ]
+
+    async def wait_for(self, kind: type[Kind], count: int = 1) -> Kind:
+        """The `count`-th event of a kind; the caller sets a deadline if it wants one."""
+        while len(self.events_of(kind)) < count:
+            await self._news.wait()
+        return self.events_of(kind)[count - 1]
+
+    async def wait_turns(self, count: int = 1) -> TurnCompleted | TurnFailed | TurnAborted:
+        """The `count`-th terminal event."""
+        while len(ends := [one for one in self.events if isinstance(one, TERMINAL_EVENTS)]) < count:
+            await self._news.wait()
+        return ends[count - 1]
+
+
+class FakeToolHost:
+    """Tools that stand in for the real ones, and real ones of the team; it has no commands."""
+
+    def __init__(self, tools: Sequence[Tool], make_team_tools: MakeTools) -> None:
+        self._tools, self._make_team_tools = tuple(tools), make_team_tools
+        self.is_prewarmed = self.ended = False
+        self.live_commands = 0
+        self.rules = RuleSet()  # as told while it lived
+
+    def make_registry(self, reporter: Reporter, team: TeamClient) -> ToolRegistry:
+        return ToolRegistry((*self._tools, *self._make_team_tools(team)))
+
+    def set_environment_source(self, source: EnvironmentSource) -> None:
+        self.environment_source = source
+
+    def set_rules(self, rules: RuleSet) -> None:
+        self.rules = rules
+
+    def apply_settings(self, spec: AgentSpec) -> None:
+        self.spec = spec
+
+    async def prewarm(self) -> None:
+        self.is_prewarmed = True
+
+    async def end_commands(self) -> None:
+        self.ended = True
+
+
+class AgentHarness(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of one rehearsal."""
+
+    supervisor: FakeSupervisor
+    gateway: FakeGateway
+    tool_host: FakeToolHost
+
+
+@asynccontextmanager
+async def open_agent_harness(
+    spec: AgentSpec,
+    replies: Sequence[FakeReply] = (),
+    *,
+    tools: Sequence[Tool] = (),
+    team_tools: MakeTools = lambda team: (),
+    model: ModelInfo = FAKE_MODEL,
+) -> AsyncIterator[AgentHarness]:
+    """A living agent; it is cut off when the block ends, if it has not ended itself."""
+    async with (
+        open_pair_server(epoch=1) as supervisors,
+        open_pair_server(epoch=1) as gateways,
+        trio.open_nursery() as nursery,
+    ):
+        supervisors.admit(spec.identity, epoch=spec.epoch)
+        gateways.admit(spec.identity, epoch=spec.epoch)
+        stage, gateway = FakeSupervisor(supervisors, spec), FakeGateway(gateways, replies, model)
+        props = FakeToolHost(tools, team_tools)
+        mailbox = supervisors.connect(spec.identity, epoch=spec.epoch)
+        nursery.start_soon(stage.run)
+        nursery.start_soon(gateway.run)
+
+        def dial(endpoint: str) -> AbstractAsyncContextManager[Mailbox]:
+            return _open_mailbox(gateways, spec)
+
+        async def lead() -> None:
+            numbers = iter(range(1, 1 << 30))
+            chances = EntropySources(lambda: f"id-{next(numbers)}", lambda: 0.5, lambda: 0.0)
+            await run_agent_lifecycle(spec, mailbox, dial, props, chances)
+            stage.ended.set()
+
+        nursery.start_soon(lead)
+        yield AgentHarness(supervisor=stage, gateway=gateway, tool_host=props)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _open_mailbox(office: PairServer, spec: AgentSpec) -> AsyncIterator[Mailbox]:
+    mailbox = office.connect(spec.identity, epoch=spec.epoch)
+    try:
+        yield mailbox
+    finally:
+        office.disconnect_child(spec.identity)
+        office.dismiss(spec.identity)
+        office.admit(spec.identity, epoch=spec.epoch)
+
+
+def done(item: AnyItem) -> SampleItemDone:
+    """A whole item, as a step of a reply."""
+    return SampleItemDone(request_id=0, item=item)
+
+
+def failed(kind: str, *, retryable: bool = False, message: str = "no luck") -> SampleFailed:
+    """A failure, as a step of a reply."""
+    body = {"request_id": 0, "kind": kind, "message": message, "retryable": retryable}
+    return msgspec.convert(body | {"type": "sample_failed"}, SampleFailed)
+
+
+END = SampleCompleted(request_id=0)

@@ -1,0 +1,86 @@
+"""Stand-ins for rehearsals: a tool that answers with its name, and the spec of an agent.
+
+Rule guarded: a stand-in does nothing outside of the process; it only waits and tells.
+"""
+
+import msgspec
+import trio
+
+from swarm.mailbox.protocol.approvals import CommandAction
+from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall
+from swarm.mailbox.protocol.limits import Limits
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+
+from ..policy.command_decision import Ask, PolicyDecision, Run
+from ..tools.tool_errors import ToolFailed
+from ..tools.tool_interface import ABORTED_CALL, OnOutput, Proposal, ToolResult
+
+
+class FakeToolBehavior(msgspec.Struct, frozen=True, kw_only=True):
+    """How a stand-in tool behaves."""
+
+    seconds: float = 0.0
+    parallel: bool = True
+    verdict: PolicyDecision = Run()
+    error: str = ""  # set: it fails with this text
+    says: str = ""  # passed on as output when it starts
+    aborted_text: str = ABORTED_CALL
+
+
+class FakeTool:
+    """Answers `<name> ok`; `runs` holds the times at which it was run."""
+
+    def __init__(self, name: str, manner: FakeToolBehavior | None = None) -> None:
+        self.name, self._behavior = name, manner or FakeToolBehavior()
+        self.parallel = self._behavior.parallel
+        self.aborted_text = self._behavior.aborted_text
+        self.runs: list[float] = []
+
+    def describe(self, model: ModelInfo) -> ToolSpec | None:
+        return ToolSpec(name=self.name, description="stands in for a tool")
+
+    def accepts(self, call: AnyCall) -> bool:
+        return isinstance(call, FunctionCall)
+
+    async def prepare(self, call: AnyCall) -> "FakeTool":
+        return self
+
+    @property
+    def detail(self) -> AnyCallDetail:
+        return OtherCall(argument=self.name)
+
+    def judge(self) -> PolicyDecision:
+        return self._behavior.verdict
+
+    def propose(self, ask: Ask) -> Proposal:
+        return Proposal(action=CommandAction(argv=(self.name,), cwd="/w"), keys=(self.name,))
+
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        self.runs.append(trio.current_time())
+        if self._behavior.says:
+            listen(self._behavior.says)
+        await trio.sleep(self._behavior.seconds)
+        if self._behavior.error:
+            raise ToolFailed(self._behavior.error)
+        return ToolResult(content=f"{self.name} ok")
+
+
+FAKE_AGENT_SPEC = AgentSpec(
+    run_id="run",
+    agent_id="0000-aabbccdd",
+    path="/root",
+    epoch=1,
+    role=RoleBrief(),
+    limits=Limits(),
+    cwd="/w",
+    endpoint="ipc://supervisor",
+    identity=b"agent-1",
+    secret=b"secret",
+    gateway_endpoint="ipc://gateway",
+    gateway_token=b"token",
+    tmp_dir="/t",
+    environment={"TZ": "Etc/UTC"},
+    can_spawn=False,
+)

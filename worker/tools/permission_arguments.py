@@ -1,0 +1,152 @@
+"""Rights beyond the sandbox: how a model writes them, and what an agent holds of them.
+
+Rule guarded: a path is made absolute and canonical before anybody is asked about it, so that no
+link says later what was allowed; the run's own folders and sockets cannot be asked for.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from swarm.mailbox.protocol.approvals import ExtraPermissions, SandboxPermissions
+
+from ..policy.permission_sets import NO_PERMISSIONS, is_empty, union
+from .tool_errors import ToolFailed
+from .tool_interface import Schema
+
+MAX_PATHS = 64
+_MAX_PATH_CHARS = 4096
+MISSING = (
+    "missing `additional_permissions`; provide at least one of `network` or `file_system` when "
+    "using `with_additional_permissions`"
+)
+EMPTY = (
+    "`additional_permissions` must include at least one requested permission in `network` or "
+    "`file_system`"
+)
+NOT_WANTED = (
+    "`additional_permissions` requires `sandbox_permissions` set to `with_additional_permissions`"
+)
+_PATHS: Schema = {"type": "array", "items": {"type": "string"}}
+PERMISSIONS_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "network": {
+            "type": "object",
+            "properties": {"enabled": {"type": "boolean"}},
+            "additionalProperties": False,
+        },
+        "file_system": {
+            "type": "object",
+            "properties": {
+                "read": {**_PATHS, "description": "Existing files or folders to read."},
+                "write": {**_PATHS, "description": "Existing files or folders to write."},
+            },
+            "additionalProperties": False,
+        },
+    },
+    "additionalProperties": False,
+}
+
+
+class NetworkPermissionArgument(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: bool | None = None
+
+
+class FileSystemPermissionArgument(msgspec.Struct, frozen=True, kw_only=True):
+    read: tuple[str, ...] | None = None
+    write: tuple[str, ...] | None = None
+
+
+class PermissionsArgument(msgspec.Struct, frozen=True, kw_only=True):
+    """As models write it; everything may be left out."""
+
+    network: NetworkPermissionArgument | None = None
+    file_system: FileSystemPermissionArgument | None = None
+
+
+def resolve_permissions(
+    wish: PermissionsArgument, folder: Path, *, may_read: Callable[[Path], bool]
+) -> ExtraPermissions:
+    """The rights that are asked for; paths are relative to `folder`, and canonical afterwards.
+
+    Raises ToolFailed: a path that cannot be given, or too many.
+    """
+    files = wish.file_system or FileSystemPermissionArgument()
+    read, write = files.read or (), files.write or ()
+    if len(read) + len(write) > MAX_PATHS:
+        raise ToolFailed(f"at most {MAX_PATHS} paths can be asked for at once")
+
+    def canonical(path: str) -> str:
+        if not path or "\0" in path or len(path) > _MAX_PATH_CHARS:
+            raise ToolFailed(f"not a path that can be asked for: {path[:200]!r}")
+        real = os.path.realpath(folder / path)
+        if not may_read(Path(real)):
+            raise ToolFailed(f"{path}: belongs to the run itself, and is never given")
+        try:
+            real.encode()
+        except UnicodeEncodeError as error:
+            raise ToolFailed(f"{path}: leads to a name that is not text") from error
+        return real
+
+    return ExtraPermissions(
+        network=bool(wish.network and wish.network.enabled),
+        read=tuple(dict.fromkeys(canonical(path) for path in read)),
+        write=tuple(dict.fromkeys(canonical(path) for path in write)),
+    )
+
+
+def check_permissions_argument(
+    permissions: SandboxPermissions, wish: PermissionsArgument | None
+) -> None:
+    """Raises ToolFailed where the two do not fit."""
+    if permissions != "with_additional_permissions":
+        if wish is not None:
+            raise ToolFailed(NOT_WANTED)
+    elif wish is None:
+        raise ToolFailed(MISSING)
+    elif not _asks_for_something(wish):
+        raise ToolFailed(EMPTY)
+
+
+def permissions_as_argument(permissions: ExtraPermissions) -> dict[str, object]:
+    """The rights in the form in which models write them; what is not given is left out."""
+    found: dict[str, object] = {}
+    if permissions.network:
+        found["network"] = {"enabled": True}
+    files = {"read": list(permissions.read), "write": list(permissions.write)}
+    files = {kind: paths for kind, paths in files.items() if paths}
+    if files:
+        found["file_system"] = files
+    return found
+
+
+class GrantedPermissions:
+    """What an agent was granted beyond its sandbox: for its life, and for the turn that runs."""
+
+    def __init__(self, granted: ExtraPermissions) -> None:
+        self._lasting, self._for_turn, self._turn_id = granted, NO_PERMISSIONS, ""
+
+    def enter_turn(self, turn_id: str) -> None:
+        """What was granted for another turn is over."""
+        if turn_id != self._turn_id:
+            self._turn_id, self._for_turn = turn_id, NO_PERMISSIONS
+
+    def add(self, permissions: ExtraPermissions, *, for_turn: bool) -> None:
+        """Hold more."""
+        if for_turn:
+            self._for_turn = union(self._for_turn, permissions)
+        else:
+            self._lasting = union(self._lasting, permissions)
+
+    @property
+    def now(self) -> ExtraPermissions:
+        """All that is held."""
+        return self._lasting if is_empty(self._for_turn) else union(self._lasting, self._for_turn)
+
+
+def _asks_for_something(wish: PermissionsArgument) -> bool:
+    files = wish.file_system
+    return bool((wish.network and wish.network.enabled) or (files and (files.read or files.write)))

@@ -1,0 +1,222 @@
+"""What an agent knows of its team, and the shape of the tools that ask the supervisor about it.
+
+Rule guarded: every request ends: by its reply, by its deadline or by an interrupt. A refusal is
+an output that the model reads. A wait is shown as one and does not count as being stuck.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from swarm.mailbox.ids import ROOT_PATH, AgentPath, resolve_path
+from swarm.mailbox.protocol.events import AnyCallDetail, OtherCall, Waiting
+from swarm.mailbox.protocol.items import AnyCall, FunctionCall
+from swarm.mailbox.protocol.ops import Mail
+from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, QueuedForSlot, RequestRefused
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ..agent.reporter import Reporter
+from ..agent.turn.inbox import Inbox
+from ..policy.command_decision import PolicyDecision, Run
+from .tool_descriptions import description_of
+from .tool_errors import ToolFailed
+from .tool_interface import (
+    ABORTED_CALL,
+    Invocation,
+    OnOutput,
+    Schema,
+    SupervisorRequestOnly,
+    ToolResult,
+    function_spec,
+)
+
+SHORT_LIMIT_S = 30.0  # for what the supervisor does at once, or bounds itself
+SHOW_AFTER_S = 0.5  # a request that takes longer is shown as a wait
+PROGRESS_INTERVAL_S = 20.0  # between two signs of a wait that goes on
+DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
+NO_ROOM = "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
+EMPTY_MESSAGE = "Empty message can't be sent to an agent"
+_DETAIL_CHARS = 300
+Reply = TypeVar("Reply", bound=AnyReply)
+
+
+class TeamClient:
+    """One agent's side of its team; it lives as long as the agent."""
+
+    def __init__(self, spec: AgentSpec, reporter: Reporter, inbox: Inbox) -> None:
+        self.spec, self.inbox, self._reporter = spec, inbox, reporter
+        self.path = AgentPath(spec.path)
+        # Those not closed, path → nickname: also a finished child can be asked again.
+        self.children = {child.path: child.nickname for child in spec.children}
+        self._shown_results: dict[str, int] = {}  # path → hash of the result that a wait has given
+
+    @property
+    def may_spawn(self) -> bool:
+        """True if this agent may ever start another; else it is told of no team tool."""
+        return self.spec.may_spawn
+
+    def check_may_spawn(self) -> None:
+        """Raises ToolFailed if it may not."""
+        if self.spec.depth >= self.spec.limits.max_depth:
+            raise ToolFailed(DEPTH_REACHED)
+        if not self.spec.can_spawn:
+            raise ToolFailed(NO_ROOM)
+
+    def list_children(self, *, newest: int = 0) -> tuple[tuple[str, str], ...]:
+        """(name, nickname) of each child, sorted by name; of the newest alone, or of all (0)."""
+        children = sorted(tuple(self.children.items())[-newest:])
+        return tuple((path.rpartition("/")[2], nickname) for path, nickname in children)
+
+    def note_result_shown(self, path: str, result: str) -> None:
+        """The model has this agent's result whole: its final answer need not repeat it."""
+        self._shown_results[path] = hash(result.strip())
+
+    def forget_result_shown(self, path: str) -> None:
+        """This agent works on another task: its next answer is a new one."""
+        self._shown_results.pop(path, None)
+
+    def was_result_shown(self, mail: Mail) -> bool:
+        """True, once, for the final answer whose words a wait has given already."""
+        if mail.kind != "final_answer" or mail.author not in self._shown_results:
+            return False
+        return self._shown_results.pop(mail.author) == hash(mail.content.strip())
+
+    def resolve(self, reference: str) -> AgentPath:
+        """The path that the model means. Raises ToolFailed with the rule it broke."""
+        try:
+            return resolve_path(reference.strip(), base=self.path)
+        except ValueError as error:
+            raise ToolFailed(str(error)) from error
+
+    def resolve_other(self, reference: str, *, root: str, myself: str) -> AgentPath:
+        """As `resolve`; raises ToolFailed with one of the texts for the root and for oneself.
+
+        An empty text means that this target is allowed.
+        """
+        path = self.resolve(reference)
+        if path == self.path and myself:
+            raise ToolFailed(myself)
+        if path == ROOT_PATH and root:
+            raise ToolFailed(root)
+        return path
+
+    async def request(
+        self,
+        request: AnyRequest,
+        kind: type[Reply],
+        *,
+        limit_s: float = SHORT_LIMIT_S,
+        waiting: str = "waits for the supervisor",
+    ) -> Reply:
+        """Ask the supervisor; returns its reply, which must be of this kind.
+
+        Raises ToolFailed: refused, another kind of reply, or none within `limit_s`.
+        """
+        try:
+            with trio.fail_after(limit_s):
+                async with self._shown_as_waiting(waiting) as heed:
+                    reply = await self._reporter.request(request, heed=heed)
+        except trio.TooSlowError as error:
+            raise ToolFailed(f"collab tool failed: no answer within {limit_s:.0f} s") from error
+        if isinstance(reply, RequestRefused):
+            raise ToolFailed(reply.message)
+        if not isinstance(reply, kind):
+            raise ToolFailed("collab tool failed: the supervisor gave an answer of another kind")
+        return reply
+
+    @asynccontextmanager
+    async def _shown_as_waiting(
+        self, reason: str
+    ) -> AsyncIterator[Callable[[QueuedForSlot], None]]:
+        """While the block runs, watchers see a wait and why; it counts as progress.
+
+        Yields a function that takes a place in line, which is then shown too. The block must not
+        raise: what a nursery lets out is a group.
+        """
+        place = ""
+
+        def show() -> None:
+            self._reporter.progress += 1
+            self._reporter.emit_transient(Waiting(reason=reason + place))
+
+        def heed(line: QueuedForSlot) -> None:
+            nonlocal place
+            place = f" (number {line.place} in line for a slot)"
+            show()
+
+        async def give_signs() -> None:
+            await trio.sleep(SHOW_AFTER_S)
+            while True:
+                show()
+                await trio.sleep(PROGRESS_INTERVAL_S)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(give_signs)
+            yield heed
+            nursery.cancel_scope.cancel()
+
+
+class TeamInvocation(SupervisorRequestOnly):
+    """A call that was understood: what people see of it, and the coroutine that does it."""
+
+    def __init__(self, argument: str, act: Callable[[], Awaitable[ToolResult]]) -> None:
+        words = " ".join(argument[: 4 * _DETAIL_CHARS].split())
+        self.detail: AnyCallDetail = OtherCall(argument=words[:_DETAIL_CHARS])
+        self._act = act
+
+    def judge(self) -> PolicyDecision:
+        return Run()  # the supervisor knows the limits and decides
+
+    async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
+        return await self._act()
+
+
+class TeamTool(ABC):
+    """A tool of the team: told only to agents that may start others."""
+
+    name: str
+    parallel: bool = False
+    aborted_text: str = ABORTED_CALL
+    required: tuple[str, ...] = ()
+
+    def __init__(self, team: TeamClient) -> None:
+        self._team = team
+
+    def describe(self, model: ModelInfo) -> ToolSpec | None:
+        if not self.is_offered():
+            return None
+        return function_spec(
+            self.name, self.description(), self.properties(), required=self.required
+        )
+
+    def is_offered(self) -> bool:
+        return self._team.may_spawn
+
+    def description(self) -> str:
+        return description_of(self.name)
+
+    @abstractmethod
+    def properties(self) -> Mapping[str, Schema]: ...
+
+    def accepts(self, call: AnyCall) -> bool:
+        return isinstance(call, FunctionCall)
+
+    @abstractmethod
+    async def prepare(self, call: AnyCall) -> Invocation: ...
+
+
+def require_text(message: str) -> str:
+    """A message as the model wrote it. Raises ToolFailed if it is blank."""
+    if not message.strip():
+        raise ToolFailed(EMPTY_MESSAGE)
+    return message
+
+
+def as_json(value: Mapping[str, object]) -> str:
+    """An output in the form of a JSON object."""
+    return msgspec.json.encode(value).decode()

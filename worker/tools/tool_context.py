@@ -1,0 +1,211 @@
+"""Where an agent's tools work: its folder, its rights, its commands, and which files it has seen.
+
+Rule guarded: a tool that acts inside this process (a patch, a listing) keeps to the same limits as
+a command in the sandbox; they are taken from the same plan.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import trio
+
+from swarm.mailbox.path_rules import is_explicitly_denied, is_within, may_read
+from swarm.mailbox.protocol.approvals import Cause, CommandAction
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy
+from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused, WatchFiles
+from swarm.mailbox.protocol.rules import RuleSet
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ..agent.reporter import Reporter
+from ..exec.exec_sessions import ExecSessions
+from ..policy.command_facts import (
+    AgentStanding,
+    CommandFacts,
+    EscalationRequest,
+    MatchRules,
+    gather_facts,
+    no_rules,
+)
+from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
+from ..sandbox.sandbox_probe import probe_sandbox
+from .permission_arguments import GrantedPermissions
+from .tool_errors import ToolFailed
+
+_WATCH_LIMIT_S = 5.0  # the supervisor answers within a second; nothing is held up by its trouble
+
+
+class StartedCommand(Value):
+    """A command that goes on as a session, and why somebody had to allow it, if so."""
+
+    action: CommandAction
+    asked: Cause | None = None
+
+
+class ToolContext:
+    """Shared by the tools of one agent."""
+
+    def __init__(self, spec: AgentSpec, commands: ExecSessions) -> None:
+        self.spec, self.limits, self.commands = spec, spec.limits, commands
+        self.cwd = Path(spec.cwd)
+        self._hidden = tuple(os.path.realpath(path) for path in spec.hidden_paths)
+        # Absolute path → digest of its contents as our last patch left them (None: gone). A command
+        # of ours may change or show any file, so it clears this.
+        self.patched_digests: dict[str, str | None] = {}
+        self.granted = GrantedPermissions(spec.granted)
+        self._started: dict[int, StartedCommand] = {}  # by session
+        self._match_rules: MatchRules | None = None
+        self._turn_id = ""
+        self._reporter: Reporter | None = None
+
+    def apply_settings(self, spec: AgentSpec) -> None:
+        """The agent's settings have changed: its folder, its limits."""
+        self.spec, self.limits, self.cwd = spec, spec.limits, Path(spec.cwd)
+
+    def set_rules(self, rules: RuleSet) -> None:
+        """A person has saved a rule; what is judged from here on knows it."""
+        self.spec = msgspec.structs.replace(self.spec, rules=rules)
+        self._match_rules = None
+
+    @property
+    def is_locked(self) -> bool:
+        """True: the launcher is pinned to one sandbox, for good."""
+        return self.spec.role.locked
+
+    @property
+    def is_root(self) -> bool:
+        """True for the agent that a person gave the task to."""
+        return self.spec.depth == 0
+
+    def enter_turn(self, turn_id: str) -> None:
+        """A turn's calls follow; what was granted for the one before is over."""
+        self._turn_id = turn_id
+        self.granted.enter_turn(turn_id)
+
+    def set_reporter(self, reporter: Reporter) -> None:
+        """Through whom the supervisor is asked for copies of files."""
+        self._reporter = reporter
+
+    async def keep_files(self, call_id: str, paths: tuple[str, ...]) -> None:
+        """Have copies made of what the call is about to throw away.
+
+        Raises ToolFailed if there is no whole copy: then the call must not run.
+        """
+        wish = KeepFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
+        reply = None if self._reporter is None else await self._reporter.request(wish)
+        if isinstance(reply, FilesKept) and not reply.message:
+            return
+        why = "nobody keeps files here"
+        if isinstance(reply, FilesKept | RequestRefused):
+            why = reply.message
+        raise ToolFailed(f"Not run: what it throws away could not be copied first: {why}")
+
+    async def watch_files(self, call_id: str, paths: tuple[str, ...] = ()) -> None:
+        """Have the files seen as they are, before the call changes some. Bounded, and no hindrance.
+
+        Args:
+            call_id: The call that may change files.
+            paths: Those that it is known to change, absolute.
+        """
+        if self._reporter is not None:
+            wish = WatchFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
+            with trio.move_on_after(_WATCH_LIMIT_S):
+                await self._reporter.request(wish)
+
+    def command_facts(self, argv: Sequence[str], wish: EscalationRequest) -> CommandFacts:
+        """What a command is judged by, here and now."""
+        return gather_facts(
+            argv,
+            self.limits,
+            wish,
+            match_rules=self._rules(),
+            standing=AgentStanding(
+                held=self.granted.now,
+                is_locked=self.is_locked,
+                rules_broken=self.spec.rules.broken,
+                may_commit=self.spec.allow_commit,
+            ),
+        )
+
+    def record_started(
+        self, session_id: int, action: CommandAction, *, asked: Cause | None
+    ) -> None:
+        """A command goes on as a session; `asked`: why somebody had to allow it, if so."""
+        is_open = self.commands.is_open
+        self._started = {one: noted for one, noted in self._started.items() if is_open(one)}
+        leaves = self.is_confined and not action.sandboxed
+        self._started[session_id] = StartedCommand(
+            action=action, asked="escalation" if leaves else asked
+        )
+
+    def started_command(self, session_id: int) -> "StartedCommand | None":
+        """What runs as this session; None if nothing does any more."""
+        return self._started.get(session_id) if self.commands.is_open(session_id) else None
+
+    def _rules(self) -> MatchRules:
+        if self._match_rules is None:
+            self._match_rules = no_rules
+            if self.spec.rules.prefixes:
+                from ..policy.rule_matching import rule_matcher  # most runs have no rules
+
+                self._match_rules = rule_matcher(self.spec.rules)
+        return self._match_rules
+
+    @property
+    def is_confined(self) -> bool:
+        return not isinstance(self.limits.sandbox, DangerFullAccess)
+
+    @property
+    def sandbox_stack(self) -> Stack:
+        """What confines commands here: bwrap, landlock, none."""
+        return probe_sandbox().stack if self.is_confined else "none"
+
+    def resolve_folder(self, workdir: str) -> str:
+        """A working directory as the model gave it; empty means the agent's own."""
+        return os.path.normpath(self.cwd / workdir)
+
+    def may_read(self, path: Path) -> bool:
+        """False for the run's own sockets and folders, and what a permission profile denies."""
+        real = os.path.realpath(path)
+        if any(is_within(real, hidden) for hidden in self._hidden):
+            return False
+        policy = self.limits.sandbox
+        return not isinstance(policy, ProfilePolicy) or self._profile_allows_reading(policy, real)
+
+    def _profile_allows_reading(self, policy: ProfilePolicy, real: str) -> bool:
+        if may_read(policy, real):
+            return True
+        held = self.granted.now
+        given = not self.is_locked and any(is_within(real, p) for p in (*held.read, *held.write))
+        return given and not is_explicitly_denied(policy, real)
+
+    def write_plan(self) -> SandboxPlan | None:
+        """What may be written now; None where the policy cannot be enforced."""
+        held = None if self.is_locked else self.granted.now
+        try:
+            return self.commands.plan(self.limits.sandbox, self.spec.cwd, held)
+        except SandboxUnavailable:
+            return None
+
+    def may_write(self, path: Path, plan: SandboxPlan) -> bool:
+        """True if the plan lets a command write this path (symlinks are resolved here)."""
+        real = os.path.realpath(path)
+        if not self.may_read(path):
+            return False
+        if not plan.is_sandboxed:
+            return not self.is_confined
+        links = tuple(os.path.realpath(link) for link in plan.links)
+        closed = (*plan.missing, *plan.links, *links, *plan.hidden)
+        if isinstance(self.limits.sandbox, ProfilePolicy):
+            shut = (*plan.protected, *(set(plan.readable) - set(plan.writable)))
+            deepest = max((p for p in shut if is_within(real, p)), key=len, default="")
+            if not any(is_within(real, p) and len(p) > len(deepest) for p in plan.writable):
+                return False
+        else:
+            closed += plan.protected
+        spoken = str(Path(os.path.realpath(path.parent)) / path.name)  # a link itself
+        if any(is_within(one, shut) for one in (real, spoken) for shut in closed):
+            return False
+        return any(is_within(real, root) for root in plan.writable)

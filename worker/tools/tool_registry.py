@@ -1,0 +1,36 @@
+"""The tools of one agent, in the order in which models are told of them.
+
+Rule guarded: order and bytes of the list never change over a conversation (prompt caches).
+"""
+
+from collections.abc import Callable
+
+from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
+
+from .tool_interface import Tool
+
+
+class ToolRegistry:
+    """Tools by name. `on_turn` is told of the turn before each of its calls."""
+
+    def __init__(
+        self, tools: tuple[Tool, ...], *, on_turn: Callable[[str], None] | None = None
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._on_turn = on_turn
+
+    def enter_turn(self, turn_id: str) -> None:
+        """A call of this turn is about to be prepared."""
+        if self._on_turn is not None:
+            self._on_turn(turn_id)
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of this name, whether or not this model was told of it."""
+        return self._tools.get(name)
+
+    def specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
+        """What this model is told; nothing if it cannot call tools."""
+        if not model.can_call_tools:
+            return ()
+        told = (tool.describe(model) for tool in self._tools.values())
+        return tuple(spec for spec in told if spec is not None)

@@ -1,0 +1,88 @@
+"""All tools of an agent, in the order in which models are told of them."""
+
+from swarm.mailbox.protocol.rules import RuleSet
+from swarm.mailbox.protocol.spec import AgentSpec
+
+from ..agent.reporter import Reporter
+from ..exec.exec_sessions import EnvironmentSource, ExecSessions
+from ..policy.shell_parser import plain_commands
+from .apply_patch import ApplyPatchTool
+from .csv_job import ReportAgentJobResultTool, SpawnAgentsOnCsvTool
+from .exec_command import ExecCommandTool
+from .list_dir_tool import ListDirTool
+from .request_permissions import RequestPermissionsTool
+from .request_user_input import RequestUserInputTool
+from .spawn_agent import SpawnAgentTool
+from .team_client import TeamClient
+from .team_control import CloseAgentTool, InterruptAgentTool, ListAgentsTool
+from .team_messages import FollowupTaskTool, SendMessageTool
+from .tool_context import ToolContext
+from .tool_interface import Tool
+from .tool_registry import ToolRegistry
+from .update_plan_tool import UpdatePlanTool
+from .view_image_tool import ViewImageTool
+from .wait_agent import WaitAgentTool
+from .write_stdin import WriteStdinTool
+
+
+class Toolset:
+    """The real `ToolHost`."""
+
+    def __init__(self, spec: AgentSpec, commands: ExecSessions) -> None:
+        self._context, self._commands = ToolContext(spec, commands), commands
+
+    def make_registry(self, reporter: Reporter, team: TeamClient | None = None) -> ToolRegistry:
+        site = self._context
+        site.set_reporter(reporter)
+        own: tuple[Tool, ...] = (
+            ExecCommandTool(site),
+            WriteStdinTool(site),
+            UpdatePlanTool(),
+            RequestUserInputTool(site),
+            RequestPermissionsTool(site),
+            ApplyPatchTool(site),
+            ListDirTool(site),
+            ViewImageTool(site, reporter),
+        )
+        tools = own if team is None else (*own, *team_tools(site, team))
+        return ToolRegistry(tools, on_turn=site.enter_turn)
+
+    @property
+    def live_commands(self) -> int:
+        return self._commands.live_count()
+
+    def set_environment_source(self, source: EnvironmentSource) -> None:
+        """Whom the commands' environment comes from."""
+        self._commands.set_environment_source(source)
+
+    def apply_settings(self, spec: AgentSpec) -> None:
+        """Its settings have changed; no call runs."""
+        self._context.apply_settings(spec)
+        self._commands.apply_settings(spec)
+
+    def set_rules(self, rules: RuleSet) -> None:
+        """Commands are judged by these rules from now on."""
+        self._context.set_rules(rules)
+
+    async def prewarm(self) -> None:
+        """Get ready for the first command while the model is still thinking."""
+        await self._commands.load_environment()
+        plain_commands("true")  # loads the parser, some milliseconds
+
+    async def end_commands(self) -> None:
+        await self._commands.terminate_all()
+
+
+def team_tools(site: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
+    """The tools that concern other agents; each knows by itself whether it is offered."""
+    return (
+        SpawnAgentTool(team),
+        SendMessageTool(team),
+        FollowupTaskTool(team),
+        WaitAgentTool(team),
+        ListAgentsTool(team),
+        InterruptAgentTool(team),
+        CloseAgentTool(team),
+        SpawnAgentsOnCsvTool(team, site),
+        ReportAgentJobResultTool(team),
+    )
