@@ -1,1 +1,1 @@
-"""The language and the post: what processes say to each other, and how it arrives."""
+"""Message protocol between swarm's processes, and its reliable delivery over ZeroMQ sockets."""

@@ -1,7 +1,7 @@
-"""What a process of the run does first: shed what it inherited, and be private. Linux only.
+"""Process setup after a fork: drops inherited state and hides the process. Linux only.
 
-A forked child holds the descriptors it was meant to have and no other: not its siblings', not the
-supervisor's, not those of the shell that started it.
+A forked child keeps only the descriptors that it is meant to have. It does not keep those of its
+siblings, of the supervisor or of the shell that started swarm.
 """
 
 import ctypes
@@ -20,12 +20,12 @@ from typing import NoReturn
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _M_ARENA_MAX = -8
-_THREAD_LIBRARIES = {"pthread": "libpthread.so.0"}  # what `ldconfig` says wherever there is glibc
+_THREAD_LIBRARIES = {"pthread": "libpthread.so.0"}  # as `ldconfig` reports it on every glibc system
 _MAX_FDS = 1 << 20
-_signal = vars(import_module("_signal"))  # without the enums that `signal` makes of its numbers
-# signal.signal turns the old handler into one and fails at it: 30 pages a fork.
+_signal = vars(import_module("_signal"))  # without the enums that `signal` wraps around its numbers
+# signal.signal converts the old handler to an enum and fails at it, which costs 30 pages a fork.
 set_handler: Callable[[int, object], object] = _signal["signal"]
-# signal.valid_signals takes 2 ms of the way to the first agent.
+# signal.valid_signals would delay the first agent by 2 ms.
 valid_signals: Callable[[], set[int]] = _signal["valid_signals"]
 _RESET = tuple(
     map(int, (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT, signal.SIGCONT))
@@ -33,22 +33,22 @@ _RESET = tuple(
 DEFAULT_HANDLER, IGNORE_HANDLER = (
     int(signal.SIG_DFL),
     int(signal.SIG_IGN),
-)  # it takes no enum for a handler
+)  # set_handler takes no enum for a handler
 _libc = ctypes.CDLL(None, use_errno=True)
-_fork = ctypes.PyDLL(None, use_errno=True).fork  # keeps the interpreter's lock, as os.fork does
-# Looked up here: ctypes makes a class for each function, and a child would do that again and again.
+_fork = ctypes.PyDLL(None, use_errno=True).fork  # holds the GIL, as os.fork does
+# Looked up once: ctypes makes a class for each function, and each child would make it again.
 _before_fork = ctypes.pythonapi.PyOS_BeforeFork
 _after_fork_parent = ctypes.pythonapi.PyOS_AfterFork_Parent
 _after_fork_child = ctypes.pythonapi.PyOS_AfterFork_Child
 
 
 def fork_bare() -> int:
-    """fork(2) between `before_fork` and `after_fork_in_parent`; the child has yet to call
-    `after_fork_in_child`.
+    """fork(2), called between `before_fork` and `after_fork_in_parent`.
 
-    os.fork at once runs the child's hooks (locks, threading, random), which copies 170 pages. Until
-    it settles, a bare child may fork once more, move descriptors and wait in a system call: no
-    imports, no locks, no randomness. The caller has one thread. Raises OSError.
+    os.fork runs the child's hooks (locks, threading, random) at once, which copies 170 pages. Here
+    the child must call `after_fork_in_child` itself. Until then it may fork once more, move
+    descriptors and wait in a system call, but not import, lock or use randomness. The caller must
+    have one thread. Raises OSError.
     """
     pid: int = _fork()
     if pid < 0:
@@ -58,33 +58,33 @@ def fork_bare() -> int:
 
 
 def limit_malloc_arenas() -> None:
-    """One arena for all threads to come, children's too: two more would cost each agent 80 KB."""
+    """Use one malloc arena for all threads, also in children; two more cost each agent 80 KB."""
     with suppress(AttributeError):  # a C library without arenas
         _libc.mallopt(_M_ARENA_MAX, 1)
 
 
 def before_fork() -> None:
-    """What Python does before a fork; `after_fork_in_parent` follows, also when the fork failed."""
+    """Run Python's hooks before a fork. Call `after_fork_in_parent` next, even if it fails."""
     _before_fork()
 
 
 def after_fork_in_parent() -> None:
-    """What Python does after a fork in the parent."""
+    """Run Python's hooks after a fork in the parent."""
     _after_fork_parent()
 
 
 def after_fork_in_child() -> None:
-    """What Python does after a fork in the child: from here on it is like any other."""
+    """Run Python's hooks after a fork in the child; from then on it is an ordinary process."""
     _after_fork_child()
 
 
 def become_subreaper() -> None:
-    """Adopt every orphan below this process. Not inherited by fork: each process asks itself."""
+    """Adopt all orphans below this process. A fork does not inherit this setting."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def disable_core_dumps() -> None:
-    """No core file, no ptrace and no /proc/<pid>/mem for others of this user. Inherited by fork."""
+    """Disable core files, and ptrace and /proc/<pid>/mem for this user's processes. Inherited."""
     _prctl(_PR_SET_DUMPABLE, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -96,9 +96,10 @@ def _prctl(option: int, value: int) -> None:
 
 
 def reset_inherited_state(*, stderr_fd: int, keep: Collection[int]) -> None:
-    """Own process group, /dev/null to read, `stderr_fd` to write; all but `keep` is closed.
+    """Make a process group; redirect stdin to /dev/null, stdout and stderr to `stderr_fd`.
 
-    Signal handlers go back to the default, but SIGINT does nothing.
+    All other descriptors are closed, except those in `keep`. Signal handlers
+    return to the default, but SIGINT does nothing.
     """
     os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -113,26 +114,28 @@ def reset_inherited_state(*, stderr_fd: int, keep: Collection[int]) -> None:
 
 
 def leave_working_folder() -> None:
-    """Nothing is imported from the folder where swarm was started, and nothing depends on it: it
-    is the user's project, which may hold a trio.py, and may be removed at any time.
+    """Change to `/` and remove the working folder from `sys.path`.
+
+    The working folder is the user's project. It may hold a trio.py that must not be imported, and
+    it may be removed at any time.
     """
     here = ""
-    with suppress(OSError):  # it is gone already: then nothing lies there
+    with suppress(OSError):  # the folder is gone: nothing can be imported from it
         here = os.getcwd()  # noqa: PTH109 — a Path would copy 15 pages
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
     os.chdir("/")
 
 
 def redirect_output(stderr_fd: int) -> None:
-    """Whatever this process prints goes there."""
+    """Send stdout and stderr to `stderr_fd`."""
     for number in (1, 2):
         os.dup2(stderr_fd, number)
 
 
 def ignore_interrupts() -> None:
-    """The supervisor decides what a person's Ctrl-C means.
+    """Ignore SIGINT: the supervisor decides what Ctrl-C means.
 
-    A handler that does nothing and not SIG_IGN, which the agent's commands would inherit.
+    Uses a handler that does nothing, because the agent's commands would inherit SIG_IGN.
     """
     set_handler(signal.SIGINT, _do_nothing)
 
@@ -153,8 +156,7 @@ def close_all_but(keep: Collection[int]) -> None:
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """While modules are imported: what they make stays, and a look through all of it for garbage
-    costs a tenth of the time."""
+    """Pause garbage collection for imports: imported objects stay; it costs a tenth of the time."""
     gc.disable()
     try:
         yield
@@ -164,8 +166,10 @@ def gc_paused() -> Iterator[None]:
 
 @contextmanager
 def skip_library_search() -> Iterator[None]:
-    """While Trio is imported: it asks `ctypes` what the library of threads is called, and that runs
-    `ldconfig` to find out: a process, and 10 ms of every start. With glibc there is one answer.
+    """Skip ctypes' library search while Trio is imported.
+
+    Trio asks `ctypes` for the name of the thread library. `ctypes` would run `ldconfig` to find it:
+    one more process, and 10 ms of every start. On glibc the name is fixed.
     """
     search = ctypes.util.find_library
     if "CS_GNU_LIBC_VERSION" in os.confstr_names and os.confstr("CS_GNU_LIBC_VERSION"):
@@ -177,10 +181,10 @@ def skip_library_search() -> Iterator[None]:
 
 
 def run_and_exit(life: Callable[[], int]) -> NoReturn:
-    """A forked child's whole life: it ends with the exit code that `life` returns.
+    """Run `life` in a forked child and exit with the code that it returns.
 
-    What `life` raises is said on stderr. The forking caller's frames never run on in the child, so
-    nothing of theirs is closed twice.
+    An exception from `life` is printed on stderr. The caller's frames never continue in the child,
+    so the child closes nothing of the parent's a second time.
     """
     code = 1
     try:
@@ -194,7 +198,7 @@ def run_and_exit(life: Callable[[], int]) -> NoReturn:
 
 
 def exit_child(code: int) -> NoReturn:
-    """End a forked child at once, without the parent's exit handlers; what it printed is kept."""
+    """Exit a forked child at once, without the parent's exit handlers; flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()

@@ -1,6 +1,6 @@
-"""Bytes ⇄ Envelope. The door where size, version and shape are checked, before anything else.
+"""Encodes and decodes envelopes; checks size, version and shape. Pure.
 
-The rule it guards: whatever bytes arrive, the outcome is an Envelope or a MalformedMessage.
+Any bytes that arrive decode to an Envelope or raise MalformedMessage.
 """
 
 import msgspec
@@ -9,9 +9,9 @@ from .errors import MalformedMessage, MessageTooLarge
 from .protocol.base import PROTOCOL_VERSION
 from .sequencer import Envelope
 
-FRAME_BYTES = 1024 * 1024  # senders refuse more; receivers count it and drop it
+FRAME_BYTES = 1024 * 1024  # senders refuse a larger one; receivers count and drop it
 
-_SMALL_ARRAYS = range(0x90, 0xA0)  # msgpack: an array of up to 15 elements, its length in one byte
+_SMALL_ARRAYS = range(0x90, 0xA0)  # msgpack: arrays of up to 15 elements, with a one-byte header
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 
@@ -21,11 +21,11 @@ class OversizedFrame(MalformedMessage):
 
 
 class UnknownVersion(MalformedMessage):
-    """Well-formed as far as we can see, but of another protocol version."""
+    """The frame has another protocol version; nothing else in it was checked."""
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """The frame of an envelope. Raises MessageTooLarge over 1 MiB."""
+    """Encode an envelope as a frame. Raises MessageTooLarge over 1 MiB."""
     frame = _encode(envelope)
     if len(frame) > FRAME_BYTES:
         raise MessageTooLarge(size_bytes=len(frame), limit_bytes=FRAME_BYTES)
@@ -33,12 +33,12 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def decode_envelope(frame: bytes) -> Envelope:
-    """The envelope in a frame.
+    """Decode a frame.
 
-    The version is read before the rest, so that a newer layout is told from nonsense.
+    The version is checked before the rest, so a newer layout is not reported as malformed.
 
     Raises:
-        OversizedFrame, UnknownVersion, MalformedMessage: The first two are the third as well.
+        OversizedFrame, UnknownVersion, MalformedMessage: The first two are subclasses of the third.
     """
     if len(frame) > FRAME_BYTES:
         raise OversizedFrame(f"a frame of {len(frame)} bytes is over the limit of {FRAME_BYTES}")

@@ -1,7 +1,7 @@
-"""How the harness marks what it puts into a conversation in the role of the user.
+"""Markers of the messages that the harness adds to a conversation in the user role. No I/O.
 
-Rule guarded: one list says what such a piece begins with, for those who write it, for those who
-shorten a history, and for those who look for a person's own words. Pure.
+This one list serves the code that writes such messages, the code that compacts a history, and the
+code that looks for a person's own messages.
 """
 
 from .protocol.items import AnyItem, InputText, Message
@@ -24,7 +24,7 @@ CONTEXT_STARTS = (
 
 
 def is_harness_message(item: AnyItem) -> bool:
-    """True for a message in the role of the user of which any part is the harness's."""
+    """True for a user message of which any part was written by the harness."""
     return (
         isinstance(item, Message)
         and item.role == "user"
@@ -36,5 +36,5 @@ def is_harness_message(item: AnyItem) -> bool:
 
 
 def is_person_message(item: AnyItem) -> bool:
-    """True for a message in the role of the user that is nothing of the harness's."""
+    """True for a user message of which no part was written by the harness."""
     return isinstance(item, Message) and item.role == "user" and not is_harness_message(item)

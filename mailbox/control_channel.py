@@ -1,7 +1,7 @@
-"""Questions from other terminals: any process may call, each call gets one reply.
+"""Control requests from other terminals to a run: one request, one reply.
 
-A call is one envelope (so version and size are checked as everywhere), a reply as many parts as it
-needs. The rule it guards: who calls is told by the kernel (the pid), never by the caller.
+A request is one envelope, so its version and size are checked. A reply is split into as many
+fragments as it needs. The caller's pid comes from the kernel, never from the request.
 """
 
 import errno
@@ -33,7 +33,7 @@ class NoControlReply(MailboxError):
 
 
 class ControlRequest(NamedTuple):
-    """One question. `peer_pid` is the process behind the connection, None if unknown."""
+    """One request. `peer_pid` is the process behind the connection, None if unknown."""
 
     peer_pid: int | None
     body: bytes
@@ -41,14 +41,14 @@ class ControlRequest(NamedTuple):
 
 
 class ControlServer:
-    """The supervisor's end. One task receives; any task replies."""
+    """The supervisor's end. One task receives; any task may reply."""
 
     def __init__(self, sock: RequestServerSocket) -> None:
         self._sock = sock
-        self.malformed = 0  # calls dropped because they were no envelope
+        self.malformed = 0  # requests dropped because they were no envelope
 
     async def receive(self) -> ControlRequest:
-        """The next well-formed call; others are counted, logged once and dropped."""
+        """The next well-formed request; malformed ones are counted, logged once and dropped."""
         while True:
             message = await self._sock.receive()
             try:
@@ -66,7 +66,7 @@ class ControlServer:
             return ControlRequest(caller.pid, envelope.body, caller)
 
     def reply(self, call: ControlRequest, body: bytes) -> None:
-        """Answer; nothing happens if the caller has gone. Raises MessageTooLarge over 16 MiB."""
+        """Reply; does nothing if the caller has gone. Raises MessageTooLarge over 16 MiB."""
         parts = split_into_fragments(body)
         for seq, part in enumerate(parts, start=1):
             kind = EnvelopeKind.WHOLE if seq == len(parts) else EnvelopeKind.FRAGMENT
@@ -76,7 +76,7 @@ class ControlServer:
 
 
 def _is_listening(endpoint: str) -> bool:
-    """False only if no process can be behind an ipc endpoint: ZeroMQ itself would try for ever."""
+    """False only if no process listens at an ipc endpoint; ZeroMQ itself retries for ever."""
     if not endpoint.startswith(_IPC):
         return True
     with socket.socket(socket.AF_UNIX) as probe:
@@ -84,23 +84,23 @@ def _is_listening(endpoint: str) -> bool:
         try:
             outcome = probe.connect_ex(endpoint.removeprefix(_IPC))
         except OSError:
-            return True  # a path too long for a socket: connecting says so
+            return True  # the path is too long for a socket: `connect` reports that
         return outcome in (0, errno.EAGAIN, errno.EINPROGRESS)
 
 
 @asynccontextmanager
 async def open_control_server(endpoint: str) -> AsyncIterator[ControlServer]:
-    """Listen for questions at `endpoint`. Raises NoEndpoint if it cannot be bound."""
+    """Serve control requests at `endpoint`. Raises EndpointUnavailable if it cannot be bound."""
     async with open_request_server(endpoint) as sock:
         yield ControlServer(sock)
 
 
 async def send_control_request(endpoint: str, body: bytes, *, timeout_s: float) -> bytes:
-    """Ask the run at `endpoint` one question.
+    """Send one request to the run at `endpoint` and return the reply.
 
     Raises:
-        NobodyAnswers: No reply in time; at once if no process holds the socket.
-        MalformedMessage: The reply is not one of this protocol version.
+        NoControlReply: No reply in time; at once if no process listens at the socket.
+        MalformedMessage: The reply is not of this protocol version.
         MessageTooLarge: `body` is over 1 MiB.
     """
     if not _is_listening(endpoint):

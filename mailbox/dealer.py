@@ -1,4 +1,4 @@
-"""A child's end of a mailbox: a DEALER socket under a desk with one peer."""
+"""Client end of a mailbox: a DEALER socket with a reliable endpoint for one peer."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from .fault_injection import with_injected_faults
 from .guarded_listener import open_guarded_connection
 from .polled import PolledSocket, open_socket
 
-_RECONNECT_MS = 5  # nobody listens yet: the first agent is often ready before the gateway
+_RECONNECT_MS = 5  # short: the first agent is often ready before the gateway listens
 _MAX_RECONNECT_MS = 500  # the pause doubles up to this
 
 _ROUTING_ID = int(zmq.ROUTING_ID)
@@ -23,20 +23,20 @@ _RECONNECT_IVL, _RECONNECT_IVL_MAX = int(zmq.RECONNECT_IVL), int(zmq.RECONNECT_I
 async def open_dealer(
     endpoint: str, identity: bytes, *, epoch: int
 ) -> AsyncIterator[SinglePeerMailbox]:
-    """A mailbox to whoever listens at `endpoint`; it may begin to listen later.
+    """Open a mailbox to the server at `endpoint`, which may begin to listen later.
 
-    All sockets of a process share one ZeroMQ context, made here (so after any fork) and ended with
-    the last of them. What is unsent at the end of the block is dropped: `flush` first, under a
-    deadline.
+    All sockets of a process share one ZeroMQ context. The first socket creates it, so it is never
+    inherited by a fork; the last one ends it. Unsent messages are dropped at the end of the block:
+    call `flush` first, with a deadline.
 
     Args:
-        endpoint: As `ipc:///run/…/mail`; the path at most 107 bytes.
-        identity: Unique to this life of the process: role, agent id and epoch. 1 to 255 bytes, the
-            first not zero.
-        epoch: The life of this process; it is written in every envelope.
+        endpoint: As `ipc:///run/…/mail`; the path has at most 107 bytes.
+        identity: Unique to this process: role, agent id and epoch. 1 to 255 bytes, the first not
+            zero.
+        epoch: Number of this start of the process; every envelope carries it.
 
     Raises:
-        NoEndpoint: `endpoint` is no address.
+        EndpointUnavailable: `endpoint` is not a valid address.
     """
     with open_socket("dealer") as sock:
         sock.raw.set(_ROUTING_ID, identity)
@@ -66,7 +66,7 @@ def _receive_message(desk: ReliableEndpoint, message: list[bytes]) -> None:
 
 @asynccontextmanager
 async def open_request_client(endpoint: str) -> AsyncIterator[PolledSocket]:
-    """A nameless, unnumbered connection for one question (control.py). Raises NoEndpoint."""
+    """An unnumbered, anonymous connection for one request. Raises EndpointUnavailable."""
     with open_socket("dealer") as sock:
         async with open_guarded_connection(sock, endpoint):
             yield sock

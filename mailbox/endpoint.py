@@ -1,8 +1,8 @@
-"""The post of one process: a numbered conversation per peer, over any carrier of frames.
+"""Reliable endpoint of one process: a numbered link to each peer over any frame transport.
 
-router.py, dealer.py and pair.py give it a wire; all that a mailbox promises is kept here, so it is
-the same over sockets and in memory. Frames that are no good are counted, logged once per cause
-(never their contents) and dropped: nothing a peer sends ends the receiver.
+router.py, dealer.py and pair.py supply the transport. This module keeps all guarantees of a
+mailbox, so they are the same over sockets and in memory. Invalid frames are counted, logged once
+per cause (never their contents) and dropped: nothing that a peer sends ends the receiver.
 """
 
 import logging
@@ -18,15 +18,15 @@ from .interfaces import MailboxStatistics, ReceivedMessage
 from .peer_link import MAX_RESENDS, PeerLink, Reaction
 from .sequencer import Envelope, EnvelopeVerdict
 
-PROBE_INTERVAL_S = 1.0  # unacknowledged mail older than this is asked about, and then by ASKING
-ACK_DELAY_S = 0.1  # so long an acknowledgement that nobody waits for may wait for an envelope
-PROBE_TICKS = frozenset({1, 2, 3, 4, 6, 8, 12})  # after so many ticks, and every 8 from 16 on
-MAX_TRANSIENT_BYTES = FRAME_BYTES - 1024  # a passing letter is one frame: larger ones are dropped
-MAX_TRANSIENT_QUEUED = 4096  # passing letters that wait for a slow reader; more are dropped
+PROBE_INTERVAL_S = 1.0  # after this time without an ack the sender probes, at PROBE_TICKS
+ACK_DELAY_S = 0.1  # how long an ack that no sender waits for may wait for an envelope to carry it
+PROBE_TICKS = frozenset({1, 2, 3, 4, 6, 8, 12})  # probe at these ticks, and from 16 on at every 8th
+MAX_TRANSIENT_BYTES = FRAME_BYTES - 1024  # larger ones are dropped: they must fit one frame
+MAX_TRANSIENT_QUEUED = 4096  # transient messages that wait for a slow reader; more are dropped
 
-SOLE_PEER = b""  # what a child calls the one it talks to
+SOLE_PEER = b""  # a client's name for its only peer
 Transmit = Callable[[bytes, bytes], bool]
-"""Give a frame for a peer to the wire, at once. False: there is no way to this peer now."""
+"""Give a frame for a peer to the transport, without waiting. False: the peer is unreachable now."""
 
 _log = logging.getLogger("swarm.mailbox")
 _VERDICT_COUNTERS = {
@@ -48,7 +48,7 @@ def _transmit_nowhere(_peer: bytes, _frame: bytes) -> bool:
 
 
 class PeerState:
-    """A conversation and the tasks that wait on it."""
+    """The link to one peer, and the tasks that wait on it."""
 
     __slots__ = (
         "ack_waiters",
@@ -62,14 +62,14 @@ class PeerState:
     def __init__(self, conversation: PeerLink) -> None:
         self.link = conversation
         self.is_dismissed = False
-        self.is_unreachable = False  # the wire had no way to the peer: send again when it is heard
-        self.silent_ticks = 0  # of SILENCE_S, since the last progress
-        self.window_waiters = trio.lowlevel.ParkingLot()  # posters that wait for the window
-        self.ack_waiters: dict[int, trio.Event] = {}  # seq → acknowledged, or gone
+        self.is_unreachable = False  # a send failed: resend when the peer sends something
+        self.silent_ticks = 0  # ticks of PROBE_INTERVAL_S since the last progress
+        self.window_waiters = trio.lowlevel.ParkingLot()  # tasks that wait in `post`
+        self.ack_waiters: dict[int, trio.Event] = {}  # seq → set when acknowledged or dismissed
 
 
 class _Consumer:
-    """Who takes letters as they arrive, and how that ended."""
+    """The callback that takes messages as they arrive, and how it ended."""
 
     __slots__ = ("done", "error", "handle")
 
@@ -80,7 +80,7 @@ class _Consumer:
 
 
 class ReliableEndpoint:
-    """Numbers, keeps, orders and acknowledges. The two `tend_…` tasks must run beside it."""
+    """Numbers, keeps, orders and acknowledges messages. Needs `run_acks` and `run_probes`."""
 
     def __init__(self, carry: Transmit, *, epoch: int) -> None:
         self._transmit, self._epoch = carry, epoch
@@ -89,24 +89,24 @@ class ReliableEndpoint:
         self._message_arrived = trio.lowlevel.ParkingLot()
         self._consumer: _Consumer | None = None
         self._transient_queued = 0
-        self._acks_due: dict[bytes, None] = {}  # peers to which an acknowledgement is due
-        self._acks_deferred: dict[bytes, None] = {}  # the same, but an envelope may come before
-        self._deferred_until = math.inf  # then these are paid too
+        self._acks_due: dict[bytes, None] = {}  # peers to which an ack must be sent
+        self._acks_deferred: dict[bytes, None] = {}  # likewise, but an envelope may carry it first
+        self._deferred_until = math.inf  # when deferred acks become due
         self._ack_wakeup = trio.lowlevel.ParkingLot()
-        self._ack_wait_scope = trio.CancelScope()  # of the one who pays
+        self._ack_wait_scope = trio.CancelScope()  # the wait in `run_acks`
         self._unacked_wakeup = trio.lowlevel.ParkingLot()
         self._sent = self._received = 0
-        self._drop_counts = Counter[str]()  # by the names of PostStatistics
+        self._drop_counts = Counter[str]()  # by field name of MailboxStatistics
         self._logged_causes = set[str]()
 
     def admit(self, peer: bytes, *, epoch: int) -> None:
-        """Expect `peer`. Epoch 0 adopts the first one heard. ValueError if admitted already."""
+        """Accept `peer`; epoch 0 adopts its first one. Raises ValueError if it is admitted."""
         if peer in self._peers:
             raise ValueError(f"{peer!r} is admitted already")
         self._peers[peer] = PeerState(PeerLink(epoch=self._epoch, peer_epoch=epoch))
 
     def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
-        """Forget `peer`, wake who waits for it; the bodies it never acknowledged."""
+        """Forget `peer`, wake the tasks waiting for it; return its unacknowledged bodies."""
         talk = self._peers.pop(peer, None)
         if talk is None:
             return ()
@@ -174,11 +174,11 @@ class ReliableEndpoint:
         await self.wait_acknowledged(peer, talk.link.outbound.last)
 
     def disconnect(self) -> None:
-        """The wire is gone: what is said from now on is kept, and harms nobody."""
+        """Stop transmitting: the socket is gone. Messages posted from now on are only kept."""
         self._transmit = _transmit_nowhere
 
     def announce(self, peer: bytes) -> None:
-        """Let the other side know that we can be reached, so that it sends what it has kept."""
+        """Send an ack, so that the peer knows it can reach us and sends what it has kept."""
         talk = self._peer_state(peer)
         self._send(peer, talk, (talk.link.acknowledgement(),))
 
@@ -188,7 +188,7 @@ class ReliableEndpoint:
                 talk.is_unreachable = True
                 return
             self._sent += 1
-            self._clear_ack_due(peer)  # every envelope carries the acknowledgement
+            self._clear_ack_due(peer)  # every envelope carries the ack
 
     async def receive(self) -> ReceivedMessage:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -233,7 +233,7 @@ class ReliableEndpoint:
                 self._ack_later(letter.peer)
 
     def receive_frame(self, peer: bytes, frame: bytes) -> None:
-        """Take one frame from the wire. Never raises for what a peer sent."""
+        """Handle one frame from the transport. Never raises because of what a peer sent."""
         talk = self._peers.get(peer)
         if talk is None:
             return self.count_drop("unknown_peer")
@@ -248,7 +248,7 @@ class ReliableEndpoint:
         return self._apply_reaction(peer, talk, reaction)
 
     def count_drop(self, cause: str) -> None:
-        """Count something that was dropped; the log hears of each cause once."""
+        """Count a drop, and log the first one of each cause."""
         self._drop_counts[cause] += 1
         if cause in _CAUSE_TEXTS and cause not in self._logged_causes:
             self._logged_causes.add(cause)
@@ -275,7 +275,7 @@ class ReliableEndpoint:
             self._wake_waiters(talk)
         if reaction.acknowledge:
             self._ack_soon(peer)
-        if reaction.arrived is not None:  # last: who takes it may dismiss the peer
+        if reaction.arrived is not None:  # last: the consumer may dismiss the peer
             self._queue_received(ReceivedMessage(peer, reaction.arrived.seq, reaction.arrived.body))
 
     def _queue_received(self, letter: ReceivedMessage) -> None:
@@ -313,23 +313,22 @@ class ReliableEndpoint:
                 self._deferred_until = self._ack_wait_scope.deadline = math.inf
 
     def _flush_deferred_acks(self) -> None:
-        """What may wait waits no longer."""
+        """Make the deferred acks due now."""
         self._acks_due |= self._acks_deferred
         self._acks_deferred.clear()
         self._deferred_until = self._ack_wait_scope.deadline = math.inf
 
     def send_due_acks(self) -> None:
-        """Send the acknowledgements that no envelope has carried."""
+        """Send the acks that no envelope has carried yet."""
         for peer in list(self._acks_due):
             talk = self._peers[peer]
             self._send(peer, talk, (talk.link.acknowledgement(),))
         self._acks_due.clear()
 
     async def run_acks(self) -> None:
-        """Acknowledge one scheduler tick after letters were handled: many cost one frame.
+        """Send acks one scheduler tick after messages were handled: many messages cost one frame.
 
-        What nobody waits for is acknowledged LATER_S after the first of it, unless an envelope has
-        said so before.
+        Deferred acks are sent ACK_DELAY_S after the first, unless an envelope carried them.
         """
         while True:
             with trio.CancelScope(deadline=self._deferred_until) as self._ack_wait_scope:
@@ -340,7 +339,7 @@ class ReliableEndpoint:
             self.send_due_acks()
 
     async def run_probes(self) -> None:
-        """Ask about mail that stays unacknowledged. Costs nothing while there is none."""
+        """Probe peers whose messages stay unacknowledged. Sleeps while there are none."""
         while True:
             if not any(t.link.outbound.unacknowledged for t in self._peers.values()):
                 await self._unacked_wakeup.park()
@@ -365,7 +364,7 @@ class ReliableEndpoint:
 
 
 class SinglePeerMailbox:
-    """A child's end: a desk with one peer, whose epoch is that of the first envelope heard."""
+    """A client's end: an endpoint with one peer, whose epoch is that of its first envelope."""
 
     def __init__(self, desk: ReliableEndpoint) -> None:
         self._endpoint = desk
@@ -396,5 +395,5 @@ class SinglePeerMailbox:
         await self._endpoint.flush(SOLE_PEER)
 
     def statistics(self) -> MailboxStatistics:
-        """Numbers of this end."""
+        """The counters of this end."""
         return self._endpoint.statistics()

@@ -1,7 +1,7 @@
-"""Where ids, noise and the wall clock come from: one value that is handed down, never asked aside.
+"""Sources of ids, randomness and wall-clock time, passed as one argument.
 
-Rule guarded: whatever reaches the journal and would differ from one run to the next comes from
-here, so that a whole tree can be repeated. Durations are Trio's clock and need nothing of this.
+Everything that reaches the journal and differs between runs comes from here, so that a whole tree
+can be repeated in a test. Durations use Trio's clock instead.
 """
 
 import os
@@ -15,14 +15,14 @@ from .ids import new_uuid7
 
 
 class EntropySources(NamedTuple):
-    """What differs from one run, or one life, to the next. The defaults are the real ones."""
+    """All that differs between two runs or two starts of a process. Defaults: the real sources."""
 
     new_id: Callable[[], str] = new_uuid7
     noise: Callable[[], float] = random.random  # in [0, 1)
     unix_s: Callable[[], float] = time.time
-    random_bytes: Callable[[int], bytes] = secrets.token_bytes  # so many random bytes
-    pid: Callable[[], int] = os.getpid  # of the process that this is
-    rng: random.Random | None = None  # for what is drawn from a list; None: fresh ones
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes  # of this length
+    pid: Callable[[], int] = os.getpid  # of this process
+    rng: random.Random | None = None  # for choices from a list; None: a fresh generator
 
 
 SYSTEM_ENTROPY = EntropySources()

@@ -1,11 +1,11 @@
-"""The root of every error raised on purpose, and the errors of the post itself."""
+"""Base class of all errors raised on purpose, and the errors of the mailbox. Pure."""
 
 
 class SwarmError(Exception):
-    """Root of every error raised on purpose. Anything else is a bug and ends the process.
+    """Base class of all errors raised on purpose. Any other exception is a bug; the process ends.
 
-    `exit_code` is what the command line returns when the error reaches it (CLI.md: 1 failed,
-    2 usage, 3 refused, 4 bound reached, 5 provider, 6 sandbox).
+    `exit_code` is what the command line returns when the error reaches it (1 failed, 2
+    usage, 3 refused, 4 limit reached, 5 provider, 6 sandbox).
     """
 
     exit_code: int = 1
@@ -18,11 +18,11 @@ class UsageError(SwarmError):
 
 
 class MailboxError(SwarmError):
-    """The other side broke the protocol, or is gone."""
+    """The peer broke the protocol, or is gone."""
 
 
 class PeerGone(MailboxError):
-    """Mail cannot reach this peer: it was never admitted, or its process has ended."""
+    """A message cannot reach this peer: it was never admitted, or its process has ended."""
 
     def __init__(self, peer: bytes) -> None:
         super().__init__(f"no live process answers to {peer!r}")
@@ -30,7 +30,7 @@ class PeerGone(MailboxError):
 
 
 class MessageTooLarge(MailboxError):
-    """A sender's own message is over the limit; nothing was sent."""
+    """The sender's own message is over the limit; nothing was sent."""
 
     def __init__(self, *, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(f"a message of {size_bytes} bytes is over the limit of {limit_bytes}")
@@ -38,4 +38,4 @@ class MessageTooLarge(MailboxError):
 
 
 class MalformedMessage(MailboxError):
-    """Bytes that are not a message of this protocol version. Carries why, never the bytes."""
+    """The bytes are no message of this protocol version. The text says why, without the bytes."""

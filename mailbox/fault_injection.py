@@ -1,8 +1,8 @@
-"""The way of a frame from a desk to its socket: sound, unless this very process was disturbed.
+"""Fault injection between an endpoint and its socket; off unless code in this process turns it on.
 
-A rehearsal of bad luck (`scripts/chaos`) calls `disturb` before the command begins, and what is
-forked from it inherits that. The rule it guards: no variable, setting, argument or message switches
-it on, so nobody who writes a task, a configuration or a model's answer can.
+The chaos tests (`scripts/chaos`) call `inject_faults` before the command begins; forked processes
+inherit it. No variable, setting, argument or message turns it on, so no task, configuration or
+model output can.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,10 @@ import trio
 from .endpoint import Transmit
 
 FrameDelays = Callable[[], tuple[float, ...]]
-"""For each frame the delays in seconds of its copies, as `pair.SimulatedFaults`: (0.0,) is a sound
-wire, ()
-drops it, (0.0, 0.0) doubles it, (0.5,) delays it, so that later ones overtake it."""
+"""Returns for each frame the delays in seconds of its copies, as `pair.SimulatedFaults`: (0.0,)
+delivers it, () drops it, (0.0, 0.0) duplicates it, (0.5,) delays it so that later frames overtake
+it.
+"""
 
 
 class _InjectedFaults:
@@ -26,14 +27,14 @@ _injected = _InjectedFaults()
 
 
 def inject_faults(disturbance: FrameDelays | None) -> None:
-    """Every mailbox that this process opens from now on has this wire; None: a sound one again."""
+    """Apply these faults to all mailboxes opened from now on; None: no faults."""
     _injected.delays = disturbance
 
 
 def with_injected_faults(carry: Transmit, nursery: trio.Nursery) -> Transmit:
-    """`carry` itself, or where the wire is disturbed one that does to frames what it is told.
+    """`carry` itself, or a wrapper that applies the injected faults.
 
-    Late frames wait in `nursery`: they are gone with the mailbox.
+    Delayed frames wait in `nursery`; they are lost when the mailbox closes.
     """
     disturbance = _injected.delays
     if disturbance is None:

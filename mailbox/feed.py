@@ -1,7 +1,7 @@
-"""The watchers' event feed: one publisher (XPUB), any number of readers (SUB).
+"""Event feed for watchers: one publisher (XPUB), any number of readers (SUB).
 
-The rule it guards: a slow or absent watcher never costs the publisher anything. What a reader
-cannot take is dropped, and the hole in the numbers tells it to fetch the snapshot again.
+A slow or absent watcher never delays the publisher. Messages that a reader cannot take are dropped;
+the gap in the numbers tells it to fetch the snapshot again.
 """
 
 from collections.abc import AsyncIterator
@@ -15,12 +15,12 @@ from .errors import MalformedMessage
 from .guarded_listener import open_guarded_connection, open_guarded_listener
 from .polled import PolledSocket, open_socket
 
-QUEUE_MESSAGES = 1024  # kept for one slow watcher before it loses some
+QUEUE_MESSAGES = 1024  # queued for a slow watcher before messages are dropped
 _NUMBER_BYTES = 8
 
 
 class Feed:
-    """The publishing end. Numbers count every message, also those nobody was there to see."""
+    """The publisher. Each message has a number, counted also while there is no watcher."""
 
     def __init__(self, sock: PolledSocket) -> None:
         self._sock = sock
@@ -28,9 +28,9 @@ class Feed:
         self.watchers = 0  # readers that have joined
 
     def publish(self, body: bytes) -> None:
-        """Send to all watchers. Never waits; an empty body, or one over 1 MiB, only leaves a hole.
+        """Send to all watchers without waiting. An empty body, or one over 1 MiB, leaves a gap.
 
-        Ask `watchers` first if making the body costs something.
+        If the body is costly to make, check `watchers` first.
         """
         self._number += 1
         if self.watchers and 0 < len(body) <= FRAME_BYTES:
@@ -40,7 +40,7 @@ class Feed:
         self._sock.send(self._number.to_bytes(_NUMBER_BYTES, "big"), body)
 
     async def track_watchers(self) -> None:
-        """Count joins and leaves; a join is answered by the last number and an empty body.
+        """Count watchers that join and leave; answer a join with the last number and an empty body.
 
         Runs until cancelled; `open_feed` starts it.
         """
@@ -54,16 +54,16 @@ class Feed:
 
 
 class FeedReader:
-    """A watcher's end. One task uses it."""
+    """A watcher's end, for use by one task."""
 
     def __init__(self, sock: PolledSocket) -> None:
         self._sock = sock
 
     async def wait_joined(self) -> int:
-        """Return once the feed knows this reader; the last number before it. Then fetch a snapshot.
+        """Wait until the feed knows this reader; return the last number. Then fetch a snapshot.
 
-        Everything published from here on is received or leaves a gap. The caller sets a deadline:
-        it waits for ever while nobody publishes at the endpoint.
+        All messages published from here on are received or leave a gap. The caller sets a deadline:
+        without a publisher this waits for ever.
         """
         while True:
             number, body = await self._message()
@@ -71,9 +71,9 @@ class FeedReader:
                 return number
 
     async def receive(self) -> tuple[int, bytes]:
-        """The next message and its number. A number that is not one more is a gap.
+        """The next message and its number. A number that is not the last one plus 1 is a gap.
 
-        Raises MalformedMessage if the other side is no feed.
+        Raises MalformedMessage if the peer is not a feed.
         """
         while True:
             number, body = await self._message()
@@ -89,10 +89,10 @@ class FeedReader:
 
 @asynccontextmanager
 async def open_feed(endpoint: str) -> AsyncIterator[Feed]:
-    """Publish at `endpoint`. Raises NoEndpoint if it cannot be bound."""
+    """Publish at `endpoint`. Raises EndpointUnavailable if it cannot be bound."""
     with open_socket("xpub") as sock:
         sock.raw.sndhwm = QUEUE_MESSAGES
-        sock.raw.setsockopt(zmq.XPUB_VERBOSER, 1)  # hear of every reader, not of the first alone
+        sock.raw.setsockopt(zmq.XPUB_VERBOSER, 1)  # report every subscription, not only the first
         feed = Feed(sock)
         async with open_guarded_listener(sock, endpoint), trio.open_nursery() as nursery:
             nursery.start_soon(feed.track_watchers)
@@ -104,7 +104,7 @@ async def open_feed(endpoint: str) -> AsyncIterator[Feed]:
 
 @asynccontextmanager
 async def open_feed_reader(endpoint: str) -> AsyncIterator[FeedReader]:
-    """Read the feed at `endpoint`, from now on or once someone publishes there."""
+    """Read the feed at `endpoint`; the publisher may start later."""
     with open_socket("sub") as sock:
         sock.raw.rcvhwm = QUEUE_MESSAGES
         sock.raw.subscribe(b"")

@@ -1,17 +1,17 @@
-"""Large bodies as numbered parts, and their joining again. Pure.
+"""Splits large bodies into fragments and joins them again. Pure.
 
-The rule it guards: memory is bounded at both ends, whatever the sender does.
+Memory is bounded at both ends, whatever the sender does.
 """
 
 from .errors import MessageTooLarge
 
 KIB = 1024
-FRAGMENT_BYTES = 256 * KIB  # a larger body travels in parts of this size
-MAX_MESSAGE_BYTES = 16 * KIB * KIB  # a larger one is refused; 64 parts, so it fits one window
+FRAGMENT_BYTES = 256 * KIB  # a larger body is split into fragments of this size
+MAX_MESSAGE_BYTES = 16 * KIB * KIB  # a larger one is refused; 64 fragments, so it fits one window
 
 
 def split_into_fragments(body: bytes) -> list[bytes]:
-    """The parts of `body`, in order; at least one, each of at most 256 KiB.
+    """Split `body` into fragments, in order; at least one, each of at most 256 KiB.
 
     Raises MessageTooLarge over 16 MiB.
     """
@@ -24,18 +24,18 @@ def split_into_fragments(body: bytes) -> list[bytes]:
 
 
 class FragmentAssembler:
-    """Joins parts that arrive in order. A body over the limit is swallowed and reported once."""
+    """Joins fragments that arrive in order. A body over the limit is dropped and reported once."""
 
     __slots__ = ("_parts", "_size", "count", "overflowed")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
-        self.count = 0  # parts of the body that is arriving
+        self.count = 0  # fragments received of the current body
         self.overflowed = False
 
     def add(self, part: bytes) -> None:
-        """Keep a part that is not the last."""
+        """Add a fragment that is not the last."""
         self.count += 1
         self._size += len(part)
         if self._size > MAX_MESSAGE_BYTES:
@@ -45,7 +45,7 @@ class FragmentAssembler:
             self._parts.append(part)
 
     def finish(self, last: bytes) -> bytes | None:
-        """Add the last part and start anew; the whole body, or None if it was over the limit."""
+        """Add the last fragment and reset; return the body, or None if it was over the limit."""
         if not self.count:
             return last
         self.add(last)

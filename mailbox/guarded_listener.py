@@ -1,14 +1,14 @@
-"""The way to a ZeroMQ listener leads through a gate of ours, which libzmq does not have.
+"""Access control for ZeroMQ ipc listeners, which libzmq does not offer.
 
-libzmq accepts whoever connects, keeps each half-open connection for half a minute, and aborts the
-whole process when no file descriptor is left for the next one. So its own socket has no name:
-`open_guarded_listener` binds it, keeps hold of it and removes its name. At the name listens the
-gate; it hands
-that hold (an O_PATH descriptor) to each caller it lets in, and keeps no connection open itself.
+libzmq accepts every connection, keeps each half-open one for half a minute, and aborts the whole
+process when no file descriptor is left. So the ZeroMQ socket gets no name: `open_guarded_listener`
+binds it, keeps an O_PATH descriptor of it and removes its name. At that name a plain Unix listener
+sends the descriptor to each caller that it admits and keeps no connection open.
 
-Rule guarded: a process with more system-call filters than this one, that is a sandboxed command,
-reaches no mailbox of the run, where its sandbox does not prevent that anyway; nor does a launcher,
-which makes connections for such commands and none for itself. In any doubt nobody is let in.
+The listener refuses a process with more system-call filters than its own (a sandboxed command), so
+such a process reaches no mailbox even where its sandbox does not prevent it. It also refuses
+launchers, which connect on behalf of such commands. If anything about a caller is unknown, it is
+refused.
 """
 
 import array
@@ -24,18 +24,19 @@ import trio
 from .polled import EndpointUnavailable, PolledSocket, bind, check_length, connect
 
 _IPC = "ipc://"
-_ACCEPT_BATCH = 64  # callers seen to before other tasks run …
-_PAUSE_S = 0.005  # … for so long at least: a flood of callers does not starve the process
+_ACCEPT_BATCH = 64  # callers handled before other tasks run …
+_PAUSE_S = 0.005  # … for at least this long: many callers must not starve the process
 _RETRY_S, _MAX_RETRY_S = 0.005, 0.5
 _NOT_LISTENING = (errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.ENOTSOCK)
-_DENIED = b"\x00"  # the answer to whom the gate stays shut
+_DENIED = b"\x00"  # the answer to a refused caller
 _CREDENTIALS = struct.Struct("3i")
-_GO_BETWEENS = (b"swarm: launcher of ", b"swarm: sandbox ")  # titles of who connects for commands
+# process titles of launchers and sandboxes
+_GO_BETWEENS = (b"swarm: launcher of ", b"swarm: sandbox ")
 
 
 @asynccontextmanager
 async def open_guarded_listener(sock: PolledSocket, endpoint: str) -> AsyncIterator[None]:
-    """Let callers reach `sock` by `endpoint` for the block's time. Raises NoEndpoint."""
+    """Let callers reach `sock` at `endpoint` during the block. Raises EndpointUnavailable."""
     path = _ipc_path(endpoint)
     if path is None:
         bind(sock, endpoint)
@@ -80,7 +81,7 @@ async def _serve_callers(listener: socket.socket, hold: int) -> None:
 
 
 def _accept_callers(listener: socket.socket, hold: int, ours: int | None) -> bool:
-    """True when none is left; False: others are to run first, or there is no descriptor."""
+    """True when no caller is left; False to let other tasks run, or if there is no descriptor."""
     for _ in range(_ACCEPT_BATCH):
         try:
             caller, _ = listener.accept()
@@ -99,9 +100,7 @@ def _accept_callers(listener: socket.socket, hold: int, ours: int | None) -> boo
 
 
 def is_caller_allowed(pid: int, ours: int | None) -> bool:
-    """False for a process under more filters than `ours`, for one that connects on behalf of such
-    processes, and for one of whom nobody knows.
-    """
+    """False for a process with more filters than `ours`, a launcher, a sandbox, and if unknown."""
     theirs = _seccomp_filter_count(str(pid)) if pid > 0 else None
     if ours is None or theirs is None or theirs > ours:
         return False
@@ -116,7 +115,7 @@ def _peer_pid(caller: socket.socket) -> int:
 
 
 def _seccomp_filter_count(pid: str) -> int | None:
-    """How many system-call filters a process has; before Linux 5.9 only whether it has any."""
+    """The number of system-call filters of a process; before Linux 5.9 only whether it has any."""
     if (status := _read(f"/proc/{pid}/status")) is None:
         return None
     found = [
@@ -124,11 +123,11 @@ def _seccomp_filter_count(pid: str) -> int | None:
         for line in status.splitlines()
         if line.startswith((b"Seccomp:", b"Seccomp_filters:"))
     ]
-    return found[-1] if found else 0  # a kernel without filters
+    return found[-1] if found else 0  # a kernel without seccomp
 
 
 def _read(path: str) -> bytes | None:
-    """Its first 8 KiB."""
+    """The first 8 KiB of a file; None if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -143,9 +142,9 @@ def _read(path: str) -> bytes | None:
 
 @asynccontextmanager
 async def open_guarded_connection(sock: PolledSocket, endpoint: str) -> AsyncIterator[None]:
-    """Connect `sock` to whoever listens at `endpoint`, now or later, for the block's time.
+    """Connect `sock` to the listener at `endpoint`, now or once it exists, for the block's time.
 
-    Raises NoEndpoint if we are not let in.
+    Raises EndpointUnavailable if the listener refuses us.
     """
     path = _ipc_path(endpoint)
     if path is None:
@@ -153,7 +152,8 @@ async def open_guarded_connection(sock: PolledSocket, endpoint: str) -> AsyncIte
         yield
         return
     check_length(endpoint)
-    hold = os.open("/", os.O_PATH | os.O_CLOEXEC)  # its number stands for the way, once it is known
+    # replaced by the listener's descriptor once we have it
+    hold = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
         is_known = await _request_access(path, hold)
         connect(sock, f"{_IPC}/proc/self/fd/{hold}")
@@ -178,9 +178,9 @@ async def _retry_access(path: str, hold: int) -> None:
 
 
 async def _request_access(path: str, hold: int) -> bool:
-    """False while nobody listens there, or whoever did has just ended: another may take its place.
+    """Ask for the listener's descriptor; False if nobody listens or the listener has just ended.
 
-    Raises NoEndpoint if the gate stays shut for us.
+    Raises EndpointUnavailable if the listener refuses us.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as caller:
         outcome = caller.connect_ex(path)

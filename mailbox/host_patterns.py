@@ -1,11 +1,11 @@
-"""Hosts and the patterns that name them: normal form, matching, and what two lists both allow.
+"""Host names and host patterns: normal form, matching, intersection. Pure.
 
-Guards: a pattern or host that cannot be read is an error, never a pattern that matches nothing. Of
-the hosts of two patterns one contains the other or they have nothing in common, and so with their
-ports; `intersect_patterns` relies on it. A pattern without a port allows the two of the web; what
-denies or asks holds for every port, whatever it names. Pure.
+A host or pattern that cannot be parsed is an error; it never silently matches nothing. The hosts of
+two patterns are disjoint or one set contains the other, and so are their ports;
+`intersect_patterns` relies on that. A pattern without a port allows the web ports (80, 443).
+Patterns that deny or ask apply to every port.
 
-Source: Codex's domain patterns, safety sheet 11; ports are ours (there, they are dropped).
+Source: Codex's domain patterns, safety sheet 11. Ports are an addition: Codex drops them.
 """
 
 import re
@@ -17,7 +17,7 @@ from .errors import UsageError
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")
 _PORT = re.compile(r"(?P<host>[^:\[\]]*|\[[^\[\]]*\]):(?P<port>[0-9]{1,5}|\*)\Z")
-WEB_PORTS = (80, 443)  # of a pattern that names none
+WEB_PORTS = (80, 443)  # allowed by a pattern without a port
 _MAX_PORT = 65535
 _MAX_HOST_CHARACTERS = 253
 ANY_HOST = "*"
@@ -28,18 +28,18 @@ UNSUPPORTED_WILDCARD = (
 
 
 class InvalidHost(UsageError):
-    """A host or pattern that nobody can connect to; the text names it."""
+    """Not a valid host or pattern; the text names it."""
 
 
 def normalize_host(text: str) -> str:
-    """Lower case, without a trailing dot, an address without brackets and in its shortest form.
+    """Lower case, no trailing dot; an address without brackets and in its shortest form.
 
-    Raises BadHost: it is neither a name (ASCII letters, digits, `-`, `_`) nor an address.
+    Raises InvalidHost if it is neither a name (ASCII letters, digits, `-`, `_`) nor an address.
     """
     host = text.strip().lower()
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    if "%" not in host:  # a zone (`fe80::1%eth0`) is nothing that a pattern could name
+    if "%" not in host:  # no pattern can name an address with a zone (`fe80::1%eth0`)
         with suppress(ValueError):
             return str(ip_address(host))
     host = host.removesuffix(".")
@@ -49,11 +49,12 @@ def normalize_host(text: str) -> str:
 
 
 def normalize_pattern(text: str, *, denies: bool = False) -> str:
-    """A pattern in normal form: `host`, `*.domain`, `**.domain`, or `*` (only to allow), each
-    perhaps with `:port` or `:*` (every port) behind it; an IPv6 address then stands in brackets.
-    Of what denies the port is dropped.
+    """A pattern in normal form: `host`, `*.domain`, `**.domain`, or `*` (only to allow).
 
-    Raises BadHost with the pattern and what is wrong with it.
+    `:port` or `:*` (every port) may follow; an IPv6 address is then in brackets. With `denies` the
+    port is dropped.
+
+    Raises InvalidHost with the pattern and what is wrong with it.
     """
     pattern, port = text.strip(), ""
     if found := _PORT.match(pattern):
@@ -76,12 +77,12 @@ def normalize_pattern(text: str, *, denies: bool = False) -> str:
 
 
 def with_port(host: str, port: int) -> str:
-    """How a host in normal form is named together with a port, but for those of the web."""
+    """A host in normal form with its port; a web port is left out."""
     return host if port in WEB_PORTS else join_port(host, str(port))
 
 
 def split_port(pattern: str) -> tuple[str, str]:
-    """A pattern in normal form → (hosts, port): "" where none is named, `*` for every one."""
+    """Split a normal-form pattern into (hosts, port). Port "": none is named; `*`: every port."""
     if (found := _PORT.match(pattern)) is None:
         return pattern, ""
     host = found["host"]
@@ -89,7 +90,7 @@ def split_port(pattern: str) -> tuple[str, str]:
 
 
 def join_port(host: str, port: str) -> str:
-    """Hosts in normal form with a port: a number, `*`, or "" for none. Undoes `split_port`."""
+    """Reverse `split_port`: hosts in normal form and a port (a number, `*`, or "" for none)."""
     if not port:
         return host
     number = port if port == ANY_HOST else str(int(port))
@@ -106,7 +107,7 @@ def is_address(host: str) -> bool:
 
 
 def is_match(host: str, pattern: str) -> bool:
-    """True if the pattern, without a port, names this host. Both in normal form."""
+    """True if the pattern (without a port) matches the host. Both are in normal form."""
     if pattern == ANY_HOST:
         return True
     if pattern.startswith("**."):
@@ -117,12 +118,12 @@ def is_match(host: str, pattern: str) -> bool:
 
 
 def is_listed(host: str, patterns: Iterable[str]) -> bool:
-    """True if a pattern names this host, whatever the port: for lists that deny or ask."""
+    """True if a pattern matches the host, whatever the port: for lists that deny or ask."""
     return any(is_match(host, split_port(pattern)[0]) for pattern in patterns)
 
 
 def is_allowed(host: str, port: int, patterns: Iterable[str]) -> bool:
-    """True if a pattern allows this port of this host; one without a port: those of the web."""
+    """True if a pattern allows this host and port; without a port it allows the web ports."""
     for hosts, ports in map(split_port, patterns):
         fits = port in WEB_PORTS if not ports else ports in (ANY_HOST, str(port))
         if fits and is_match(host, hosts):
@@ -131,7 +132,7 @@ def is_allowed(host: str, port: int, patterns: Iterable[str]) -> bool:
 
 
 def is_pattern_within(inner: str, outer: str) -> bool:
-    """True if every host of one pattern is a host of the other. Both without ports."""
+    """True if every host of `inner` is a host of `outer`. Both are without ports."""
     if outer == ANY_HOST or inner == outer:
         return True
     if inner == ANY_HOST:
@@ -139,15 +140,15 @@ def is_pattern_within(inner: str, outer: str) -> bool:
     if not inner.startswith("*"):
         return is_match(inner, outer)
     if not outer.startswith("*"):
-        return False  # one host
+        return False  # `outer` is a single host
     domain = inner.lstrip("*").removeprefix(".")
     if outer.lstrip("*") == f".{domain}":
-        return outer.startswith("**.")  # `*.d` within `**.d`, and not the other way about
+        return outer.startswith("**.")  # `*.d` lies within `**.d`, but not the reverse
     return is_match(domain, outer)
 
 
 def intersect_patterns(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
-    """Patterns that allow exactly the hosts and ports which both lists allow."""
+    """Patterns that allow exactly the hosts and ports that both lists allow."""
     first, second = (tuple(map(split_port, patterns)) for patterns in (one, other))
     kept = [found for a in first for b in second if (found := _narrower(a, b)) is not None]
     kept += [found for b in second for a in first if (found := _narrower(b, a)) is not None]
@@ -155,7 +156,7 @@ def intersect_patterns(one: Iterable[str], other: Iterable[str]) -> tuple[str, .
 
 
 def _narrower(inner: tuple[str, str], outer: tuple[str, str]) -> str | None:
-    """`inner` with the ports of both, if its hosts lie within the other's; None if nothing is."""
+    """`inner` with the common ports, if its hosts lie within `outer`; None if nothing is common."""
     if not is_pattern_within(inner[0], outer[0]):
         return None
     port = _common_port(inner[1], outer[1])
@@ -163,12 +164,12 @@ def _narrower(inner: tuple[str, str], outer: tuple[str, str]) -> str | None:
 
 
 def _common_port(one: str, other: str) -> str | None:
-    """The ports that both words allow, as a word; None: there are none."""
+    """The ports that both port fields allow, as a port field; None if there are none."""
     if one == other or other == ANY_HOST:
         return one
     if one == ANY_HOST:
         return other
-    named = one or other  # two different numbers, or a number beside the ports of the web
+    named = one or other  # two different numbers, or a number and the web ports
     if one and other:
         return None
     return named if int(named) in WEB_PORTS else None

@@ -1,4 +1,4 @@
-"""Secrets by which a process proves its identity: HMACs under the run's key, so none is stored."""
+"""Secrets that prove a process's identity: HMACs under the run's key, so none is stored."""
 
 import hashlib
 import hmac
@@ -10,5 +10,5 @@ def make_proof(run_key: bytes, identity: bytes, *, purpose: str) -> bytes:
 
 
 def is_proof(claim: bytes, run_key: bytes, identity: bytes, *, purpose: str) -> bool:
-    """True if `claim` is that secret; compared in constant time."""
+    """True if `claim` is the right secret; compared in constant time."""
     return hmac.compare_digest(claim, make_proof(run_key, identity, purpose=purpose))

@@ -1,4 +1,4 @@
-"""Names of things: runs, agents, calls, turns, and an agent's path in its tree.
+"""Ids of runs, agents, calls and turns, and agent paths.
 
 Ids are UUIDv7 in hex with dashes: sorting them as text sorts them by time.
 """
@@ -14,12 +14,13 @@ AgentId = NewType("AgentId", str)
 AgentPath = NewType("AgentPath", str)  # "/root", "/root/scout", "/root/scout/deep"
 
 ROOT_PATH = AgentPath("/root")
-REVIEWER_PATH = AgentPath("/guardian")  # and below it: no agent of the tree
+# reviewers are here and below; they are not agents of the tree
+REVIEWER_PATH = AgentPath("/guardian")
 _SEGMENT = re.compile(r"[a-z0-9_]{1,64}\Z")
 
 
 def new_uuid7(*, unix_ms: int | None = None, entropy: bytes | None = None) -> str:
-    """A UUIDv7 (RFC 9562). Both arguments exist so that a replay can repeat itself.
+    """A UUIDv7 (RFC 9562). A replay passes both arguments to get the same id again.
 
     Args:
         unix_ms: Milliseconds since the epoch; now if None.
@@ -32,14 +33,14 @@ def new_uuid7(*, unix_ms: int | None = None, entropy: bytes | None = None) -> st
 
 
 def short_id(long_id: str) -> str:
-    """The last eight digits: what people see and type. The head of a UUIDv7 is only the time."""
+    """The last eight digits, which people see and type. The first digits are only the time."""
     return long_id[-8:]
 
 
 def check_segment(name: str) -> str:
-    """Return `name` if it may be one step of an agent path, else raise ValueError with the rule.
+    """Return `name` if it is valid as one path segment; else raise ValueError with the rule.
 
-    Source: Codex `agent_path.rs`; differs in a length limit of 64.
+    Source: Codex `agent_path.rs`; the length limit of 64 is an addition.
     """
     if not name:
         raise ValueError("agent_name must not be empty")
@@ -58,26 +59,26 @@ def child_path(parent: AgentPath, name: str) -> AgentPath:
 
 
 def parent_path(path: AgentPath) -> AgentPath | None:
-    """The path one step up; None for the root."""
+    """The parent's path; None for the root."""
     return None if path == ROOT_PATH else AgentPath(path.rpartition("/")[0])
 
 
 def is_within(path: AgentPath, ancestor: AgentPath) -> bool:
-    """True if `path` is `ancestor` or below it, step by step (`/root/ab` is not in `/root/a`)."""
+    """True if `path` is `ancestor` or below it, by segments (`/root/ab` is not in `/root/a`)."""
     return path == ancestor or path.startswith(f"{ancestor}/")
 
 
 def is_reviewer(path: str) -> bool:
-    """True for a process that reviews: it is in no team, holds no slot and is counted apart."""
+    """True for a reviewer process: it belongs to no team, takes no slot and is counted apart."""
     return path == REVIEWER_PATH or path.startswith(f"{REVIEWER_PATH}/")
 
 
 def resolve_path(reference: str, *, base: AgentPath) -> AgentPath:
-    """The agent that `base` means by `reference`: an absolute path, or steps below itself.
+    """Resolve `reference` as agent `base` means it: an absolute path, or segments below itself.
 
-    There is no way up: a sibling is reached by its absolute path. Raises ValueError with the rule.
+    There is no `..`: a sibling is reached by its absolute path. Raises ValueError with the rule.
 
-    Source: Codex `agent_path.rs`; differs in that `/morpheus` is nobody here.
+    Source: Codex `agent_path.rs`, but without its `/morpheus`.
     """
     if not reference:
         raise ValueError("agent path must not be empty")

@@ -1,8 +1,7 @@
-"""The two ends of a mailbox, as everything else sees them. Sockets are in dealer.py and router.py.
+"""Protocols for both ends of a mailbox. The socket implementations are in dealer.py and router.py.
 
-A child holds a `Mailbox` to one other side; a supervisor or gateway holds a `MailboxServer` with
-one
-numbered conversation per peer. `pair.py` is the in-memory twin of both.
+A child holds a `Mailbox` with one peer. A supervisor or gateway holds a `MailboxServer` with one
+numbered link per peer. `pair.py` implements both in memory.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from .protocol.base import Value
 
 
 class ReceivedMessage(NamedTuple):
-    """One body that arrived. `seq` 0 means passing: unnumbered, nothing to acknowledge."""
+    """One body that arrived. `seq` 0 means transient: unnumbered, and not acknowledged."""
 
     peer: bytes
     seq: int
@@ -20,7 +19,7 @@ class ReceivedMessage(NamedTuple):
 
 
 class MailboxStatistics(Value):
-    """What came and what was refused, by cause; only numbers, never contents."""
+    """Counts of received and dropped frames, by cause; never contents."""
 
     received: int = 0
     sent: int = 0
@@ -36,44 +35,45 @@ class MailboxStatistics(Value):
 
 
 class Mailbox(Protocol):
-    """A child's end. One task receives; any task posts."""
+    """A client's end. One task receives; any task may post."""
 
     async def post(self, body: bytes) -> int:
         """Number `body`, keep it until it is acknowledged, send it; return its number (≥ 1).
 
-        Waits while 64 envelopes are unacknowledged. Bodies over 256 KiB travel in parts.
+        Waits while 64 envelopes are unacknowledged. Bodies over 256 KiB are sent in fragments.
         Raises MessageTooLarge over 16 MiB.
         """
         ...
 
     def post_nowait(self, body: bytes) -> int:
-        """As `post`, if nothing has to be waited for; 0: it was not taken. Raises likewise."""
+        """As `post`, but returns 0 instead of waiting; the body is then not taken."""
         ...
 
     def send_transient(self, body: bytes) -> None:
-        """Send without number or promise; dropped if it is too large or the other side lags."""
+        """Send unnumbered, without resend; dropped if it is too large or the peer lags."""
         ...
 
     async def wait_acknowledged(self, seq: int) -> None:
-        """Return once the other side has acknowledged `seq` (and so all before it)."""
+        """Return once the peer has acknowledged `seq` (and so all before it)."""
         ...
 
     async def receive(self) -> ReceivedMessage:
-        """The next letter, in order. Cancelling it loses nothing."""
+        """The next message, in order. Cancelling loses nothing."""
         ...
 
     async def consume(self, take: Callable[[ReceivedMessage], bool]) -> None:
-        """Give each letter to `take` in the moment in which it arrives, instead of `receive`.
+        """Call `take` with each message as it arrives, instead of `receive`.
 
-        `take` never waits; it returns True to get no more, and this returns. What it raises is
-        raised here.
+        `take` never waits. When it returns True it gets no more messages and this call returns. An
+        exception from `take` is raised here.
         """
         ...
 
     def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
-        """Acknowledge: the letter was journaled or applied. A passing letter is ignored.
+        """Acknowledge a message that was journaled or applied. Transient messages are ignored.
 
-        Not `soon`: nobody waits for it, so it may ride in an envelope of the next 100 ms.
+        Pass `soon=False` if no sender waits for it: the ack may then wait up to 100 ms for an
+        envelope to carry it.
         """
         ...
 
@@ -83,18 +83,18 @@ class Mailbox(Protocol):
 
 
 class MailboxServer(Protocol):
-    """The many-peer end. Peers must be admitted; frames of others are counted and dropped."""
+    """The server's end, with many peers. Frames of peers not admitted are counted and dropped."""
 
     def admit(self, peer: bytes, *, epoch: int) -> None:
-        """Expect this identity from now on. Raises ValueError if it is admitted already."""
+        """Accept this identity from now on. Raises ValueError if it is admitted already."""
         ...
 
     def dismiss(self, peer: bytes) -> tuple[bytes, ...]:
-        """Forget the peer; return the bodies it never acknowledged, in order. Unknown: ()."""
+        """Forget the peer; return the bodies it never acknowledged, in order. Unknown peer: ()."""
         ...
 
     async def post(self, peer: bytes, body: bytes) -> int:
-        """As Mailbox.post. Raises PeerGone if `peer` is not admitted, also while it waits."""
+        """As Mailbox.post. Raises PeerGone if `peer` is not admitted, also during the wait."""
         ...
 
     def post_nowait(self, peer: bytes, body: bytes) -> int:
@@ -102,25 +102,25 @@ class MailboxServer(Protocol):
         ...
 
     def send_transient(self, peer: bytes, body: bytes) -> None:
-        """As Mailbox.pass_on; an unknown peer is ignored."""
+        """As Mailbox.send_transient; an unknown peer is ignored."""
         ...
 
     async def wait_acknowledged(self, peer: bytes, seq: int) -> None:
-        """As Mailbox.wait_handled. Raises PeerGone if the peer is dismissed meanwhile."""
+        """As Mailbox.wait_acknowledged. Raises PeerGone if the peer is dismissed meanwhile."""
         ...
 
     async def receive(self) -> ReceivedMessage:
-        """The next letter of any peer; each peer's letters are in order."""
+        """The next message of any peer; each peer's messages are in order."""
         ...
 
     async def consume(self, take: Callable[[ReceivedMessage], bool]) -> None:
-        """As Mailbox.hand_on."""
+        """As Mailbox.consume."""
         ...
 
     def acknowledge(self, letter: ReceivedMessage, *, soon: bool = True) -> None:
-        """As Mailbox.handled; a letter of a dismissed peer is ignored."""
+        """As Mailbox.acknowledge; a message of a dismissed peer is ignored."""
         ...
 
     def statistics(self) -> MailboxStatistics:
-        """Numbers for `doctor`, tests and the closing report."""
+        """Counters for `doctor`, tests and the closing report."""
         ...

@@ -1,7 +1,7 @@
-"""Keys leave the environment before anything is forked, and are wiped where they lay.
+"""Removes API keys from the environment and overwrites their memory. Linux only.
 
 Deleting a variable only unlinks it: the block that /proc/<pid>/environ shows, and that every fork
-copies, still holds the text. Linux only; must run before there is a second thread.
+copies, still holds the text. Call this before any fork, while there is one thread.
 """
 
 import ctypes
@@ -11,18 +11,19 @@ from collections.abc import Collection, Iterator, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
-_WIPEABLE = re.compile(r"[\w+/=.~:-]{16,}", re.ASCII)  # shorter ones might be ordinary words
-_ENV_START, _ENV_END = 47, 48  # fields 50 and 51 of proc(5) stat, counted after the name
+_WIPEABLE = re.compile(r"[\w+/=.~:-]{16,}", re.ASCII)  # shorter texts may be ordinary words
+# fields 50 and 51 of proc(5) stat; index 0 is the field after the name
+_ENV_START, _ENV_END = 47, 48
 _libc = ctypes.CDLL(None)
 _libc.memmem.restype = ctypes.c_void_p
 _libc.memmem.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
 
 
 def take_keys(environment: MutableMapping[str, str], variables: Collection[str]) -> dict[str, str]:
-    """Remove these variables from `environment` and from this process; return what they held.
+    """Remove these variables from `environment` and from this process; return their values.
 
-    Their values in the process's initial environment block are overwritten with zeros. Variables
-    that are not set are left out.
+    Their values in the process's initial environment block are overwritten with zeros. Unset
+    variables are left out.
     """
     taken = {name: environment.pop(name) for name in variables if name in environment}
     for name in variables:
@@ -45,11 +46,11 @@ def _wipe_block(names: Collection[bytes]) -> None:
 
 
 def wipe_secrets(secrets: Collection[str]) -> int:
-    """In a forked child: overwrite every copy of these texts in its memory; return how many.
+    """In a forked child: overwrite all copies of these texts in memory; return their number.
 
-    The fork copied the supervisor's heap. Objects that still refer to a copy then hold zeros, so
-    nothing of the parent's may run on here. Texts under 16 characters, or with unusual ones, are
-    left alone: they might be somebody else's data.
+    The fork copied the supervisor's heap. Objects that refer to a copy then hold zeros, so no code
+    of the parent may continue here. Texts under 16 characters or with unusual characters are left
+    alone: they might be other data.
     """
     found: list[tuple[int, int]] = []
     kept = set(os.environ.values())
@@ -70,13 +71,13 @@ def _find_copies(
     start: int, end: int, needle: "ctypes.Array[ctypes.c_char]", size: int
 ) -> Iterator[int]:
     while start < end and (place := _libc.memmem(start, end - start, needle, size)):
-        if place != ctypes.addressof(needle):  # we still search with it
+        if place != ctypes.addressof(needle):  # `needle` is still needed for the search
             yield place
         start = place + size
 
 
 def _writable_regions() -> list[tuple[int, int]]:
-    """Private, writable and of no file: heap, stack, anonymous mappings."""
+    """Private writable mappings without a file: heap, stack, anonymous mappings."""
     regions: list[tuple[int, int]] = []
     with suppress(OSError):
         for line in Path("/proc/self/maps").read_text().splitlines():

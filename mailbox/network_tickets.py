@@ -1,7 +1,7 @@
-"""Tickets: what an agent may reach, written by the supervisor and sealed under the proxy's key.
+"""Network tickets: what an agent may reach, written by the supervisor, sealed with an HMAC. Pure.
 
-Guards: a ticket that was changed by a single bit opens to nothing. The proxy keeps no list of
-agents, so a new one after a crash knows as much as the first.
+A ticket with a single changed bit does not open. The proxy stores no list of agents, so a proxy
+restarted after a crash knows as much as the first.
 """
 
 import hashlib
@@ -17,18 +17,18 @@ _decode = msgspec.msgpack.Decoder(NetworkTicket).decode
 
 
 def ticket_key(run_key: bytes) -> bytes:
-    """The key of one run's tickets; nothing else of the run can be made with it."""
+    """The key for one run's tickets; it serves no other purpose."""
     return hmac.digest(run_key, b"network tickets", hashlib.sha256)
 
 
 def seal_ticket(ticket: NetworkTicket, key: bytes) -> bytes:
-    """The ticket as an agent carries it."""
+    """The sealed ticket, as an agent carries it."""
     body = _encode(ticket)
     return hmac.digest(key, body, hashlib.sha256) + body
 
 
 def open_ticket(sealed: bytes, key: bytes) -> NetworkTicket | None:
-    """What it says; None if it was not sealed under this key."""
+    """The ticket; None if it was not sealed with this key."""
     seal, body = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
     if not hmac.compare_digest(seal, hmac.digest(key, body, hashlib.sha256)):
         return None

@@ -1,7 +1,7 @@
-"""The in-memory twin of router and dealers, for tests: same desk, no socket, virtual time.
+"""In-memory mailbox server and clients for tests: the real endpoint, no socket, virtual time.
 
-Frames cross in order, one scheduler tick later, unless `faults` says otherwise. Nothing here reads
-a clock but Trio's, so `autojump_clock` works.
+Frames arrive in order, one scheduler tick later, unless `faults` says otherwise. The only clock is
+Trio's, so `autojump_clock` works.
 """
 
 from collections import deque
@@ -17,25 +17,26 @@ from .endpoint import SOLE_PEER, ReliableEndpoint, SinglePeerMailbox
 
 
 class FrameInTransit(NamedTuple):
-    """One frame on its way, as a fault hook sees it."""
+    """One frame in transit, as a fault hook sees it."""
 
     peer: bytes  # the child's identity
-    to_server: bool  # True: from the child to the office
+    to_server: bool  # True: from the child to the server
     frame: bytes
 
 
 Faults = Callable[[FrameInTransit], tuple[float, ...]]
-"""For each frame the delays in seconds of its copies: (0.0,) is a sound wire, () drops it,
-(0.0, 0.0) doubles it, (0.5,) delays it, so that later ones overtake it."""
+"""Returns for each frame the delays in seconds of its copies: (0.0,) delivers it, () drops it,
+(0.0, 0.0) duplicates it, (0.5,) delays it so that later frames overtake it.
+"""
 
 
 def no_faults(_passage: FrameInTransit) -> tuple[float, ...]:
-    """A sound wire."""
+    """Deliver every frame once, at once."""
     return (0.0,)
 
 
 class PairServer(ReliableEndpoint):
-    """PostOffice in memory. Made by `open_pair_server`."""
+    """In-memory MailboxServer, made by `open_pair_server`."""
 
     def __init__(
         self, nursery: trio.Nursery, *, epoch: int, faults: Faults, accept: Accept | None = None
@@ -44,12 +45,12 @@ class PairServer(ReliableEndpoint):
         self._admission = Admission(accept)
         self._nursery, self.faults = nursery, faults
         self._children: dict[bytes, ReliableEndpoint] = {}
-        self._scopes: dict[bytes, trio.CancelScope] = {}  # of what runs beside a child's desk
+        self._scopes: dict[bytes, trio.CancelScope] = {}  # of the tasks of a child's endpoint
         self._wire = deque[FrameInTransit]()
         self._traffic = trio.lowlevel.ParkingLot()
 
     def connect(self, identity: bytes, *, epoch: int) -> SinglePeerMailbox:
-        """A child's end. It need not be admitted yet, but until then its frames are dropped."""
+        """A child's end. It may connect before it is admitted; until then frames are dropped."""
         carry = partial(self._transmit_from_child, identity)
         desk = self._children[identity] = ReliableEndpoint(carry, epoch=epoch)
         mailbox = SinglePeerMailbox(desk)
@@ -74,12 +75,12 @@ class PairServer(ReliableEndpoint):
         return super().dismiss(peer)
 
     def disconnect_child(self, identity: bytes) -> None:
-        """The child's process has died: nothing reaches it, nothing comes from it."""
+        """Simulate the death of the child's process: no frame reaches it or comes from it."""
         del self._children[identity]
         self._scopes.pop(identity).cancel()
 
     def inject(self, identity: bytes, frame: bytes) -> None:
-        """Put raw bytes on the wire to the office, as a hostile child would."""
+        """Send raw bytes to the server, as a hostile child would."""
         self._transmit_frame(identity, frame, inward=True)
 
     def _transmit_from_child(self, identity: bytes, _other_side: bytes, frame: bytes) -> bool:
@@ -87,7 +88,7 @@ class PairServer(ReliableEndpoint):
 
     def _transmit_frame(self, peer: bytes, frame: bytes, *, inward: bool) -> bool:
         if peer not in self._children and not inward:
-            return False  # what ROUTER_MANDATORY says of a peer that is not connected
+            return False  # as ROUTER_MANDATORY reports a peer that is not connected
         passage = FrameInTransit(peer, inward, frame)
         for delay_s in self.faults(passage):
             if delay_s:
@@ -105,7 +106,7 @@ class PairServer(ReliableEndpoint):
         self._put_on_wire(passage)
 
     async def run_wire(self) -> None:
-        """Carry frames, each a tick after it was given."""
+        """Deliver frames, each one tick after it was sent."""
         while True:
             if not self._wire:
                 await self._traffic.park()
@@ -123,7 +124,7 @@ class PairServer(ReliableEndpoint):
 async def open_pair_server(
     *, epoch: int = 1, faults: Faults = no_faults, accept: Accept | None = None
 ) -> AsyncIterator[PairServer]:
-    """An office whose children connect in memory; when the block ends, so do their mailboxes."""
+    """A server whose children connect in memory; their mailboxes end with the block."""
     async with trio.open_nursery() as nursery:
         office = PairServer(nursery, epoch=epoch, faults=faults, accept=accept)
         nursery.start_soon(office.run_wire)

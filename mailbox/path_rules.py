@@ -1,7 +1,7 @@
-"""Rules about paths: what one allows, what two of them allow together. Pure, by the text alone.
+"""Path access rules: lookup, intersection, deny globs. Pure: works on the text of paths alone.
 
-Rule (law 6): the intersection of two profiles allows nothing that either of them does not. Paths
-are absolute and canonical when they come here: who asks resolves links first.
+The intersection of two profiles allows nothing that either of them forbids. Paths must be absolute
+and canonical: the caller resolves links first.
 """
 
 import re
@@ -14,14 +14,14 @@ from .protocol.limits import Access, PathRule, ProfilePolicy
 
 ACCESS_RANK: dict[Access, int] = {"deny": 0, "read": 1, "write": 2}
 _ESCAPED = re.compile(r"\[([*?[])\]")
-# Replaced as a whole in the sandbox: sockets and other people's files. What there is the machine's
-# own must be named.
+# A sandbox replaces these trees: they hold sockets and other users' files. A rule must name what
+# commands may see of the machine's own.
 PRIVATE_TREES = ("/tmp", "/run", "/var/run")
-SANDBOX_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: nothing can be shown there
-# Not to be changed by commands, or to come to be: while one runs, each that is missing is an empty
-# folder with a telltale time.
+SANDBOX_TREES = ("/dev", "/proc", "/sys")  # a sandbox has its own: a rule cannot show anything here
+# Commands may neither change nor create these. While a command runs, each missing one is an empty
+# folder with a marker mtime.
 PROTECTED_NAMES = (".git", ".swarm", ".agents", ".codex", ".aws")
-PLACEHOLDER_MTIME_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a bit: no real time
+PLACEHOLDER_MTIME_NS = 1_000_000_000 + 0x53574D  # 1970-01-01T00:00:01 and a fraction: no real time
 
 
 def is_within(path: str, root: str) -> bool:
@@ -30,12 +30,12 @@ def is_within(path: str, root: str) -> bool:
 
 
 def looks_like_placeholder(name: str, mtime_ns: int) -> bool:
-    """True for a folder that a sandbox put in a protected name's place; written in, it is none."""
+    """True for a placeholder folder of a sandbox; a write in it changes its mtime."""
     return mtime_ns == PLACEHOLDER_MTIME_NS and name in PROTECTED_NAMES
 
 
 def deepest_rule(rules: Iterable[PathRule], path: str) -> PathRule | None:
-    """The rule that decides about a path; None where none speaks of it."""
+    """The rule that decides about a path; None if no rule covers it."""
     best: PathRule | None = None
     for rule in rules:
         if is_within(path, rule.path) and (best is None or len(rule.path) > len(best.path)):
@@ -49,13 +49,13 @@ def deepest_rule(rules: Iterable[PathRule], path: str) -> PathRule | None:
 
 
 def access_at(rules: Iterable[PathRule], path: str) -> Access:
-    """What the rules allow there; nothing where none of them speaks of it."""
+    """The access that the rules give to a path; "deny" if no rule covers it."""
     rule = deepest_rule(rules, path)
     return "deny" if rule is None else rule.access
 
 
 def make_rules(entries: Iterable[tuple[str, Access]]) -> tuple[PathRule, ...]:
-    """Shallow first, one for each path: at the same place deny counts before write before read."""
+    """One rule per path, shallow paths first. On one path deny wins over write, write over read."""
     order: dict[Access, int] = {"read": 0, "write": 1, "deny": 2}
     found: dict[str, Access] = {}
     for path, access in entries:
@@ -69,8 +69,10 @@ def _depth(path: str) -> tuple[int, str]:
 
 
 def intersect_rules(one: Sequence[PathRule], other: Sequence[PathRule]) -> tuple[PathRule, ...]:
-    """At every path the lesser access of the two. Exact: each side's access changes only where it
-    has a rule or a private tree begins, and every such place gets one.
+    """The lesser access of the two at every path.
+
+    Exact: the access of each side changes only at its rules and where a private tree begins, and
+    each of these paths gets a rule.
     """
     places = {rule.path for rule in (*one, *other)}
     return make_rules(
@@ -80,7 +82,7 @@ def intersect_rules(one: Sequence[PathRule], other: Sequence[PathRule]) -> tuple
 
 
 def without_writes(rules: Iterable[PathRule]) -> tuple[PathRule, ...]:
-    """The same for reading."""
+    """The same rules with "write" lowered to "read"."""
     return tuple(
         PathRule(path=rule.path, access="read") if rule.access == "write" else rule
         for rule in rules
@@ -88,13 +90,13 @@ def without_writes(rules: Iterable[PathRule]) -> tuple[PathRule, ...]:
 
 
 def read_only_profile(policy: ProfilePolicy) -> ProfilePolicy:
-    """The profile without any right to write, or to the network."""
+    """The profile without write access and without network."""
     rules = without_writes(policy.rules)
     return msgspec.structs.replace(policy, rules=rules, network_access=False)
 
 
 def intersect_profiles(one: ProfilePolicy, other: ProfilePolicy) -> ProfilePolicy:
-    """The widest profile that allows nothing which either of the two forbids."""
+    """The widest profile that allows nothing that either of the two forbids."""
     depths = (one.glob_depth, other.glob_depth)
     searched = [d for d, of in zip(depths, (one, other), strict=True) if of.deny_globs]
     return ProfilePolicy(
@@ -109,17 +111,17 @@ def intersect_profiles(one: ProfilePolicy, other: ProfilePolicy) -> ProfilePolic
 
 
 def may_read(policy: ProfilePolicy, path: str) -> bool:
-    """True if commands under this profile see what lies at this canonical path of the machine."""
+    """True if commands under this profile can read this canonical path of the machine."""
     return access_at(policy.rules, path) != "deny" and not matches_deny_glob(policy, path)
 
 
 def may_write(policy: ProfilePolicy, path: str) -> bool:
-    """True if commands under this profile may write this canonical path of the machine."""
+    """True if commands under this profile can write this canonical path of the machine."""
     return access_at(policy.rules, path) == "write" and not matches_deny_glob(policy, path)
 
 
 def denies_reading(policy: ProfilePolicy) -> bool:
-    """True if there is anything that commands may not read."""
+    """True if there is any path that commands cannot read."""
     return (
         access_at(policy.rules, "/") == "deny"
         or any(rule.access == "deny" for rule in policy.rules)
@@ -128,13 +130,13 @@ def denies_reading(policy: ProfilePolicy) -> bool:
 
 
 def is_explicitly_denied(policy: ProfilePolicy, path: str) -> bool:
-    """True where a rule says deny, so that no grant may open it; not where just no rule speaks."""
+    """True if a rule or glob denies the path, so no grant may open it; False without a rule."""
     rule = deepest_rule(policy.rules, path)
     return (rule is not None and rule.access == "deny") or matches_deny_glob(policy, path)
 
 
 def matches_deny_glob(policy: ProfilePolicy, path: str) -> bool:
-    """True if a pattern fits the path or a folder on the way to it."""
+    """True if a deny glob matches the path or one of its parents."""
     if not policy.deny_globs:
         return False
     steps = path.split("/")
@@ -143,8 +145,9 @@ def matches_deny_glob(policy: ProfilePolicy, path: str) -> bool:
 
 
 def glob_base(glob: str) -> str:
-    """The folder above the first step with a sign of patterns: `/a/b` of `/a/b/**/*.env`. A sign
-    that is escaped (`[*]`) is none.
+    """The folder above the first segment with a glob sign: `/a/b` for `/a/b/**/*.env`.
+
+    An escaped sign (`[*]`) does not count.
     """
     steps: list[str] = []
     for step in glob.split("/"):
@@ -155,14 +158,14 @@ def glob_base(glob: str) -> str:
 
 
 def has_glob_signs(text: str) -> bool:
-    """True if it holds `*`, `?` or `[`."""
+    """True if the text holds `*`, `?` or `[`."""
     return any(sign in text for sign in "*?[")
 
 
 @lru_cache(maxsize=256)
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """`*` and `?` within a step, `**` any number of steps, `[…]` one of these. Any letter case
-    counts as written.
+    """Compile a glob: `*` and `?` match within a segment, `**` any number of segments, `[…]` one
+    character of a set. Case-sensitive.
     """
     words: list[str] = []
     steps = glob.split("/")

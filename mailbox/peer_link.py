@@ -1,6 +1,6 @@
-"""One numbered conversation with one peer: both halves and the parts, still without any I/O.
+"""Reliable delivery for one peer: sequence numbers, acks, resend, fragments. No I/O.
 
-`take` decides what an envelope means; whoever holds the wire then obeys the Reaction.
+`receive` decides what an envelope means; the endpoint then carries out the Reaction.
 """
 
 from typing import NamedTuple
@@ -8,32 +8,32 @@ from typing import NamedTuple
 from .fragments import FragmentAssembler, split_into_fragments
 from .sequencer import WINDOW, Envelope, EnvelopeKind, EnvelopeVerdict, Inbound, Outbound
 
-MAX_DEFERRED_ACKS = WINDOW // 4  # handled letters whose acknowledgement may wait for an envelope
-PROBE_EVERY = 64  # passing envelopes between two questions whether the other side still reads
-MAX_RESENDS = 8  # answers to AGAIN without any progress, for each tick of the one who keeps time
-MAX_TRANSIENT = 256  # sent since the other side was last heard; more are dropped
+MAX_DEFERRED_ACKS = WINDOW // 4  # handled messages whose ack may wait for an envelope
+PROBE_EVERY = 64  # transient envelopes between two probes of whether the peer still reads
+MAX_RESENDS = 8  # answers to RESEND without any progress, per tick of `run_probes`
+MAX_TRANSIENT = 256  # sent since the last envelope from the peer; more are dropped
 
 
 class ReceivedBody(NamedTuple):
-    """A whole body; `seq` is its last number, 0 if it was passing."""
+    """A whole body; `seq` is its last number, 0 if it was transient."""
 
     seq: int
     body: bytes
 
 
 class Reaction(NamedTuple):
-    """What an envelope asks of the one who holds the wire."""
+    """What the endpoint must do after an envelope."""
 
     verdict: EnvelopeVerdict
     arrived: ReceivedBody | None = None
     send: tuple[Envelope, ...] = ()
-    acknowledge: bool = False  # an ack is due: by the next envelope, or by a bare one soon
-    progress: bool = False  # the other side acknowledged something of ours
+    acknowledge: bool = False  # an ack is due: in the next envelope, or alone soon
+    progress: bool = False  # the peer acknowledged something of ours
     overflowed: bool = False  # a body over the total limit was dropped
 
 
 class PeerLink:
-    """Our end of the exchange with one peer, in one life of each."""
+    """Our end of the exchange with one peer, for one process on each side."""
 
     __slots__ = (
         "_first_seqs",
@@ -54,31 +54,31 @@ class PeerLink:
         self.outbound = Outbound()
         self.assembly = FragmentAssembler()
         self.has_received = False  # an envelope of the right epoch has arrived
-        self.transient_sent = 0  # passing envelopes sent since the peer was last heard
-        self.resends_left = MAX_RESENDS  # a peer cannot make us send without bound
+        self.transient_sent = 0  # transient envelopes sent since the last envelope from the peer
+        self.resends_left = MAX_RESENDS  # limits how much a peer can make us send
         self._last_ack_sent = 0  # the `ack` that was sent last
-        self._urgent_ack = 0  # the last handled number whose sender may wait for it
-        self._first_seqs: dict[int, int] = {}  # last → first number of an admitted body in parts
+        self._urgent_ack = 0  # the last handled number whose sender may wait for the ack
+        self._first_seqs: dict[int, int] = {}  # last → first number of a received body in fragments
 
     # --- out -------------------------------------------------------------------------------
 
     def enqueue_body(self, body: bytes) -> int:
-        """Number a body, all its parts at once; its last number. `due` then sends it."""
+        """Number a body with all its fragments; return its last number. `due` then sends it."""
         *parts, last = split_into_fragments(body)
         for part in parts:
             self.outbound.enqueue(EnvelopeKind.FRAGMENT, part)
         return self.outbound.enqueue(EnvelopeKind.WHOLE, last)
 
     def due(self) -> tuple[Envelope, ...]:
-        """Envelopes which the window lets out now, for the first time."""
+        """Envelopes that now fit the window, for their first send."""
         return self._envelopes(self.outbound.due())
 
     def resend_after(self, seen: int) -> tuple[Envelope, ...]:
-        """What was sent after `seen` and is unacknowledged."""
+        """Envelopes sent after `seen` that are unacknowledged."""
         return self._envelopes(self.outbound.sent_after(seen))
 
     def transient(self, body: bytes) -> tuple[Envelope, ...]:
-        """An unnumbered envelope; () if the other side lags, now and then with a probe."""
+        """An unnumbered envelope; () if the peer lags. Every 64th comes with a probe."""
         if self.transient_sent >= MAX_TRANSIENT or self.outbound.unacknowledged > WINDOW // 2:
             return ()
         self.transient_sent += 1
@@ -96,7 +96,7 @@ class PeerLink:
     # --- in --------------------------------------------------------------------------------
 
     def receive(self, envelope: Envelope) -> Reaction:
-        """Judge an envelope and change the halves; raises ValueError for an impossible ack."""
+        """Judge an envelope and update both halves. Raises ValueError for an impossible ack."""
         if not self.inbound.accepts_epoch(envelope.epoch):
             return Reaction(EnvelopeVerdict.STALE)
         progress = self.outbound.acknowledge(envelope.ack)
@@ -158,9 +158,9 @@ class PeerLink:
         return Reaction(EnvelopeVerdict.UNNUMBERED, arrived, send, acknowledge, progress)
 
     def mark_handled(self, seq: int, *, soon: bool = True) -> bool:
-        """The body with this last number is handled. True if an acknowledgement is due.
+        """Mark the body with this last number as handled. True if an acknowledgement is due.
 
-        It is due `soon` if the sender may wait for it; see `presses`.
+        Pass `soon` if the sender may wait for it; see `ack_is_urgent`.
         """
         if soon:
             self._urgent_ack = max(self._urgent_ack, seq)
@@ -168,7 +168,7 @@ class PeerLink:
 
     @property
     def ack_is_urgent(self) -> bool:
-        """True if the acknowledgement that is due may not wait for an envelope to ride in."""
+        """True if the due acknowledgement must not wait for an envelope to carry it."""
         return (
             self._last_ack_sent < self._urgent_ack
             or self.inbound.handled - self._last_ack_sent >= MAX_DEFERRED_ACKS

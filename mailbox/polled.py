@@ -1,7 +1,7 @@
-"""Trio meets ZeroMQ: one socket, one task that receives, any task that sends.
+"""ZeroMQ sockets in Trio: one task receives, any task sends.
 
-The rules it guards: a context is made only in the process that uses it, never before a fork; no
-call here blocks the loop; nothing sent or received is lost to a cancelled wait.
+A context is created only in the process that uses it, never before a fork. No call here blocks the
+event loop. A cancelled wait loses no message.
 """
 
 import os
@@ -15,11 +15,12 @@ import zmq.backend
 
 from .errors import MailboxError
 
-FRAME_LIMIT_BYTES = 2 * 1024 * 1024  # a backstop behind the codec's 1 MiB: the socket hangs up
+# the socket disconnects a peer above this; the codec's 1 MiB limit comes first
+FRAME_LIMIT_BYTES = 2 * 1024 * 1024
 IPC_PATH_BYTES = 107  # sun_path without its final zero
 
 Pattern = Literal["dealer", "router", "xpub", "sub"]
-MessageHandler = Callable[[list[bytes]], None]  # takes a message, all its frames; never waits
+MessageHandler = Callable[[list[bytes]], None]  # gets all frames of a message; must not wait
 _PUMP_BATCH = 64  # messages taken before other tasks run
 _TYPES = {
     "router": zmq.SocketType.ROUTER,
@@ -28,20 +29,21 @@ _TYPES = {
 }
 
 
-_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)  # plain: asked for every message
+# as plain ints: they are used for every message
+_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 _NOBLOCK, _SNDMORE, _RCVMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE), int(zmq.RCVMORE)
 _DEALER_TYPE = int(zmq.DEALER)
 _SCHED_POLICY = int(zmq.THREAD_SCHED_POLICY)
 
 
 class EndpointUnavailable(MailboxError):
-    """The endpoint cannot be bound or connected to: its text names it and the system's reason."""
+    """The endpoint cannot be bound or connected to; the text names it and the system's reason."""
 
 
 class _SharedContext:
-    """One context, so one I/O thread, for all sockets of a process; keyed by pid for forks.
+    """One context, so one I/O thread, for all sockets of a process. Keyed by pid because of forks.
 
-    It is of pyzmq's inner, compiled layer: the outer one costs each agent some 200 KB.
+    Uses pyzmq's compiled inner layer: the outer one costs each agent about 200 KB.
     """
 
     def __init__(self) -> None:
@@ -50,7 +52,7 @@ class _SharedContext:
 
     @contextmanager
     def borrow(self) -> Iterator[zmq.backend.Context]:
-        """The process's context; the last borrower ends it."""
+        """The process's context; the last user ends it."""
         if self._context is None or self._pid != os.getpid():
             self._context, self._pid, self._users = zmq.backend.Context(1), os.getpid(), 0
             _use_batch_scheduling(self._context)
@@ -66,11 +68,12 @@ class _SharedContext:
 
 
 def _use_batch_scheduling(context: zmq.backend.Context) -> None:
-    """On a busy machine each send would be interrupted by the I/O thread that it wakes.
+    """Run ZeroMQ's I/O thread under SCHED_BATCH.
 
-    Threads of SCHED_BATCH interrupt nobody; of 50 processes that write to each other, the 99th
-    letter of 100 comes in 60 % of the time. libzmq aborts where the kernel refuses, so we ask it
-    first; a process to which somebody gave another policy is left alone.
+    Otherwise, on a busy machine, each send is interrupted by the I/O thread that it wakes. Threads
+    of SCHED_BATCH preempt no other. With 50 processes that write to each other, the 99th percentile
+    of delivery time falls to 60 %. libzmq aborts if the kernel refuses, so we try a scheduler call
+    first. A process that already has another policy is left alone.
     """
     try:
         if os.sched_getscheduler(0) != os.SCHED_OTHER:
@@ -85,26 +88,26 @@ _shared = _SharedContext()
 
 
 class PolledSocket:
-    """One receiver waits; senders never do.
+    """A socket with one waiting receiver; senders never wait.
 
-    ZMQ_FD reports edges, and a send may swallow the edge that announced incoming mail. So EVENTS
-    decides, never the fd, and a send that sees mail wakes somebody who takes it: the receiver out
-    of its nap, or beside a pump, whose waits cost no scope so, a second task.
+    ZMQ_FD reports edges, and a send may consume the edge that announced a message. So EVENTS
+    decides, never the fd, and a send that sees a message wakes a task to take it: the receiver, or
+    with a pump its second task (a pump's waits then need no cancel scope).
     """
 
     def __init__(self, sock: zmq.Socket[bytes]) -> None:
         self.raw = sock
         self._fd = int(sock.get(int(zmq.FD)))
         self._wait_scope = trio.CancelScope()
-        self._pump_wakeup: trio.lowlevel.ParkingLot | None = None  # of a pump's second task
-        self._is_draining = False  # whoever sends need not look for mail then
+        self._pump_wakeup: trio.lowlevel.ParkingLot | None = None  # of the pump's second task
+        self._is_draining = False  # senders then need not look for messages
 
     def has_message(self) -> bool:
-        """True if a message can be taken now."""
+        """True if a message can be received now."""
         return bool(int(self.raw.get(_EVENTS)) & _POLLIN)
 
     async def wait_message(self) -> None:
-        """Return once a message can be taken. One task at a time."""
+        """Return once a message can be received. One task at a time."""
         if self.has_message():
             await trio.lowlevel.checkpoint()
             return
@@ -115,13 +118,14 @@ class PolledSocket:
                 return
 
     async def receive(self) -> list[bytes]:
-        """The next message, all its frames. Cancelling it loses nothing."""
+        """The next message, all its frames. Cancelling loses nothing."""
         await self.wait_message()
         return self._receive_frames()
 
     def start_pump(self, nursery: trio.Nursery, take: MessageHandler) -> None:
-        """Hand every message to `take` at once, for as long as `nursery` lives, instead of
-        `receive`. Other tasks run after every 64 of them.
+        """Pass every message to `take` at once while `nursery` is open, instead of `receive`.
+
+        Other tasks run after every 64 messages.
         """
         self._pump_wakeup = trio.lowlevel.ParkingLot()
         nursery.start_soon(self._pump, take)
@@ -140,7 +144,7 @@ class PolledSocket:
                 await trio.lowlevel.checkpoint()
 
     def _drain(self, take: MessageHandler) -> bool:
-        """Take what is there, but a batch at most. True: nothing is left."""
+        """Take up to one batch of messages. True if none is left."""
         self._is_draining = True
         try:
             for _ in range(_PUMP_BATCH):
@@ -153,14 +157,14 @@ class PolledSocket:
 
     def _receive_frames(self) -> list[bytes]:
         frames = [self.raw.recv(_NOBLOCK)]
-        while self.raw.get(_RCVMORE):  # a message comes whole, or not at all
+        while self.raw.get(_RCVMORE):  # ZeroMQ delivers whole messages only
             frames.append(self.raw.recv(_NOBLOCK))
         return frames
 
     def send(self, *frames: bytes) -> bool:
-        """Hand a message to the socket at once. False: the peer is unknown to it, or it is full."""
+        """Send a message without waiting. False if the peer is unknown or the socket is full."""
         try:
-            for frame in frames[:-1]:  # what the first finds, room and a peer, holds for all
+            for frame in frames[:-1]:  # if the first frame is accepted, the others are too
                 self.raw.send(frame, _NOBLOCK | _SNDMORE)
             self.raw.send(frames[-1], _NOBLOCK)
         except (zmq.Again, zmq.ZMQError) as error:
@@ -183,7 +187,7 @@ class PolledSocket:
 def open_socket(pattern: Pattern) -> Iterator[PolledSocket]:
     """A socket of this process's context: no high-water mark, no linger, frames up to 2 MiB.
 
-    A dealer's `raw` is of pyzmq's inner layer: get, set, send, recv, connect and no more.
+    A dealer's `raw` is of pyzmq's inner layer, which has only get, set, send, recv and connect.
     """
     with _shared.borrow() as context:
         sock = (
@@ -210,17 +214,17 @@ def _open_full_socket(context: zmq.backend.Context, pattern: Pattern) -> zmq.Soc
 
 
 def bind(sock: PolledSocket, endpoint: str) -> None:
-    """Listen at `endpoint`. Raises NoEndpoint."""
+    """Listen at `endpoint`. Raises EndpointUnavailable."""
     _attach(sock.raw.bind, endpoint)
 
 
 def connect(sock: PolledSocket, endpoint: str) -> None:
-    """Reach for `endpoint`, whether or not anyone listens yet. Raises NoEndpoint."""
+    """Connect to `endpoint`, whether or not a process listens yet. Raises EndpointUnavailable."""
     _attach(sock.raw.connect, endpoint)
 
 
 def check_length(endpoint: str) -> None:
-    """Raises NoEndpoint for a path that no socket can have."""
+    """Raises EndpointUnavailable for a path that is too long for a socket."""
     path = endpoint.removeprefix("ipc://")
     if path != endpoint and len(os.fsencode(path)) > IPC_PATH_BYTES:
         raise EndpointUnavailable(

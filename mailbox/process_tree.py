@@ -1,11 +1,12 @@
-"""Who descends from a process, read from /proc, and ending all of them. Linux only.
+"""Finds and kills the descendants of a process through /proc. Linux only.
 
-A subreaper that calls `kill_descendants` on itself leaves nothing alive: a `setsid nohup`
-grandchild is adopted by it and found, a stopped process dies of SIGKILL like any other.
+A subreaper that calls `kill_descendants` on itself leaves no descendant alive: it adopts and finds
+even a `setsid nohup` grandchild, and SIGKILL also ends stopped processes.
 
-A process hands its children to the subreaper before it becomes a zombie. So whoever has looked at
-all below it, has reaped nobody meanwhile and found nobody alive has missed nobody, unless somebody
-was handed to it after it had begun: then it looks again (`live_descendants_of`).
+The kernel hands a process's children to the subreaper before the process becomes a zombie. So a
+scan that finds no live process below the subreaper, while none was reaped, has missed none, unless
+the subreaper adopted a process after the scan began. In that case `live_descendants_of` scans
+again.
 """
 
 import os
@@ -16,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _MAX_ROUNDS = 256  # a fork bomb inside a pid limit ends long before
-_EMPTY_ROUNDS = 3  # a snapshot can miss a process that is just being adopted
+_EMPTY_ROUNDS = 3  # a snapshot can miss a process while it is being adopted
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.0005, 0.01
 _STATE, _THREADS = 0, 17  # fields of /proc/PID/stat after the name
 
@@ -32,7 +33,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """All living descendants, parents before their children. A snapshot: more may be born."""
+    """All descendants, parents before their children. A snapshot: more may start meanwhile."""
     return _with_descendants(children_of(pid))
 
 
@@ -45,12 +46,12 @@ def _with_descendants(row: list[int]) -> list[int]:
 
 
 def live_descendants_of(pid: int, is_ours: Callable[[int], bool] | None = None) -> list[int]:
-    """Who lives below `pid`, parents before their children.
+    """The live processes below `pid`, parents before their children.
 
-    Where `pid` is this process, a subreaper, an empty answer is certain.
+    If `pid` is this process and it is a subreaper, an empty result is certain.
 
     Args:
-        is_ours: Tells of a child of `pid` whether it and what is below it count. None: all do.
+        is_ours: Says whether a child of `pid`, with all below it, counts. None: all count.
     """
     children = children_of(pid)
     while True:
@@ -65,8 +66,8 @@ def live_descendants_of(pid: int, is_ours: Callable[[int], bool] | None = None) 
 def is_zombie(pid: int) -> bool:
     """True if `pid` has ended and waits to be reaped, or is gone.
 
-    A process whose first thread has ended is called a zombie by the kernel, too, while others of
-    its threads run: it has not ended.
+    The kernel also reports a process as a zombie when its first thread has ended but others run.
+    Such a process has not ended.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
@@ -77,10 +78,9 @@ def is_zombie(pid: int) -> bool:
 
 
 def kill_descendants_once(pid: int, *, spare: Collection[int] = ()) -> set[int]:
-    """SIGKILL whoever lives below `pid` now, but its children `spare` and what is below those.
+    """SIGKILL all processes below `pid`, except its children `spare` and those below them.
 
-    Never waits. Returns whom it found; they take a moment to die, and meanwhile they may have had
-    children.
+    Never waits. Returns the pids found; they may start children before they die.
     """
     alive = set(live_descendants_of(pid, lambda child: child not in spare))
     for one in alive:
@@ -90,12 +90,12 @@ def kill_descendants_once(pid: int, *, spare: Collection[int] = ()) -> set[int]:
 
 
 def kill_descendants(pid: int, *, spare: Collection[int] = ()) -> int:
-    """SIGKILL all below `pid`, but its children `spare` and what is below those, until none lives.
+    """SIGKILL all processes below `pid` until none lives, except `spare` and those below them.
 
-    Each round finds who was born or adopted since; it ends after several rounds that found nobody.
-    Where a round finds only who is dying already it waits a little, and longer each time: hundreds
-    may look at once, and the dying need the processor too.
-    Returns how many were found. Zombies are left to their parents.
+    Each round finds processes that were started or adopted since the last one; several empty rounds
+    end the loop. If a round finds only processes that were killed before, it pauses, longer each
+    time: many callers may scan at once, and dying processes need the processor. Returns how many
+    were found. Zombies are left to their parents.
     """
     known = set[int]()
     empty, pause_s = 0, _FIRST_PAUSE_S

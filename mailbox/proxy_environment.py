@@ -1,6 +1,6 @@
-"""Variables of the environment by which programs find a proxy. Pure.
+"""The environment variables that name a proxy. No I/O.
 
-Guards: their values may hold a password; who passes an environment on asks here which they are.
+Their values may hold a password: code that passes an environment on must filter them here.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PR
 
 
 def proxy_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Only these variables, in either case."""
+    """Only the proxy variables, in either case."""
     return {name: v for name, v in environment.items() if name.upper() in PROXY_VARIABLES}
 
 
 def without_proxy_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """All but these."""
+    """All variables except the proxy variables."""
     return {name: v for name, v in environment.items() if name.upper() not in PROXY_VARIABLES}

@@ -1,7 +1,7 @@
-"""No secret in an error, a tape or the journal: known keys in every form, others by their shape.
+"""Redacts secrets in errors, recordings and the journal: known keys, and secrets known by shape.
 
-Rule guarded: text is cleaned decoded, before it is encoded. A known key is hidden wherever it
-stands; what is known by its shape is described in `secret_rules.toml`.
+Text is redacted before it is encoded. A known key is hidden wherever it occurs. Secrets recognized
+by their shape are described in `secret_rules.toml`.
 """
 
 import re
@@ -18,7 +18,7 @@ NOT_HIDDEN = (
 )
 KNOWN_KEY_RULE = "key-of-this-run"  # the name under which known keys are counted
 
-# Of errors only: whatever is named as a secret, in prose and code too.
+# For errors only: any value that is named as a secret, also in prose and code.
 _NAMED_SECRET = re.compile(
     r"(?i)(?P<name>\bbearer\s+|\b(?:api[-_]?key|access[-_]?token|client[-_]?secret|password|"
     r"authorization)[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)(?P<value>[^\s\"'&,;}<]{6,})"
@@ -27,7 +27,7 @@ Counts = Counter[str]
 
 
 class Redactor:
-    """Knows the run's keys. May be told of more while another thread cleans."""
+    """Holds the run's keys. Keys may be added while another thread redacts."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Redactor:
         self.add_secrets(*secrets)
 
     def add_secrets(self, *secrets: str) -> None:
-        """Hide these as well, from now on; also what they are without the blanks around them."""
+        """Also hide these from now on, and their forms without surrounding blanks."""
         self._secrets |= {secret.strip() for secret in secrets}
         known = [secret for secret in self._secrets if is_secret(secret)]
         forms = sorted({form for secret in known for form in secret_forms(secret)}, key=len)[::-1]
@@ -51,11 +51,11 @@ class Redactor:
         self._forms = tuple(forms)
 
     def redact(self, text: str, counts: Counts | None = None) -> str:
-        """The text without anything that is, or looks like, a secret; the same one if it has none.
+        """The text without known or recognized secrets; the same object if it has none.
 
         Args:
-            text: Decoded: no JSON, unless JSON is what is to be shown.
-            counts: What was hidden is added here, by the name of its rule.
+            text: Decoded text; JSON only if the JSON itself is shown.
+            counts: Incremented for each hidden secret, by rule name.
         """
         if len(text) < MIN_SECRET_CHARS:
             return text
@@ -72,11 +72,11 @@ class Redactor:
         return "".join((*pieces, text[at:]))
 
     def redact_error(self, text: str) -> str:
-        """As `clean`; of an error also what is merely named as a secret."""
+        """As `redact`; also hides values that are only named as secrets."""
         return _NAMED_SECRET.sub(_hide_value, self.redact(text))
 
     def find_spans(self, text: str) -> list[Span]:
-        """What must not be shown of a text, in order and apart."""
+        """The parts of a text that must be hidden, in order and without overlap."""
         found = [*self._find_known(text), *secret_matcher().find(text)]
         apart: list[Span] = []
         for span in sorted(found, key=lambda one: (one.start, -one.end)):
@@ -88,11 +88,11 @@ class Redactor:
         return apart
 
     def may_hold_secret(self, encoded: bytes) -> bool:
-        """False only if nothing in this JSON would be hidden. Quick: every record is asked of."""
+        """False only if nothing in this JSON would be hidden. Fast: called for every record."""
         return any(form in encoded for form in self._encoded) or secret_matcher().may_match(encoded)
 
     def find_partial_secret(self, text: str, at: int) -> int:
-        """Where, from `at` on, a known key begins that the text's end cuts off; else that end."""
+        """Where, from `at` on, a known key begins that the text's end cuts off; else the end."""
         by_first = self._by_first
         for place in range(max(at, len(text) - self.longest + 1), len(text)):
             if (forms := by_first.get(text[place])) is not None:
@@ -102,7 +102,7 @@ class Redactor:
         return len(text)
 
     def holds_known_secret(self, data: bytes) -> bool:
-        """Whether a known key stands in these bytes, in whatever form."""
+        """True if these bytes contain a known key in any form."""
         return any(form.encode("utf-8", "replace") in data for form in self._forms)
 
     def _find_known(self, text: str) -> Iterable[Span]:
@@ -114,12 +114,12 @@ class Redactor:
 
 
 def is_secret(value: str) -> bool:
-    """Whether a key is hidden: one that is very short, or a word that stands for none, is not."""
+    """True if a key is hidden. Very short keys and placeholder words are not."""
     return is_redactable(value) and value.lower() not in load_secret_rules().placeholders
 
 
 def unhidden_keys(keys: Mapping[str, str]) -> list[str]:
-    """The names of keys that are too short or too ordinary to be hidden; placeholders are none."""
+    """The names of keys that are too short or too ordinary to be hidden, without placeholders."""
     placeholders = load_secret_rules().placeholders
     return sorted(
         name

@@ -1,6 +1,6 @@
-"""The ways in which one known key may be written: as it is, escaped, or encoded. Pure.
+"""The forms in which a known key can occur: as it is, escaped, or encoded. No I/O.
 
-Rule guarded: whoever sees a form of a key has the key, so each form counts as the key itself.
+Each form reveals the key, so each form is hidden like the key itself.
 """
 
 import json
@@ -11,24 +11,24 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 MIN_SECRET_CHARS = 6
-_MIN_LOWERCASE_CHARS = 8  # small letters alone, and fewer: an ordinary word
-_MIN_BASE64_CHARS = 7  # of what is the same wherever in a text the key stands
+_MIN_LOWERCASE_CHARS = 8  # a shorter word of only lowercase letters is ordinary
+_MIN_BASE64_CHARS = 7  # of the part that does not depend on the key's position in a text
 
 
 def is_redactable(secret: str) -> bool:
-    """Whether hiding this leaves the rest readable: no short, ordinary word.
+    """True if hiding this keeps the rest readable: it is no short, ordinary word.
 
-    At least six characters; at least eight if they are all small letters.
+    At least six characters; at least eight if they are all lowercase letters.
     """
     least = _MIN_LOWERCASE_CHARS if secret.isalpha() and secret.islower() else MIN_SECRET_CHARS
     return len(secret) >= least
 
 
 def secret_forms(secret: str) -> tuple[str, ...]:
-    """Every form of a key that is looked for, the longest first.
+    """All forms of a key to search for, the longest first.
 
-    Base64 stands for three forms in each alphabet, for a key may begin at any byte of three; what
-    its neighbours decide is left out.
+    Base64 adds three forms per alphabet, because a key may start at any of three byte offsets.
+    Characters that depend on neighbouring bytes are left out.
     """
     data = secret.encode("utf-8", "surrogatepass")
     forms = {secret, data.hex(), data.hex().upper(), *_escaped(secret)}
@@ -43,7 +43,8 @@ def _escaped(secret: str) -> Iterator[str]:
     for text in once:
         yield text
         yield text.replace("/", "\\/")
-        yield json.dumps(text)[1:-1]  # JSON within JSON: the arguments of a call that writes some
+        # JSON within JSON, as in the arguments of a call that writes JSON
+        yield json.dumps(text)[1:-1]
         yield json.dumps(text, ensure_ascii=False)[1:-1]
     for text in (quote(plain, safe=""), quote(plain), quote_plus(plain)):
         yield text
@@ -58,7 +59,7 @@ def _escaped(secret: str) -> Iterator[str]:
 
 
 def _lowercase_escapes(text: str) -> Iterator[str]:
-    """%2F as %2f; and nothing else."""
+    """Lower-case the percent escapes only: %2F as %2f."""
     pieces = text.split("%")
     yield pieces[0]
     for piece in pieces[1:]:
@@ -66,12 +67,12 @@ def _lowercase_escapes(text: str) -> Iterator[str]:
 
 
 def _base64(data: bytes, encoded: str, lead: int) -> str:
-    """The letters of `encoded` that the key alone decides; "" if they are too few to say much."""
+    """The characters of `encoded` that depend on the key alone; "" if they are too few."""
     start = -(-lead * 8 // 6)
     end = (lead + len(data)) * 8 // 6
     return encoded[start:end] if end - start >= _MIN_BASE64_CHARS else ""
 
 
 def json_form(form: str) -> bytes:
-    """As it stands inside a JSON string that our own encoder wrote."""
+    """The form as our encoder writes it inside a JSON string."""
     return msgspec.json.encode(form.encode("utf-8", "replace").decode())[1:-1]

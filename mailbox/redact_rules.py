@@ -1,7 +1,7 @@
-"""What a secret looks like: the rules of `secret_rules.toml`, compiled when they are first needed.
+"""Patterns of secrets: the rules of `secret_rules.toml`, compiled on first use.
 
-Rules guarded: what counts as a well-known kind of secret is data with its source named; `may_hold`
-looks at encoded text and errs on one side only: where it says no, no rule matches the decoded text.
+The kinds of secrets are data, each with its source. `may_match` looks at encoded text; when it
+returns False, no rule matches the decoded text.
 """
 
 import re
@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 _FILE = Path(__file__).with_name("secret_rules.toml")
 _NAMES = "@NAMES@"
-_SHORT_PREFIX_CHARS = 5  # a shorter beginning is part of ordinary words too: task-, half_
+_SHORT_PREFIX_CHARS = 5  # a shorter prefix also occurs in ordinary words: task-, half_
 _RUN = r"[A-Za-z0-9_.-]"
 _RUN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 _MIN_RUN_CHARS = (
-    8  # of a body that may go on with other characters, so many lie in the run at least
+    8  # minimum part of a body within the run, if the body may contain other characters
 )
-_MAX_TOKEN_CHARS = 512  # of what may be a token, until it is known to be one
-_MAX_RUN_CHARS = 256  # of a longer run of letters, what has a short beginning by chance is no key
-# What may stand before a word without being a part of it: an escape of JSON, a URL, a terminal.
+_MAX_TOKEN_CHARS = 512  # how much of a possible token is checked first
+_MAX_RUN_CHARS = 256  # in a longer run of characters, a short prefix is chance
+# What may precede a word without being part of it: an escape of JSON, a URL or a terminal.
 _ESCAPE = re.compile(
     r"(?:\\[nrtbfv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]*m)\Z"
 )
@@ -43,7 +43,7 @@ KEY_MATERIAL = re.compile(_KEY_MATERIAL)
 
 
 class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A secret that is known by how it begins. See the head of the data file."""
+    """A secret recognized by its prefix. See the head of the data file."""
 
     name: str
     begins: tuple[str, ...]
@@ -54,19 +54,19 @@ class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of these signs, random ones hold some of each that they can hold at all."""
+        """The character kinds that the body allows; a random token contains each of them."""
         kinds = {"0": "[0-9]", "A": "[A-Z]", "a": "[a-z]"}
         inside = re.compile(f"[{self.body}]")
         return tuple(kind for sign, kind in kinds.items() if inside.match(sign))
 
     @property
     def rest(self) -> str:
-        """An expression for what follows the beginning."""
+        """A pattern for what follows the prefix."""
         return self.shape or f"[{self.body}]{{{self.least},}}"
 
 
 class MarkerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A secret that is known by what stands before it. See the head of the data file."""
+    """A secret recognized by what precedes it. See the head of the data file."""
 
     name: str
     hints: tuple[str, ...]
@@ -90,7 +90,7 @@ class MarkerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SecretRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file as it stands."""
+    """The content of the file."""
 
     placeholders: tuple[str, ...]
     names: tuple[str, ...]
@@ -108,7 +108,7 @@ class Span(NamedTuple):
 
 @cache
 def load_secret_rules() -> SecretRules:
-    """The kept list."""
+    """The rules of the data file."""
     rules = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8")), SecretRules)
     names = _names_pattern(rules.names)
     after = (replace(rule, marker=rule.marker.replace(_NAMES, names)) for rule in rules.after)
@@ -116,9 +116,9 @@ def load_secret_rules() -> SecretRules:
 
 
 def _names_pattern(names: tuple[str, ...]) -> str:
-    """One of these names, as an expression whose every way begins with a sign of its own.
+    """A pattern for any of these names, whose alternatives start with different characters.
 
-    Many end with KEY: that is looked for, and what stands before it then.
+    Many names end with KEY: the pattern searches for KEY, then checks what precedes it.
     """
     keys = [name for name in names if name.endswith("KEY")]
     others = sorted(set(names) - set(keys), key=len)[::-1]
@@ -127,14 +127,14 @@ def _names_pattern(names: tuple[str, ...]) -> str:
 
 
 class _WordSearch:
-    """Which of some words stand in a text. One search for all that begin with a rare sign."""
+    """Finds which words occur in a text. One search for all that begin with a rare character."""
 
     def __init__(self, words: list[str]) -> None:
         rare = sorted({word for word in words if not word[0].islower()})
         self._common = tuple(sorted({word for word in words if word[0].islower()}))
         self._common_bytes = tuple(word.encode() for word in self._common)
         self._rare = _grouped_alternatives((word, "") for word in rare)
-        # A word that is found may hide another that stands within it, or begins there.
+        # A found word may hide another that lies within it or overlaps its end.
         self._implied = {word: [one for one in rare if _may_hide(word, one)] for word in rare}
 
     def any_in(self, encoded: bytes) -> bool:
@@ -155,7 +155,7 @@ def _may_hide(word: str, other: str) -> bool:
 
 
 class SecretMatcher:
-    """The rules, compiled as they are needed. Made by `shapes`; holds no secret, never changes."""
+    """The rules, compiled as needed. Made by `secret_matcher`; holds no secret, never changes."""
 
     def __init__(self, rules: SecretRules) -> None:
         self._pairs = [(begin, rule) for rule in rules.tokens for begin in rule.begins]
@@ -179,19 +179,19 @@ class SecretMatcher:
 
     @cached_property
     def _token(self) -> str:
-        """An expression for what may be a token; of a run, not of a text."""
+        """A pattern for a possible token; applied to runs, not to whole texts."""
         loose = ((begin, f"{_RUN}{{{_least_in_run(rule)}}}") for begin, rule in self._pairs)
         return _grouped_alternatives(loose)
 
     def may_match(self, encoded: bytes) -> bool:
-        """False only if no rule matches a text in this JSON; no hint has signs that it escapes."""
+        """False only if no rule matches a text in this JSON. JSON never escapes parts of a hint."""
         runs = _compiled_bytes(self._run).findall(encoded)
         if runs and _compiled_bytes(self._token).search(b"\n".join(runs)):
             return True
         return self._hints.any_in(encoded)
 
     def find(self, text: str) -> Iterator[Span]:
-        """Whatever a rule matches, in no order; parts may overlap."""
+        """All matches of all rules, unordered; they may overlap."""
         yield from self._tokens(text)
         hints = self._hints.words_in(text)
         if not hints:
@@ -204,19 +204,19 @@ class SecretMatcher:
                 yield from _find_marked_values(rule, text)
 
     def find_prefix(self, text: str, at: int) -> int:
-        """Where, from `at` on, something begins as a token does; else the text's end."""
+        """The first token prefix from `at` on; else the text's length."""
         found = self._begin.search(text, at)
         return len(text) if found is None else found.start()
 
     def find_partial_prefix(self, text: str, at: int) -> int:
-        """Where, from `at` on, the first letters of some beginning stand at the text's end."""
+        """Where, from `at` on, a truncated token prefix ends the text; else the text's length."""
         for size in range(min(self._longest, len(text) - at), 0, -1):
             if text[len(text) - size :] in self._first_letters:
                 return len(text) - size
         return len(text)
 
     def find_partial_values(self, text: str, at: int) -> Iterator[int]:
-        """Where values begin that reach to the text's end, so that more may follow."""
+        """The starts of values that reach the text's end, so that more may follow."""
         hints = self._hints.words_in(text)
         for rule in self._marker_rules:
             if not hints.isdisjoint(rule.hints):
@@ -242,7 +242,7 @@ class SecretMatcher:
             if not text.startswith(begin, start):
                 continue
             for rule in self._rules[begin]:
-                # Looked at in part, so that many beginnings in one long run cost no more than it.
+                # Only a part is checked, so that many prefixes in a long run take linear time.
                 most = len(text) if rule.shape else start + _MAX_TOKEN_CHARS
                 found = _compiled(re.escape(begin) + rule.rest).match(text, start, most)
                 if found is None or (rule.digit and not _has_digit(found[0], len(begin))):
@@ -268,12 +268,12 @@ def _compiled_bytes(pattern: str) -> re.Pattern[bytes]:
 
 @cache
 def secret_matcher() -> SecretMatcher:
-    """The kept list, ready for use."""
+    """The matcher of the data file's rules."""
     return SecretMatcher(load_secret_rules())
 
 
 def is_word_start(text: str, at: int) -> bool:
-    """Whether no letter or digit stands before; an escape that ends with one does not count."""
+    """True if no letter or digit precedes; an escape that ends with one does not count."""
     before = text[at - 1 : at]
     return (
         not (before.isascii() and before.isalnum())
@@ -284,7 +284,7 @@ def is_word_start(text: str, at: int) -> bool:
 def _is_likely_token(
     text: str, found: re.Match[str], run: tuple[int, int], kinds: tuple[str, ...]
 ) -> bool:
-    """Whether what has a short beginning is more than a part of ordinary words."""
+    """True if a match with a short prefix is more than a part of ordinary words."""
     if is_word_start(text, found.start()):
         return True
     is_mixed = all(_holds(found[0], kind) for kind in kinds)
@@ -292,7 +292,7 @@ def _is_likely_token(
 
 
 def _end_of(rule: TokenRule, text: str, end: int) -> int:
-    """Where a token ends whose first part ends there."""
+    """The end of a token whose first part ends at `end`."""
     rest = None if rule.shape else _compiled(f"[{rule.body}]*").match(text, end)
     return end if rest is None else rest.end()
 
@@ -302,7 +302,7 @@ def _find_marked_values(rule: MarkerRule, text: str) -> Iterator[Span]:
     while (found := pattern.search(text, at)) is not None:
         start, end = found.span("hidden")
         if rule.digit and not _has_digit(found["hidden"], 0):
-            at = start  # what looks like a value may hold another marker
+            at = start  # a rejected value may contain another marker
             continue
         yield Span(start, end, rule.name)
         at = end
@@ -317,13 +317,13 @@ def _holds(text: str, kind: str) -> bool:
 
 
 def _least_in_run(rule: TokenRule) -> int:
-    """How many characters of a body lie in one run with its beginning."""
+    """The minimum number of body characters in one run with the prefix."""
     inside = re.compile(f"[{rule.body}]")
     return rule.least if not inside.match("+") else min(rule.least, _MIN_RUN_CHARS)
 
 
 def _grouped_alternatives(pairs: Iterator[tuple[str, str]]) -> str:
-    """Alternatives that share their first letter stand together: then a search is quick."""
+    """Group alternatives by their first character, which makes a search fast."""
     by_first: dict[str, list[str]] = {}
     for begin, rest in sorted(pairs, key=lambda pair: -len(pair[0])):
         by_first.setdefault(re.escape(begin[0]), []).append(re.escape(begin[1:]) + rest)

@@ -1,8 +1,8 @@
-"""Text that is shown piece by piece, without the secret that two pieces share.
+"""Redaction of streamed text, also for secrets that span two pieces.
 
-Rule guarded: nothing of a secret is shown before it is known whether it is one. What may still
-become one is held back, and no more than that: ordinary words pass as they come. What is shown in
-all is what the whole would show, or less.
+No part of a possible secret is shown before it is known not to be one. Only what may become a
+secret is held back; ordinary words pass at once. The stream shows what redacting the whole text
+would show, or less.
 """
 
 import re
@@ -18,28 +18,28 @@ from .redact_rules import (
     secret_matcher,
 )
 
-MAX_HELD_CHARS = 4_096  # or the longest known key; a longer beginning counts as a secret
+MAX_HELD_CHARS = 4_096  # or the length of the longest known key; a longer possible secret is hidden
 
-_CONTEXT_CHARS = 160  # of what was shown: a name that makes what follows a secret may be among it
+_CONTEXT_CHARS = 160  # of shown text: it may hold a name that makes the following text a secret
 _TOKEN_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+/=-"
 _WORD_REST = re.compile(r"\A[^\s\"'`]*")
 _KEY_BEGINNING = re.compile(rf"{KEY_HEADER}[ A-Z0-9]*-{{0,4}}\Z")
-_MATERIAL_CHARS = 80  # after so many it is known whether a private key follows
-_END_CHARS = 64  # more than the line that ends a private key
+_MATERIAL_CHARS = 80  # after so many characters it is clear whether a private key follows
+_END_CHARS = 64  # more than the length of a private key's last line
 
 
 class RedactedStream:
-    """One stream of text. `push` what comes and show what it returns; `rest` at its end."""
+    """One stream of text. Pass pieces to `push` and show the results; call `finish` at the end."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._context = ""  # the last of what is settled, as it came
+        self._context = ""  # the end of the settled text, unredacted
         self._held = ""
-        self._is_skipping = False  # a long secret goes on: leave out what fits
-        self._in_key = False  # of a private key only its end is looked for
+        self._is_skipping = False  # inside a long secret: drop what belongs to it
+        self._in_key = False  # inside a private key: only its end is searched for
 
     def push(self, text: str) -> str:
-        """What may be shown now."""
+        """Add a piece; return what may be shown now."""
         if self._in_key:
             text = self._skip_key(text)
         elif self._is_skipping:
@@ -52,7 +52,7 @@ class RedactedStream:
         return self._settle(self._context + self._held + text, at)
 
     def finish(self) -> str:
-        """The end has come: a few letters are shown, more might be most of a secret."""
+        """End the stream: a few held characters are shown; more might be most of a secret."""
         held, self._held = ("" if self._in_key else self._held), ""
         if len(held) < MIN_SECRET_CHARS:
             return held
@@ -82,7 +82,7 @@ class RedactedStream:
         return shown
 
     def _partial_start(self, whole: str, at: int) -> int:
-        """Where something begins that the next piece may make a secret; else the text's end."""
+        """Where text begins that the next piece may turn into a secret; else the text's length."""
         return min(
             len(whole),
             _token_start(whole, at),
@@ -92,7 +92,7 @@ class RedactedStream:
         )
 
     def _skip_key(self, text: str) -> str:
-        """What comes after the private key; nothing while its end was not seen."""
+        """What follows the private key; "" until its end is found."""
         whole = self._held + text
         found = KEY_FOOTER.search(whole)
         self._in_key = found is None
@@ -101,7 +101,7 @@ class RedactedStream:
 
 
 def _before_span(spans: list[Span], end: int, at: int) -> int:
-    """The same end, or the beginning of what must not be cut there."""
+    """`end`, or the start of a span that `end` would cut."""
     for span in spans:
         if span.start < end < span.end:
             return max(at, span.start)
@@ -109,7 +109,7 @@ def _before_span(spans: list[Span], end: int, at: int) -> int:
 
 
 def _redacted_part(whole: str, spans: list[Span], at: int, end: int) -> str:
-    """The part from `at` to `end` as it may be shown."""
+    """The part from `at` to `end`, redacted."""
     pieces: list[str] = []
     for span in spans:
         if span.end <= at:
@@ -122,7 +122,7 @@ def _redacted_part(whole: str, spans: list[Span], at: int, end: int) -> str:
 
 
 def _word_start(whole: str, at: int) -> int:
-    """As `_token_start`, of a text that has ended: what stands within a word is a part of it."""
+    """As `_token_start`, for a text that has ended: a prefix inside a word does not count."""
     place = max(at, len(whole.rstrip(_TOKEN_CHARS)))
     while (place := secret_matcher().find_prefix(whole, place)) < len(whole):
         if is_word_start(whole, place):
@@ -132,7 +132,7 @@ def _word_start(whole: str, at: int) -> int:
 
 
 def _token_start(whole: str, at: int) -> int:
-    """Where what begins as a token reaches to the end, or begins to begin there."""
+    """Where a token, or a truncated token prefix, begins that reaches the text's end."""
     run = max(at, len(whole.rstrip(_TOKEN_CHARS)))
     return min(
         secret_matcher().find_prefix(whole, run), secret_matcher().find_partial_prefix(whole, at)
@@ -140,7 +140,7 @@ def _token_start(whole: str, at: int) -> int:
 
 
 def _private_key_start(whole: str, at: int) -> int:
-    """Where a private key begins whose end has not come; what only speaks of one is none."""
+    """Where an unfinished private key begins. Text that only mentions one does not count."""
     if KEY_HEADER not in whole[at:]:
         return len(whole)
     for found in KEY_HEADER_LINE.finditer(whole, at):

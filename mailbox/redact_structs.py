@@ -1,8 +1,7 @@
-"""Structs without secrets: every text in them is cleaned as text, before anything is encoded.
+"""Redaction of structs: every text in them is redacted before anything is encoded.
 
-Rules guarded: the one door of records, tapes and what is shown; a struct in which nothing is hidden
-stays the very same object; tags, literals and numbers are never touched, so what was cleaned can be
-read again.
+All records, recordings and shown values pass through here. A struct without secrets stays the same
+object. Tags, literals and numbers are never changed, so redacted values can be decoded again.
 """
 
 import types
@@ -17,11 +16,11 @@ from .redact import Counts, Redactor
 S = TypeVar("S", bound=msgspec.Struct)
 _PLAIN = (int, float, bool, type(None))
 _MAX_DEPTH = 100
-_LONG_BYTES = 65_536  # of a longer record the texts are looked at right away, not twice
+_LONG_BYTES = 65_536  # longer records are redacted directly, without the quick check
 
 
 class _FieldPlan:
-    """What of a type of struct may hold text, and whether some of it is bytes."""
+    """Which fields of a struct type may hold text, and which may hold bytes."""
 
     def __init__(self, struct: type[msgspec.Struct]) -> None:
         hints = get_type_hints(struct)
@@ -31,7 +30,7 @@ class _FieldPlan:
 
 
 def redact_struct(redactor: Redactor, value: S, counts: Counts | None = None) -> S:
-    """The same struct with every text in it cleaned, at any depth, keys of mappings too."""
+    """The struct with every text in it redacted, at any depth, including mapping keys."""
     cleaned = _redact_value(redactor, value, counts, 0)
     assert isinstance(cleaned, type(value))
     return cleaned
@@ -40,7 +39,7 @@ def redact_struct(redactor: Redactor, value: S, counts: Counts | None = None) ->
 def redact_encoded(
     redactor: Redactor, value: S, encode: Callable[[S], bytes], counts: Counts | None = None
 ) -> tuple[S, bytes]:
-    """The struct without secrets, and its JSON. Quick where there is nothing to hide."""
+    """The redacted struct and its JSON. Fast if there is nothing to hide."""
     encoded = encode(value)
     is_long = len(encoded) > _LONG_BYTES
     if not is_long and not redactor.may_hold_secret(encoded) and not _holds_bytes(value):
@@ -50,9 +49,9 @@ def redact_encoded(
 
 
 def redact_json(redactor: Redactor, line: bytes) -> bytes:
-    """JSON of any kind without secrets in its texts; what is no JSON is cleaned as text.
+    """Redact the texts in any JSON; input that is no JSON is redacted as text.
 
-    The very same object if there was nothing to hide.
+    Returns the same object if there was nothing to hide.
     """
     try:
         value = msgspec.json.decode(line)
@@ -72,7 +71,7 @@ def _redact_value(redactor: Redactor, value: object, counts: Counts | None, dept
     if isinstance(value, _PLAIN):
         return value
     if depth > _MAX_DEPTH:
-        return None  # nobody nests like this; what was not looked at is not shown
+        return None  # no real value nests this deep; unchecked content is not shown
     if isinstance(value, msgspec.Struct):
         return _redact_fields(redactor, value, counts, depth)
     if isinstance(value, bytes):
@@ -113,7 +112,7 @@ def _redact_fields(
 
 
 def _redact_bytes(redactor: Redactor, data: bytes, counts: Counts | None) -> bytes:
-    """Bytes are texts that were encoded once: schemas, results."""
+    """Bytes are encoded text: schemas, results."""
     text = data.decode("utf-8", "surrogateescape")
     cleaned = redactor.redact(text, counts)
     return data if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
@@ -136,14 +135,14 @@ def _may_hold_text(hint: object) -> bool:
 def _may_hold_bytes(hint: object, above: tuple[object, ...]) -> bool:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if hint in above:
-            return True  # it holds itself: its values tell
+            return True  # recursive type: decided by the values
         inner = get_type_hints(hint)
         return any(_may_hold_bytes(inner[name], (*above, hint)) for name in hint.__struct_fields__)
     return hint in (bytes, object) or any(_may_hold_bytes(one, above) for one in get_args(hint))
 
 
 def _holds_bytes(value: object) -> bool:
-    """Whether some text in it is encoded twice, so that the JSON does not show it."""
+    """True if the value holds text encoded as bytes, which its JSON does not show."""
     if isinstance(value, msgspec.Struct):
         return any(
             _holds_bytes(getattr(value, name)) for name in _field_plan(type(value)).with_bytes

@@ -1,8 +1,8 @@
-"""Removes a folder with all below it, however deep a command has made it.
+"""Removes a folder tree of any depth.
 
-Guards: never through a link, and never outside: every step is by a descriptor of a folder that is
-held. `shutil.rmtree` descends by recursion, so a thousand folders in each other end it half-way;
-here a folder in a folder is first moved up beside it, so that there are two levels at any time.
+Never follows a link and never leaves the tree: every step goes through an open folder descriptor.
+`shutil.rmtree` recurses, so a thousand nested folders stop it half-way. Here each nested folder is
+first moved up, so there are at most two levels at any time.
 """
 
 import os
@@ -16,9 +16,9 @@ _USABLE = 0o700
 
 
 def remove_tree(folder: str | Path) -> None:
-    """Remove it. Blocks. Raises OSError: also for a link, and for what is not ours to remove.
+    """Remove a folder tree. Blocks. Raises OSError, also for a link or for files we may not remove.
 
-    Only the path to the folder itself is resolved; the folder must not be in use any more.
+    Links are resolved only in the path to the folder itself. The folder must not be in use.
     """
     name = Path(folder).name
     parent = open_canonical(str(Path(folder).parent.resolve()), FOLDER_FLAGS)
@@ -35,7 +35,7 @@ def remove_tree(folder: str | Path) -> None:
 
 
 def _empty(top: int) -> bool:
-    """Remove its files, and of each folder one level; False once nothing was there."""
+    """Remove the files, and one level of each folder. False if nothing was left."""
     found = _entries(top)
     for entry in found:
         if entry.is_dir(follow_symlinks=False):
@@ -51,12 +51,13 @@ def _entries(folder: int) -> list[os.DirEntry[str]]:
 
 
 def _flatten(top: int, name: str) -> None:
-    """A folder goes; those in it now lie beside it."""
+    """Remove a folder after moving its subfolders up beside it."""
     here = _open_folder(top, name)
     try:
         for entry in _entries(here):
             if entry.is_dir(follow_symlinks=False):
-                os.close(_open_folder(here, entry.name))  # a closed one cannot be moved
+                # a folder without permissions cannot be moved: this opens it
+                os.close(_open_folder(here, entry.name))
                 fresh = secrets.token_hex(16)
                 os.rename(entry.name, fresh, src_dir_fd=here, dst_dir_fd=top)
             else:
@@ -67,7 +68,7 @@ def _flatten(top: int, name: str) -> None:
 
 
 def _open_folder(parent: int, name: str) -> int:
-    """No link. One that its mode closes to us is opened first, where it is ours."""
+    """Open a folder without following links. If it is ours and its mode denies access, chmod it."""
     held = os.open(name, NOFOLLOW_FLAGS | os.O_DIRECTORY, dir_fd=parent)
     try:
         if os.fstat(held).st_mode & _USABLE != _USABLE:

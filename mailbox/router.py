@@ -1,6 +1,6 @@
-"""The many-peer end: a ROUTER socket under a desk, and the plain one that callers use.
+"""Server end of a mailbox: a ROUTER socket with a reliable endpoint; and a ROUTER for requests.
 
-Mail to an admitted peer that is not connected is kept, and goes out when its first frame arrives.
+Messages to an admitted peer that is not connected are kept, and sent when its first frame arrives.
 """
 
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from .polled import PolledSocket, open_socket
 
 
 class RouterServer(ReliableEndpoint):
-    """PostOffice over a ROUTER socket."""
+    """MailboxServer over a ROUTER socket."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class RouterServer(ReliableEndpoint):
         return super().dismiss(peer)
 
     def statistics(self) -> MailboxStatistics:
-        """As PostOffice.statistics; `disconnects` are connections that ended, less dismissals.
+        """As MailboxServer.statistics; `disconnects` are ended connections minus dismissals.
 
-        So it is exact when every peer that ended has been dismissed.
+        The number is exact once every ended peer has been dismissed.
         """
         self._drain_monitor()
         unexpected = max(0, self._disconnects - self._expected_disconnects)
@@ -70,17 +70,17 @@ class RouterServer(ReliableEndpoint):
 async def open_router(
     endpoint: str, *, epoch: int = 1, accept: Accept | None = None
 ) -> AsyncIterator[RouterServer]:
-    """Listen at `endpoint` for peers, each admitted by name first, or by `accept`.
+    """Listen at `endpoint` for peers, each admitted by name, or by `accept`.
 
     Args:
-        endpoint: As `ipc:///run/…/mail` in a folder of mode 0700; the path at most 107 bytes.
-        epoch: The life of this process; children take the first one they hear.
-        accept: Asked about each peer that is not admitted when a frame of it arrives. Who it lets
-            in has proved nothing yet: that is for the first letter to do. One that was dismissed
-            is not asked about again: an identity has one life.
+        endpoint: As `ipc:///run/…/mail` in a folder of mode 0700; the path has at most 107 bytes.
+        epoch: Number of this start of the process; children adopt the first one that they receive.
+        accept: Called when a frame of a peer arrives that is not admitted. A peer that it accepts
+            has proved nothing yet: its first message must do that. It is not called for a dismissed
+            peer, because an identity is never reused.
 
     Raises:
-        NoEndpoint: It cannot be bound.
+        EndpointUnavailable: It cannot be bound.
     """
     with open_socket("router") as sock:
         sock.raw.router_mandatory = 1
@@ -111,20 +111,20 @@ def _receive_message(office: RouterServer, message: list[bytes]) -> None:
 
 
 class RequestSender(NamedTuple):
-    """Who sent a frame on a plain router, and the process behind the connection if known."""
+    """The sender of a frame, and the process behind its connection if known."""
 
     identity: bytes
     pid: int | None
 
 
 class RequestServerSocket:
-    """A ROUTER that anyone may call; one frame a message. control.py gives it meaning."""
+    """A ROUTER that any process may call; one frame per message. Used by control_channel.py."""
 
     def __init__(self, sock: PolledSocket) -> None:
         self._sock = sock
 
     async def receive(self) -> tuple[RequestSender, bytes] | None:
-        """The next frame and its sender; None for a message that is not of one frame."""
+        """The next frame and its sender; None for a message without exactly one frame."""
         await self._sock.wait_message()
         frames = self._sock.raw.recv_multipart(zmq.NOBLOCK, copy=False)
         if len(frames) != 2:
@@ -138,7 +138,7 @@ class RequestServerSocket:
 
 @asynccontextmanager
 async def open_request_server(endpoint: str) -> AsyncIterator[RequestServerSocket]:
-    """Listen for callers at `endpoint`. Raises NoEndpoint."""
+    """Listen for requests at `endpoint`. Raises EndpointUnavailable."""
     with open_socket("router") as sock:
         sock.raw.router_mandatory = 1
         async with open_guarded_listener(sock, endpoint):
@@ -146,7 +146,7 @@ async def open_request_server(endpoint: str) -> AsyncIterator[RequestServerSocke
 
 
 def _peer_pid(frame: zmq.Frame) -> int | None:
-    """libzmq gives `localhost:uid:gid:pid` for ipc, from SO_PEERCRED at the time of connect."""
+    """The pid in libzmq's `localhost:uid:gid:pid` for ipc (SO_PEERCRED at connect time)."""
     try:
         address = frame.get("Peer-Address")
     except zmq.ZMQError:

@@ -1,12 +1,12 @@
-"""The door for files: what an unconfined process opens by a name that somebody else can change.
+"""Safe file access: for paths that another process can change between check and use.
 
-Guards: between deciding on a path and using it a command can put a link, a FIFO or a device in its
-place. So links are resolved first, the decision is about the path that they lead to, and exactly
-that one is opened, through no link (openat2). What is read is a regular file, never waited for, and
-bounded. What is written is made in a folder that is held open, and put in place by a rename.
+After a path was checked, a command can put a link, a FIFO or a device in its place. So links are
+resolved first, the resulting path is checked, and exactly that path is opened, following no link
+(openat2). Only regular files are read, without waiting and up to a limit. Files are written in a
+folder that is held open, and put in place by a rename.
 
-Blocks; every failure is an OSError. A kernel without openat2 (before 5.6), or a filter that
-refuses it: one step of the path after the other, to the same effect.
+Blocks; every failure is an OSError. On a kernel without openat2 (before 5.6), or with a filter that
+refuses it, the path is opened segment by segment, with the same effect.
 """
 
 import ctypes
@@ -22,21 +22,21 @@ from typing import IO
 
 from .path_rules import PROTECTED_NAMES
 
-READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # no FIFO is waited for
+READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # do not wait for a FIFO
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-NOFOLLOW_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # a link is opened itself
+NOFOLLOW_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens a link itself
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPENAT2_NUMBER = 437  # of openat2, the same on every architecture
+_OPENAT2_NUMBER = 437  # the same on every architecture
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS = (
     0x02,
     0x04,
 )  # RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
 _RESOLVE_BENEATH = 0x08
 _CHUNK_BYTES = 1 << 20
-_MAX_NAME_CHARS = 200  # of a name that goes on into a temporary one: 255 bytes are the kernel's
+_MAX_NAME_CHARS = 200  # of a name used in a temporary one; the kernel's limit is 255 bytes
 
-IsAllowed = Callable[[str], bool]  # asked with a canonical path
+IsAllowed = Callable[[str], bool]  # called with a canonical path
 
 
 class _OpenHow(ctypes.Structure):
@@ -51,21 +51,21 @@ _HOW_BYTES = ctypes.sizeof(_OpenHow)
 
 
 def open_canonical(path: str, flags: int, mode: int = 0) -> int:
-    """A descriptor of an absolute path, no step of which may be a link. Raises OSError: ELOOP."""
+    """Open an absolute path; no segment may be a link. Raises OSError (ELOOP for a link)."""
     return _open(_AT_CWD, path, flags, mode, _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
 
 
 def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
-    """The same of a path relative to an open folder, which it cannot leave."""
+    """As `open_canonical`, for a path relative to an open folder that it cannot leave."""
     return _open(
         folder, path, flags, mode, _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS | _RESOLVE_BENEATH
     )
 
 
 def open_if_allowed(path: str | Path, may: IsAllowed, flags: int = READ_FLAGS) -> int:
-    """Resolve links, ask about the path that they lead to, and open that one alone.
+    """Resolve links, check the resulting path with `may`, and open exactly that path.
 
-    Raises PermissionError where `may` says no, OSError (ELOOP) where a link came meanwhile.
+    Raises PermissionError if `may` returns False, OSError (ELOOP) if a link appeared meanwhile.
     """
     real = resolve_links(path)
     if not may(real):
@@ -74,15 +74,15 @@ def open_if_allowed(path: str | Path, may: IsAllowed, flags: int = READ_FLAGS) -
 
 
 def resolve_links(path: str | Path) -> str:
-    """Where links lead; OSError also for what can be no path."""
+    """The path with all links resolved. Raises OSError, also for text that is no path."""
     try:
         return os.path.realpath(path)
-    except ValueError as error:  # a zero byte
+    except ValueError as error:  # a NUL byte
         raise OSError(errno.EINVAL, "it is no path") from error
 
 
 def open_user_file(path: str | Path) -> int:
-    """A regular file that a person named: links are theirs, and are followed. Raises OSError."""
+    """Open a regular file that a person named; links are followed. Raises OSError."""
     try:
         return require_regular_file(os.open(path, READ_FLAGS))
     except ValueError as error:
@@ -90,7 +90,7 @@ def open_user_file(path: str | Path) -> int:
 
 
 def require_regular_file(fd: int) -> int:
-    """The descriptor itself; what is no regular file is closed. Raises OSError."""
+    """Return the descriptor of a regular file; close any other and raise OSError."""
     kind = os.fstat(fd).st_mode
     if stat.S_ISREG(kind):
         return fd
@@ -101,8 +101,9 @@ def require_regular_file(fd: int) -> int:
 
 
 def read_whole(fd: int, *, most_bytes: int) -> bytes:
-    """All of a regular file, and close it. Raises OSError: EFBIG where there is more, also where
-    it grows while it is read.
+    """Read all of a regular file and close it.
+
+    Raises OSError; EFBIG if it is larger than `most_bytes`, also if it grows meanwhile.
     """
     data = read_start(fd, most_bytes=most_bytes + 1)
     if len(data) > most_bytes:
@@ -111,7 +112,7 @@ def read_whole(fd: int, *, most_bytes: int) -> bytes:
 
 
 def read_start(fd: int, *, most_bytes: int) -> bytes:
-    """The first bytes of a regular file, and close it. Raises OSError."""
+    """Read the first bytes of a regular file and close it. Raises OSError."""
     with os.fdopen(require_regular_file(fd), "rb", buffering=0) as file:
         parts: list[bytes] = []
         left = most_bytes
@@ -122,13 +123,14 @@ def read_start(fd: int, *, most_bytes: int) -> bytes:
 
 
 def read_user_file(path: str | Path, *, most_bytes: int) -> bytes:
-    """All of a file that a person named. Raises OSError."""
+    """Read all of a file that a person named. Raises OSError."""
     return read_whole(open_user_file(path), most_bytes=most_bytes)
 
 
 def stat_no_follow(path: str) -> tuple[os.stat_result, str]:
-    """What lies at a canonical path, and a link's target. Raises OSError, as if nothing were
-    there, where a link stands on the way.
+    """The stat result at a canonical path, and a link's target.
+
+    Raises OSError; FileNotFoundError if a parent folder is a link.
     """
     try:
         fd = open_canonical(path, NOFOLLOW_FLAGS)
@@ -145,7 +147,7 @@ def stat_no_follow(path: str) -> tuple[os.stat_result, str]:
 
 
 def exists_no_follow(path: str) -> bool:
-    """True if anything lies at a canonical path; what is behind a link is not there."""
+    """True if a file exists at a canonical path; a path through a link does not exist."""
     try:
         stat_no_follow(path)
     except OSError:
@@ -155,7 +157,7 @@ def exists_no_follow(path: str) -> bool:
 
 @contextmanager
 def scan_folder(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """The entries of a folder by its canonical path. Their `path` is their name. Raises OSError."""
+    """The entries of a folder at a canonical path. Their `path` is their name. Raises OSError."""
     fd = open_canonical(path, FOLDER_FLAGS)
     try:
         with os.scandir(fd) as entries:
@@ -165,7 +167,7 @@ def scan_folder(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
 
 
 class OpenFolder:
-    """A folder that is held open from the moment when somebody decided on it. Close it."""
+    """A folder held open from the moment of the check. The caller closes it."""
 
     def __init__(self, path: str) -> None:
         """`path` is canonical. Raises OSError."""
@@ -173,11 +175,11 @@ class OpenFolder:
 
     @property
     def path(self) -> str:
-        """Where it is now: a command may have moved it."""
+        """The folder's current path: a command may have moved it."""
         return os.readlink(f"/proc/self/fd/{self._fd}")  # noqa: PTH115  bytes stay bytes
 
     def replace(self, name: str, write: Callable[[IO[bytes]], None], *, mode: int = 0o666) -> None:
-        """A file in it, as a whole or not at all. Raises OSError: also for a protected name."""
+        """Write a file in the folder, atomically. Raises OSError, also for a protected name."""
         check_file_name(name)
         fresh = f".{name[:_MAX_NAME_CHARS]}.{secrets.token_hex(4)}"
         fd = os.open(fresh, _CREATE_FLAGS, mode, dir_fd=self._fd)
@@ -191,14 +193,14 @@ class OpenFolder:
             raise
 
     def close(self) -> None:
-        """It can be called twice."""
+        """Close the folder; may be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def check_file_name(name: str) -> None:
-    """Raises OSError for what is no single name of a file, or one that is protected."""
+    """Raises OSError for text that is no single file name, and for a protected name."""
     if name in {"", ".", ".."} or "/" in name or "\0" in name:
         raise OSError(errno.EINVAL, "it is no name of a file")
     if name in PROTECTED_NAMES:
@@ -229,7 +231,7 @@ def _open(folder: int, path: str, flags: int, mode: int, resolve: int) -> int:
 
 @lru_cache(maxsize=64)
 def _open_how(flags: int, mode: int, resolve: int) -> _OpenHow:
-    """The kernel only reads it, so all calls of a kind share one."""
+    """Cached: the kernel only reads the struct, so equal calls share one."""
     return _OpenHow(flags, mode, resolve)
 
 
@@ -246,9 +248,7 @@ def _has_openat2() -> bool:
 
 
 def _open_stepwise(folder: int, path: str, flags: int, mode: int) -> int:
-    """Without openat2. A last step that is a link is refused, too, but where it is to be opened
-    itself.
-    """
+    """Open without openat2. A link as last segment is refused, unless it is to be opened itself."""
     is_absolute = path.startswith("/")
     steps = [step for step in path.split("/") if step not in {"", "."}]
     if ".." in steps or (is_absolute and folder != _AT_CWD):

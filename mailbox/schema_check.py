@@ -1,4 +1,4 @@
-"""Is a text the JSON that was asked for? One check for agents and for who asked them. Pure."""
+"""Checks text against a JSON schema, for agents and for their callers. No I/O."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import msgspec
 
 
 def find_schema_violation(text: str, schema: dict[str, Any]) -> str | None:
-    """Why `text` is not JSON that fits `schema`, with the place of the first fault; else None."""
-    from jsonschema_rs import ValidationError, validator_for  # 6 MB, seldom needed
+    """Why `text` is not JSON that fits `schema`, with the place of the first error; else None."""
+    from jsonschema_rs import ValidationError, validator_for  # 6 MB, rarely needed
 
     try:
         value = msgspec.json.decode(text.encode())

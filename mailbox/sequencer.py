@@ -1,7 +1,7 @@
-"""Order, acknowledgement and window of one conversation: two pure halves, no socket, no clock.
+"""Sequence numbers, acks and window of one link, as two halves: inbound and outbound. Pure.
 
-The rule it guards: an acknowledgement is a promise. `handled` moves only when the receiver says
-that a letter was journaled or applied; until then the sender keeps it and can send it again.
+`handled` moves only when the receiver has journaled or applied a message. Until then the sender
+keeps the message and can resend it.
 """
 
 import enum
@@ -12,29 +12,29 @@ import msgspec
 
 from .protocol.base import PROTOCOL_VERSION
 
-WINDOW = 64  # unacknowledged envelopes on the way, for each direction of each conversation
+WINDOW = 64  # unacknowledged envelopes in flight, per direction of each link
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class EnvelopeKind(enum.IntEnum):
-    """What an envelope is, and so what its `seq` says."""
+    """The kind of an envelope, which decides what its `seq` means."""
 
-    WHOLE = 0  # numbered: a body, or the last part of one
-    FRAGMENT = 1  # numbered: a part of a body; more follow under the next numbers
-    TRANSIENT = 2  # no number, no promise
-    ACK = 3  # nothing but `ack`
+    WHOLE = 0  # numbered: a body, or its last fragment
+    FRAGMENT = 1  # numbered: a fragment; more follow under the next numbers
+    TRANSIENT = 2  # unnumbered, not resent
+    ACK = 3  # carries only `ack`
     RESEND = 4  # "send again what comes after `seq`"
-    PROBE = 5  # "my last number is `seq`: do you have it?"; answered by ACK or AGAIN
+    PROBE = 5  # "my last number is `seq`: do you have it?"; answered by ACK or RESEND
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
-    """What travels, as a msgpack array. `version` stays its first element for ever."""
+    """What is sent, as a msgpack array. `version` always stays the first element."""
 
     version: Count = PROTOCOL_VERSION
-    epoch: Count = 0  # one for each life of the sending process
-    seq: Count = 0  # 1, 2, 3 … for each (sender, receiver) pair; see Kind
-    ack: Count = 0  # highest seq from the other side below which all is *handled*
+    epoch: Count = 0  # one for each start of the sending process
+    seq: Count = 0  # 1, 2, 3 … for each (sender, receiver) pair; see EnvelopeKind
+    ack: Count = 0  # all from the peer up to this number is *handled*
     kind: EnvelopeKind = EnvelopeKind.ACK
     body: bytes = b""
 
@@ -51,7 +51,7 @@ class EnvelopeVerdict(enum.Enum):
 
 
 class Inbound:
-    """The receiving half. Epoch 0 adopts the epoch of the first envelope and keeps to it."""
+    """The receiving half. Epoch 0 adopts the epoch of the first envelope and keeps it."""
 
     __slots__ = ("_handled_early", "_resend_requested_at", "epoch", "handled", "seen")
 
@@ -59,16 +59,16 @@ class Inbound:
         self.epoch = epoch
         self.seen = 0  # highest number admitted; all below were admitted too
         self.handled = 0  # all up to here are journaled or applied
-        self._handled_early = set[int]()  # handled, but something before is not
-        self._resend_requested_at = -1  # the `seen` for which a resend was asked last
+        self._handled_early = set[int]()  # handled, but a lower number is not
+        self._resend_requested_at = -1  # the `seen` of the last resend request
 
     def accepts_epoch(self, epoch: int) -> bool:
-        """True if `epoch` is the one we talk to; the first one heard, if none was named."""
+        """True if `epoch` is the expected one; if none was set, the first one is adopted."""
         self.epoch = self.epoch or epoch
         return epoch == self.epoch
 
     def admit(self, envelope: Envelope) -> EnvelopeVerdict:
-        """Judge an envelope; FRESH moves `seen`, so a FRESH one must be kept by the caller."""
+        """Judge an envelope. FRESH moves `seen`, so the caller must keep a FRESH envelope."""
         if not self.accepts_epoch(envelope.epoch):
             return EnvelopeVerdict.STALE
         if envelope.kind > EnvelopeKind.FRAGMENT:
@@ -83,14 +83,14 @@ class Inbound:
         return EnvelopeVerdict.FRESH
 
     def should_request_resend(self) -> bool:
-        """True once for each gap, so that 60 envelopes behind a lost one ask only once."""
+        """True once for each gap, so that 60 envelopes after a lost one cause one request."""
         if self._resend_requested_at == self.seen:
             return False
         self._resend_requested_at = self.seen
         return True
 
     def mark_handled(self, first: int, last: int) -> bool:
-        """Numbers `first` to `last` are handled, in any order of calls. True if `handled` moved."""
+        """Mark `first` to `last` as handled, in any order of calls. True if `handled` moved."""
         if first <= self.handled or last > self.seen:
             return False
         self._handled_early.update(range(first, last + 1))
@@ -108,13 +108,13 @@ class Outbound:
 
     def __init__(self) -> None:
         self.acked = 0
-        self.sent = 0  # highest number given to the wire
-        self.last = 0  # highest number given out; those after `sent` wait for the window
+        self.sent = 0  # highest number sent
+        self.last = 0  # highest number assigned; those after `sent` wait for the window
         self._unacked = deque[tuple[EnvelopeKind, bytes]]()  # numbers acked + 1 … last
 
     @property
     def has_room(self) -> bool:
-        """True if another body may be taken."""
+        """True if another body may be enqueued."""
         return self.last - self.acked < WINDOW
 
     @property
@@ -122,13 +122,13 @@ class Outbound:
         return self.last - self.acked
 
     def enqueue(self, kind: EnvelopeKind, body: bytes) -> int:
-        """Number one envelope and keep it. A body's parts are taken without a pause between."""
+        """Number one envelope and keep it. All fragments of a body are enqueued at once."""
         self._unacked.append((kind, body))
         self.last += 1
         return self.last
 
     def due(self) -> list[tuple[int, EnvelopeKind, bytes]]:
-        """What the window lets out now and was not sent yet; it counts as sent after this."""
+        """Envelopes that fit the window and were not sent yet; they count as sent after this."""
         upto = min(self.last, self.acked + WINDOW)
         if upto <= self.sent:
             return []
@@ -136,12 +136,12 @@ class Outbound:
         return [(seq, *self._unacked[seq - self.acked - 1]) for seq in range(start, upto + 1)]
 
     def sent_after(self, seen: int) -> list[tuple[int, EnvelopeKind, bytes]]:
-        """What was sent, comes after `seen` and is unacknowledged: to be sent again, in order."""
+        """Envelopes sent after `seen` that are unacknowledged, in order, for a resend."""
         start = max(seen, self.acked) + 1
         return [(seq, *self._unacked[seq - self.acked - 1]) for seq in range(start, self.sent + 1)]
 
     def acknowledge(self, ack: int) -> bool:
-        """The other side handled all up to `ack`. True if that is news.
+        """The peer has handled all up to `ack`. True if `ack` is new.
 
         Raises ValueError for a number that was never sent.
         """

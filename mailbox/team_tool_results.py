@@ -1,6 +1,7 @@
-"""What a model reads when a call about its team has its answer: worded once.
+"""Results of the team tools, as the model reads them.
 
-The tool words it in the agent's process; for a turn that waits without one, the supervisor does.
+The tool in the agent's process builds them; for a turn that waits without a tool, the supervisor
+does.
 """
 
 from collections.abc import Sequence
@@ -9,12 +10,12 @@ from .protocol.requests import Spawn, Spawned, Waited
 
 
 def spawn_result(request: Spawn, spawned: Spawned, *, tells_wait: bool) -> dict[str, object]:
-    """The sheet's two keys, and how its special wishes came out.
+    """The two keys of the sheet, and the model and effort if the call asked for them.
 
     Args:
-        request: What was wished for.
-        spawned: What came of it.
-        tells_wait: Whether the time in the line for slots is worth a word.
+        request: The request.
+        spawned: Its reply.
+        tells_wait: Whether to report the time spent waiting for a slot.
     """
     answer: dict[str, object] = {"task_name": spawned.path, "nickname": spawned.nickname}
     if request.model is not None:
@@ -27,12 +28,12 @@ def spawn_result(request: Spawn, spawned: Spawned, *, tells_wait: bool) -> dict[
 
 
 def wait_result(waited: Waited, *, ends: Sequence[object], unread: int) -> dict[str, object]:
-    """The sheet's two keys, then what there is of news.
+    """The two keys of the sheet, then any news.
 
     Args:
         waited: The supervisor's reply.
-        ends: How those that finished ended, each as it is shown.
-        unread: Letters that the model will read with its next request.
+        ends: How the finished agents ended, each as it is shown.
+        unread: Number of mails that the model will read with its next request.
     """
     answer: dict[str, object] = {
         "message": "Wait timed out." if waited.timed_out else "Wait completed.",

@@ -1,1 +1,1 @@
-"""Who an agent is and what it may do: roles, their bounds, and the configuration."""
+"""Roles, permission limits and configuration: who an agent is and what it may do."""

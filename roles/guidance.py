@@ -1,8 +1,8 @@
-"""The AGENTS.md chain: what a project and a person want every agent to know.
+"""Loads AGENTS.md files: instructions from a project and a person for every agent.
 
-Rule: never from outside of the project, whatever a link leads to, and nothing that the agents'
-profile denies; never over the budget. What is cut or left out is said aloud.
-Source: Codex `project_doc.rs`; differs in that a cut is a warning and not silent.
+Never reads a file outside the project, even through a link, nor one that the agents' profile
+denies; never reads more than the byte budget. Truncated and skipped files are reported. Source:
+Codex `project_doc.rs`, which truncates without a warning.
 """
 
 import errno
@@ -29,14 +29,14 @@ _SEPARATOR = "\n\n--- project-doc ---\n\n"
 
 
 class Guidance(Value):
-    """The joined text, and what went wrong."""
+    """The joined text, and the warnings."""
 
     text: str = ""
     warnings: tuple[str, ...] = ()
     left_bytes: int = 0  # of the budget, for folders below
     refused: tuple[
         str, ...
-    ] = ()  # of the warnings, those of files that lead elsewhere or are denied
+    ] = ()  # warnings about files that lead outside the project or are denied
 
 
 class GuidanceRules(Value):
@@ -45,21 +45,21 @@ class GuidanceRules(Value):
     limit_bytes: int = BUDGET_BYTES
     fallback_names: tuple[str, ...] = ()
     root_markers: tuple[str, ...] = (".git",)
-    keeps_cwd: bool = False  # it is canonical, and a link that comes in its place is not followed
-    sandbox: SandboxPolicy | None = None  # what a profile denies to agents is not told to them
+    keeps_cwd: bool = False  # `cwd` is canonical: do not follow a link that replaced it
+    sandbox: SandboxPolicy | None = None  # files that a profile denies to agents are skipped
 
 
 class _FileSkipped(Exception):
-    """Why a file that is there is not told."""
+    """A file exists but must not be read; the text says why."""
 
 
 def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Guidance:
-    """Read the person's file, then one file a folder from the project's root down to `cwd`.
+    """Read the person's file, then one file per folder from the project's root down to `cwd`.
 
     Args:
         cwd: Absolute.
-        config_folder: Where the person's own AGENTS.md lies; it is not under the budget.
-        rules: Byte budget of all project files together (0: none are read) and names.
+        config_folder: Holds the person's own AGENTS.md, which the budget does not limit.
+        rules: Byte budget of all project files together (0: none are read), and file names.
     """
     personal = _read_personal(config_folder)
     parts: list[str] = []
@@ -100,12 +100,12 @@ def load_guidance(cwd: Path, *, config_folder: Path, rules: GuidanceRules) -> Gu
 
 
 def load_folder_guidance(folder: Path, *, root: Path, rules: GuidanceRules) -> Guidance:
-    """One folder's own file, for an agent that begins to work there; nothing if it has none.
+    """The file of one folder, for an agent that starts to work there; empty if there is none.
 
     Args:
-        folder: Below `root`; both are real paths.
-        root: What a link may not lead out of.
-        rules: Their `limit_bytes` is what is left of the budget.
+        folder: Below `root`; both are canonical paths.
+        root: Links may not lead outside it.
+        rules: `limit_bytes` is the rest of the budget.
     """
     if rules.limit_bytes <= 0:
         return Guidance()
@@ -130,9 +130,9 @@ def load_folder_guidance(folder: Path, *, root: Path, rules: GuidanceRules) -> G
 
 
 def _open_in(folder: Path, root: Path, rules: GuidanceRules) -> tuple[Path, int] | None:
-    """The folder's first file that is one, opened; a FIFO or device is none.
+    """Open the folder's first regular guidance file; FIFOs and devices are skipped.
 
-    Raises _LeftOut for one whose words are not for this project's agents, and OSError.
+    Raises _FileSkipped for a file that must not be read, and OSError.
     """
     for name in (*_NAMES, *(name for name in rules.fallback_names if "/" not in name)):
         path = folder / name
@@ -151,9 +151,7 @@ _NO_FILE = (errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
 
 
 def _open(path: Path, root: Path, rules: GuidanceRules) -> int:
-    """Where no link is, the name itself is the decision; else where the link leads is decided on,
-    and opened through no other one.
-    """
+    """Open a path without links directly; else check the link's target and open exactly that."""
     real = str(path)
     try:
         fd = open_canonical(real, READ_FLAGS)
@@ -162,7 +160,7 @@ def _open(path: Path, root: Path, rules: GuidanceRules) -> int:
             raise
         real = resolve_links(path)
         if real == str(path):
-            raise  # a circle
+            raise  # a link loop
         _check(path, real, root, rules)
         return open_canonical(real, READ_FLAGS)
     try:
@@ -205,7 +203,7 @@ def _read_personal(folder: Path) -> str:
 
 
 def _project_folders(cwd: Path, rules: GuidanceRules) -> Iterator[tuple[Path, Path]]:
-    """The project's root, and each folder from there down."""
+    """The project's root, with each folder from the root down to `cwd`."""
     if rules.limit_bytes <= 0:
         return
     real = cwd if rules.keeps_cwd else Path(resolve_links(cwd))
@@ -215,7 +213,7 @@ def _project_folders(cwd: Path, rules: GuidanceRules) -> Iterator[tuple[Path, Pa
 
 
 def find_project_root(cwd: Path, markers: Sequence[str]) -> Path:
-    """The nearest folder from `cwd` upwards that holds a marker; `cwd` itself if none does."""
+    """The nearest folder from `cwd` upwards that holds a marker; `cwd` if there is none."""
     for folder in (cwd, *cwd.parents):
         if any((folder / marker).exists() for marker in markers):
             return folder

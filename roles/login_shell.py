@@ -1,8 +1,8 @@
-"""Reading a login shell's environment: which shell to ask, what it prints, what is kept. Pure.
+"""Environment of the person's login shell: which shell to run, parsing its output, merging.
 
-A login shell costs over 100 ms; so one is asked once a run and commands run in a plain `-c` of the
-person's shell with what it said. Guards: start-up files add to the run's own environment and take
-nothing away from it, so an activated venv, nvm or cargo folder is there for commands as well.
+A login shell takes over 100 ms. So it is run once per run, and commands run in a plain `-c` of the
+person's shell with the result. Start-up files only add to the run's own environment and remove
+nothing, so commands also see an activated venv, nvm or cargo folder.
 """
 
 import os
@@ -16,7 +16,7 @@ _LOGIN_SHELLS = ("bash", "zsh", "sh", "dash", "ksh")
 
 
 def find_shell(environment: Mapping[str, str]) -> str:
-    """The person's shell if it is one that we know how to ask, else bash, else sh."""
+    """The person's shell if it is a supported one, else bash, else sh."""
     wanted = environment.get("SHELL", "")
     if wanted.startswith("/") and Path(wanted).name in _LOGIN_SHELLS and os.access(wanted, os.X_OK):
         return wanted
@@ -24,15 +24,15 @@ def find_shell(environment: Mapping[str, str]) -> str:
 
 
 def shell_name(shell: str) -> str:
-    """How a model is told of it."""
+    """The shell's name, as told to a model."""
     return Path(shell).name
 
 
 def join_environments(own: Mapping[str, str], login: Mapping[str, str]) -> dict[str, str]:
-    """What commands get: the run's own variables as they are, and what only the login shell knows.
+    """The environment of commands: the run's own variables, plus those only the login shell has.
 
-    `PATH` is both: the run's own folders first and in their order, then those that only the login
-    shell names. What is no absolute folder is not added: it would mean another one for each
+    `PATH` joins both: the run's own folders first, in their order, then those that only the login
+    shell has. Relative folders of the login shell are not added: they would differ for each
     command.
     """
     joined = {**login, **own}
@@ -48,7 +48,7 @@ def _join_paths(own: str, login: str) -> str:
 
 
 def parse_snapshot(printed: bytes) -> dict[str, str]:
-    """Variables after the marker; {} when it is missing. Values that are not UTF-8 are left out."""
+    """The variables after the marker; {} if it is missing. Values not in UTF-8 are left out."""
     _, marker, listed = printed.partition(_MARKER)
     if not marker or not listed.endswith(b"\0"):
         return {}

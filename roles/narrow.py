@@ -1,6 +1,7 @@
-"""(parent's limits, role) → limits that are never wider than either. Pure.
+"""Computes a child's limits from the parent's limits and the role; never wider. No I/O.
 
-Rule (law 6): a role may take away, never give. What cannot be compared stays as the parent has it.
+A role can take rights away but never add any (law 6). Values that cannot be compared stay as the
+parent has them.
 """
 
 import os
@@ -35,7 +36,7 @@ def narrow_limits(parent: Limits, role: Role) -> Limits:
     """The limits of an agent of this role under this parent. The reviewer stays the parent's."""
     network = narrow_role_network(parent.network, role)
     sandbox = narrow_sandbox(parent.sandbox, role)
-    if role.network is not None:  # it names hosts: never all of them
+    if role.network is not None:  # a role's network table names hosts, so no direct access to all
         sandbox = without_direct_network(sandbox)
     approval = narrow_approval(parent.approval, role.approval)
     return Limits(
@@ -59,21 +60,21 @@ def narrow_role_sockets(parent: UnixSockets, role: Role) -> UnixSockets:
 
 
 def narrow_role_network(parent: NetworkPolicy | None, role: Role) -> NetworkPolicy | None:
-    """What an agent of this role may reach through the proxy; None = it has no way there."""
+    """What an agent of this role may reach through the proxy; None: no proxy."""
     return narrow_network(
         parent, mode=role.sandbox_mode, table=role.network, wants_network=_wants_network(role)
     )
 
 
 def without_direct_network(policy: SandboxPolicy) -> SandboxPolicy:
-    """The same without any network; only the proxy is left, where there is one."""
+    """The policy without direct network access; only the proxy remains, if there is one."""
     if isinstance(policy, DangerFullAccess):
         return policy
     return msgspec.structs.replace(policy, network_access=False)
 
 
 def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:
-    """What both allow. A role that names no roots or network leaves those to the parent."""
+    """The intersection. Roots and network that a role does not name stay the parent's."""
     match role.sandbox_mode:
         case None | "danger-full-access":
             return parent
@@ -100,8 +101,9 @@ def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:
 
 
 def profile_from_policy(policy: BoundPolicy, workspace: tuple[str, ...]) -> ProfilePolicy:
-    """A policy in the words of a profile, for a run with these folders. Source: Codex's mapping of
-    its older modes.
+    """A policy as a permission profile, for a run with these folders.
+
+    Source: Codex's mapping of its older modes.
     """
     match policy:
         case ProfilePolicy():
@@ -138,7 +140,7 @@ def _network(policy: SandboxPolicy) -> bool:
 
 
 def intersect_sandboxes(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
-    """The widest policy that allows nothing which either of the two forbids."""
+    """The widest policy that allows nothing that either of the two forbids."""
     if isinstance(one, DangerFullAccess):
         return other
     if isinstance(other, DangerFullAccess):
@@ -161,7 +163,7 @@ def intersect_sandboxes(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPoli
 
 
 def _common_roots(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Roots that lie within a root of both sides."""
+    """Roots that lie within a root of the other side."""
     kept = [root for root in one if _is_below(root, other)]
     kept += [root for root in other if _is_below(root, one)]
     return tuple(dict.fromkeys(kept))
@@ -181,8 +183,8 @@ def _steps(path: str) -> list[str]:
 def narrow_approval(parent: AskForApproval, role: AskForApproval | None) -> AskForApproval:
     """The stricter of the two.
 
-    `never` asks nothing and so can be given nothing: a parent's `never` stays, and a role's
-    `never` counts, except under `untrusted`, where not asking would let more run.
+    `never` asks nothing, so nothing can be granted: a parent's `never` stays. A role's `never` also
+    counts, except under `untrusted`, where not asking would let more commands run.
     """
     if role is None or parent == "never":
         return parent
@@ -192,7 +194,7 @@ def narrow_approval(parent: AskForApproval, role: AskForApproval | None) -> AskF
 
 
 def narrow_budget(parent: Budget, wanted: Budget) -> Budget:
-    """The smaller bound of each kind."""
+    """The smaller limit of each kind."""
     return Budget(
         tokens=_least(parent.tokens, wanted.tokens),
         usd=_least(parent.usd, wanted.usd),

@@ -1,7 +1,7 @@
-"""`[permissions.NAME]` → a policy: paths absolute, special names spelled out. Looks at paths only.
+"""Resolves `[permissions.NAME]` profiles into policies with absolute paths. I/O: path lookups only.
 
-Rule guarded: what a profile says is kept to or refused with its reason; nothing of it is dropped
-in silence, and what it does not name is closed.
+Each entry of a profile is enforced, or refused or warned about with the reason; none is dropped
+silently. Paths without an entry are denied.
 """
 
 import os
@@ -36,7 +36,7 @@ from .config.merge import Layer, as_table, is_table, merge_tables
 from .config.schema import Access as Word
 from .config.schema import NetworkTable, PermissionProfile, Toml
 
-# What programs of the system need to start. Source: Codex; /proc is ours.
+# Folders that system programs need to start. Source: Codex; /proc is an addition.
 _MINIMAL = (
     "/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
     "/run/current-system/sw", "/proc",
@@ -56,15 +56,15 @@ _SANDBOX_TREES = ("/dev", "/proc")  # a sandbox has its own
 
 
 class ProfileContext(Value):
-    """Where a profile is to hold."""
+    """The folders that a profile is resolved against."""
 
     cwd: str
-    roots: tuple[str, ...] = ()  # beside `cwd`: --add-dir
+    roots: tuple[str, ...] = ()  # in addition to `cwd`: --add-dir
     home: str = ""
 
 
 class ResolvedProfile(Value):
-    """What a profile comes to. `network`: its own table, where it brings one."""
+    """A resolved profile. `network`: the profile's own table, if it has one."""
 
     policy: SandboxPolicy
     network: NetworkTable | None = None
@@ -72,9 +72,9 @@ class ResolvedProfile(Value):
 
 
 def chosen_profile(layers: Sequence[Layer]) -> str | None:
-    """The profile that counts, by the highest layer that sets it or `sandbox_mode`; None: the mode.
+    """The active profile, from the highest layer that sets one or `sandbox_mode`; None: the mode.
 
-    Raises UsageError where there are profiles and nothing says which of them counts, if any.
+    Raises UsageError if profiles are defined but no layer sets either.
     """
     seen = [layer for layer in layers if not layer.ignored]
     for layer in reversed(seen):
@@ -90,15 +90,15 @@ def chosen_profile(layers: Sequence[Layer]) -> str | None:
 
 
 def resolve_profile(name: str, tables: Toml, ground: ProfileContext) -> ResolvedProfile:
-    """The policy of a profile by its name.
+    """The policy of a profile, by name.
 
     Args:
-        name: One of `tables`, or a built-in one with its colon.
+        name: A key of `tables`, or a built-in name with its colon.
         tables: `[permissions]`, merged.
         ground: Working folder, other roots, home.
 
     Raises:
-        UsageError: It does not exist, says what cannot be kept to, or forbids the working folder.
+        UsageError: It does not exist, cannot be enforced, or denies the working folder.
     """
     if name in _DANGER:
         return ResolvedProfile(policy=DangerFullAccess())
@@ -123,7 +123,7 @@ def resolve_profile(name: str, tables: Toml, ground: ProfileContext) -> Resolved
 
 
 def _merge_bases(name: str, tables: Toml, above: tuple[str, ...]) -> Toml:
-    """The profile's table with those that it extends below it."""
+    """The profile's table, merged over the profiles that it extends."""
     if name.startswith(":"):
         if name in _DANGER and above:
             raise UsageError(f"permissions.{above[-1]}.extends: {name} cannot be extended")
@@ -146,7 +146,7 @@ def _merge_bases(name: str, tables: Toml, above: tuple[str, ...]) -> Toml:
 
 
 def _canonical_keys(table: Toml) -> Toml:
-    """One spelling for what has two, so that an extending profile replaces what it means."""
+    """Use one spelling for synonyms, so that an extending profile replaces the right entry."""
     files: Toml = {}
     for key, value in as_table(table.get("filesystem")).items():
         word = _ROOTS[0] if key in _ROOTS else key
@@ -156,7 +156,7 @@ def _canonical_keys(table: Toml) -> Toml:
 
 
 class _ProfileReader:
-    """Reads one profile's tables; `warnings` are for a person."""
+    """Reads one profile's tables; `warnings` are for people."""
 
     def __init__(self, place: str, ground: ProfileContext, table: PermissionProfile) -> None:
         self._place, self._context, self._table = place, ground, table
@@ -251,7 +251,7 @@ class _ProfileReader:
         return os.path.normpath(path).replace("//", "/")
 
     def _at(self, base: str, step: str, access: Access) -> Iterator[tuple[str, Access]]:
-        """The rules for one entry: the place, and what a link there leads to."""
+        """The rules for one entry: at the link target, and for "deny" also at the path itself."""
         if (
             base
             and step != "."

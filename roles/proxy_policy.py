@@ -1,7 +1,7 @@
-"""What the proxy lets through, from tables of the configuration; and narrower, never wider. Pure.
+"""Network proxy policies: read from the configuration, and narrowed for children. Pure.
 
-Rule (law 6): below an agent nothing can be reached that it cannot reach; a read-only role reaches
-nothing unless it says what.
+A child can never reach more than its parent (law 6). A read-only role reaches nothing unless it
+names hosts or asks for network access.
 """
 
 import msgspec
@@ -17,10 +17,10 @@ MAX_PATTERNS = 1_000
 
 
 def network_policy(config: Config, profile: NetworkTable | None = None) -> NetworkPolicy | None:
-    """What the run allows through the proxy; None where no proxy is wanted.
+    """What the run allows through the proxy; None if no proxy is enabled.
 
-    `profile` is the table of the permission profile that counts; the run's own goes before it.
-    Raises UsageError: a pattern that cannot be.
+    `profile` is the network table of the active permission profile; the run's own table overrides
+    it. Raises UsageError for an invalid pattern.
     """
     if config.network.enabled:
         return read_network_table(config.network, "network")
@@ -30,7 +30,7 @@ def network_policy(config: Config, profile: NetworkTable | None = None) -> Netwo
 
 
 def read_network_table(table: NetworkTable, place: str) -> NetworkPolicy | None:
-    """The table with its patterns in normal form; None if it is not enabled. Raises UsageError."""
+    """The table with patterns in normal form; None if it is not enabled. Raises UsageError."""
     if not table.enabled:
         return None
     if len(table.domains) > MAX_PATTERNS:
@@ -64,9 +64,10 @@ def narrow_network(
     """What an agent of a role may reach under this parent.
 
     Args:
-        mode: The role's sandbox.
-        table: The role's own network.
-        wants_network: It asks for network access in its workspace table.
+        parent: The parent's policy.
+        mode: The role's sandbox mode.
+        table: The role's own network policy.
+        wants_network: The role's workspace table asks for network access.
     """
     if parent is None:
         return None
@@ -76,7 +77,7 @@ def narrow_network(
 
 
 def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolicy:
-    """The widest policy that allows nothing which either of the two does not."""
+    """The widest policy that allows nothing that either of the two forbids."""
     if one == other:
         return one
     limited = "limited" in (one.mode, other.mode)
@@ -87,7 +88,7 @@ def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolic
         mode="limited" if limited else "full",
         allow_local_binding=one.allow_local_binding and other.allow_local_binding,
         enable_socks5=one.enable_socks5 and other.enable_socks5,
-        # Whoever is limited and looks into no tunnel lets none through.
+        # A limited side without mitm lets no tunnel through.
         mitm=all(policy.mitm for policy in (one, other) if policy.mode == "limited")
         and (one.mitm or other.mitm),
         upstream=one.upstream and other.upstream,
@@ -98,7 +99,7 @@ def intersect_networks(one: NetworkPolicy, other: NetworkPolicy) -> NetworkPolic
 def apply_network_requirements(
     policy: NetworkPolicy | None, demand: NetworkRequirements
 ) -> NetworkPolicy | None:
-    """The policy with what an administrator denies; under a managed list nothing but the list."""
+    """The policy with an administrator's denials; a managed list also limits what is allowed."""
     if policy is None:
         return None
     listed = {

@@ -1,4 +1,4 @@
-"""What a role is: an agent's words, model and bounds, as data."""
+"""Roles as data: instructions, model and limits of an agent."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from .unix_sockets import read_socket_table
 
 
 class RoleBudget(BudgetTable, forbid_unknown_fields=True):
-    """`[budget]` of a role, ours: bounds of each agent of this role and all below it."""
+    """`[budget]` of a role (swarm's own): limits of each agent of the role and all below it."""
 
     tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
     usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
@@ -22,9 +22,9 @@ class RoleBudget(BudgetTable, forbid_unknown_fields=True):
 
 
 class RoleFile(Value, forbid_unknown_fields=True):
-    """A role's TOML file. Keys are Codex's; `prompt` (a file beside the built-in ones) is ours.
+    """A role's TOML file. The keys are Codex's, except `prompt` (a file of the built-in roles).
 
-    A key that is not here cannot be honoured, and a role that cannot be honoured is an error.
+    Any other key is an error, because it could not take effect.
     """
 
     name: str | None = None
@@ -44,7 +44,7 @@ class RoleFile(Value, forbid_unknown_fields=True):
 
 
 class Role(Value):
-    """A role, its files read. None means: as the one who starts it has it."""
+    """A role with its files read. None means: inherited from the parent."""
 
     name: str
     description: str = ""
@@ -59,12 +59,13 @@ class Role(Value):
     workspace: WorkspaceTable | None = None
     network: NetworkPolicy | None = None
     unix_sockets: UnixSockets | None = None
-    budget: Budget = Budget()  # its own; what is above it in the tree bounds it as well
+    budget: Budget = Budget()  # its own; limits higher in the tree apply too
     source: str = "built-in"
 
     def brief(self) -> RoleBrief:
-        """The part that the agent's process needs. Only a read-only role is locked: no approval
-        can ever widen it.
+        """The part that the agent's process needs.
+
+        Only a read-only role is locked: no approval can widen it.
         """
         return RoleBrief(
             name=self.name,
@@ -75,7 +76,7 @@ class Role(Value):
 
 
 def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
-    """The role without its texts from other files (the loader reads those)."""
+    """The role without texts from other files (the loader reads those)."""
     return Role(
         name=name,
         description=(file.description or "").strip(),
@@ -97,7 +98,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
 
 
 def fill_missing(high: Role, low: Role) -> Role:
-    """`high` with what it does not say taken from `low`, a lower layer's role of the same name."""
+    """`high`, with missing values filled from `low`, a lower layer's role of the same name."""
     return msgspec.structs.replace(
         high,
         description=high.description or low.description,

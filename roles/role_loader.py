@@ -1,7 +1,7 @@
-"""Roles from everywhere: built in, declared in a config file, found in an `agents/` folder.
+"""Loads roles: built in, declared in a config file, or found in an `agents/` folder.
 
-Rule: a bad role file stops nobody who does not ask for it; whoever asks gets the reason. A role
-that sets something we cannot honour is bad: it would promise what does not happen.
+A faulty role file affects only agents that request that role; they get the reason. A role with a
+setting that cannot be enforced is faulty.
 """
 
 import os
@@ -41,7 +41,7 @@ class Roles(Value):
 
     @property
     def cards(self) -> tuple[RoleCard, ...]:
-        """As agents that may start others are told of them: a person's roles, then ours."""
+        """The roles, as agents that may start others see them: the person's, then built-in ones."""
         mine = [role for role in self.known.values() if role.source != "built-in"]
         ours = [role for role in self.known.values() if role.source == "built-in"]
         return tuple(
@@ -54,14 +54,14 @@ class Roles(Value):
 
 
 class UnusableRole(UsageError):
-    """A role file is wrong, or asks for what cannot be honoured."""
+    """A role file is invalid, or sets something that cannot be enforced."""
 
 
 def load_roles(layers: Sequence[Layer], held: Requirements = NO_REQUIREMENTS) -> Roles:
-    """Built-in roles, then those of each layer, lowest first; a higher one of the same name wins.
+    """Built-in roles, then those of each layer, lowest first; a higher layer's role wins.
 
     A layer's declared roles (`[agents.NAME]`) come before the files in `agents/` beside it. A role
-    that wants what the requirements do not allow cannot be used.
+    that the requirements do not allow cannot be used.
     """
     known = {role.name: role for role in _built_in()}
     broken: dict[str, str] = {}
@@ -86,7 +86,7 @@ def load_roles(layers: Sequence[Layer], held: Requirements = NO_REQUIREMENTS) ->
                 known[name] = role
                 broken.pop(name, None)
     for name in broken:
-        known.pop(name, None)  # never a built-in one in place of the one that was meant
+        known.pop(name, None)  # a broken role must not fall back to the built-in role of that name
     warnings += [f"ignoring malformed agent role definition: {why}" for why in broken.values()]
     return apply_role_requirements(
         Roles(known=known, broken=broken, warnings=tuple(warnings)), held
@@ -94,7 +94,7 @@ def load_roles(layers: Sequence[Layer], held: Requirements = NO_REQUIREMENTS) ->
 
 
 def apply_review_model(roles: Roles, model: str | None) -> Roles:
-    """`review_model` for the role that reviews code, unless it names a model itself."""
+    """Set `review_model` on the code review role, unless the role names a model."""
     role = roles.known.get(REVIEW_ROLE)
     if model is None or role is None or role.model is not None:
         return roles
@@ -103,10 +103,10 @@ def apply_review_model(roles: Roles, model: str | None) -> Roles:
 
 
 def apply_role_requirements(roles: Roles, held: Requirements) -> Roles:
-    """The roles without those that want what the requirements do not allow.
+    """The roles without those that the requirements do not allow.
 
-    Built-in ones stay: they set nothing but narrower bounds, and the reviewer's `never` asks nobody
-    because it may do nothing.
+    Built-in roles stay: they only set narrower limits. The reviewer's `never` is safe because it
+    has no rights.
     """
     refused = {
         name: f"{role.source}: {why}"
@@ -121,7 +121,7 @@ def apply_role_requirements(roles: Roles, held: Requirements) -> Roles:
 
 
 def find_role(roles: Roles, name: str) -> Role:
-    """The role of this name. Raises UsageError: unknown (with the nearest), or why it is broken."""
+    """The role of this name. Raises UsageError if it is unknown (with a hint) or broken."""
     if name in roles.known:
         return roles.known[name]
     if name in roles.broken:
@@ -133,7 +133,7 @@ def find_role(roles: Roles, name: str) -> Role:
 
 
 def built_in_role(name: str) -> Role:
-    """One of the roles that come with swarm."""
+    """A role that comes with swarm."""
     return _read_role(_HERE / "data" / f"{name}.toml", _from_disk, source="built-in")
 
 
@@ -150,7 +150,7 @@ def _from_disk(path: Path) -> bytes:
 
 
 def _reader(layer: Layer) -> _ReadFile:
-    """How this layer's files are read: a project's never a second time."""
+    """The reader for this layer's files: a project's files are never read again from disk."""
     held = layer.files
     if held is None:
         return _from_disk
@@ -174,11 +174,11 @@ def _find_role_files(layer: Layer) -> list[Path]:
     try:
         return sorted(folder.rglob("*.toml"))[:_MAX_FILES] if folder.is_dir() else []
     except OSError:
-        return []  # who asks for a role of it is told that there is none
+        return []  # requesting one of these roles reports it as unknown
 
 
 def _layer_roles(layer: Layer) -> Iterator[tuple[str, Role | str]]:
-    """(name, role or why not), declared ones first."""
+    """(name, role or error text), declared roles first."""
     read = _reader(layer)
     declared: set[Path] = set()
     for name, table in as_table(layer.values.get("agents")).items():
@@ -205,7 +205,7 @@ def _layer_roles(layer: Layer) -> Iterator[tuple[str, Role | str]]:
 
 
 def _check_project_role(role: Role) -> Role | str:
-    """A project's role may not choose where words are sent, as its configuration may not."""
+    """Refuse a project's role that sets `model_provider`: it may not choose where data goes."""
     if role.model_provider is None:
         return role
     return f"{role.source}: a project's role may not set model_provider"
@@ -227,7 +227,7 @@ def _read_declared_role(layer: Layer, name: str, table: RoleTable, read: _ReadFi
 
 
 def _read_role(path: Path, read: _ReadFile, *, source: str, name: str | None = None) -> Role:
-    """One file. `name`: the declared one; without it the file must name itself."""
+    """Read one role file. `name` is the declared name; without it the file must set `name`."""
     file = _decode(path, read)
     if file.name is None and name is None:
         raise UnusableRole(f"{path}: a role file needs `name`")

@@ -1,7 +1,7 @@
-"""Sockets of other programs that commands may connect to: read, and narrower, never wider.
+"""Rules for Unix sockets of other programs: read from the configuration, and narrowed for children.
 
-Rule (law 6): below an agent no socket can be reached that it cannot reach; a read-only role reaches
-none unless it says which. Looks at paths only, so that a link is known by what it leads to.
+A child can never reach more sockets than its parent (law 6). A read-only role reaches none unless
+it names them or asks for network access. Its only I/O is resolving links in paths.
 """
 
 import os
@@ -19,9 +19,9 @@ MAX_SOCKETS = 100
 
 
 def run_socket_rules(config: Config, profile: NetworkTable | None = None) -> UnixSockets:
-    """What the run allows, with the table of the permission profile that counts.
+    """What the run allows, including the table of the active permission profile.
 
-    They hold with and without the network proxy. Raises UsageError: a path that cannot be.
+    The rules apply with and without the network proxy. Raises UsageError for an invalid path.
     """
     own = read_socket_table(config.network, "network")
     if profile is None:
@@ -51,7 +51,7 @@ def read_socket_table(table: NetworkTable, place: str) -> UnixSockets:
 
 
 def socket_path(path: str, place: str) -> str:
-    """The path that is meant. Raises UsageError for one that no rule can name."""
+    """The path with links resolved. Raises UsageError for a path that no rule may name."""
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise UsageError(f"{place}: `{path}` must be an absolute path without `..`")
     real = os.path.realpath(path)
@@ -67,14 +67,14 @@ def narrow_sockets(
     table: UnixSockets | None,
     wants_network: bool,
 ) -> UnixSockets:
-    """What an agent of a role may connect to under this parent; as with the hosts of a network."""
+    """What an agent of a role may connect to under this parent; works like `narrow_network`."""
     if table is not None:
         return intersect_sockets(parent, table)
     return UnixSockets() if mode == "read-only" and not wants_network else parent
 
 
 def intersect_sockets(one: UnixSockets, other: UnixSockets) -> UnixSockets:
-    """The widest rules that allow nothing which either of the two does not."""
+    """The widest rules that allow nothing that either of the two forbids."""
     named = _joined(one.allow, other.allow)
     return UnixSockets(
         allow=tuple(path for path in named if one.permits(path) and other.permits(path)),
@@ -84,7 +84,7 @@ def intersect_sockets(one: UnixSockets, other: UnixSockets) -> UnixSockets:
 
 
 def apply_socket_requirements(rules: UnixSockets, demand: NetworkRequirements) -> UnixSockets:
-    """The rules as an administrator lets them be: where there is a list, nothing but the list."""
+    """Apply an administrator's requirements: if there is a list, nothing else is allowed."""
     if demand.all_sockets is False or (demand.sockets is not None and not demand.all_sockets):
         rules = msgspec.structs.replace(rules, every=False)
     if demand.sockets is None:

@@ -1,1 +1,1 @@
-"""The process a person starts: it owns every other process and the run's files."""
+"""The supervisor process: a person starts it; it owns the run's files and all other processes."""

@@ -1,7 +1,7 @@
-"""Other terminals' door: look at the run, speak to an agent, interrupt or end it.
+"""The control socket: other terminals inspect the run, send input, interrupt or end agents.
 
-A process that descends from a run, this one or another, has no rights here, not even to look:
-nobody steers a swarm by the back door (`outsiders.py`).
+A process that descends from a run (this one or another) is refused every request, also a mere view:
+no agent may steer a swarm through this socket (`refusal_for`).
 """
 
 import logging
@@ -68,13 +68,13 @@ class ControlService:
         self._run, self._agents, self._server = running, control, server
         self._team_service = agency
         self._stop_run = stop_run
-        self._tasks: trio.Nursery | None = None  # for what goes on behind an answer
+        self._tasks: trio.Nursery | None = None  # for tasks that outlast a reply
         self._settings_requests = SettingsRequests(running, control, agency, self._find_member)
-        self.approval_answers: ApprovalAnswers | None = None  # both are set before it serves
+        self.approval_answers: ApprovalAnswers | None = None  # both are set before `serve`
         self.file_history: FileHistory | None = None
 
     async def serve(self) -> None:
-        """Each call is answered by a task of its own: a slow one holds up nobody."""
+        """Serve each request in its own task, so that a slow one does not delay the others."""
         async with trio.open_nursery() as nursery:
             self._tasks = nursery
             while True:
@@ -152,7 +152,7 @@ class ControlService:
         return Done(message=f"sent to {found.path}")
 
     async def _review(self, wish: ReviewWork) -> AnyControlReply:
-        from .review.child_review import start_child_review  # seldom
+        from .review.child_review import start_child_review  # rarely needed
 
         found = self._find_member(wish.agent or ROOT_PATH)
         if isinstance(found, Refused):
@@ -163,7 +163,7 @@ class ControlService:
 
     async def _interrupt(self, path: str, *, keep_commands: bool) -> AnyControlReply:
         if not path:
-            self._agents.run_end.has_begun = True  # with nobody at work it does
+            self._agents.run_end.has_begun = True  # if no agent is working, the run ends
             agents = list(self._agents.agents.values())
             self._team_service.interrupt_waiting()
         else:
@@ -211,7 +211,7 @@ class ControlService:
         return await roll_back(self._run, found, wish)
 
     def _find_member(self, path: str) -> TeamAgent | Refused:
-        """By full path, or by the last step of one when only one agent has it."""
+        """Find by full path, or by the path's last step when only one agent has it."""
         team = self._team_service.team
         if (exact := team.find(path)) is not None:
             return exact

@@ -1,7 +1,8 @@
-"""Passing words without secrets: one stream for each message and each call that speaks.
+"""Redacts secrets in streamed deltas: one redacting stream per message and per call.
 
-Rule guarded: what is shown before it is written hides what the journal hides, also a key that two
-pieces share. The record that ends a stream carries the whole, so nothing held back is missed.
+Text that is shown before it is journaled hides the same secrets as the journal does, also a key
+that is split across two deltas. The record that ends a stream contains the whole text, so what the
+stream held back is not lost.
 """
 
 from collections.abc import Iterator
@@ -24,27 +25,27 @@ from swarm.mailbox.redact import Redactor
 from swarm.mailbox.redact_stream import RedactedStream
 from swarm.mailbox.redact_structs import redact_struct
 
-_MAX_STREAMS = 64  # of one agent at once; the words of more are not shown before they are whole
+_MAX_STREAMS = 64  # per agent at once; further streams are not shown until they are complete
 
-_Name = tuple[str, str]  # what kind of words, of which item or call
+_Name = tuple[str, str]  # kind of text, and the id of its item or call
 _Delta = TextArrived | ReasoningArrived | OutputArrived
 
 
 class DeltaRedactor:
-    """What still goes on of every agent's words. Never waits, never raises."""
+    """The open delta streams of all agents. Never waits, never raises."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._streams: dict[str, dict[_Name, tuple[_Delta, RedactedStream]]] = {}
 
     def redact(self, passed: TransientEvent) -> TransientEvent | None:
-        """The event as it may be shown; None while all of it is held back."""
+        """The event as it may be shown; None while all of its text is held back."""
         event = passed.event
         if isinstance(event, Waiting):
             event = replace(event, reason=self._redactor.redact_error(event.reason))
             return replace(passed, event=event)
         if not isinstance(event, _Delta):
-            return redact_struct(self._redactor, passed)  # the gateway's own, clean already: seldom
+            return redact_struct(self._redactor, passed)  # rare: gateway events, already clean
         streams = self._streams.setdefault(passed.agent, {})
         name = _name_of(event)
         if name not in streams and len(streams) >= _MAX_STREAMS:
@@ -55,7 +56,7 @@ class DeltaRedactor:
         return replace(passed, event=replace(event, delta=shown)) if shown else None
 
     def end_streams(self, record: Record) -> Iterator[TransientEvent]:
-        """The last letters of the streams that end with this record, to be shown before it."""
+        """Held-back rest of the streams that this record ends, to be shown before the record."""
         streams = self._streams.get(record.agent)
         if streams is None:
             return

@@ -1,7 +1,7 @@
-"""What a run stands on: its sockets, its processes, chance and the clock. Real unless told else.
+"""What a run depends on: sockets, processes, clock, randomness. Real unless replaced.
 
-Rule guarded: nothing of a run opens one of these by itself, so that a whole tree can be rehearsed
-in one process, in virtual time, twice with the same journal (`scripts/simulate`).
+No part of a run opens any of these by itself. So a whole tree can be simulated in one process, in
+virtual time, and two simulations write the same journal (`scripts/simulate`).
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from .processes.process_types import ProcessStarter
 
 
 class RunDependencies(NamedTuple):
-    """Each `open_…` is given an endpoint; what it opens lasts for the run."""
+    """Each `open_…` gets an endpoint; what it opens lasts as long as the run."""
 
     open_mailbox: Callable[[str], AbstractAsyncContextManager[MailboxServer]] = open_router
     open_feed: Callable[[str], AbstractAsyncContextManager[Feed]] = open_feed

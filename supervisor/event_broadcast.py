@@ -1,7 +1,7 @@
-"""Where everything that happened is shown: the folded view, the person's view, other terminals.
+"""Broadcasts every event to the folded state, the person's display and other terminals.
 
-Called only after the journal has written (records), or directly for passing events. Rule guarded:
-what was not redacted by the journal is redacted here, before anybody sees it.
+Records come here only after the journal has written them; transient events come here directly. What
+the journal did not redact is redacted here, before anybody sees it.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class EventBroadcast:
-    """Fans one stream out to the state, the view and the feed. Never waits, never raises."""
+    """Fans out one stream to the state, the display and the feed. Never waits, never raises."""
 
     def __init__(
         self, state: RunState, view: RunDisplay, feed: Feed, *, redactor: Redactor
@@ -30,23 +30,23 @@ class EventBroadcast:
         self._redactor = DeltaRedactor(redactor)
 
     def publish_record(self, record: Record) -> None:
-        """Show one record that is written, and before it the last of the words that it ends."""
+        """Show a written record; before it, the rest of the streams that it ends."""
         for rest in self._redactor.end_streams(record):
             self._publish(rest)
         self._publish(Recorded(record=record))
 
     def load_past(self, records: Iterable[Record]) -> None:
-        """Fold what happened before a resume, without showing it again."""
+        """Fold the records from before a resume into the state, without showing them again."""
         for record in records:
             self.state.apply_past(record)
 
     def publish_transient(self, passed: TransientEvent) -> None:
-        """Show one passing event; it is written nowhere."""
+        """Show one transient event; it is not journaled."""
         if (clean := self._redactor.redact(passed)) is not None:
             self._publish(clean)
 
     def current_view(self) -> RunView:
-        """The whole run as people see it now."""
+        """The present state of the whole run, as people see it."""
         return self.state.view()
 
     def _publish(self, feed: AnyFeed) -> None:

@@ -1,7 +1,8 @@
-"""The supervisor's ear: every letter of every child passes here, once, in order.
+"""Routes every message of every child process once, in order.
 
-Durable events are journaled, then acknowledged, then shown; passing ones are only shown. A letter
-that cannot be read is counted, logged once and acknowledged: it never ends the supervisor.
+Durable events are journaled, then acknowledged, then shown; transient events are only shown. A
+message that cannot be decoded is counted and acknowledged (the first one is also logged); it never
+ends the supervisor.
 """
 
 import logging
@@ -68,7 +69,7 @@ _log = logging.getLogger("swarm.dispatch")
 
 
 class EventRouter:
-    """Takes each letter in the moment in which it arrives, and waits for nothing."""
+    """Handles each message at the moment of its arrival, without waiting."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class EventRouter:
         )
 
     async def run(self) -> None:
-        """Take letters as they arrive, until cancelled."""
+        """Handle messages as they arrive, until cancelled."""
         await self._run.mailbox.consume(self._route)
 
     def _route(self, letter: ReceivedMessage) -> bool:
@@ -111,7 +112,7 @@ class EventRouter:
                 self._on_unreadable(letter, error)
             else:
                 self._on_event(agent, event, letter)
-        # else its process has ended; the journal has what it acknowledged
+        # else its process has ended; what it sent and saw acknowledged is in the journal
         return False
 
     def _on_unreadable(self, letter: ReceivedMessage, error: Exception) -> None:
@@ -134,7 +135,7 @@ class EventRouter:
                 self._on_hello(agent, event, letter)
                 return
             case _ if not agent.hello.is_set():
-                self._run.mailbox.acknowledge(letter)  # nobody is believed before its Hello
+                self._run.mailbox.acknowledge(letter)  # events before the Hello are dropped
                 return
             case RequestSent():
                 self._on_request(agent, event, letter)
@@ -154,7 +155,8 @@ class EventRouter:
             self._on_unreadable(letter, error)
             return
 
-        # Waited for, as what a Goodbye ends: a call is about to run, a request about to be sent.
+        # These two need an urgent acknowledgement (as Goodbye does): the agent waits for it before
+        # it runs the call, or before its next model request.
         soon = isinstance(event, CallBegan) or _is_output(event)
 
         def written(record: Record) -> None:
@@ -168,7 +170,7 @@ class EventRouter:
     def _record_for(
         self, agent: LiveAgent, event: AnyEvent
     ) -> tuple[AnyRecordBody, Callable[[], None] | None]:
-        """The record of a durable event, and what follows once it is written."""
+        """The record of a durable event, and what to call once it is written."""
         match event:
             case ItemCompleted():
                 agent.pending_inputs.discard(event.item_id)
@@ -199,7 +201,7 @@ class EventRouter:
                 agent.begin_turn(event.turn_id)
                 self._agents.on_turn_started(
                     agent
-                )  # at once: a run is not over while its turn is written
+                )  # at once: the run is not over while this record is being written
                 return event, None
             case TurnCompleted() | TurnFailed() | TurnAborted():
                 agent.turn, agent.responding = None, False
@@ -230,7 +232,7 @@ class EventRouter:
                 assert_never(event)
 
     def _on_hello(self, agent: LiveAgent, hello: Hello, letter: ReceivedMessage) -> None:
-        """Believe the first Hello with this life's secret and pid; refuse any other."""
+        """Accept the first Hello with this process's secret and pid; kill the process on others."""
         child = agent.child
         is_ours = self._run.is_proven(agent.identity, hello)
         if agent.hello.is_set() or not is_ours or (child is not None and child.pid != hello.pid):
@@ -242,7 +244,7 @@ class EventRouter:
         self._run.mailbox.acknowledge(letter)
 
     def _warn_of_landlock(self, hello: Hello) -> None:
-        """Once a run: all its processes are on one machine."""
+        """Warn once per run: all its processes are on one machine."""
         if hello.lock_gap and not self._warned_of_landlock:
             self._warned_of_landlock = True
             self._run.note(Warned(message=LANDLOCK_WARNINGS[hello.lock_gap]))
@@ -267,8 +269,9 @@ class EventRouter:
         agent.reported_stuck = False
 
     def _on_request(self, agent: LiveAgent, asked: RequestSent, letter: ReceivedMessage) -> None:
-        """Acknowledged as it comes: some requests take long, and what is said behind them does
-        not wait. If the agent dies, so does its wish.
+        """Acknowledge the request on arrival: a slow one must not delay the messages behind it.
+
+        If the agent's process ends, its request is dropped.
         """
         self._note_progress(agent)
         self._run.mailbox.acknowledge(letter, soon=False)
@@ -300,7 +303,7 @@ class EventRouter:
         try:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:
-            return  # it ended meanwhile; nobody waits
+            return  # its process ended meanwhile; nobody waits for the reply
 
 
 def _is_output(event: AnyEvent) -> bool:

@@ -1,4 +1,4 @@
-"""Out of a tangle of exception groups, the one error that a person can act upon."""
+"""Exception groups: flatten them and find the error that a person can act on."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -7,7 +7,7 @@ from swarm.mailbox.errors import SwarmError
 
 
 def flatten_group(error: BaseException) -> Iterator[BaseException]:
-    """All errors that are no groups, depth first."""
+    """All errors in the group that are not groups themselves, depth first."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         for member in group.exceptions:
@@ -17,9 +17,9 @@ def flatten_group(error: BaseException) -> Iterator[BaseException]:
 
 
 def first_swarm_error(error: BaseException) -> SwarmError | None:
-    """The first error that was raised on purpose, if there is nothing but such; else None.
+    """The first SwarmError, if the group contains only SwarmErrors; else None.
 
-    A bug beside it must stay visible as what it is: then the whole group goes up.
+    A bug beside it must stay visible: then the caller raises the whole group.
     """
     leaves = list(flatten_group(error))
     if leaves and all(isinstance(leaf, SwarmError) for leaf in leaves):

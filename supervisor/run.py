@@ -1,7 +1,8 @@
-"""One run, from beginning to end: opens everything in order, closes it in reverse.
+"""One run from start to end: opens everything in order, closes it in reverse order.
 
-Order: the folder's lock, the post, the journal, the household, then the tasks (ear, gateway,
-vigil, doorman, view), then the work. The work's end, a signal or a broken part ends the rest.
+Order: the folder's lock, the mailbox socket, the journal, the process manager, then the tasks
+(gateway, event router, heartbeat monitor, control socket, display), then the workload. The end of
+the workload, a signal or a failed part ends the rest.
 """
 
 import shutil
@@ -65,13 +66,13 @@ from .task_workload import TaskWorkload, network_warning
 from .team.team_service import TeamService, run_team_service
 from .version import VERSION
 
-_MAX_BAD_TOLD = 20  # of the journal's bad lines, one warning each
+_MAX_BAD_TOLD = 20  # bad journal lines that get a warning each
 _SOCKET_PATH_BYTES = 100  # the kernel's limit is 107
-_GATEWAY_EPOCHS_PER_START = 1_000  # of the gateway; so a resumed run never reuses one
+_GATEWAY_EPOCHS_PER_START = 1_000  # of the gateway; so a resumed run never reuses an epoch
 
 
 class Workload(Protocol):
-    """What a run is for: the task it was given, or something else that needs its processes."""
+    """What a run does: the given task, or something else that needs its processes."""
 
     async def run(self) -> RunCompleted: ...
 
@@ -94,13 +95,13 @@ async def run_to_end(
 ) -> RunCompleted:
     """Run, or resume when `request.resumes`. Returns when every process of the run has ended.
 
-    What the run came to is a value, also a provider's refusal or an interruption. Raises
-    UsageError before anything was started (a second resume, an older version), and SwarmError
-    when the journal or the state folder cannot be written.
+    The outcome of the run is a value, also when a provider refused or somebody interrupted it.
+    Raises UsageError before anything is started (another process already runs it, or it is of
+    another version), and SwarmError when the journal or the state folder cannot be written.
     """
     here = paths_of_run(places, request.run_id or around.entropy.new_id())
     if request.resumes:
-        read_metadata(here)  # refuses what is no run, or of another version
+        read_metadata(here)  # raises if this is no run, or one of another version
     try:
         async with trio.open_nursery() as nursery:
             signals: SignalBuffer = await nursery.start(receive_signals)
@@ -110,7 +111,7 @@ async def run_to_end(
                     completed = await _run_locked(request, view, held)
                 finally:
                     shutil.rmtree(here.sockets, ignore_errors=True)
-                    if is_empty_run(here):  # then no run is left to be listed
+                    if is_empty_run(here):  # an empty folder would be listed as a run
                         with suppress(OSError):
                             remove_tree(here.folder)
             nursery.cancel_scope.cancel()
@@ -126,14 +127,14 @@ async def run_to_end(
 
 
 class _LockedRun(NamedTuple):
-    """A run's folder, held, and what the run is made of."""
+    """A run's locked folder and the parts that the run is made from."""
 
     run_paths: RunPaths
     user_paths: UserPaths
     early: EarlyProcesses
     make_workload: MakeWorkload
     dependencies: RunDependencies
-    signals: SignalBuffer  # heard before anything is made, so that all is cleared away
+    signals: SignalBuffer  # received before any file is made, so that all is cleaned up
     lock_fd: int
 
 
@@ -146,11 +147,11 @@ async def _run_locked(request: RunRequest, view: RunDisplay, held: _LockedRun) -
         running = await _open_context(stack, request, view, held, past)
         about = _record_start(running, past)
         completed = await _run_parts(running, past, held, view)
-        await running.journal.flush()  # what it hid until now is counted
+        await running.journal.flush()  # so that its last redactions are counted
         completed = _with_totals(running, completed, trio.current_time() - started)
         record = await running.commit(completed)
         assert isinstance(record.body, RunCompleted)
-        completed = record.body  # as it was written: without any secret
+        completed = record.body  # as written: redacted
     after = msgspec.structs.replace(
         about,
         status=completed.status,
@@ -166,12 +167,12 @@ async def _run_locked(request: RunRequest, view: RunDisplay, held: _LockedRun) -
 
 
 def _prepare(request: RunRequest, here: RunPaths) -> RunPast:
-    """Make the folders; read what a resumed run has behind it."""
+    """Make the folders; read the past of a resumed run from its journal."""
     if len(here.gateway_endpoint(_GATEWAY_EPOCHS_PER_START)) > _SOCKET_PATH_BYTES:
         raise UsageError(f"{here.sockets} is too long for a socket; set XDG_RUNTIME_DIR or TMPDIR")
     for folder in (here.journal, here.blobs, here.tmp, here.sockets.parent, here.sockets):
         make_private_folder(folder)
-    save_request(here, request)  # also of a resume: a raised bound stays raised
+    save_request(here, request)  # also on a resume: a raised limit stays raised
     if not request.resumes:
         return RunPast()
     for file in here.journal.glob("*.jsonl"):
@@ -222,10 +223,10 @@ async def _open_context(
 
 
 def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
-    """The first record, and `run.json`."""
+    """Write the first record and `run.json`."""
     request = running.request
     title = next((line.strip("# ") for line in request.prompt.splitlines() if line.strip()), "")
-    title = running.journal.redactor.redact(title)[:80]  # before it is cut: half a key is one too
+    title = running.journal.redactor.redact(title)[:80]  # before the cut: half a key is secret, too
     running.broadcast.load_past(run_records(running.paths) if past.started else ())
     record = running.note(
         RunStarted(
@@ -259,7 +260,7 @@ def _record_start(running: RunContext, past: RunPast) -> RunMetadata:
 async def _run_parts(
     running: RunContext, past: RunPast, held: _LockedRun, view: RunDisplay
 ) -> RunCompleted:
-    """Everything that runs beside the work, and the work."""
+    """Run the workload, and beside it every other part of the run."""
     bound = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
     treasury = _open_budget(running, past)
     keeper = GatewayManager(running, bound, treasury, models_dir=str(held.user_paths.models))
@@ -305,7 +306,7 @@ async def _run_parts(
             await proxy.wait_ready()
             work = held.make_workload(running, control, agency, keeper, ending, past)
             completed = await work.run()
-            control.run_end.has_begun = True  # whoever is still at work goes on with a resume
+            control.run_end.has_begun = True  # agents that still work continue after a resume
             agency.close()
             proxy.expect_end()
             end_gateway = partial(keeper.end, grace_s=2.0)
@@ -323,7 +324,7 @@ def _open_approvals(
     nursery: trio.Nursery,
     places: UserPaths,
 ) -> ApprovalQueue:
-    """Where everything that needs a yes is asked."""
+    """Open the queue of approval requests."""
     known = AgentLookup(
         plan=agency.plan_of, live_agent=control.agents.get, live_agents=control.agents.values
     )
@@ -331,7 +332,7 @@ def _open_approvals(
     queue = open_approval_queue(running, nursery, known, config=places.config, resumed=resumed)
 
     def make_reviewer() -> AutoReviewer:
-        from .guardian.guardian import make_guardian  # milliseconds that a start need not wait for
+        from .guardian.guardian import make_guardian  # takes milliseconds; not needed at the start
 
         return make_guardian(running, control, nursery, agency.plan_of)
 
@@ -340,7 +341,7 @@ def _open_approvals(
 
 
 def _open_budget(running: RunContext, past: RunPast) -> BudgetService:
-    """The books of the run, with what an earlier part of it spent."""
+    """Open the run's budget, including what earlier parts of the run spent."""
     records = run_records(running.paths) if past.starts else ()
     treasury = BudgetService(running, fold_ledger(records))
     request = running.request

@@ -1,4 +1,4 @@
-"""What all parts of a running supervisor share. One value, made in supervisor.py, passed on."""
+"""What all parts of a running supervisor share: one value, made in `run.py` and passed on."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from .runs.paths import RunPaths
 
 
 class RunContext(NamedTuple):
-    """The insides of one run. Every member lives exactly as long as the run."""
+    """The shared parts of one run. Every member lasts exactly as long as the run."""
 
     run_id: RunId
     run_key: bytes
@@ -41,19 +41,19 @@ class RunContext(NamedTuple):
     broadcast: EventBroadcast
     processes: ProcessStarter
     registry: AgentRegistry
-    slot_scheduler: SlotScheduler  # the line for the registry's slots
-    grants: ApprovalGrants  # a person's lasting yeses
+    slot_scheduler: SlotScheduler  # the queue for the registry's slots
+    grants: ApprovalGrants  # approvals that a person gave for good
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
 
     def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
-        """Journal, then show; without waiting for it."""
+        """Journal, then show; does not wait for either."""
         return self.journal.write(body, agent=agent, file=file, then=self.broadcast.publish_record)
 
     async def commit(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
-        """Journal, then show, then return: for what others must not act upon before.
+        """Journal, show, then return: for facts on which nobody may act before they are written.
 
-        Returns the record as it was written: without any secret.
+        Returns the record as it was written, that is redacted.
         """
         done = trio.Event()
         written: list[Record] = []
@@ -61,7 +61,7 @@ class RunContext(NamedTuple):
         def show(record: Record) -> None:
             self.broadcast.publish_record(
                 record
-            )  # here, not after the wait: records are shown in order
+            )  # here and not after the wait: records are shown in order
             written.append(record)
             done.set()
 
@@ -70,9 +70,9 @@ class RunContext(NamedTuple):
         return written[0]
 
     async def send(self, agent: LiveAgent, op: AnyOp) -> None:
-        """Post an op to the agent's present life; an answer too large for it becomes a refusal.
+        """Send an op to the agent's present process; a reply that is too large becomes a refusal.
 
-        Raises PeerGone if that ended, and MessageTooLarge.
+        Raises PeerGone if that process has ended, and MessageTooLarge for an op that is no reply.
         """
         try:
             await self.mailbox.post(agent.identity, encode_op(op))
@@ -83,14 +83,14 @@ class RunContext(NamedTuple):
             await self.mailbox.post(agent.identity, encode_op(replace(op, reply=why)))
 
     def send_nowait(self, agent: LiveAgent, op: AnyOp) -> bool:
-        """As `send`, if nothing has to be waited for; False: it was not posted."""
+        """Like `send`, but only if it need not wait; False: nothing was posted."""
         return self.mailbox.post_nowait(agent.identity, encode_op(op)) != 0
 
     def supervisor_proof(self, identity: bytes) -> bytes:
         return make_proof(self.run_key, identity, purpose="supervisor")
 
     def is_proven(self, identity: bytes, hello: Hello) -> bool:
-        """True if this life was started by us, in our version."""
+        """True if this supervisor started the process that sent `hello`, in the same version."""
         ours = hello.secret == self.supervisor_proof(identity)
         return ours and hello.protocol_version == PROTOCOL_VERSION
 
@@ -98,9 +98,9 @@ class RunContext(NamedTuple):
         return make_proof(self.run_key, identity, purpose="gateway")
 
     def remove_tmp(self, plan: AgentPlan) -> None:
-        """Its process is gone: so is its private folder, unless something lies in it.
+        """Remove an agent's private tmp folder after its process has ended, unless it holds files.
 
-        A further life makes it anew; thousands of empty ones would be 4 KiB each.
+        The agent's next process makes it again. Thousands of empty folders would take 4 KiB each.
         """
         policy = plan.limits.sandbox
         roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()

@@ -1,4 +1,4 @@
-"""What shows a run to a person or a script: the console, the plain lines, the JSON lines."""
+"""The interface of a run's display: the console, plain lines or JSON lines."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,16 +8,16 @@ from swarm.mailbox.protocol.records import RunCompleted
 
 
 class RunDisplay(Protocol):
-    """Fed in the supervisor's own task; so `on_feed` never waits and never raises."""
+    """Called in the supervisor's own task, so `on_feed` never waits and never raises."""
 
     def on_feed(self, feed: AnyFeed) -> None:
-        """One journaled record or passing event, in order."""
+        """Show one journaled record or transient event; they come in order."""
         ...
 
     async def draw(self, current: Callable[[], RunView]) -> None:
-        """Run beside the supervisor until cancelled; `current()` folds nothing, it is cheap."""
+        """Run beside the supervisor until cancelled. `current()` is cheap: it folds nothing."""
         ...
 
     def finish(self, completed: RunCompleted) -> None:
-        """Called once, last, after `draw` has ended: print the answer or the last line."""
+        """Print the answer or the last line. Called once, after `draw` has ended."""
         ...

@@ -1,7 +1,7 @@
-"""Whether the run is ending, and whom that cut off: what tells a resume who shall go on.
+"""Whether the run is ending, and which agents that cut off: a resume continues those.
 
-Rule guarded: an agent that was interrupted alone, by a person or by its parent, stays so; one that
-was at work when the whole run was ended goes on.
+An agent that a person or its parent interrupted by itself stays interrupted. An agent that was
+working when the whole run was ended continues after a resume.
 """
 
 from swarm.mailbox.protocol.records import EndState
@@ -10,15 +10,15 @@ from .agents.live_agent import LiveAgent
 
 
 class RunEnd:
-    """One a run. Whoever begins to end it sets `has_begun`; from `is_closing` on nobody starts."""
+    """One per run. Code that ends the run sets `has_begun`; once `is_closing`, no agent starts."""
 
     def __init__(self) -> None:
         self.has_begun = self.is_closing = False
-        self.deadline_unix_s: float | None = None  # of the run
-        self.cut_off_work = False  # somebody at work was cut off
+        self.deadline_unix_s: float | None = None  # the run's deadline
+        self.cut_off_work = False  # the run's end cut off an agent that was working
 
     def cuts_off(self, agent: LiveAgent, state: EndState) -> bool:
-        """True if the end of this agent's work is the run's, and not its own."""
+        """True if the run's end, not the agent's own, ended this agent's work."""
         if agent.plan.slotless:
             return False
         if state == "deadline":

@@ -1,4 +1,4 @@
-"""What a person asked for, as one value: made by the command line, obeyed by the supervisor."""
+"""What a person asked for, as one value: the command line makes it, the supervisor executes it."""
 
 from typing import Any, Literal
 
@@ -30,7 +30,7 @@ from swarm.roles.role_loader import Roles
 
 
 class RequiredChoices(Value):
-    """What an administrator leaves to choose while a run lives; None: anything."""
+    """The values among which an administrator lets a running run choose; None: any value."""
 
     model: str | None = None
     approvals: tuple[str, ...] | None = None
@@ -38,7 +38,7 @@ class RequiredChoices(Value):
 
 
 class FanOut(Value):
-    """One agent per item; items are already found (in order)."""
+    """One agent per item; the items are already found, in order."""
 
     items: tuple[str, ...]
     prompt: str  # with {item}; for CSV rows also {column}
@@ -47,27 +47,27 @@ class FanOut(Value):
     concurrency: int | None = None  # None: the free slots
     output_schema: dict[str, Any] | None = None
     retries: int = 0
-    texts: tuple[str, ...] = ()  # one an item, appended to its prompt; empty: none
+    texts: tuple[str, ...] = ()  # one per item, appended to its prompt; empty: none
 
 
 class ReviewSettings(Value):
-    """How the guardian reviews, where it does."""
+    """How the guardian reviews, in runs that have one."""
 
-    model: str | None = None  # None: that of the agent that asks
+    model: str | None = None  # None: the model of the asking agent
     effort: str | None = "low"
-    policy: str = ""  # Markdown; in the place of the built-in policy when not blank
-    deadline_s: float = 90.0  # of one review, the start of its process included
+    policy: str = ""  # Markdown; replaces the built-in policy unless blank
+    deadline_s: float = 90.0  # of one review, including its process start
 
 
 class CodeReview(Value):
-    """The run is a review of changes to code; its words stand in the prompt."""
+    """The run reviews code changes; the text of the request is in the prompt."""
 
     target: ReviewTarget
     hint: str = ""  # for people: what is reviewed
 
 
 class RunRequest(Value):
-    """One run, wholly resolved: paths absolute, configuration merged, files read."""
+    """One run, fully resolved: paths absolute, configuration merged, files read."""
 
     cwd: str
     task: str = "prompt"  # the task file's path as given, "-" for stdin
@@ -75,7 +75,7 @@ class RunRequest(Value):
     images: tuple[str, ...] = ()  # absolute paths
     add_dirs: tuple[str, ...] = ()
     role: RoleBrief = RoleBrief()
-    roles: Roles = Roles()  # what agents may start; none = those that come with swarm
+    roles: Roles = Roles()  # roles that agents may start; none: the built-in ones
     model: str | None = None
     provider: str | None = None
     providers: tuple[ProviderSpec, ...] = ()
@@ -83,63 +83,63 @@ class RunRequest(Value):
     effort: str | None = None
     sandbox: SandboxPolicy = _WorkspaceWrite()
     approval: AskForApproval = "on-request"
-    granular: Granular | None = None  # only beside `on-request`
+    granular: Granular | None = None  # only with `on-request`
     reviewer: Reviewer = "nobody"
     auto_review: ReviewSettings = ReviewSettings()
     require_sandbox: tuple[Literal["fs", "net"], ...] = ()
     max_agents: int = 8
     max_depth: int = 3
     shell_snapshot: bool = True  # commands get the login shell's environment
-    max_spawns: int = 1_000  # agents that models may start in one run; items and rows not counted
+    max_spawns: int = 1_000  # agents that models may start per run; without items and rows
     wake_parents: bool = True  # a child's end starts a turn of its idle parent
-    job_seconds: int | None = None  # for one row of a table, where the call says nothing
+    job_seconds: int | None = None  # limit for one table row, where the call sets none
     budget: Budget = Budget()
     deadline_s: float | None = None
     output_schema: dict[str, Any] | None = None
     review: CodeReview | None = None
     fan_out: FanOut | None = None
     fan_role: RoleBrief = RoleBrief(name="explorer")
-    fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None = the same
-    sandbox_required: str = ""  # why no command ever runs outside of the sandbox
-    deny_read: tuple[str, ...] = ()  # required: no command ever sees these
+    fan_sandbox: SandboxPolicy | None = None  # narrower than `sandbox`; None: the same
+    sandbox_required: str = ""  # why no command may run outside the sandbox
+    deny_read: tuple[str, ...] = ()  # required: paths that no command may read
     held: RequiredChoices = (
         RequiredChoices()
-    )  # required: of what agents, and changes of them, may choose
+    )  # required: what agents, and changes to them, may choose
     network: NetworkPolicy | None = None  # through the proxy; None: as the sandbox says
-    fan_network: NetworkPolicy | None = None  # of items: never wider than `network`
-    unix_sockets: UnixSockets = UnixSockets()  # of other programs, that commands may connect to
+    fan_network: NetworkPolicy | None = None  # for fan-out items; never wider than `network`
+    unix_sockets: UnixSockets = UnixSockets()  # other programs' sockets that commands may use
     fan_unix_sockets: UnixSockets = UnixSockets()
-    fan_model: str | None = None  # what the items' role pins; None = the run's
+    fan_model: str | None = None  # set by the items' role; None: the run's
     fan_effort: str | None = None
-    fan_budget: Budget = Budget()  # of each item, within the run's
+    fan_budget: Budget = Budget()  # per item, within the run's budget
     shell_environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
-    resources: ResourceLimits = ResourceLimits()  # of each agent's commands
-    rules: RuleSet = RuleSet()  # of every `.rules` file that counts here
+    resources: ResourceLimits = ResourceLimits()  # for each agent's commands
+    rules: RuleSet = RuleSet()  # from every `.rules` file that applies here
     user_instructions: str = ""
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
-    context: ContextRules = ContextRules()  # what models are told, and when histories shorten
+    context: ContextRules = ContextRules()  # what models are told, and when compaction runs
     record: str | None = None
     replay: str | None = None
     ephemeral: bool = False
     linger_s: float = 60.0
     run_id: str | None = None  # chosen beforehand (--detach), or the run to resume
     resumes: bool = False
-    allow_commit: bool = False  # a grant for the whole tree, given beforehand
-    approval_timeout_s: float | None = None  # of a person's answer; None: the run's deadline
+    allow_commit: bool = False  # granted beforehand for all agents
+    approval_timeout_s: float | None = None  # for a person's answer; None: until the run's deadline
     widened: tuple[str, ...] = ()  # what its trusted task file widened, as `key value`
-    next_prompt: str | None = None  # a resumed run's next words to its root
-    next_settings: ChangeSettings | None = None  # how a resumed run's root works from now on
-    notify: tuple[str, ...] = ()  # started after each turn of the root
-    keys: dict[str, str] = {}  # taken out of the environment; given to the gateway by pipe only
+    next_prompt: str | None = None  # a resumed run's next input for its root
+    next_settings: ChangeSettings | None = None  # settings of a resumed run's root from now on
+    notify: tuple[str, ...] = ()  # command started after each turn of the root
+    keys: dict[str, str] = {}  # taken out of the environment; only the gateway gets them, by pipe
     environment: dict[str, str] = {}  # what agents and commands may see
 
     @property
     def answer_schema(self) -> bytes | None:
-        """What every answer of the root must fit, as JSON: the last of them is the run's."""
+        """The JSON schema of every answer of the root; its last answer is the run's result."""
         return msgspec.json.encode(self.output_schema) if self.output_schema else None
 
     @property
     def goes_upstream(self) -> bool:
-        """True if the proxy variables of the environment are the network proxy's alone."""
+        """True if only the network proxy may follow the proxy variables of the environment."""
         return self.network is not None and self.network.upstream

@@ -1,7 +1,8 @@
-"""How a run is asked to end: signals, the deadline, `swarm kill`. One ladder, one value.
+"""How a run is stopped: signals, the deadline, `swarm kill`, in escalating steps.
 
 The first Ctrl-C interrupts every turn; the second ends the run in order; the third kills. SIGTERM
-and SIGHUP end it in order. Nobody waits here for anybody: events are set, others obey.
+and SIGHUP end it in order. The requests themselves never wait: they set events to which the other
+tasks react.
 """
 
 import signal
@@ -18,21 +19,21 @@ Step = Callable[[], Awaitable[None]]
 
 
 class SignalBuffer:
-    """Signals that ask for the end, from before there is anything to end."""
+    """Buffers stop signals from before the run exists that they shall end."""
 
     def __init__(self) -> None:
         self._handler: Callable[[int], None] | None = None
         self._early: list[int] = []
 
     def receive(self, number: int) -> None:
-        """One has come."""
+        """Handle one signal, or buffer it."""
         if self._handler is None:
             self._early.append(number)
         else:
             self._handler(number)
 
     def set_handler(self, obey: Callable[[int], None]) -> None:
-        """From now on this is told of each, also of those that came before."""
+        """Call `obey` for each signal from now on, and for each that was buffered."""
         self._handler = obey
         early, self._early = self._early, []
         for number in early:
@@ -42,7 +43,7 @@ class SignalBuffer:
 async def receive_signals(
     task_status: trio.TaskStatus[SignalBuffer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Until cancelled; the started value is where they are taken from."""
+    """Receive signals until cancelled; the started value is their buffer."""
     signals = SignalBuffer()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as arrivals:
         task_status.started(signals)
@@ -51,7 +52,7 @@ async def receive_signals(
 
 
 class RunShutdown:
-    """What was asked so far. `stop`: end in order, now. `hurry`: leave out the grace."""
+    """Stop requests so far. `stop`: end in order, now. `skip_grace`: kill without grace."""
 
     def __init__(self, control: AgentManager, nursery: trio.Nursery) -> None:
         self._agents, self._nursery = control, nursery
@@ -62,7 +63,7 @@ class RunShutdown:
         self.on_interrupt: Callable[[], None] = lambda: None
 
     def interrupt(self) -> None:
-        """One Ctrl-C."""
+        """Handle one Ctrl-C."""
         if not self.interrupted:
             self.interrupted = self._agents.run_end.has_begun = True
             self.on_interrupt()
@@ -74,33 +75,33 @@ class RunShutdown:
             self.skip_grace.set()
 
     async def _interrupt(self, agents: list[LiveAgent]) -> None:
-        """Each turn is aborted; then the run ends, also where a letter has begun another one.
+        """Abort each turn; then end the run, also if a message has started another turn.
 
-        Reviewers are not waited for, and no agent whose turn has yet to begin: the order to abort
-        may come before that.
+        Waits neither for reviewers nor for an agent whose turn has yet to start: the interrupt may
+        reach that agent before its turn starts.
         """
         at_work = (
             one for one in agents if not one.plan.slotless and (one.turn or one.turn_ends_pending)
         )
-        turns_over = [agent.done for agent in at_work]  # an agent that works again gets another
+        turns_over = [agent.done for agent in at_work]  # an agent that works again gets a new event
         await self._agents.interrupt(agents, "Ctrl-C")
         for over in turns_over:
             await over.wait()
         self.end("interrupted")
 
     def end(self, status: StopStatus) -> None:
-        """End the run in order; the first reason stays."""
+        """End the run in order; the first status stays."""
         if self.status is None:
             self.status = status
         self._agents.run_end.has_begun = True
         self.stop.set()
 
     async def carry_out(self, end_gateway: Step, kill_all: Step) -> None:
-        """End every agent, then the gateway: in order, unless somebody hurries.
+        """End every agent, then the gateway: in order, unless `skip_grace` is set.
 
         Args:
-            end_gateway: Ends it in order.
-            kill_all: Kills what is left of the run, without any grace.
+            end_gateway: Ends the gateway in order.
+            kill_all: Kills all remaining processes of the run at once.
         """
         async with trio.open_nursery() as nursery:
 
@@ -118,11 +119,11 @@ class RunShutdown:
             nursery.start_soon(hurry)
 
     def terminate(self) -> None:
-        """`swarm kill RUN`."""
+        """Handle `swarm kill RUN`."""
         self.end("terminated")
 
     def handle_signal(self, number: int) -> None:
-        """One signal. A second SIGTERM hurries."""
+        """Handle one signal. A second SIGTERM skips the grace period."""
         if number == signal.SIGINT:
             self.interrupt()
         elif self.stop.is_set():
@@ -131,6 +132,6 @@ class RunShutdown:
             self.end("terminated")
 
     async def end_at_deadline(self, seconds: float) -> None:
-        """Let `seconds` pass, then end the run with the status of a reached bound."""
+        """Wait `seconds`, then end the run with the status "deadline"."""
         await trio.sleep(seconds)
         self.end("deadline")

@@ -1,7 +1,7 @@
-"""A task: Markdown with optional YAML front matter, from a file, from stdin or from an option.
+"""Task files: Markdown with optional YAML front matter, from a file, stdin or an option.
 
-Rule: nothing is guessed. An unknown key, a wrong type, a doubled key or broken YAML is an error
-that names file, line and key; stdin is read only for `-`.
+Nothing is guessed. An unknown key, a wrong type, a duplicate key or broken YAML is an error that
+names file, line and key. Stdin is read only for `-`.
 """
 
 import re
@@ -56,7 +56,7 @@ class FanOutTable(Value, forbid_unknown_fields=True):
 
 
 class FrontMatter(Value, forbid_unknown_fields=True):
-    """What flags can set, set by the task itself. None: not said."""
+    """What flags can set, set by the task itself. None: not set."""
 
     role: str | None = None
     model: str | None = None
@@ -78,16 +78,18 @@ class FrontMatter(Value, forbid_unknown_fields=True):
 
 
 class Task(Value):
-    """`name`: the file's path as given, "-" or "prompt"; `folder`: where its own paths start, None
-    for what is no file but the person's own words.
+    """One task.
+
+    `name`: the file's path as given, "-" or "prompt". `folder`: the base of its relative paths;
+    None if the task is not a file but text that the person gave.
     """
 
     name: str
     body: str
     front: FrontMatter = FrontMatter()
     folder: str | None = None
-    text: str = ""  # all of it, as it was read
-    lines: dict[str, int] = {}  # of the front matter's keys, dotted
+    text: str = ""  # the whole file, as read
+    lines: dict[str, int] = {}  # dotted front matter key → line
 
 
 def read_task(wanted: str | None, *, prompt: str | None, read_stdin: Callable[[], bytes]) -> Task:
@@ -99,7 +101,8 @@ def read_task(wanted: str | None, *, prompt: str | None, read_stdin: Callable[[]
         read_stdin: Called only for "-".
 
     Raises:
-        UsageError: None or both are given; missing, empty, too long, not text, bad front matter.
+        UsageError: Neither or both are given; the task is missing, empty, too long or no text; or
+            its front matter is bad.
     """
     if prompt is not None:
         if wanted is not None:
@@ -125,8 +128,9 @@ def read_task(wanted: str | None, *, prompt: str | None, read_stdin: Callable[[]
 
 
 def _read(path: Path) -> bytes:
-    """One byte over the bound is enough to refuse it. What a shell hands on as a descriptor
-    (`<(…)`) may be a pipe; anything else is a regular file.
+    """Read at most one byte more than the limit: enough to refuse the file.
+
+    A descriptor path from a shell (`<(…)`) may be a pipe; any other path must be a regular file.
     """
     if str(path).startswith(_DESCRIPTOR_PATHS):
         with path.open("rb") as file:
@@ -144,7 +148,7 @@ def _suggest_file(path: Path) -> str:
 
 
 def decode_task(data: bytes, *, name: str) -> str:
-    """Bytes as text: UTF-8, with or without a mark, or UTF-16 with one. Raises UsageError."""
+    """Decode UTF-8, with or without a BOM, or UTF-16 with a BOM. Raises UsageError."""
     if len(data) > MAX_TASK_BYTES:
         raise UsageError(f"{name}: over 1 MiB; a task is a text that a model reads")
     encoding = next((codec for mark, codec in _BOMS if data.startswith(mark)), "utf-8")
@@ -160,7 +164,7 @@ def decode_task(data: bytes, *, name: str) -> str:
 
 
 def parse_task(text: str, *, name: str, task: str) -> Task:
-    """Split front matter from body. Pure. Raises UsageError with file, line and key."""
+    """Split front matter from body. No I/O. Raises UsageError with file, line and key."""
     lines = text.splitlines(keepends=True)
     if lines[0].rstrip() != "---":
         return Task(name=task, body=text.strip())
@@ -175,8 +179,8 @@ def parse_task(text: str, *, name: str, task: str) -> Task:
 
 
 def parse_front(text: str, *, name: str) -> tuple[FrontMatter, dict[str, int]]:
-    """The YAML between the marks, which starts in line 2 of its file; and the lines of its keys."""
-    import yaml  # 15 ms, and most prompts have no front matter
+    """Parse the YAML between the `---` lines (it starts in line 2); also return its keys' lines."""
+    import yaml  # takes 15 ms, and most prompts have no front matter
 
     if len(text.encode()) > _MAX_FRONT_BYTES:
         raise UsageError(f"{name}: the front matter is over 64 KiB")
@@ -205,7 +209,7 @@ def parse_front(text: str, *, name: str) -> tuple[FrontMatter, dict[str, int]]:
 def _note_key_lines(
     node: "Node", prefix: str, places: dict[str, int], name: str, seen: set[int]
 ) -> None:
-    """Fill `places` (dotted key → line); refuse doubled keys, and aliases (YAML bombs)."""
+    """Fill `places` (dotted key → line); refuse duplicate keys, and aliases (YAML bombs)."""
     import yaml
 
     line = node.start_mark.line + 2
@@ -250,7 +254,7 @@ def _fields_at(key: str) -> tuple[str, ...]:
 
 
 def _line_of(key: str, places: dict[str, int]) -> int:
-    """The line of a key, or of the nearest key above it."""
+    """The line of a key, or of its nearest known parent key."""
     while key:
         if key in places:
             return places[key]

@@ -1,7 +1,7 @@
-"""The work of a run: the fan-out's items, then the root agent, then the result.
+"""The task workload: the fan-out's items, then the root agent, then the result.
 
-A resumed run takes up what is not done: items without a completed answer, inputs no turn took up,
-a turn that was cut off, the next prompt.
+A resumed run continues what is not done: items without a completed answer, inputs that no turn took
+up, a turn that was cut off, the next prompt.
 """
 
 import trio
@@ -38,7 +38,7 @@ NOTHING_TO_DO = (
 
 
 class TaskWorkload:
-    """Made once a run. `run` returns by itself, or soon after `ending.stop` or a lost gateway."""
+    """One per run. `run` returns by itself, or soon after `ending.stop` or a lost gateway."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class TaskWorkload:
             control.run_end.deadline_unix_s = running.entropy.unix_s() + seconds
 
     async def run(self) -> RunCompleted:
-        """Do the work; the totals of the result are filled in by the caller."""
+        """Do the work; the caller fills in the totals of the result."""
         for path, life in self._past.agents.items():
             self._run.registry.restore_path(path, agent_id=life.spawned.agent_id)
         found: list[RunCompleted] = []
@@ -88,7 +88,7 @@ class TaskWorkload:
         return exit_review(self._run, completed)
 
     def _stopped(self, status: StopStatus) -> RunCompleted:
-        """The run was ended from outside. What the root had answered before is not lost."""
+        """The result of a run stopped from outside, with what the root had answered before."""
         root = self._team_service.team.members.get(ROOT_PATH)
         outcome = root.outcome if root is not None and not root.is_active else None
         answered = outcome is not None and outcome.state in GOOD_ENDS
@@ -96,7 +96,7 @@ class TaskWorkload:
         return RunCompleted(status=status, message=status, result=result)
 
     def close(self) -> None:
-        """Called once every agent has ended: what the run's end cut off is written down."""
+        """Called once every agent has ended: journal which items the run's end cut off."""
         if self._fan_out is not None:
             self._fan_out.close()
 
@@ -116,7 +116,7 @@ class TaskWorkload:
         outcome = await self._team_service.wait_done()
         if self._run.request.resumes and not self._agents.turns_started:
             self._run.note(Warned(message=NOTHING_TO_DO), agent=ROOT_PATH)
-        # Whatever a review answered is read as a review.
+        # A review run's answer is parsed as a review, not by a schema.
         schema = None if self._run.request.review else self._run.request.output_schema
         end = self._team_service.team.members[ROOT_PATH].last_turn_end
         completed = run_result(outcome, end, schema=schema)
@@ -125,9 +125,9 @@ class TaskWorkload:
         return completed
 
     async def _root_prompt(self) -> str:
-        """The root's words: the task's body, with the items' answers when there is a fan-out.
+        """The root's input: the task's body, with the items' answers when there is a fan-out.
 
-        A root that was told before gets only the answers that are new; "" when none is.
+        A root that had its input before gets only the new answers; "" when there are none.
         """
         request = self._run.request
         body = "\n\n".join(filter(None, (request.prompt, request.next_prompt)))
@@ -144,7 +144,7 @@ class TaskWorkload:
         cut_off = (one for one in self._past.agents.values() if one.is_unfinished)
         below = tuple(one.spawned.agent_id for one in cut_off if one.spawned.parent == ROOT_PATH)
         await self._fan_out.run(self._past.fan_ended, below)
-        was_told = self._root_has_input()  # it has read the others
+        was_told = self._root_has_input()  # it has read the earlier answers
         answers = await self._fan_out.answers(only_fresh=was_told)
         if was_told:
             body = request.next_prompt or request.prompt
@@ -153,14 +153,14 @@ class TaskWorkload:
         return prompt_with_answers(body, answers, limit_bytes=self._answers_limit_bytes(answers))
 
     def _root_has_input(self) -> bool:
-        """True if the root's file holds words for it: it may have died before it got any."""
+        """True if the root's file has an input: the root may have died before it got one."""
         if (life := self._past.agents.get(ROOT_PATH)) is None:
             return False
         records = read_records(self._run.paths, file=life.spawned.agent_id)
         return any(isinstance(record.body, InputPosted) for record in records)
 
     def _answers_limit_bytes(self, answers: list[ItemAnswer]) -> int:
-        """How many bytes of answers the model can take beside the prompt: half its window."""
+        """How many bytes of answers fit beside the prompt: half the model's context window."""
         window = self._gateway.model.context_window if self._gateway.model else 32_000
         asked = len(self._run.request.prompt.encode())
         return max(512 + 64 * len(answers), min(256 * 1024, window * 2 - asked))
@@ -190,15 +190,15 @@ class TaskWorkload:
             return
         enter_review(self._run)
         root = await self._agents.spawn(plan, memory=AgentMemory() if life else None)
-        if self._shutdown.interrupted:  # Ctrl-C came while it was being born
+        if self._shutdown.interrupted:  # Ctrl-C came during its start
             self._agents.end_work(root, "interrupted", "it was interrupted", TokenUsage())
         else:
             await self._agents.send_input(root, await self._first_input(body))
 
     async def _resume_root(self, plan: AgentPlan, words: str | None) -> None:
-        """The root lives again from its file; then its next words, if there are any."""
+        """Restart the root from its journal file; then send it the next input, if there is one."""
         self._team_service.restore(self._past, plan)
-        for member in tuple(self._team_service.team.members.values()):  # their bounds are today's
+        for member in tuple(self._team_service.team.members.values()):  # today's limits apply
             await self._agents.admit(member.path, member.plan.limits.budget)
         memory = read_agent_memory(self._run, plan)
         verdict = self._prepare_continuation(plan, memory) if words is None else None
@@ -211,7 +211,10 @@ class TaskWorkload:
             self._agents.restore_end(root, verdict.state, verdict.message)
 
     def _prepare_continuation(self, plan: AgentPlan, memory: AgentMemory) -> WorkEnded | None:
-        """Have the root go on whose turn was ended from outside; None: it has something to do."""
+        """Make a root continue whose turn was ended from outside.
+
+        Returns WorkEnded if nothing is left to do, else None.
+        """
         if memory.open_turn is not None or memory.inputs:
             return None
         verdict = decide_resume(self._past.agents.get(ROOT_PATH), memory)
@@ -232,7 +235,7 @@ class TaskWorkload:
         return self._make_input(*parts, TextInput(text=body))
 
     def _make_input(self, *parts: UserInputPart) -> UserInput:
-        """Words for the root; none at all mean: go on."""
+        """An input for the root; without parts it means "continue"."""
         schema = self._run.request.answer_schema
         return UserInput(input_id=self._run.entropy.new_id(), parts=parts, output_schema=schema)
 
@@ -259,7 +262,7 @@ class TaskWorkload:
 
 
 def read_agent_memory(running: RunContext, plan: AgentPlan) -> AgentMemory:
-    """What the agent's file remembers; calls that its death cut off are closed as interrupted."""
+    """Fold the agent's file; journal calls that its process's death cut off as interrupted."""
     file = plan.agent_id
 
     def tell(bad: BadLine) -> None:
@@ -272,7 +275,7 @@ def read_agent_memory(running: RunContext, plan: AgentPlan) -> AgentMemory:
 
 
 def network_warning(folder: str, kind: str) -> Warned:
-    """Said once when the state folder lies on a network disk."""
+    """The warning for a state folder on a network file system."""
     return Warned(
         message=f"{folder} lies on {kind}: locks are unsafe there; "
         "set SWARM_HOME or XDG_STATE_HOME to a local folder"

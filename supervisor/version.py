@@ -1,3 +1,3 @@
-"""The version of swarm. A test holds it to pyproject.toml: reading metadata costs 8 ms a start."""
+"""The version of swarm. A test compares it with pyproject.toml: reading metadata takes 8 ms."""
 
 VERSION = "0.1.0"

@@ -1,1 +1,1 @@
-"""Closed unions of frozen structs: msgpack on a socket, JSON in the journal. No I/O anywhere."""
+"""Message types: closed unions of frozen structs, msgpack on sockets, JSON in the journal. Pure."""

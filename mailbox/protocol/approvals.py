@@ -1,7 +1,7 @@
-"""What needs a yes before it is done, and what came of asking. Values only.
+"""Approval requests, their outcomes and grants. Values only.
 
-One queue serves the whole tree: what an agent may not decide by itself becomes an
-`ApprovalRequest`; its id is given by the supervisor. Nobody's silence is ever a yes.
+One queue serves the whole tree: an action that an agent may not decide itself becomes an
+`ApprovalRequest`. The supervisor assigns its id. A missing answer never counts as approval.
 """
 
 from typing import Literal
@@ -13,12 +13,12 @@ from .parsed_command import ParsedCommand
 SandboxPermissions = Literal["use_default", "require_escalated", "with_additional_permissions"]
 Cause = Literal[
     "untrusted",  # the policy asks about every command
-    "dangerous",  # it removes files by force
-    "destructive",  # it throws away work that no later command brings back
-    "escalation",  # it would run outside of the sandbox
-    "permissions",  # it wants more than the sandbox gives
+    "dangerous",  # it deletes files by force
+    "destructive",  # it discards work that no later command restores
+    "escalation",  # it would run outside the sandbox
+    "permissions",  # it wants more rights than the sandbox gives
     "retry",  # the sandbox stopped it; it would run again outside
-    "rule",  # a rule file wants it asked
+    "rule",  # a rule file says "prompt"
     "patch",  # it would write where the agent may not
     "commit",  # it would write the repository's own data
     "network",  # it would reach a host that is not allowed yet
@@ -35,13 +35,13 @@ class ExtraPermissions(Value):
 
 
 class LossPreview(Value):
-    """What a destructive action would throw away, found by a dry run."""
+    """What a destructive action would delete, found by a dry run."""
 
     summary: str  # one line: "removes 214 files (3.1 MB) below build/"
     count: int = 0
     size_bytes: int = 0
-    paths: tuple[str, ...] = ()  # the first of them, at most 20
-    kept: bool = False  # a copy of all of it is in the run's store
+    paths: tuple[str, ...] = ()  # at most the first 20
+    kept: bool = False  # the run's store holds a copy of all of it
 
 
 class CommandAction(Tagged, tag="command"):
@@ -69,7 +69,7 @@ class NetworkAction(Tagged, tag="network"):
     host: str
     port: int
     protocol: Literal["http", "https", "socks5_tcp", "socks5_udp"]
-    trigger: str = ""  # the command that wants it
+    trigger: str = ""  # the command that causes it
 
 
 class PermissionsAction(Tagged, tag="permissions"):
@@ -82,7 +82,7 @@ class QuestionOption(Value):
 
 
 class PersonQuestion(Value):
-    """One question of a model. Another answer than the choices is always possible."""
+    """One question from a model. A person may also answer with other text than the options."""
 
     id: str
     header: str
@@ -91,7 +91,7 @@ class PersonQuestion(Value):
 
 
 class QuestionsAction(Tagged, tag="questions"):
-    """Only a person can answer; no reviewer is asked."""
+    """Only a person can answer these; no reviewer is asked."""
 
     questions: tuple[PersonQuestion, ...]
 
@@ -102,18 +102,18 @@ AnyAction = CommandAction | PatchAction | NetworkAction | PermissionsAction | Qu
 class ApprovalRequest(Value):
     """One action that waits for an answer.
 
-    `keys` name what a grant for longer than once would cover, as canonical JSON texts: all of them
-    must be covered. None: the answer can only be for once.
+    `keys` name what a grant for more than this once would cover, as canonical JSON texts. All of
+    them must be covered. () means that the answer can only be for once.
     """
 
     action: AnyAction
     cause: Cause
     turn_id: str = ""
     call_id: str = ""
-    reason: str = ""  # why it is asked, or the model's justification
-    retry_reason: str = ""  # what went wrong before
+    reason: str = ""  # why approval is needed, or the model's justification
+    retry_reason: str = ""  # what failed before
     keys: tuple[str, ...] = ()
-    proposed_prefix: tuple[str, ...] = ()  # the rule that `always` would write; () = none
+    proposed_prefix: tuple[str, ...] = ()  # the rule that scope `always` would write; () = none
     preview: LossPreview | None = None
 
 
@@ -122,15 +122,15 @@ DecidedBy = Literal["person", "guardian", "grant", "nobody"]
 ApprovalOutcome = Literal[
     "approved",
     "denied",  # somebody said no
-    "failed",  # the reviewer could not say anything that can be read
+    "failed",  # the reviewer's output could not be read
     "timed_out",  # no answer by the deadline
-    "aborted",  # no, and the turn ends
-    "unavailable",  # nobody can be asked
+    "aborted",  # denied, and the turn ends
+    "unavailable",  # there is nobody to ask
 ]
 
 
 class ApprovalGrant(Value):
-    """A person's yes that holds longer than once. It only ever says yes to what it names."""
+    """A person's approval of more than one action. It never allows more than it names."""
 
     grant_id: str
     path: str  # the agent it holds for
@@ -139,16 +139,16 @@ class ApprovalGrant(Value):
     prefix: tuple[str, ...] = ()  # plain commands that begin with these words
     permissions: ExtraPermissions | None = None
     commits_in: str = ""  # may write objects, index and refs of this repository
-    uses: int | None = None  # None: as often as wanted
+    uses: int | None = None  # None: unlimited
 
 
 class PendingApproval(Value):
-    """An entry of the queue as people see it."""
+    """An entry of the approval queue, as people see it."""
 
     approval_id: str  # short, unique in the run
     agent: str  # path
     request: ApprovalRequest
     reviewer: Literal["person", "guardian"]
     asked_at: float = 0.0  # unix seconds
-    # Not empty: a reviewer denied it lately; approving it now is a grant for exactly this action.
+    # Not empty: a reviewer recently denied it; approving it now grants exactly this action.
     denied: str = ""

@@ -1,7 +1,7 @@
-"""What all messages share: frozen, keyword-only, tagged by `type`, defaults left out.
+"""Base structs of all messages: frozen, keyword-only, tagged by `type`, defaults omitted.
 
-New fields have defaults and old ones keep their meaning; `PROTOCOL_VERSION` grows only when that
-cannot be kept. Unknown fields are ignored, so a newer peer may add some.
+New fields have defaults and old fields keep their meaning. `PROTOCOL_VERSION` grows only when that
+is impossible. Unknown fields are ignored, so a newer peer may add some.
 """
 
 import re
@@ -22,7 +22,7 @@ def snake_case(name: str) -> str:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record inside a message; it has no tag of its own."""
+    """A record inside a message, without a tag of its own."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))

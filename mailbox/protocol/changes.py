@@ -1,4 +1,4 @@
-"""What is done to files and to a history, as people are shown it."""
+"""Changes to files and histories, as people see them."""
 
 from typing import Literal
 
@@ -13,13 +13,15 @@ class FileChange(Value):
 
 
 class CompactionInfo(Value):
-    """How a history was made shorter. Tokens are estimates, calibrated by the provider's counts."""
+    """How a history was compacted. Tokens are estimates, calibrated by the provider's counts."""
 
     compaction_id: str  # unique in the run
-    # `limit`: it was nearly full; `overflow`: a provider refused it; `person`: somebody asked.
+    # `limit`: it was nearly full; `overflow`: a provider refused it; `person`: a person asked for
+    # it.
     trigger: Literal["limit", "overflow", "person"]
-    # `model`: the agent's model wrote a summary; `provider`: its endpoint made one; `cut`: no model
-    # was asked: oldest outputs became stubs, then oldest items went.
+    # `model`: the agent's model wrote a summary; `provider`: the provider's endpoint made one;
+    # `cut`: no model was asked: the oldest outputs became stubs, then the oldest items were
+    # removed.
     means: Literal["model", "provider", "cut"]
     before_tokens: int
     after_tokens: int
@@ -27,19 +29,19 @@ class CompactionInfo(Value):
 
 
 class TurnDiff(Tagged):
-    """What a turn's patches and commands changed in files; told once, soon after its end.
+    """The file changes of a turn's patches and commands; sent once, soon after the turn's end.
 
-    Nothing is told of a turn that changed nothing, unless not all of its folders are watched.
+    A turn without changes sends none, unless some of its folders are not watched.
     """
 
     turn_id: str
-    diff: str = ""  # unified, in git's form; only the head of one that has a `file`
+    diff: str = ""  # unified, in git's form; only the beginning if `file` is set
     files: int = 0
     added: int = 0  # lines, of what is shown
     removed: int = 0
-    file: str = ""  # in the run's folder: all that is shown, where it is long
-    hidden: int = 0  # files that are not shown: the diff would be too long
-    shared_with: tuple[str, ...] = ()  # agents that worked meanwhile: some may be their changes
-    no_copy: int = 0  # files that no undo can bring back: there is no copy of what they held
-    uncovered: tuple[str, ...] = ()  # folders of which a command's changes are not known: the first
+    file: str = ""  # in the run's folder: the whole diff, if it is long
+    hidden: int = 0  # files left out because the diff would be too long
+    shared_with: tuple[str, ...] = ()  # agents active at the same time: some changes may be theirs
+    no_copy: int = 0  # files that no undo can restore: there is no copy of their old content
+    uncovered: tuple[str, ...] = ()  # folders where a command's changes are unknown: the first ones
     uncovered_count: int = 0

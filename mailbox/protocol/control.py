@@ -1,4 +1,4 @@
-"""Other terminals ⇄ supervisor: questions on the control socket, records on the feed."""
+"""Messages between other terminals and the supervisor: control requests, and the event feed."""
 
 from typing import Literal
 
@@ -20,7 +20,7 @@ AgentState = Literal[
 
 
 class AgentView(Value):
-    """One agent as people see it. A snapshot of all of them is a whole tree."""
+    """One agent as people see it. A snapshot of all agents is a whole tree."""
 
     path: str
     agent_id: str = ""
@@ -29,12 +29,12 @@ class AgentView(Value):
     model: str = ""
     effort: str = ""
     state: AgentState = "starting"
-    end_state: str = ""  # records.EndState once ended
+    end_state: str = ""  # a records.EndState once it has ended
     pid: int = 0
     epoch: int = 1
-    tool: str = ""  # what runs now, "" if nothing
+    tool: str = ""  # the tool that runs now, "" if none
     argument: str = ""
-    doing: str = ""  # the same in words, of a command that is known to only read
+    doing: str = ""  # the same in words, for a command known to only read
     last_progress: float = 0.0  # unix seconds
     started: float = 0.0
     usage: TokenUsage = TokenUsage()
@@ -42,16 +42,16 @@ class AgentView(Value):
     context_tokens: int = 0
     context_window: int = 0
     rss_bytes: int = 0
-    note: str = ""  # waiting reason, failure text
-    text: str = ""  # the end of the text that arrives now
+    note: str = ""  # reason for waiting, or failure text
+    text: str = ""  # the end of the text that is arriving now
     sandbox: str = ""
     task: str = ""  # first line of its first input
     result: str = ""
-    approval: str = ""  # id of what it waits for
+    approval: str = ""  # id of the approval it waits for
 
 
 class RunView(Value):
-    """The whole run as people see it; `seq` is the last record it includes."""
+    """The whole run as people see it; `seq` is the last record that it includes."""
 
     run_id: str = ""
     title: str = ""
@@ -73,18 +73,19 @@ class RunView(Value):
     fan_failed: int = 0
     throttle: str = ""
     rate_limits: tuple[LimitWindow, ...] = ()
-    fetching: str = ""  # a model file that arrives now
+    fetching: str = ""  # the model file being downloaded
     fetched_bytes: int = 0
     fetch_total_bytes: int = 0
     warnings: int = 0
-    budget: Budget = Budget()  # bounds of the whole run
+    budget: Budget = Budget()  # limits of the whole run
     deadline_unix_s: float | None = None
-    drawn_tokens: int = 0  # what counts against them, as the gateway was billed
+    drawn_tokens: int = 0  # what counts against them, as billed to the gateway
     drawn_requests: int = 0
-    approvals: tuple[PendingApproval, ...] = ()  # what waits for an answer, oldest first
-    review_usage: TokenUsage = TokenUsage()  # what the reviewer used; not in `usage`
+    approvals: tuple[PendingApproval, ...] = ()  # pending approvals, oldest first
+    review_usage: TokenUsage = TokenUsage()  # used by the reviewer; not in `usage`
     review_usd: float | None = None
-    widened: tuple[str, ...] = ()  # by the task file, beyond the person's own words
+    # rights that the task file added to the person's flags and configuration
+    widened: tuple[str, ...] = ()
     unlisted: int = 0  # agents that ended long ago: in the totals, no longer in `agents`
 
 
@@ -93,7 +94,7 @@ class GetSnapshot(Tagged):
 
 
 class SendText(Tagged):
-    """Speak to an agent; `wake` starts a turn if none runs."""
+    """Send text to an agent; `wake` starts a turn if none runs."""
 
     agent: str
     text: str
@@ -101,14 +102,14 @@ class SendText(Tagged):
 
 
 class InterruptAgent(Tagged):
-    """Abort the turn of one agent, of all when `agent` is empty; their commands end too."""
+    """Abort the turn of one agent, or of all if `agent` is empty; their commands end too."""
 
     agent: str = ""
     keep_commands: bool = False
 
 
 class ChangeSettings(Tagged):
-    """Change how an agent works from its next turn on; None: as it is. It may only lose rights."""
+    """Change an agent's settings from its next turn on; None: unchanged. Rights can only shrink."""
 
     agent: str
     model: str | None = None  # "" = the run's default
@@ -117,11 +118,11 @@ class ChangeSettings(Tagged):
     verbosity: Verbosity | None = None
     sandbox: SandboxMode | None = None
     approval: AskForApproval | None = None
-    cwd: str | None = None  # absolute, or relative to where it works
+    cwd: str | None = None  # absolute, or relative to its working folder
 
 
 class ReviewWork(Tagged):
-    """Have an agent's changes reviewed by a child of its own, which answers it."""
+    """Have a child of the agent review the agent's changes and report to it."""
 
     agent: str
     prompt: str
@@ -130,25 +131,25 @@ class ReviewWork(Tagged):
 
 
 class PauseAgent(Tagged):
-    """No further request of this agent; of the whole run when `agent` is empty."""
+    """Pause an agent's requests to the model, or those of the whole run if `agent` is empty."""
 
     agent: str = ""
 
 
 class ContinueAgent(Tagged):
-    """The pause of this agent is over; of the whole run when `agent` is empty."""
+    """End the pause of an agent, or of the whole run if `agent` is empty."""
 
     agent: str = ""
 
 
 class KillAgent(Tagged):
-    """End an agent and its descendants for good; the whole run when `agent` is empty."""
+    """End an agent and its descendants for good, or the whole run if `agent` is empty."""
 
     agent: str = ""
 
 
 class ListApprovals(Tagged):
-    """What waits, and what a reviewer denied lately."""
+    """List pending approvals, and those that a reviewer recently denied."""
 
 
 class ResolveApproval(Tagged):
@@ -158,28 +159,28 @@ class ResolveApproval(Tagged):
     approve: bool
     scope: Scope = "once"
     reason: str = ""
-    abort: bool = False  # with a no: end the turn too
-    answers: dict[str, tuple[str, ...]] = {}  # to a model's questions, by their ids
+    abort: bool = False  # with a denial: end the turn too
+    answers: dict[str, tuple[str, ...]] = {}  # to a model's questions, by question id
 
 
 class UndoFiles(Tagged):
-    """Put files back as a snapshot has them; without one, as they were before an agent's turns."""
+    """Restore files from a snapshot; without one, to their state before an agent's turns."""
 
     agent: str = ""
     snapshot_id: str = ""
-    force: bool = False  # also over what others changed since, or may have changed
-    turns: tuple[str, ...] = ()  # only of these; none: of all
+    force: bool = False  # also over changes that others made since, or may have made
+    turns: tuple[str, ...] = ()  # only these turns; (): all
 
 
 class CompactAgent(Tagged):
-    """Have an agent's history shortened; `undo`: put back what its last compaction took."""
+    """Compact an agent's history; with `undo`, reverse its last compaction."""
 
     agent: str = ""  # "" = the root
     undo: bool = False
 
 
 class RollBack(Tagged):
-    """Make an agent at rest forget its last turns; files stay as they are."""
+    """Roll back the last turns of an idle agent; files stay as they are."""
 
     agent: str = ""  # "" = the root
     turns: int = 1
@@ -215,7 +216,7 @@ class Done(Tagged):
 
 
 class Refused(Tagged):
-    """`exit_code` as in CLI.md; the text says what to do."""
+    """`exit_code` as in `SwarmError`; the text says what to do."""
 
     message: str
     exit_code: int = 1
@@ -231,7 +232,7 @@ class Recorded(Tagged):
 
 
 class TransientEvent(Tagged, tag="passed"):
-    """On the feed: a passing event of an agent."""
+    """On the feed: a transient event of an agent."""
 
     agent: str
     event: TextArrived | ReasoningArrived | OutputArrived | Waiting | Throttled | Fetching

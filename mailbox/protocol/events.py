@@ -1,8 +1,8 @@
-"""What an agent says. Durable events are journaled, then acknowledged; passing ones are neither.
+"""Events that agents send. Durable ones are journaled, then acknowledged; transient ones neither.
 
-Order of a turn: TurnStarted, ItemCompleted (context, then the user's message), then per response
-ItemCompleted* with CallBegan/CallEnded in between, ItemCompleted for the outputs in call order,
-TokenCount; last exactly one of TurnCompleted, TurnFailed, TurnAborted.
+Order in a turn: TurnStarted; ItemCompleted (context, then the user's message); then for each
+response ItemCompleted* with CallBegan/CallEnded in between, ItemCompleted for the outputs in call
+order, TokenCount; last exactly one of TurnCompleted, TurnFailed, TurnAborted.
 """
 
 from typing import Literal
@@ -17,24 +17,25 @@ from .parsed_command import ParsedCommand
 from .requests import AnyRequest
 from .sampling import ModelInfo, SampleErrorKind
 
-# --- life of the process ---------------------------------------------------------------------
+# --- life cycle of the process -----------------------------------------------------------------
 
 
 LockGap = Literal["", "truncation", "all"]
 
 
 class Hello(Tagged):
-    """The first envelope of a life. A wrong secret, pid or epoch, or a second Hello, is refused."""
+    """First envelope of a process. Refused: a wrong secret, pid or epoch, or a second Hello."""
 
     secret: bytes
     pid: int
     protocol_version: int
     kind: Literal["agent", "gateway", "proxy"] = "agent"
-    lock_gap: LockGap = ""  # of an agent whose role locks its process: what the kernel lacks for it
+    # for agents whose role locks their process: what the kernel lacks for it
+    lock_gap: LockGap = ""
 
 
 class Heartbeat(Tagged):
-    """Passing, every 2 s from the Trio loop. `progress` grows with every event, call and delta."""
+    """Transient, every 2 s from the Trio loop. `progress` grows with each event, call and delta."""
 
     progress: int
     busy: bool = False
@@ -43,7 +44,7 @@ class Heartbeat(Tagged):
 
 
 class Goodbye(Tagged):
-    """The last envelope of an orderly end."""
+    """The last envelope of a process that ends in order."""
 
 
 # --- turns -----------------------------------------------------------------------------------
@@ -57,15 +58,15 @@ class TurnStarted(Tagged):
 
 
 class TurnCompleted(Tagged):
-    """`refused`: it ended because an approval was needed that nobody could give."""
+    """`refused`: the turn ended because it needed an approval that nobody could give."""
 
     turn_id: str
     last_message: str | None = None
     duration_s: float = 0.0
-    usage: TokenUsage = TokenUsage()  # of this turn alone
+    usage: TokenUsage = TokenUsage()  # of this turn only
     truncated: bool = False
     refused: bool = False
-    out_of_budget: bool = False  # a bound was reached: `last_message` is its best answer
+    out_of_budget: bool = False  # a limit was reached: `last_message` is the best answer so far
 
 
 class TurnFailed(Tagged):
@@ -87,7 +88,7 @@ class TurnAborted(Tagged):
 
 
 class ItemCompleted(Tagged):
-    """An item joined the history. `item` is its msgpack encoding on the wire (AnyItem)."""
+    """An item was added to the history. `item` is its msgpack encoding (AnyItem)."""
 
     turn_id: str
     item: msgspec.Raw
@@ -96,10 +97,10 @@ class ItemCompleted(Tagged):
 
 
 class ContextReplaced(Tagged):
-    """Compaction or rollback: the history is now exactly these items.
+    """Compaction or rollback: the history now consists of exactly these items.
 
-    At most one of `shortened` and `undoes` is set. `undoes` names the shortening that a person
-    took back.
+    At most one of `shortened` and `undoes` is set. `undoes` is the id of the compaction that a
+    person reversed.
     """
 
     turn_id: str
@@ -107,18 +108,18 @@ class ContextReplaced(Tagged):
     summary: str = ""
     shortened: CompactionInfo | None = None
     undoes: str = ""
-    rolled_back: int = 0  # turns that a person took back
+    rolled_back: int = 0  # turns that a person rolled back
 
 
 class CommandCall(Tagged, tag="command"):
-    """A command. `script` is what the model asked for; `argv` what is executed."""
+    """A command. `script` is what the model asked for; `argv` is what is executed."""
 
     script: str
     argv: tuple[str, ...]
     cwd: str
     sandbox: str = ""  # "bwrap", "landlock", "none"
     tty: bool = False
-    parsed_cmd: tuple[ParsedCommand, ...] = ()  # of a command that is known to only read; bounded
+    parsed_cmd: tuple[ParsedCommand, ...] = ()  # for a command known to only read; bounded
 
 
 class StdinCall(Tagged, tag="stdin"):
@@ -141,7 +142,7 @@ class PlanCall(Tagged, tag="plan"):
 
 
 class OtherCall(Tagged, tag="other"):
-    """Any other tool: its argument that says most, in one line."""
+    """Any other tool: its most telling argument, in one line."""
 
     argument: str = ""
 
@@ -150,7 +151,7 @@ AnyCallDetail = CommandCall | StdinCall | PatchCall | PlanCall | OtherCall
 
 
 class CallBegan(Tagged):
-    """Journaled and acknowledged before the call runs: it is never run a second time."""
+    """Journaled and acknowledged before the call runs, so that it never runs twice."""
 
     turn_id: str
     call_id: str
@@ -159,7 +160,7 @@ class CallBegan(Tagged):
 
 
 class CallEnded(Tagged):
-    """`status` declined = refused before it ran; interrupted = its process or turn ended first."""
+    """`declined`: refused before it ran; `interrupted`: its process or turn ended first."""
 
     turn_id: str
     call_id: str
@@ -167,39 +168,39 @@ class CallEnded(Tagged):
     status: Literal["completed", "failed", "declined", "interrupted"]
     duration_s: float = 0.0
     exit_code: int | None = None
-    output: str = ""  # aggregated, cut to 10,000 bytes
-    session_id: int | None = None  # a command that goes on living
+    output: str = ""  # aggregated output, cut to 10,000 bytes
+    session_id: int | None = None  # of a command that keeps running
     changes: tuple[FileChange, ...] = ()  # what a patch did
 
 
 class TokenCount(Tagged):
-    """After every response, also one that was cut off; and when the history was made shorter."""
+    """Sent after every response, also an incomplete one, and after a compaction."""
 
     turn_id: str
-    last: TokenUsage  # since the count before; zeros if nobody knows yet what it cost
-    total: TokenUsage  # of this agent since its beginning
+    last: TokenUsage  # since the count before; zeros while the cost is unknown
+    total: TokenUsage  # of this agent since its first start
     context_tokens: int = 0
     context_window: int = 0
 
 
 class Warned(Tagged):
-    """Not fatal; shown to people."""
+    """A warning for people; not fatal."""
 
     message: str
 
 
 class RequestSent(Tagged, tag="asked"):
-    """A request to the supervisor; `ops.Answer` brings the reply."""
+    """A request to the supervisor; `ops.Answer` carries the reply."""
 
     request_id: int
     request: AnyRequest
 
 
-# --- passing ---------------------------------------------------------------------------------
+# --- transient events -------------------------------------------------------------------------
 
 
 class TextArrived(Tagged):
-    """Passing: text of an agent message, coalesced (20 ms or 2 KiB)."""
+    """Transient: text of an agent message, coalesced (20 ms or 2 KiB)."""
 
     turn_id: str
     item_id: str
@@ -207,7 +208,7 @@ class TextArrived(Tagged):
 
 
 class ReasoningArrived(Tagged):
-    """Passing."""
+    """Transient: reasoning text."""
 
     turn_id: str
     item_id: str
@@ -215,7 +216,7 @@ class ReasoningArrived(Tagged):
 
 
 class OutputArrived(Tagged):
-    """Passing: output of a running command."""
+    """Transient: output of a running command."""
 
     turn_id: str
     call_id: str
@@ -223,7 +224,7 @@ class OutputArrived(Tagged):
 
 
 class Waiting(Tagged):
-    """Passing: the agent waits for the provider, a slot or an answer, and why."""
+    """Transient: the agent waits for the provider, a slot or an answer, and why."""
 
     reason: str
     delay_s: float = 0.0

@@ -1,7 +1,7 @@
-"""supervisor ⇄ fork-server: one message a packet, descriptors beside it (SCM_RIGHTS).
+"""Messages between supervisor and fork server: one per packet, descriptors attached (SCM_RIGHTS).
 
-The server answers a start with the child's pidfd *before* it may reap it, so a pid that the
-supervisor learns is never somebody else's.
+The server reports a started child with its pidfd *before* it may reap the child, so a pid that the
+supervisor receives never belongs to another process.
 """
 
 import msgspec
@@ -10,26 +10,27 @@ from .base import Tagged
 
 
 class StartProcess(Tagged):
-    """Fork once. Beside it: the spec's memfd, the stderr pipe's end and, if any, the keys' pipe."""
+    """Fork once. Attached: the spec's memfd, the stderr pipe's end and, if any, the keys' pipe."""
 
     request: int
     title: str
-    run: str = ""  # short id, for the server's own title
+    run: str = ""  # short id, for the server's own process title
     has_keys: bool = False
     is_service: bool = False  # it runs no commands, so it needs no launcher
-    may_follow: bool = False  # others like it: the server has the next one's process ready
+    may_follow: bool = False  # more will follow: the server prepares the next process
 
 
 class GuardProcess(Tagged):
-    """End this process too, with all below it, when the life-line ends. Beside it: its pidfd."""
+    """Also kill this process and all below it when the lifeline closes. Attached: its pidfd."""
 
     pid: int
 
 
 class ChangeVariable(Tagged):
-    """The environment is another than at the server's birth. Comes before the first start.
+    """An environment variable differs from when the server started. Sent before the first start.
 
-    Without a value the variable is a key: it goes, and so does every copy of what it held.
+    Without a value the variable is a key: the server removes it and overwrites every copy of its
+    value.
     """
 
     name: str
@@ -40,13 +41,13 @@ AnyForkOrder = StartProcess | GuardProcess | ChangeVariable
 
 
 class ServerReady(Tagged):
-    """Everything is imported; orders sent before were kept."""
+    """Everything is imported. Orders sent before were kept."""
 
     preload_s: float
 
 
 class ProcessStarted(Tagged):
-    """Beside it: the pidfd."""
+    """Attached: the pidfd."""
 
     request: int
     pid: int
@@ -58,7 +59,7 @@ class StartFailed(Tagged):
 
 
 class ProcessExited(Tagged):
-    """`status` as of waitpid(2)."""
+    """`status` as from waitpid(2)."""
 
     pid: int
     status: int

@@ -1,4 +1,4 @@
-"""supervisor ⇄ gateway: its end of the mailbox to the supervisor (agents use `sampling`)."""
+"""Messages between supervisor and gateway (agents and gateway use `sampling`)."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from .sampling import ModelInfo
 
 
 class GatewayReady(Tagged):
-    """It listens. `why` says how the provider was chosen, in words for the header line."""
+    """The gateway listens. `why` says how the provider was chosen, as text for the header line."""
 
     provider: str
     model: ModelInfo
@@ -24,8 +24,7 @@ class GatewayUnable(Tagged):
 
 
 class Reserve(Tagged):
-    """May this request be sent? Asked only where a bound holds; `ResolvedProfile` or `NotGranted`
-    answers.
+    """Ask to send a request, while a limit holds. The reply is `Granted` or `NotGranted`.
 
     `reservation` is unique in the run. It ends with the `ResponseBilled` or the
     `ReservationReleased` that names it.
@@ -33,13 +32,13 @@ class Reserve(Tagged):
 
     agent_id: str
     reservation: str
-    tokens: int  # what the request may cost in all: its input, and a margin for its output
-    usd: float | None = None  # None: the model's price is not known
-    worked: bool = False  # the agent has had answers before: a last one could sum them up
+    tokens: int  # highest total cost of the request: its input, and a margin for its output
+    usd: float | None = None  # None: the model's price is unknown
+    worked: bool = False  # the agent has had responses before: a last one could summarize them
 
 
 class ResponseBilled(Tagged, tag="drew"):
-    """One response was paid for. `reservation`: what was reserved for it; "" = nothing was."""
+    """One response was billed. `reservation` is what was reserved for it; "" = nothing."""
 
     agent_id: str
     provider: str
@@ -50,7 +49,7 @@ class ResponseBilled(Tagged, tag="drew"):
 
 
 class ReservationReleased(Tagged, tag="lapsed"):
-    """A reservation ended without a bill: it counts as so much."""
+    """A reservation ended without a bill: it counts as the amounts given here."""
 
     agent_id: str
     reservation: str
@@ -61,7 +60,7 @@ class ReservationReleased(Tagged, tag="lapsed"):
 
 
 class Throttled(Tagged):
-    """Passing: the shared limiter holds requests back until then; None = it holds no longer."""
+    """Transient: the shared rate limiter holds requests back for `delay_s`; None: no longer."""
 
     reason: str
     delay_s: float | None = None
@@ -69,13 +68,13 @@ class Throttled(Tagged):
 
 
 class SecretLearned(Tagged):
-    """A key was fetched: it must never be written down. Not journaled, and not shown."""
+    """A key was fetched and must be redacted everywhere. Not journaled, and not shown."""
 
     secret: str
 
 
 class LimitWindow(Value):
-    """One allowance of the account, as the server last told of it."""
+    """One rate-limit window of the account, as last reported by the server."""
 
     name: str
     used_percent: float = 0.0  # 0 to 100
@@ -84,13 +83,13 @@ class LimitWindow(Value):
 
 
 class RateLimits(Tagged):
-    """Passing: all windows that are known, when one of them has moved; the keeper journals it."""
+    """Transient: all known windows, sent when one has changed. The supervisor journals it."""
 
     windows: tuple[LimitWindow, ...]
 
 
 class Fetching(Tagged):
-    """Passing: a model file arrives, about once a percent; `total_bytes` 0 = not known."""
+    """Transient, about once a percent: a model file is downloaded; `total_bytes` 0 = unknown."""
 
     what: str
     have_bytes: int
@@ -98,10 +97,10 @@ class Fetching(Tagged):
 
 
 class AgentGone(Tagged):
-    """An agent's process ended: its running requests are to be cancelled.
+    """An agent's process ended: cancel its running requests.
 
-    The word may come late, when its next life has opened a conversation already: `epoch` says
-    which life is over. 0: whichever there is.
+    This may arrive after the agent's next process has opened a conversation, so `epoch` says which
+    process ended. 0: any.
     """
 
     agent_id: str
@@ -109,16 +108,14 @@ class AgentGone(Tagged):
 
 
 class RequireReservations(Tagged, tag="ask_first"):
-    """From now on a bound holds somewhere: no request of any agent goes out unasked."""
+    """A limit holds somewhere from now on: every agent's request needs a reservation."""
 
 
 class Granted(Tagged):
-    """The request may be sent. `bounded` False: this agent need not ask again until
-    `RequireReservations`.
-    """
+    """The request may be sent. `bounded` False: no reservations until `RequireReservations`."""
 
     reservation: str
-    last: bool = False  # over the bound: for the agent's best answer, once
+    last: bool = False  # over the limit: one request for the agent's best answer
     bounded: bool = True
 
 

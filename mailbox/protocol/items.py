@@ -1,7 +1,7 @@
-"""What a conversation is made of: items a model sees and makes, shaped as in the Responses API.
+"""Conversation items, shaped as in the Responses API.
 
-Images never travel inline: `InputImage.image_url` is a `blob:<sha256>;<mime>` reference into the
-run's folder (or an `https:` address a person gave); the gateway reads the bytes when it renders.
+Images are never inline: `InputImage.image_url` is a `blob:<sha256>;<mime>` reference into the run's
+folder (or an `https:` address that a person gave). The gateway reads the bytes when it renders.
 """
 
 from typing import Literal
@@ -38,7 +38,7 @@ class Message(Tagged):
 
 class Reasoning(Tagged):
     summary: tuple[str, ...] = ()
-    content: tuple[str, ...] = ()  # raw reasoning text, where a provider shows it
+    content: tuple[str, ...] = ()  # raw reasoning text, if the provider shows it
     encrypted_content: str | None = None
     id: str | None = None
 
@@ -60,7 +60,7 @@ class CustomToolCall(Tagged):
 class FunctionCallOutput(Tagged):
     call_id: str
     output: str | tuple[ContentPart, ...]
-    success: bool | None = None  # ours; not sent to models
+    success: bool | None = None  # not sent to models
 
 
 class CustomToolCallOutput(Tagged):
@@ -70,7 +70,7 @@ class CustomToolCallOutput(Tagged):
 
 
 class Compaction(Tagged):
-    """What a provider made of the items before it; opaque, sent back as it came."""
+    """A provider's opaque replacement of the items before it; sent back unchanged."""
 
     encrypted_content: str
     id: str | None = None
@@ -92,7 +92,7 @@ AnyItem = (
 class TokenUsage(Value):
     """Tokens of one response, or a sum of many.
 
-    `input_tokens` includes those read from a cache, and those written to one.
+    `input_tokens` includes tokens read from a cache and tokens written to one.
     """
 
     input_tokens: int = 0
@@ -114,18 +114,19 @@ class TokenUsage(Value):
         )
 
 
-encode_item = msgspec.msgpack.Encoder().encode  # once an item; the bytes are then reused as `Raw`
+# called once per item; the bytes are then reused as `Raw`
+encode_item = msgspec.msgpack.Encoder().encode
 decode_item = msgspec.msgpack.Decoder(AnyItem).decode
 
 
 def text_message(role: Literal["developer", "user", "assistant"], *texts: str) -> Message:
-    """A message whose parts are plain texts, of the part type that the role wants."""
+    """A message of plain text parts, of the part type that the role requires."""
     part = OutputText if role == "assistant" else InputText
     return Message(role=role, content=tuple(part(text=text) for text in texts))
 
 
 def text_of(content: str | tuple[ContentPart, ...]) -> str:
-    """All text of a content, joined by newlines; images left out."""
+    """All text of a content, joined by newlines, without images."""
     if isinstance(content, str):
         return content
     return "\n".join(part.text for part in content if not isinstance(part, InputImage))

@@ -1,4 +1,4 @@
-"""What an agent may do, as values: sandbox, approval, network, budget."""
+"""An agent's authority as values: sandbox, approval, network, budget."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from .base import Tagged, Value
 
 
 class ReadOnly(Tagged, tag="read-only"):
-    """Read everything, write nothing but the agent's private /tmp."""
+    """Read everything; write only the agent's private /tmp."""
 
     network_access: bool = False
 
@@ -28,25 +28,27 @@ Access = Literal["read", "write", "deny"]
 
 
 class PathRule(Value):
-    """What holds at a path and below it, until a deeper rule says otherwise."""
+    """The access to a path and all below it, until a deeper rule applies."""
 
-    path: str  # absolute, canonical when it was made
+    path: str  # absolute; canonical when the rule was made
     access: Access
 
 
 class ProfilePolicy(Tagged, tag="permission-profile"):
-    """A permission profile, resolved: the deepest rule decides, what none covers is denied.
+    """A resolved permission profile: the deepest rule decides; a path without a rule is denied.
 
-    `/tmp` and `/run` are private as under every policy: of the machine's own only what a rule names
-    inside of them is seen. The private /tmp can always be read; `tmp` says whether it is written.
+    `/tmp` and `/run` are private as under every policy: of the machine's own, commands see only
+    what a rule names inside them. The private /tmp is always readable; `tmp` says whether it is
+    writable.
     """
 
     name: str = ""
     rules: tuple[PathRule, ...] = ()
-    deny_globs: tuple[str, ...] = ()  # absolute; what fits when a command starts is denied too
+    # absolute; files that match when a command starts are denied too
+    deny_globs: tuple[str, ...] = ()
     glob_depth: int | None = None  # levels that are searched below a pattern's fixed part
     tmp: Access = "deny"
-    workspace: tuple[str, ...] = ()  # the working folder and the roots beside it, absolute
+    workspace: tuple[str, ...] = ()  # the working folder and its extra roots, absolute
     network_access: bool = False
 
 
@@ -57,7 +59,7 @@ Reviewer = Literal["person", "guardian", "nobody"]  # nobody: what would ask is 
 
 
 class Granular(Value):
-    """Which kinds of questions `on-request` may put; the others are refused unasked."""
+    """Which kinds of questions `on-request` may ask; the others are refused without asking."""
 
     sandbox_approval: bool = True
     rules: bool = True
@@ -67,7 +69,7 @@ class Granular(Value):
 
 
 class Budget(Value):
-    """Bounds of a subtree; None means no bound of its own."""
+    """Limits of a subtree; None means no limit of its own."""
 
     tokens: int | None = None
     usd: float | None = None
@@ -75,54 +77,56 @@ class Budget(Value):
 
 
 class NetworkPolicy(Value):
-    """What commands may reach through the network proxy, and nothing else. Patterns are in normal
-    form (`hosts.normalize_pattern`); `deny` wins over `ask`, that over `allow`. Without a port a
-    pattern allows those of the web (80, 443); a denial and a question hold for all.
+    """What commands may reach through the network proxy; all else is refused.
+
+    Patterns are in normal form (`host_patterns.normalize_pattern`). `deny` wins over `ask`, and
+    `ask` over `allow`. An allowed pattern without a port covers the web ports (80, 443); `deny` and
+    `ask` cover all ports.
     """
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()  # counts as not allowed, also where `allow` names it
+    ask: tuple[str, ...] = ()  # counts as not allowed, even if `allow` names it
     mode: Literal["full", "limited"] = "full"  # limited: only GET, HEAD and OPTIONS, no tunnels
-    allow_local_binding: bool = False  # addresses of this machine and of private networks too
+    allow_local_binding: bool = False  # allow addresses of this machine and of private networks
     enable_socks5: bool = True
-    mitm: bool = False  # in limited mode: tunnels are looked into, and hold to the same methods
-    upstream: bool = False  # the proxy of the supervisor's environment is gone through
-    managed: bool = False  # an administrator's list: nothing is added to it, by a rule or a yes
+    mitm: bool = False  # in limited mode: tunnels are decrypted and held to the same methods
+    upstream: bool = False  # connect through the proxy of the supervisor's environment
+    managed: bool = False  # an administrator's list: no rule or approval adds to it
 
 
 class UnixSockets(Value):
-    """Which sockets of other programs commands may connect to by their paths; `deny` wins.
+    """Which Unix sockets of other programs commands may connect to; `deny` wins.
 
     Absolute paths, canonical when they were read.
     """
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-    every: bool = False  # all of this machine but swarm's own
+    every: bool = False  # all of this machine except swarm's own
 
     def permits(self, path: str) -> bool:
-        """True if a rule lets commands connect there."""
+        """True if commands may connect to this path."""
         return path not in self.deny and (self.every or path in self.allow)
 
 
 def opens_tunnels(policy: NetworkPolicy | None) -> bool:
-    """True where the proxy looks into tunnels, so that commands have to trust its certificates."""
+    """True if the proxy decrypts tunnels, so that commands must trust its certificates."""
     return policy is not None and policy.mode == "limited" and policy.mitm
 
 
 class ResourceLimits(Value):
-    """Bounds of what an agent's commands use; None means none."""
+    """Limits of what an agent's commands use; None means no limit."""
 
-    command_memory_bytes: int | None = None  # of a command's whole tree of processes
+    command_memory_bytes: int | None = None  # of a command's whole process tree
     command_processes: int | None = None
     command_s: float | None = None  # wall time
-    agent_memory_bytes: int | None = None  # of all its commands; and of its own process
+    agent_memory_bytes: int | None = None  # of all its commands, and of its own process
     agent_processes: int | None = None
 
 
 class Limits(Value):
-    """An agent's whole authority; computed once by the supervisor, never widened below it."""
+    """An agent's whole authority, computed once by the supervisor. No child gets more."""
 
     sandbox: SandboxPolicy = ReadOnly()
     approval: AskForApproval = "on-request"
@@ -130,6 +134,6 @@ class Limits(Value):
     budget: Budget = Budget()
     deadline_unix_s: float | None = None
     max_depth: int = 3
-    granular: Granular | None = None  # only beside `on-request`
+    granular: Granular | None = None  # only with `on-request`
     network: NetworkPolicy | None = None  # None: as `sandbox` says, all or nothing
-    unix_sockets: UnixSockets = UnixSockets()  # beside those that the sandbox shows anyway
+    unix_sockets: UnixSockets = UnixSockets()  # in addition to those that the sandbox shows anyway

@@ -1,4 +1,4 @@
-"""What an agent may be asked to do. One struct per verb, no flags."""
+"""Ops: what the supervisor sends to an agent. One struct per verb, no flags."""
 
 from typing import Literal
 
@@ -24,15 +24,15 @@ UserInputPart = TextInput | ImageInput
 
 
 class UserInput(Tagged):
-    """A person's (or the task file's) words: steer the running turn, or start one."""
+    """Input from a person or the task file: it steers the running turn, or starts one."""
 
-    input_id: str  # becomes the turn id if a turn is started; admitted once
+    input_id: str  # becomes the turn id if a turn is started; a repeated id is ignored
     parts: tuple[UserInputPart, ...]
-    output_schema: bytes | None = None  # JSON text; asked of the final answer
+    output_schema: bytes | None = None  # JSON text; the schema of the final answer
 
 
 class Mail(Value):
-    """A letter between agents. `mail_id` is unique in the run; it is journaled before delivery."""
+    """A message between agents. `mail_id` is unique in the run. Journaled before delivery."""
 
     mail_id: str
     author: str  # agent path
@@ -43,34 +43,34 @@ class Mail(Value):
 
 
 class Deliver(Tagged):
-    """Hand over a letter; it joins the turn or the next one, and may start one."""
+    """Deliver mail; it joins the running turn or the next one, and may start one."""
 
     mail: Mail
 
 
 class Notice(Tagged):
-    """A word of the supervisor to the model: it stands before the next request, and starts none."""
+    """A notice from the supervisor to the model, before the next request. It starts no turn."""
 
-    notice_id: str  # admitted once
+    notice_id: str  # a repeated id is ignored
     text: str
 
 
 class Interrupt(Tagged):
-    """Abort the running turn; the agent stays. Its commands end, also when no turn runs."""
+    """Abort the running turn; the agent stays. Its commands end, even if no turn runs."""
 
     reason: str = ""
-    keep_commands: bool = False  # those that run in the background go on
+    keep_commands: bool = False  # background commands keep running
 
 
 class Compact(Tagged):
-    """A person wants the history shortened: before the next request, or now if no turn runs."""
+    """Compact the history before the next request, or now if no turn runs. Sent for a person."""
 
 
 class UndoCompaction(Tagged):
-    """Put back what stood before a compaction; what came after it stays.
+    """Restore the items that a compaction replaced; later items stay.
 
-    Refused, by a `Warned`, if the history no longer begins with what that compaction left: so many
-    items, with this chain digest.
+    Refused with a `Warned` if the history no longer begins with the compaction's result:
+    `base_count` items with chain digest `base_digest`.
     """
 
     compaction_id: str
@@ -80,40 +80,40 @@ class UndoCompaction(Tagged):
 
 
 class RollBackTurns(Tagged, tag="take_back"):
-    """Forget the last turns: the history is these items again. A `Warned` if one runs instead."""
+    """Roll back the last turns: these items become the history. `Warned` if a turn runs instead."""
 
     turns: int
     items: tuple[msgspec.Raw, ...]  # msgpack items
 
 
 class ApplySettings(Tagged, tag="adopt"):
-    """Work like this from the next turn on; a turn that runs ends as it began."""
+    """Use these settings from the next turn on; a running turn keeps its own."""
 
     settings: AgentSettings
 
 
 class LearnRule(Tagged):
-    """A person allowed commands that begin with these words for ever: judge by that from now."""
+    """A person allowed all commands with this prefix, permanently: apply the rule from now on."""
 
     prefix: tuple[str, ...]
 
 
 class Pause(Tagged):
-    """Make no further request to the model; what runs comes to its end."""
+    """Send no further request to the model; the current one finishes."""
 
 
 class Continue(Tagged):
-    """The pause is over."""
+    """End the pause."""
 
 
 class Shutdown(Tagged):
-    """End in order: abort the turn, end commands, flush the post, leave."""
+    """End in order: abort the turn, end commands, flush the mailbox, exit."""
 
     grace_s: float = 5.0
 
 
 class GatewayMoved(Tagged):
-    """The gateway was started anew; open samples are lost and may be asked again there."""
+    """The gateway was restarted. Open samples are lost and may be requested again there."""
 
     endpoint: str
     token: bytes

@@ -1,7 +1,7 @@
-"""What a command is shown as: reading, listing, searching, or unknown. For display only.
+"""Parsed form of a command for display: read, list, search, or unknown.
 
-Shapes and tags are those of Codex's `parsed_cmd`. The text in them is a model's: whoever shows it
-cleans it.
+Shapes and tags are those of Codex's `parsed_cmd`. The text comes from a model: the code that shows
+it must clean it.
 """
 
 import msgspec
@@ -11,8 +11,8 @@ from .base import Tagged
 
 class ReadFile(Tagged, tag="read"):
     cmd: str
-    name: str  # short, for a line on the screen
-    path: str  # as the command names it, below the folder it changed to
+    name: str  # short, for one line on the screen
+    path: str  # as the command names it, relative to the folder it changed to
 
 
 class ListFiles(Tagged):

@@ -1,7 +1,8 @@
-"""supervisor ⇄ network proxy (its mailbox), and agent ⇄ network proxy (one socket a command).
+"""Messages of the network proxy: with the supervisor (mailbox), with agents (a socket per command).
 
-The proxy decides by an agent's sealed ticket; what it may not decide it asks the supervisor, and
-silence is no. Host names in here are in normal form, but come from commands: hostile text.
+The proxy decides by an agent's sealed ticket, and asks the supervisor where the ticket does not
+decide. A missing answer means no. Host names here are in normal form, but they come from commands
+and are untrusted.
 """
 
 from typing import Literal
@@ -16,10 +17,10 @@ from .ops import Shutdown
 NetworkProtocol = Literal["http", "https", "socks5_tcp", "socks5_udp"]
 BlockReason = Literal[
     "denied",
-    "not_allowed",  # the only one that a yes can lift
+    "not_allowed",  # the only reason that an approval can lift
     "not_allowed_local",
     "method_not_allowed",
-    "body_not_allowed",  # in limited mode, with a method that only reads
+    "body_not_allowed",  # in limited mode, with a read-only method
     "mitm_required",
     "proxy_disabled",
     "other",
@@ -27,7 +28,7 @@ BlockReason = Literal[
 
 
 class NetworkTarget(Value):
-    """Where a command wants to go. `host` is a name or an address without brackets."""
+    """The target of a connection. `host` is a name, or an address without brackets."""
 
     host: str
     port: int
@@ -35,26 +36,26 @@ class NetworkTarget(Value):
 
 
 class ProxyReady(Tagged):
-    """It listens."""
+    """The proxy listens."""
 
 
 class NetworkAsked(Tagged):
-    """May this agent reach this host? Answered by `NetworkAnswered` with the same number."""
+    """May this agent reach this host? The reply is `NetworkAnswered` with the same `question`."""
 
-    question: int  # unique in the proxy's life
+    question: int  # unique in one process of the proxy
     agent: str  # path
     target: NetworkTarget
-    trigger: str = ""  # the command that wants it
+    trigger: str = ""  # the command that causes it
 
 
 class NetworkWithdrawn(Tagged):
-    """Nobody waits for the answer any more: the commands that wanted it have ended."""
+    """The question is void: the commands that waited for the answer have ended."""
 
     question: int
 
 
 class NetworkBlocked(Tagged):
-    """A request was refused. Told once for each agent, target and reason; bounded."""
+    """A request was refused. Sent once for each agent, target and reason; bounded."""
 
     agent: str
     target: NetworkTarget
@@ -79,7 +80,7 @@ AnyProxyOp = Shutdown | NetworkAnswered
 
 
 class NetworkTicket(Value):
-    """What the supervisor says of one agent's life, sealed so that nobody can widen it."""
+    """One agent's network rights, sealed by the supervisor so that nobody can change them."""
 
     agent: str  # path
     policy: NetworkPolicy
@@ -87,16 +88,17 @@ class NetworkTicket(Value):
 
 
 class OpenRoute(Tagged):
-    """A command begins. With it comes its listener, made in its own network namespace. The route
-    ends when the agent closes the socket.
+    """Start a route for a command. Attached: its listener, made in its own network namespace.
+
+    The route ends when the agent closes the socket.
     """
 
     ticket: bytes  # sealed
-    command: str = ""  # as people are shown it
+    command: str = ""  # as shown to people
 
 
 class RouteBlocked(Tagged):
-    """The proxy tells the agent: this command was refused something."""
+    """Tells the agent that a request of this command was refused."""
 
     target: NetworkTarget
     reason: BlockReason

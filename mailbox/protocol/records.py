@@ -1,6 +1,6 @@
-"""What the journal holds: every durable event, and what the supervisor itself did.
+"""Journal records: every durable event, and what the supervisor itself did.
 
-One JSON line a record: `Record`. Views, resume, `log` and `--json` are folds over records.
+One `Record` per JSON line. Views, resume, `log` and `--json` are folds over records.
 """
 
 from typing import Literal
@@ -41,8 +41,9 @@ class RunStarted(Tagged):
     cwd: str
     version: str
     resumed: bool = False
-    forked_from: str = ""  # the run that it branched off from
-    widened: tuple[str, ...] = ()  # beyond the person's flags and configuration, by its task file
+    forked_from: str = ""  # the run that this one was forked from
+    # rights that the task file added to the person's flags and configuration
+    widened: tuple[str, ...] = ()
 
 
 class ProviderChosen(Tagged):
@@ -52,7 +53,7 @@ class ProviderChosen(Tagged):
 
 
 class AgentSpawned(Tagged):
-    """A slot was committed: the process said Hello. `epoch` > 1 is a restart or a resume."""
+    """An agent's process said Hello and its slot is taken. `epoch` > 1 is a restart or a resume."""
 
     agent_id: str
     path: str
@@ -66,14 +67,14 @@ class AgentSpawned(Tagged):
     effort: str | None = None
     limits: Limits = Limits()
     cwd: str = ""
-    warm: bool = True  # forked from the fork-server
+    warm: bool = True  # forked from the fork server
     spawn_s: float = 0.0
-    usage: TokenUsage = TokenUsage()  # what its earlier lives used, and paid where it is known
+    usage: TokenUsage = TokenUsage()  # what its earlier processes used; with their cost, if known
     usd: float | None = None
 
 
 class InputPosted(Tagged):
-    """A person, the task file or the harness spoke to an agent."""
+    """A person, the task file or the harness sent input to an agent."""
 
     input_id: str
     parts: tuple[UserInputPart, ...]
@@ -86,7 +87,7 @@ class MailPosted(Tagged):
 
 
 class MailHandled(Tagged):
-    """Its recipient has taken it up, or it can never be delivered (`dead`)."""
+    """The recipient has taken up this mail, or it can never be delivered (`dead`)."""
 
     mail_id: str
     dead: bool = False
@@ -94,7 +95,7 @@ class MailHandled(Tagged):
 
 
 class ItemRecorded(Tagged):
-    """`events.ItemCompleted` with its item opened: what the history holds."""
+    """`events.ItemCompleted` with its item decoded, as it is in the history."""
 
     turn_id: str
     item: AnyItem
@@ -103,7 +104,7 @@ class ItemRecorded(Tagged):
 
 
 class ContextRecorded(Tagged):
-    """`events.ContextReplaced` with its items opened."""
+    """`events.ContextReplaced` with its items decoded."""
 
     turn_id: str
     items: tuple[AnyItem, ...]
@@ -114,7 +115,7 @@ class ContextRecorded(Tagged):
 
 
 class ProcessEnded(Tagged):
-    """An agent's process is gone; its slot is free."""
+    """An agent's process has ended; its slot is free."""
 
     agent_id: str
     epoch: int
@@ -127,32 +128,33 @@ class ProcessEnded(Tagged):
 
 
 class AgentEnded(Tagged):
-    """An agent's work has reached an end state; its path stays."""
+    """An agent has reached an end state; its path stays taken."""
 
     agent_id: str
     state: EndState
-    message: str = ""  # the result, or why not
+    message: str = ""  # the result, or the reason why there is none
     usage: TokenUsage = TokenUsage()
-    cut_off: bool = False  # by the end of the run: a resume goes on with it, no parent is told
+    # by the end of the run: a resume continues it, and its parent is not notified
+    cut_off: bool = False
 
 
 class SettingsChanged(Tagged):
-    """A person changed how an agent works, from its next turn on."""
+    """A person changed an agent's settings, from its next turn on."""
 
     agent_id: str
     settings: AgentSettings
 
 
 class PauseSet(Tagged):
-    """A person paused an agent, or the whole run (without an agent); or let it go on."""
+    """A person paused or continued an agent, or the whole run (if the record has no agent)."""
 
     paused: bool = True
 
 
 class BudgetSet(Tagged):
-    """The bounds of this agent and all below it, from now on; said again when a run is resumed.
+    """The limits of this agent and all below it, from now on; repeated when a run is resumed.
 
-    `spent_…`: what counts against them already.
+    `spent_…` is what counts against them already.
     """
 
     budget: Budget
@@ -163,9 +165,7 @@ class BudgetSet(Tagged):
 
 
 class Reserved(Tagged):
-    """A request was granted: until its `ResponseBilled` or `ReservationReleased` it counts as
-    spent.
-    """
+    """A request was granted; it counts as spent until `ResponseBilled` or `ReservationReleased`."""
 
     agent_id: str
     reservation: str
@@ -175,7 +175,7 @@ class Reserved(Tagged):
 
 
 class ApprovalRequested(Tagged):
-    """An action waits for an answer. The record's agent is who wants it."""
+    """An action waits for an answer. The record's agent is the one that asks."""
 
     approval_id: str
     request: ApprovalRequest
@@ -191,14 +191,14 @@ class ApprovalResolved(Tagged):
 
 
 class GrantGiven(Tagged):
-    """It holds from now on, also after a resume; `budget_used_up_text` takes it back."""
+    """A grant that holds from now on, also after a resume; `used_up` ends it."""
 
     grant: ApprovalGrant
     used_up: bool = False
 
 
 class Reviewed(Tagged):
-    """One attempt of the reviewer to judge an action."""
+    """One attempt of the reviewer to assess an action."""
 
     review_id: str
     approval_id: str
@@ -223,22 +223,22 @@ class SnapshotTaken(Tagged):
     size_bytes: int
     turn_id: str = ""
     call_id: str = ""
-    left_out: tuple[str, ...] = ()  # of what was asked for: too large, or unreadable
+    left_out: tuple[str, ...] = ()  # requested files that were not copied: too large or unreadable
 
 
 class SnapshotSettled(Tagged):
-    """What the call left in place of what was copied."""
+    """The state in which the call left the copied files."""
 
     snapshot_id: str
     manifest: str
 
 
 class WatchBegan(Tagged):
-    """Files below these folders are watched for changes; said again when that changes."""
+    """Files below these folders are watched for changes; repeated when that changes."""
 
     roots: tuple[str, ...]
     files: int  # entries of all kinds
-    uncovered: tuple[str, ...] = ()  # folders that are not watched; the first of them
+    uncovered: tuple[str, ...] = ()  # the first of the folders that are not watched
     uncovered_count: int = 0
     took_s: float = 0.0
 
@@ -246,7 +246,7 @@ class WatchBegan(Tagged):
 class FilesChanged(Tagged):
     """What an agent's calls changed; `before` and `after` name lists of the same paths.
 
-    `shared_with`: agents that worked at the same time, and may have made these changes instead.
+    `shared_with` names agents that worked at the same time and may have made these changes instead.
     """
 
     change_id: str  # a snapshot's id
@@ -259,11 +259,11 @@ class FilesChanged(Tagged):
 
 
 class Undone(Tagged):
-    """A person had a snapshot's files put back; `kept_as` is the snapshot of what was there."""
+    """A person restored a snapshot's files; `kept_as` is the snapshot of what they replaced."""
 
     snapshot_id: str
     restored: int
-    left: tuple[str, ...] = ()  # changed since by others; not touched
+    left: tuple[str, ...] = ()  # not restored: others changed them since
     kept_as: str = ""
 
 
@@ -274,13 +274,13 @@ class GatewayEnded(Tagged):
 
 
 class FanOutPlanned(Tagged):
-    """`items` in order; `name` of item n is the path segment of its agent."""
+    """Fan-out items in order; `names[n]` is the path segment of the agent for item n."""
 
     items: tuple[str, ...]
     names: tuple[str, ...]
     role: str = "default"
     concurrency: int = 1
-    root_id: str = ""  # the agent id that the root will have: it starts after the items
+    root_id: str = ""  # id reserved for the root, which starts after the items
 
 
 class FanOutItemEnded(Tagged):
@@ -293,28 +293,28 @@ class FanOutItemEnded(Tagged):
 
 
 class JobBegan(Tagged):
-    """A table is worked through for the agent of this record; said again when it is taken up.
+    """A batch job over a table starts for the record's agent; repeated when it is resumed.
 
-    The ends of its rows are in a file of the job's own, named by its id.
+    The results of its rows are in a file of its own, named by the job's id.
     """
 
     job_id: str
     wish: SpawnOnCsv
     headers: tuple[str, ...]
     rows: int
-    output: str  # where the results go
-    attempt: int = 1  # of the job; more than 1: an earlier one was cut off
+    output: str  # the file for the results
+    attempt: int = 1  # of the job; above 1: an earlier attempt was cut off
 
 
 class JobRowEnded(Tagged):
-    """`cells`: the row's result columns, as they are written behind its own ones."""
+    """`cells` are the row's result columns, written after its own columns."""
 
     index: int  # from 0
     cells: tuple[str, ...]
 
 
 class JobClosed(Tagged):
-    """Nothing of this job will run any more. A job without this is taken up by a resume."""
+    """The job has ended. A resume continues a job without this record."""
 
     job_id: str
     status: Literal["completed", "failed", "cancelled"]
@@ -331,7 +331,8 @@ class RunCompleted(Tagged):
     agents: int = 0
     usd: float | None = None
     duration_s: float = 0.0
-    redacted: dict[str, int] = {}  # how often this life's records hid a secret, by its rule
+    # how many secrets were redacted in this process's records, by rule
+    redacted: dict[str, int] = {}
 
 
 AnyRecordBody = (

@@ -1,4 +1,4 @@
-"""agent asks (in `events.Asked`), supervisor answers (in `ops.Answer`)."""
+"""Requests from agents (in `events.RequestSent`) and the supervisor's replies (in `ops.Answer`)."""
 
 from typing import Literal
 
@@ -7,28 +7,28 @@ from .base import Tagged, Value
 
 
 class StoreBlob(Tagged):
-    """Keep a picture in the run's folder, where every process of the run may read it."""
+    """Store an image in the run's folder, where every process of the run can read it."""
 
     sha256: str  # hex; checked on arrival
     data: bytes
 
 
 class GetEnvironment(Tagged):
-    """What a login shell would give a command; taken once a run."""
+    """The environment that a login shell gives a command; read once per run."""
 
 
 class RequestApproval(Tagged, tag="review"):
-    """May this be done? The reply is `Decided`, as late as a person's answer."""
+    """May this action be done? The reply is `Decided`; a person may take any time to answer."""
 
     approval: ApprovalRequest
 
 
-MAX_KEPT_FILES = 20_000  # of one wish
+MAX_KEPT_FILES = 20_000  # per request
 MAX_KEPT_BYTES = 512 * 1024 * 1024
 
 
 class KeepFiles(Tagged):
-    """Copy these files and folders into the run's store before a command throws them away."""
+    """Copy these files and folders to the run's store before a command deletes them."""
 
     turn_id: str
     call_id: str
@@ -36,27 +36,26 @@ class KeepFiles(Tagged):
 
 
 class WatchFiles(Tagged):
-    """A call that may change files is about to run: see first how they are.
+    """Announce a call that may change files, so that their state is recorded first.
 
-    The reply is `FilesWatched`, after a second or little more at the latest. The call's end is
-    known by its `CallEnded`.
+    The reply is `FilesWatched`, after about a second at most. The call's `CallEnded` marks its end.
     """
 
     turn_id: str
     call_id: str
-    paths: tuple[str, ...] = ()  # absolute; those that it is known to change
+    paths: tuple[str, ...] = ()  # absolute; paths that the call is known to change
 
 
 class ListChanges(Tagged):
-    """Which files have my patches and commands changed so far? The reply is `ChangesReply`."""
+    """Which files did this agent's patches and commands change? The reply is `ChangesReply`."""
 
 
 # --- the team --------------------------------------------------------------------------------
-# A target is a path: absolute (`/root/a`), or relative to the asker (`a`, `a/b`).
+# A target is a path: absolute (`/root/a`), or relative to the requesting agent (`a`, `a/b`).
 
 
 class Spawn(Tagged):
-    """Start a child. Over the limit it waits in line until `deadline_s`, then is refused."""
+    """Start a child. Without a free slot it waits up to `deadline_s`, then it is refused."""
 
     task_name: str  # one path segment
     message: str
@@ -68,14 +67,14 @@ class Spawn(Tagged):
 
 
 class SendMail(Tagged):
-    """A letter; it does not wake an idle agent."""
+    """Send mail; it does not wake an idle agent."""
 
     target: str
     message: str
 
 
 class FollowUp(Tagged):
-    """A further task for an agent, alive or finished: it wakes it, or starts its process anew."""
+    """Give another task to an agent, live or finished: wakes it, or starts its process again."""
 
     target: str
     message: str
@@ -83,9 +82,9 @@ class FollowUp(Tagged):
 
 
 class WaitFor(Tagged):
-    """Wait until agents finish, mail arrives or time is up; at once if something is there.
+    """Wait until agents finish, mail arrives or time is up; returns at once if either has happened.
 
-    Without targets: any mail or any child's end. An agent that is gone counts as finished.
+    Without targets: any mail or any child's end. An ended agent counts as finished.
     """
 
     targets: tuple[str, ...] = ()
@@ -98,19 +97,19 @@ class ListAgents(Tagged):
 
 
 class HaltAgent(Tagged):
-    """Abort a descendant's turn; it stays and can be asked again."""
+    """Abort a descendant's turn; it stays and can get new tasks."""
 
     target: str
 
 
 class CloseAgent(Tagged):
-    """End a descendant and all below it for good; bounded."""
+    """End a descendant and all below it for good; takes bounded time."""
 
     target: str
 
 
 class SpawnOnCsv(Tagged):
-    """One worker per row (Codex `spawn_agents_on_csv`); answered when the job has ended."""
+    """One worker per row (Codex `spawn_agents_on_csv`); the reply comes when the job has ended."""
 
     csv_path: str
     instruction: str
@@ -122,7 +121,7 @@ class SpawnOnCsv(Tagged):
 
 
 class ReportJobResult(Tagged):
-    """A worker's result for its row, once."""
+    """A worker's result for its row; accepted once."""
 
     job_id: str
     item_id: str
@@ -132,7 +131,7 @@ class ReportJobResult(Tagged):
 
 NonTeamRequest = (
     StoreBlob | GetEnvironment | KeepFiles | WatchFiles | ListChanges
-)  # of no other agent
+)  # requests that involve no other agent
 AnyRequest = (
     NonTeamRequest
     | RequestApproval
@@ -159,42 +158,43 @@ class EnvironmentReply(Tagged, tag="environment_is"):
 
 
 class Decided(Tagged):
-    """What came of asking. Without `approved` nothing may be done, and `text` says why."""
+    """The outcome of an approval request. Unless approved nothing may be done; `text` says why."""
 
     outcome: ApprovalOutcome
     by: DecidedBy = "nobody"
     scope: Scope = "once"
-    text: str = ""  # whole, for the model
-    permissions: ExtraPermissions | None = None  # what was granted of those asked for
-    answers: dict[str, tuple[str, ...]] = {}  # by the question's id
+    text: str = ""  # complete text for the model
+    permissions: ExtraPermissions | None = None  # granted part of the requested permissions
+    answers: dict[str, tuple[str, ...]] = {}  # by question id
 
 
 class FilesKept(Tagged):
-    """A copy is there; `message` says what of it is not."""
+    """The copies exist; `message` says what was not copied."""
 
     message: str = ""
 
 
 class FilesWatched(Tagged):
-    """The call may run, with what could be seen before it."""
+    """The call may run; the state before it was recorded as far as possible."""
 
 
 class ChangesReply(Tagged, tag="changes_are"):
-    """Files as they are now against how this agent found them; the latest changed stand last."""
+    """Files as they are now, compared to how this agent found them; the last changed come last."""
 
-    files: tuple[str, ...] = ()  # `A path`, `M path`, `D path`, relative to its folder if within
-    perhaps: tuple[str, ...] = ()  # likewise, and maybe the work of agents that worked meanwhile
-    more: int = 0  # that are not listed
+    files: tuple[str, ...] = ()  # `A path`, `M path`, `D path`; relative to its folder if inside
+    # likewise, but maybe changed by agents that worked at the same time
+    perhaps: tuple[str, ...] = ()
+    more: int = 0  # number of files not listed
 
 
 class RequestRefused(Tagged):
-    """The supervisor will not; the text is for the model or a person."""
+    """The supervisor refuses; the text is for the model or a person."""
 
     message: str
 
 
 class QueuedForSlot(Tagged, tag="in_line"):
-    """Not yet the reply: the request waits for a slot. May come any number of times before it."""
+    """Not yet the reply: the request waits for a slot. May be sent several times before it."""
 
     place: int  # 1 = next
 
@@ -204,7 +204,7 @@ class Spawned(Tagged):
     nickname: str
     model: str = ""
     effort: str = ""
-    waited_s: float = 0.0  # in line for a slot
+    waited_s: float = 0.0  # for a slot
 
 
 class Sent(Tagged):
@@ -226,7 +226,7 @@ class Waited(Tagged):
     timed_out: bool
     finished: tuple[TeamMember, ...] = ()
     still_running: tuple[str, ...] = ()
-    mail: int = 0  # letters that wait to be read
+    mail: int = 0  # number of unread mails
 
 
 class Team(Tagged):
@@ -238,7 +238,7 @@ class PreviousStatus(Tagged):
 
 
 class JobEnded(Tagged):
-    """JSON of the tool's answer as Codex gives it (multi-agent sheet 13.1)."""
+    """The tool's JSON result, as Codex gives it (multi-agent sheet 13.1)."""
 
     summary: bytes
 

@@ -1,4 +1,4 @@
-"""What a review of code comes to. Values; the shape is Codex's, so that tools read both."""
+"""The result of a code review. Values only; the shape is Codex's, so that tools read both."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ ReviewTarget = Literal["uncommitted", "base", "commit", "custom"]
 
 
 class LineRange(Value):
-    """Lines of a file, from 1, the last one included."""
+    """Lines of a file, counted from 1, the last one included."""
 
     start: int = 1
     end: int = 1
@@ -23,12 +23,12 @@ class ReviewFinding(Value):
     title: str
     body: str = ""
     confidence_score: float = 0.0  # 0 to 1
-    priority: int | None = None  # 0, stop everything, to 3, nice to have
+    priority: int | None = None  # 0 (stop everything) to 3 (nice to have)
     code_location: CodeLocation = CodeLocation()
 
 
 class ReviewOutput(Value):
-    """`overall_explanation` alone: the reviewer answered something else than was asked for."""
+    """Only `overall_explanation` is set if the reviewer's answer did not fit the schema."""
 
     findings: tuple[ReviewFinding, ...] = ()
     overall_correctness: str = ""  # "patch is correct" or "patch is incorrect"
@@ -40,15 +40,15 @@ class ReviewOutput(Value):
 
 
 class EnteredReviewMode(Tagged):
-    """Changes to code are being reviewed: by this agent, or by `reviewer` for it."""
+    """A code review begins: done by this agent, or by `reviewer` for it."""
 
     target: ReviewTarget
-    hint: str = ""  # for people: what is reviewed
+    hint: str = ""  # for people: what is under review
     reviewer: str = ""  # path
 
 
 class ExitedReviewMode(Tagged):
-    """The review is over; no output: it came to nothing."""
+    """The review has ended; without `output` it gave no result."""
 
     output: ReviewOutput | None = None
     reviewer: str = ""

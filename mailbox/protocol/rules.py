@@ -1,7 +1,7 @@
-"""Rules about commands and hosts, as read from `.rules` files. Values only.
+"""Command and network rules, as read from `.rules` files. Values only.
 
-Source: execpolicy, safety sheet 9. Rules are read once, by the supervisor; agents get them with
-their spec, and are told of what a person allows for ever while they live.
+Source: execpolicy, safety sheet 9. The supervisor reads the rules once. Agents receive them with
+their spec, and later the rules that a person adds permanently.
 """
 
 from typing import Literal
@@ -14,39 +14,39 @@ RuleDecision = Literal["allow", "prompt", "forbidden"]
 
 
 class PrefixRule(Value):
-    """Matches words that begin with one of the alternatives at each place."""
+    """Matches commands whose first words are each one of the alternatives at that place."""
 
-    pattern: tuple[tuple[str, ...], ...]  # never empty, nor any place of it
+    pattern: tuple[tuple[str, ...], ...]  # neither empty nor with an empty place
     decision: RuleDecision = "allow"
     justification: str | None = None
 
 
 class HostExecutable(Value):
-    """Where a program of this bare name may lie, for rules that name it bare."""
+    """Where a program of this bare name may be, for rules that use the bare name."""
 
     name: str
     paths: tuple[str, ...]  # absolute
 
 
 class NetworkRule(Value):
-    """For the proxy alone; no command is judged by it."""
+    """For the proxy only; commands are not judged by it."""
 
-    host: str  # normal form: lower case; a port is named only where it is not any
+    host: str  # normal form: lower case; a port only if the rule is for one port
     protocol: Literal["http", "https", "socks5_tcp", "socks5_udp"]
     decision: Literal["allow", "prompt", "deny"]
     justification: str | None = None
 
 
 class RuleSet(Value):
-    """All files together, in order. `broken`: a file could not be read, so nothing is known."""
+    """The rules of all files, in order. `broken`: a file could not be read, so no rule is known."""
 
     prefixes: tuple[PrefixRule, ...] = ()
     executables: tuple[HostExecutable, ...] = ()
     network: tuple[NetworkRule, ...] = ()
-    broken: str = ""  # what is wrong, with file and line; "" = nothing
+    broken: str = ""  # the error, with file and line; "" = none
 
     def allowing(self, prefix: tuple[str, ...]) -> "RuleSet":
-        """With a rule that allows commands that begin with these words; the same if it is there."""
+        """The rules plus one that allows commands with this prefix; unchanged if it exists."""
         rule = PrefixRule(pattern=tuple((word,) for word in prefix))
         if not prefix or rule in self.prefixes:
             return self

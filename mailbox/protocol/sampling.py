@@ -1,7 +1,7 @@
-"""agent ⇄ gateway. An agent opens a conversation, sends what is new, and hears one response.
+"""Messages between agent and gateway: open a conversation, send new items, receive a response.
 
-Everything here is posted through a numbered mailbox, except the deltas, which are passed on
-(unnumbered, may be dropped: the finished item carries the whole).
+All messages are numbered and acknowledged, except the deltas: they are transient and may be
+dropped, because the finished item holds the whole text.
 """
 
 import hashlib
@@ -14,20 +14,21 @@ from .items import AnyItem, TokenUsage
 from .settings import Summary, Verbosity
 
 Wire = Literal["responses", "chat", "messages", "local", "scripted"]
-ThinkingKind = Literal["", "budget", "adaptive", "always"]  # how a model of `messages` thinks
+# how a model of the `messages` wire thinks
+ThinkingKind = Literal["", "budget", "adaptive", "always"]
 
 
 class ToolSpec(Value):
-    """One tool as a model is told of it. `parameters` is encoded JSON, so it is encoded once."""
+    """One tool as described to a model. `parameters` is encoded JSON, so it is encoded once."""
 
     name: str
     description: str
     parameters: bytes = b"{}"  # JSON schema as JSON text, encoded once (Raw would break msgpack)
-    grammar: str | None = None  # lark; set = a freeform ("custom") tool where the wire knows them
+    grammar: str | None = None  # lark; if set, a freeform ("custom") tool on wires that support it
 
 
 class ModelInfo(Value):
-    """What the loop must know of a model."""
+    """What the agent loop needs to know about a model."""
 
     slug: str
     provider: str
@@ -43,49 +44,49 @@ class ModelInfo(Value):
     image_input: bool = True
     default_effort: str | None = None
     short_prompt: bool = False  # small local models get the short base instructions
-    known: bool = True  # False: fallback values; the run warns once
+    known: bool = True  # False: fallback values are used; the run warns once
     input_usd_per_million: float | None = None
     cached_usd_per_million: float | None = None
     output_usd_per_million: float | None = None
-    cache_write_usd_per_million: float | None = None  # None: as other input
-    max_output_tokens: int | None = None  # of one response; None: not known
+    cache_write_usd_per_million: float | None = None  # None: priced as other input
+    max_output_tokens: int | None = None  # of one response; None: unknown
     thinking: ThinkingKind = ""
-    efforts: tuple[str, ...] = ()  # that it knows; () = not known
-    structured_output: bool = False  # can be held to a schema by `messages`
-    stream_max_retries: int = 5  # of the provider: how often a broken stream is asked again
-    stream_idle_s: float = 300.0  # of the provider: silence that ends a stream
-    remote_compaction: bool = False  # the provider can shorten a conversation itself
+    efforts: tuple[str, ...] = ()  # supported efforts; () = unknown
+    structured_output: bool = False  # the `messages` wire can hold it to a schema
+    stream_max_retries: int = 5  # of the provider: retries of a broken stream
+    stream_idle_s: float = 300.0  # of the provider: silence after which a stream is ended
+    remote_compaction: bool = False  # the provider can compact a conversation itself
 
 
 # --- agent → gateway -------------------------------------------------------------------------
 
 
 class OpenConversation(Tagged):
-    """First message of an agent's life. Proves who it is; says which model it would like."""
+    """First message of an agent's process: proves its identity and names the model it wants."""
 
     token: bytes  # made by the supervisor from the run's key and this peer's identity
-    agent_id: str  # the prompt cache key, the same over all lives of the agent
+    agent_id: str  # the prompt cache key; stays the same over restarts of the agent
     agent_path: str
     model: str | None = None  # None = the run's default
 
 
 class SampleRequest(Tagged):
-    """Sample once. `items` are only those after the first `base_count`.
+    """Request one response. `items` are only those after the first `base_count`.
 
-    Each item is its msgpack encoding. `base_digest` is the chain over the items before
-    (`chain_digest`); where it differs from the gateway's, `NeedHistory` asks for all.
+    Each item is its msgpack encoding. `base_digest` is the chain digest (`chain_digest`) of the
+    first `base_count` items. If it differs from the gateway's, `NeedHistory` asks for all items.
     """
 
-    request_id: int  # 1, 2, … in one life of the agent
+    request_id: int  # 1, 2, … in one process of the agent
     turn_id: str
-    instructions: str  # base instructions; byte-stable over a conversation
+    instructions: str  # base instructions; constant over a conversation
     tools: tuple[ToolSpec, ...] = ()
     base_count: int = 0
     base_digest: bytes = b""
     items: tuple[msgspec.Raw, ...] = ()
     effort: str | None = None
     output_schema: bytes | None = None  # JSON text
-    # Not an answer is wanted but a shorter history: the items done are what replaces it.
+    # True: compact the history instead; the finished items replace it.
     compacts: bool = False
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
@@ -105,19 +106,19 @@ class ConversationOpened(Tagged):
 
 
 class ConversationRefused(Tagged):
-    """No such model, or a token that does not fit. Final."""
+    """Unknown model or wrong token. Final."""
 
     message: str
 
 
 class NeedHistory(Tagged):
-    """The gateway does not hold the base; send the request again with every item."""
+    """The gateway does not hold the base items; send the request again with every item."""
 
     request_id: int
 
 
 class SampleItemStarted(Tagged):
-    """Passing. A message, reasoning or call has begun to arrive."""
+    """Transient: a message, reasoning or call has begun to arrive."""
 
     request_id: int
     item_id: str
@@ -125,7 +126,7 @@ class SampleItemStarted(Tagged):
 
 
 class TextDelta(Tagged):
-    """Passing."""
+    """Transient: text of a message."""
 
     request_id: int
     item_id: str
@@ -133,7 +134,7 @@ class TextDelta(Tagged):
 
 
 class ReasoningDelta(Tagged):
-    """Passing."""
+    """Transient: reasoning text."""
 
     request_id: int
     item_id: str
@@ -141,14 +142,14 @@ class ReasoningDelta(Tagged):
 
 
 class SampleItemDone(Tagged):
-    """One whole item, in stream order. A call may start running now."""
+    """One complete item, in stream order. A call may start now."""
 
     request_id: int
     item: AnyItem
 
 
 class SampleWaiting(Tagged):
-    """Passing. The request waits: a shared rate limit, an overloaded server, or a retry."""
+    """Transient: the request waits because of a rate limit, an overloaded server or a retry."""
 
     request_id: int
     reason: str
@@ -158,8 +159,10 @@ class SampleWaiting(Tagged):
 
 
 class SampleAlive(Tagged):
-    """Passing. The gateway is at the request: it waits for a place, between two attempts, or for
-    the provider, whose silence it judges itself.
+    """Transient: the gateway is working on the request.
+
+    It waits for a place, between two attempts, or for the provider. The gateway itself judges the
+    provider's silence.
     """
 
     request_id: int
@@ -188,18 +191,18 @@ SampleErrorKind = Literal[
     "refused_budget",
     "missing_key",
     "no_provider",
-    "internal",  # the gateway's own fault, of this one request
-    "repeating",  # of a turn alone: the model did the same again and again
+    "internal",  # a fault of the gateway, for this request only
+    "repeating",  # for turns only: the model repeated the same action
     "other",
 ]
 
 
 class SampleFailed(Tagged):
-    """The attempt is over. `retryable`: the agent may rebuild the prompt and ask again."""
+    """The attempt has failed. `retryable`: the agent may rebuild the prompt and ask again."""
 
     request_id: int
     kind: SampleErrorKind
-    message: str  # for people: what happened, where, what to do; no secret
+    message: str  # for people: what happened, where, what to do; without secrets
     retryable: bool = False
     retry_after_s: float | None = None
     http_status: int | None = None
@@ -221,7 +224,7 @@ AnySampleEvent = (
 
 
 def chain_digest(previous: bytes, encoded_item: bytes) -> bytes:
-    """The digest of a history after one more item: 16 bytes; b"" stands for the empty history."""
+    """The digest of a history after one more item: 16 bytes; b"" for an empty history."""
     return hashlib.blake2b(encoded_item, digest_size=16, key=previous).digest()
 
 

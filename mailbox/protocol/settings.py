@@ -1,4 +1,4 @@
-"""How an agent works, as far as that can change while it lives. Values only."""
+"""Settings of an agent that can change while it runs. Values only."""
 
 from typing import Literal
 
@@ -7,11 +7,11 @@ from .limits import Limits
 
 Summary = Literal["auto", "concise", "detailed", "none"]  # of the model's reasoning
 SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
-Verbosity = Literal["low", "medium", "high"]  # of its answers, where the model knows it
+Verbosity = Literal["low", "medium", "high"]  # of its answers, if the model supports it
 
 
 class AgentSettings(Value):
-    """Always told whole: what has not changed is said again."""
+    """Always sent complete, with unchanged values."""
 
     model: str | None = None  # None = the run's default
     effort: str | None = None  # None = the model's default

@@ -1,1 +1,1 @@
-"""Configuration: layers of TOML, merged into one typed value that knows where each part is from."""
+"""Configuration: layers of TOML, merged into one typed value that records each value's origin."""

@@ -1,7 +1,7 @@
-"""Configuration from its files: read, checked layer by layer, merged, typed.
+"""Loads the configuration: reads the files, checks each layer, merges them, converts to types.
 
-Rule: an error names file, line and key; an unknown key is a warning (an error with
-`--strict-config`). A file that cannot be read stops a run, but not `doctor` and `config`.
+An error names file, line and key. An unknown key is a warning (an error with `--strict-config`). An
+unreadable file stops a run, but not `doctor` and `config`.
 """
 
 import re
@@ -26,17 +26,18 @@ SYSTEM_FOLDER = Path("/etc/swarm")
 
 
 class LoadedConfig(Value):
-    """Everything the files and the caller's layers say."""
+    """The result of all files and of the caller's layers."""
 
     layers: tuple[Layer, ...]
     merged: MergedConfig
     config: Config
-    requirements: Requirements = NO_REQUIREMENTS  # they hold in `merged` and `config` already
+    requirements: Requirements = NO_REQUIREMENTS  # already applied to `merged` and `config`
     warnings: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()  # lenient only: why no run would start; these layers left out
+    # only if lenient: why no run would start; the faulty layers are left out
+    problems: tuple[str, ...] = ()
 
     def trusted_file(self, path: str) -> bytes | None:
-        """A file that a trusted project's configuration names, as it was read; None for others."""
+        """The content, as read, of a file named by a trusted project's configuration; else None."""
         for layer in self.layers:
             if layer.files is not None and path in layer.files:
                 return layer.files[path]
@@ -49,9 +50,9 @@ def read_layers(
     profile: str | None = None,
     system_folders: Sequence[Path] = (SYSTEM_FOLDER,),
 ) -> tuple[Layer, ...]:
-    """The file layers below any project's, lowest first: system, user, profile.
+    """The file layers below a project's, lowest first: system, user, profile.
 
-    A file that cannot be read is a layer with `broken` set; nothing of it counts.
+    An unreadable file becomes a layer with `broken` set and no values.
     Raises UsageError for a profile that does not exist.
     """
     layers = [read_layer("system", folder / "config.toml") for folder in system_folders]
@@ -67,7 +68,7 @@ def read_layers(
 
 
 def read_layer(name: str, path: Path) -> Layer:
-    """One file as a layer, its relative paths made absolute; a missing file is an empty layer."""
+    """One file as a layer, relative paths made absolute; a missing file gives an empty layer."""
     blank = Layer(name=name, source=str(path), warnings=folder_warnings(path.parent))
     try:
         text = decode_text(read_bounded(path), path)
@@ -80,7 +81,7 @@ def read_layer(name: str, path: Path) -> Layer:
 
 
 def read_requirements(system_folders: Sequence[Path] = (SYSTEM_FOLDER,)) -> Requirements:
-    """What the administrator requires; `broken` where that cannot be known."""
+    """The administrator's requirements; `broken` is set if they cannot be read."""
     found = NO_REQUIREMENTS
     for folder in system_folders:
         try:
@@ -102,19 +103,19 @@ def load_config(
     lenient: bool = False,
     requirements: Requirements = NO_REQUIREMENTS,
 ) -> LoadedConfig:
-    """Check every layer that counts, merge them, and give the result its types.
+    """Check every active layer, merge the layers and convert the result to types.
 
     Args:
         layers: Lowest first.
-        strict: An unknown key is an error, and so is one that has no effect.
-        lenient: A layer that is wrong is left out and told of in `problems`, for whoever shows
-            the configuration. No run may use the result then.
-        requirements: Hold the result.
+        strict: Unknown keys and keys without effect are errors.
+        lenient: A faulty layer is left out and reported in `problems`, for commands that show the
+            configuration. No run may use such a result.
+        requirements: Applied to the result.
 
     Raises:
-        UsageError: Without `lenient`: a layer that could not be read, a value of the wrong type, a
-            rule broken, with `strict` an unknown key or one without effect; names the file, its
-            line, and the key. Or a value that the requirements do not allow.
+        UsageError: Without `lenient`: an unreadable layer, a value of the wrong type, a violated
+            rule between keys, with `strict` an unknown key or one without effect; it names file,
+            line and key. Or a value that the requirements do not allow.
     """
     warnings: list[str] = []
     problems: list[str] = []
@@ -153,7 +154,7 @@ def load_config(
 
 
 def _check_layer(layer: Layer, *, strict: bool) -> tuple[Layer, list[str]]:
-    """The layer and what to warn of. Raises UsageError."""
+    """The layer and its warnings. Raises UsageError."""
     if layer.ignored:
         return layer, [f"{layer.source}: {layer.ignored}"]
     if layer.broken:
@@ -173,7 +174,7 @@ def _typed(merged: MergedConfig) -> Config:
 
 
 def _place_finder(layers: Sequence[Layer], merged: MergedConfig) -> Callable[[KeyPath], str]:
-    """Names the place of an effective value."""
+    """A function that describes the place of an effective value."""
 
     def find(path: KeyPath) -> str:
         origin = merged.origin(path) or ValueOrigin(layer="the configuration")

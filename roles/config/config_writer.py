@@ -1,7 +1,7 @@
-"""The user's configuration file, changed on disk: locked, checked, replaced as a whole.
+"""Writes changes to the user's configuration file: locked, checked, replaced atomically.
 
-Guards: a reader sees the old file or the new one; two writers come one after the other; a link
-stays one and what it points to is changed; the file ends readable for its owner alone.
+A reader sees the old file or the new one. Two writers run one after the other. If the path is a
+link, its target is changed. The file becomes readable for its owner only.
 """
 
 import os
@@ -19,27 +19,27 @@ _MAX_BYTES = 1 << 20
 
 
 class ConfigNotWritten(SwarmError):
-    """Nothing was written; the file is as before."""
+    """Nothing was written; the file is unchanged."""
 
 
 class VersionConflict(ConfigNotWritten):
-    """The file is not what the caller has read."""
+    """The file has changed since the caller read it."""
 
 
 def write_edit(
     path: Path, edit: ConfigEdit, *, if_version: str | None, check: Callable[[Toml], None]
 ) -> str:
-    """Apply one edit to the file; returns its new version.
+    """Apply one edit to the file and return its new version.
 
     Args:
-        path: The file, or a link to it; made with its folder where it is missing.
+        path: The file, or a link to it; created with its folder if missing.
         edit: What to change.
-        if_version: The version that it must have now; None: any.
+        if_version: The version that the file must have now; None: any.
         check: Raises for a result that must not be written.
 
     Raises:
-        VersionConflict: It has another version.
-        NotWritten: It cannot be read or written, or another process holds it.
+        VersionConflict: The file has another version.
+        ConfigNotWritten: The file cannot be read or written, or another process holds its lock.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -63,7 +63,7 @@ def write_edit(
 
 
 def read_values(path: Path) -> tuple[str, Toml]:
-    """The file's text and table; both empty where there is none. Raises UsageError, OSError."""
+    """The file's text and table, both empty if it is missing. Raises UsageError, OSError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

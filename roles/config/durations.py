@@ -1,4 +1,4 @@
-"""Lengths of time as people write them (`30m`, `1h30m`, `90`) ⇄ seconds. Pure."""
+"""Parses durations as people write them (`30m`, `1h30m`, `90`) into seconds. No I/O."""
 
 import re
 
@@ -11,9 +11,9 @@ _MAX_S = 366 * 86_400.0
 
 
 def parse_duration(text: str | float) -> float:
-    """Seconds, > 0 and at most a year. A bare number is seconds.
+    """Seconds, > 0 and at most 366 days. A number without a unit is seconds.
 
-    Raises UsageError that shows how to write one.
+    Raises UsageError that shows valid forms.
     """
     words = str(text).strip().lower()
     seconds = -1.0

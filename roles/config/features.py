@@ -1,7 +1,7 @@
-"""`[features]`: parts that can be switched on and off, with how ready each is. Pure.
+"""`[features]`: the feature switches, each with its stage. No I/O.
 
-Rule: a switch does what it says or is said to have no effect; what an administrator pins counts
-whatever else is said.
+A switch has the described effect, or a warning says that it has none. An administrator's pin
+overrides all other settings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ Stage = Literal["under development", "experimental", "stable", "deprecated", "re
 
 
 class Feature(Value):
-    """One switch."""
+    """One feature switch."""
 
     name: str
     stage: Stage
@@ -26,13 +26,13 @@ class Feature(Value):
 
 
 class FeatureSettings(Value):
-    """Every feature that exists here, and what a person should know about the choice."""
+    """The state of every feature, and warnings about the settings."""
 
     values: dict[str, bool] = {}
     warnings: tuple[str, ...] = ()
 
     def is_enabled(self, name: str) -> bool:
-        """Raises KeyError for a name that is no feature."""
+        """True if the feature is on. Raises KeyError for an unknown name."""
         return self.values[name]
 
 
@@ -55,7 +55,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
 )  # fmt: skip
 ALIASES = {"collab": "multi_agent"}
-# Codex's, without a part of ours that they could switch.
+# Codex's features for which swarm has no switch.
 CODEX_FEATURES = frozenset(
     """
     shell_tool unified_exec enable_request_compression apps tool_search tool_suggest plugins
@@ -84,16 +84,16 @@ def resolve_features(
     features: Sequence[Feature] = FEATURES,
     warn_of_unstable: bool = True,
 ) -> FeatureSettings:
-    """What is on.
+    """Resolve which features are on.
 
     Args:
         said: `[features]`, merged; a value is a bool, or a table with `enabled`.
-        pins: What the requirements fix, by name or alias: it counts over `said`, silently.
-        features: All that there are.
-        warn_of_unstable: Tell of those under development.
+        pins: Fixed by the requirements, by name or alias; they override `said` without a warning.
+        features: All known features.
+        warn_of_unstable: Warn about enabled features under development.
 
     Raises:
-        UsageError: A value that is neither.
+        UsageError: A value is neither a bool nor a table with a bool `enabled`.
     """
     known = {feature.name: feature for feature in features}
     values = {feature.name: feature.default for feature in features}
@@ -143,7 +143,7 @@ def _complaints(word: str, is_on: bool, known: Mapping[str, Feature]) -> Iterato
 
 
 def check_feature_name(name: str) -> str:
-    """The feature's own name. Raises UsageError with Codex's words for one that there is not."""
+    """The feature's name, aliases resolved. Raises UsageError in Codex's wording if unknown."""
     known = ALIASES.get(name, name)
     if known not in {feature.name for feature in FEATURES}:
         near = get_close_matches(name, [feature.name for feature in FEATURES], n=1)
@@ -153,7 +153,7 @@ def check_feature_name(name: str) -> str:
 
 
 def feature_overrides(enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
-    """`--enable F` and `--disable F` as `-c` would say it. Raises UsageError for an unknown one."""
+    """`--enable F` and `--disable F` in `-c` form. Raises UsageError for an unknown feature."""
     return (
         *(f"features.{check_feature_name(name)}=true" for name in enable),
         *(f"features.{check_feature_name(name)}=false" for name in disable),

@@ -1,6 +1,6 @@
-"""One file of configuration, read once: bounded, regular, UTF-8, TOML; complaints name the place.
+"""Reads one configuration file: size limit, regular files only, UTF-8, TOML; errors name the place.
 
-Rule: what is read is what counts. Nothing here opens a file a second time.
+Each file is opened once, so the content that was checked is the content that is used.
 """
 
 import os
@@ -18,11 +18,11 @@ _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$
 
 
 def read_bounded(path: Path, *, limit_bytes: int = FILE_BYTES) -> bytes:
-    """The content of a regular file, or of a link to one. A pipe or a device is never waited for.
+    """The content of a regular file, or of a link to one. Never waits for a pipe or device.
 
     Raises:
-        FileNotFoundError: There is none.
-        UsageError: It is no regular file, too large, or may not be read.
+        FileNotFoundError: There is no such file.
+        UsageError: It is no regular file, is too large, or cannot be read.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -37,7 +37,7 @@ def read_bounded(path: Path, *, limit_bytes: int = FILE_BYTES) -> bytes:
         raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # a name with a zero byte in it
+    except ValueError as error:  # a name with a NUL byte
         raise UsageError(f"{str(path)!r}: cannot be read: {error}") from error
     if len(data) > limit_bytes:
         raise UsageError(f"{path}: over {limit_bytes >> 10} KiB; this is no configuration")
@@ -45,7 +45,7 @@ def read_bounded(path: Path, *, limit_bytes: int = FILE_BYTES) -> bytes:
 
 
 def decode_text(data: bytes, path: Path) -> str:
-    """Raises UsageError with file, line and column for what is not UTF-8."""
+    """Decode UTF-8. Raises UsageError with file, line and column."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -55,7 +55,7 @@ def decode_text(data: bytes, path: Path) -> str:
 
 
 def parse_toml(text: str, path: Path) -> Toml:
-    """Raises UsageError with file, line and column."""
+    """Parse TOML. Raises UsageError with file, line and column."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -68,7 +68,7 @@ def parse_toml(text: str, path: Path) -> Toml:
         raise UsageError(f"{path}, line {line}, column {column}: not valid TOML: {what}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: not valid TOML: nested too deeply") from error
-    except ValueError as error:  # a date that cannot be, or a number of thousands of digits
+    except ValueError as error:  # an impossible date, or a number with thousands of digits
         raise UsageError(f"{path}: not valid TOML: {error}") from error
 
 
@@ -77,7 +77,7 @@ def _end_position(text: str) -> tuple[int, int]:
 
 
 def folder_warnings(folder: Path) -> tuple[str, ...]:
-    """What a person should know of a folder of configuration: who else could change it."""
+    """Warnings about a configuration folder that other users could change, or that is a link."""
     try:
         facts = folder.lstat()
         warnings: list[str] = []

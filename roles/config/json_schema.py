@@ -1,7 +1,7 @@
-"""The configuration as JSON Schema, for editors: made from the structs of `schema.py`. Pure.
+"""JSON Schema of the configuration, for editors; generated from the structs of `schema.py`. Pure.
 
-Rule: it forbids unknown keys, and knows nothing that the structs do not say. Codex's
-keys that have no effect here are allowed with any value.
+It forbids unknown keys, and contains only what the structs define. Codex's keys that have no effect
+here are allowed with any value.
 """
 
 from typing import Any, cast
@@ -39,12 +39,12 @@ def config_schema() -> dict[str, Any]:
 
 
 def render_schema() -> str:
-    """The text of the shipped file."""
+    """The text of the shipped schema file."""
     return msgspec.json.format(msgspec.json.encode(config_schema()), indent=1).decode() + "\n"
 
 
 def _without_null(schema: object) -> object:
-    """TOML has no null: what may be left out is simply not required."""
+    """Remove null types: TOML has no null, so an optional key is only not required."""
     if isinstance(schema, list):
         return [_without_null(one) for one in cast("list[object]", schema)]
     if not isinstance(schema, dict):
@@ -60,7 +60,7 @@ def _without_null(schema: object) -> object:
 
 
 def _close(part: dict[str, Any]) -> None:
-    if "description" in part:  # a docstring, whose indentation differs between Pythons
+    if "description" in part:  # a docstring; Python versions indent it differently
         part["description"] = " ".join(part["description"].split())
     if "properties" in part:
         part.setdefault("additionalProperties", False)
@@ -69,5 +69,5 @@ def _close(part: dict[str, Any]) -> None:
 
 
 def _any(_kind: type) -> dict[str, Any]:
-    """A value that is read elsewhere."""
+    """The schema of a value that other code checks."""
     return {"description": "Any value; it is read elsewhere."}

@@ -1,6 +1,6 @@
-"""Dotted keys of the configuration: text ⇄ steps, and whether there is such a key. Pure.
+"""Dotted configuration keys: parsing, formatting and checking. Pure.
 
-Rule: what may stand at a key follows from the structs of `schema.py`, and from nothing else.
+The valid keys follow from the structs of `schema.py` only.
 """
 
 import json
@@ -18,16 +18,17 @@ from .schema import CODEX_INNER_KEYS, CODEX_KEYS, AgentsTable, Config, RoleTable
 MAX_STEPS = 16
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _STEP = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s."'\[\]=]+))\s*(\.|\Z)""")
-# Tables with fixed keys beside names that a person chooses: the fixed ones, and a chosen one's.
+# Tables with fixed keys and with names that a person chooses: the struct of the fixed keys, and
+# that of a chosen name's table.
 TABLES_WITH_CHOSEN_NAMES: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "agents": (AgentsTable, RoleTable)
 }
 
 
 def parse_key(text: str) -> tuple[str, ...]:
-    """`projects."/a.b".trust_level` → its steps; a step may be quoted as in TOML.
+    """Split `projects."/a.b".trust_level` into its steps; a step may be quoted as in TOML.
 
-    Raises UsageError for what is no key.
+    Raises UsageError for text that is no key.
     """
     steps: list[str] = []
     place = 0
@@ -54,12 +55,12 @@ def _unescape(quoted: str, text: str) -> str:
 
 
 def format_key(steps: Sequence[str]) -> str:
-    """The steps as TOML writes them."""
+    """The steps as a dotted TOML key."""
     return ".".join(s if _BARE.match(s) else json.dumps(s, ensure_ascii=False) for s in steps)
 
 
 def check_key(steps: Sequence[str]) -> None:
-    """Raises UsageError with the nearest key where neither we nor Codex have this one."""
+    """Raises UsageError, with the nearest key, if neither swarm nor Codex has this key."""
     if steps[0] in CODEX_KEYS or ".".join(steps) in CODEX_INNER_KEYS:
         return
     kinds: tuple[inspect.Type, ...] = (inspect.type_info(Config),)
@@ -90,7 +91,7 @@ _Kinds = tuple[inspect.Type, ...]
 def _keys_below(
     above: Sequence[str], kinds: _Kinds
 ) -> tuple[dict[str, _Kinds], Sequence[str], _Kinds]:
-    """What may be below a key: its fixed keys, their names, and what a chosen name holds."""
+    """What is allowed below a key: fixed keys with types, their names, types for chosen names."""
     if mixed := TABLES_WITH_CHOSEN_NAMES.get(".".join(above)):
         fixed, chosen = (inspect.type_info(kind) for kind in mixed)
         fields = dict(_fields((fixed,)))
@@ -117,7 +118,7 @@ def _flatten_union(kind: inspect.Type) -> Iterator[inspect.Type]:
     if isinstance(kind, inspect.UnionType):
         for one in kind.types:
             yield from _flatten_union(one)
-    elif isinstance(kind, inspect.AnyType):  # a table that is read elsewhere
+    elif isinstance(kind, inspect.AnyType):  # a table that other code checks
         yield inspect.DictType(key_type=inspect.StrType(), value_type=inspect.AnyType())
     else:
         yield kind

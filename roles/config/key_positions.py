@@ -1,7 +1,7 @@
-"""Where each key of a TOML text stands: line and column. Pure.
+"""Finds the line and column of each key in a TOML text. No I/O.
 
-TOML readers keep no places. This walks a text that a reader has accepted, so it need not judge
-anything; it is used for errors and `config list` only, never on the way of a good start.
+TOML parsers keep no positions. This scanner runs on text that a parser has accepted, so it checks
+nothing. It is used only for error messages and `config list`, never during a normal start.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 KeyPath = tuple[str, ...]
-ANY_KEY = "*"  # in a wanted path: any one key
+ANY_KEY = "*"  # in a wanted path: matches any key
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
@@ -24,20 +24,20 @@ _SIGNS = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r"}
 
 
 class TextPosition(NamedTuple):
-    """Both count from 1."""
+    """Line and column, both counted from 1."""
 
     line: int
     column: int
 
 
 class _InvalidToml(Exception):
-    """The text is no TOML after all; what was found so far counts."""
+    """The text is not valid TOML; positions found so far are kept."""
 
 
 def find_key_positions(text: str) -> dict[KeyPath, TextPosition]:
-    """The place of every table and key, the first one of each.
+    """The position of every table and key, at its first occurrence.
 
-    Entries of an array have the place of the array's key; never raises.
+    Entries of an array have the position of the array's key. Never raises.
     """
     found: dict[KeyPath, TextPosition] = {}
     walk = _TomlScanner(text)
@@ -52,9 +52,9 @@ def find_key_positions(text: str) -> dict[KeyPath, TextPosition]:
 
 
 def find_position(places: dict[KeyPath, TextPosition], wanted: KeyPath) -> TextPosition | None:
-    """The place of a key, or of the innermost table above it that is known.
+    """The position of a key, or of the innermost known table above it.
 
-    `ANY` in `wanted` stands for any key.
+    `ANY_KEY` in `wanted` matches any key.
     """
     for length in range(len(wanted), 0, -1):
         steps = wanted[:length]
@@ -69,7 +69,7 @@ def find_position(places: dict[KeyPath, TextPosition], wanted: KeyPath) -> TextP
 
 
 class _TomlScanner:
-    """One pass over a text. Every method leaves `at` behind what it has read."""
+    """One pass over a text. Every method leaves `at` after the text that it has read."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -137,7 +137,7 @@ class _TomlScanner:
             self._match(_BARE_VALUE)
 
     def _group(self, path: KeyPath, *, closes: str) -> Iterator[tuple[KeyPath, int]]:
-        """An array, or an inline table."""
+        """Scan an array or an inline table."""
         self.at += 1
         while True:
             self._skip(_BLANK)

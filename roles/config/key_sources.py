@@ -1,4 +1,4 @@
-"""Where a provider's key comes from, as the configuration says it: at most one place. Pure."""
+"""Checks where the configuration takes a provider's key from: at most one source. No I/O."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ _MAX_TIMEOUT_MS = 600_000
 
 
 def key_sources(table: ProviderTable) -> Iterator[str]:
-    """The keys of the table that name a source, in the order in which they are told."""
+    """The keys of the table that name a source, in the order in which errors list them."""
     said: dict[str, object] = {
         "env_key": table.env_key,
         "experimental_bearer_token": table.experimental_bearer_token,
@@ -20,9 +20,9 @@ def key_sources(table: ProviderTable) -> Iterator[str]:
 
 
 def key_source_problem(table: ProviderTable) -> tuple[str, str] | None:
-    """(key, why) of the first thing that cannot be; None if all is well.
+    """(key, reason) of the first error in the key sources; None if there is none.
 
-    Source: Codex's rules for `auth`; ours are added for the sources that only we have.
+    Source: Codex's rules for `auth`, plus rules for the sources that only swarm has.
     """
     others = list(key_sources(table))
     if table.auth is not None:

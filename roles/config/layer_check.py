@@ -1,6 +1,6 @@
-"""One layer judged by itself: types, rules between keys, keys that nobody knows. Pure.
+"""Checks one layer: types, rules between keys, unknown keys. No I/O.
 
-Rule: a complaint names file, line and key, or the layer where there is no file.
+A message names file, line and key; if there is no file, it names the layer.
 """
 
 import re
@@ -36,7 +36,7 @@ _AT = re.compile(r" - at `\$\.?([^`]*)`")
 
 
 def check_layer(layer: Layer) -> None:
-    """Raises UsageError for a value that cannot be."""
+    """Raises UsageError for an invalid value."""
     values = layer.values
     if "profile" in values:
         name = values["profile"]
@@ -68,7 +68,7 @@ def check_layer(layer: Layer) -> None:
 
 
 def _typed(layer: Layer, above: KeyPath, table: object, kind: type[_T]) -> _T:
-    """The table as its struct. Raises UsageError with file, line and key."""
+    """Convert the table to its struct. Raises UsageError with file, line and key."""
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
@@ -93,7 +93,7 @@ def _check_provider(layer: Layer, name: str, provider: ProviderTable) -> None:
 
 
 def explain_error(layer: Layer, error: msgspec.ValidationError, above: KeyPath = ()) -> str:
-    """msgspec's sentence with file, line and key put first."""
+    """msgspec's error text, preceded by file, line and key."""
     text = str(error)
     found = _AT.search(text)
     steps = found[1].replace("[...]", f".{ANY_KEY}").split(".") if found else []
@@ -102,7 +102,7 @@ def explain_error(layer: Layer, error: msgspec.ValidationError, above: KeyPath =
 
 
 def describe_place(layer: Layer, key: str | KeyPath) -> str:
-    """`FILE, line N, KEY`, as far as it is known."""
+    """`FILE, line N, KEY`, as far as known."""
     path = tuple(key.split(".")) if isinstance(key, str) else key
     shown = ".".join(path)
     if not layer.source:
@@ -113,12 +113,12 @@ def describe_place(layer: Layer, key: str | KeyPath) -> str:
 
 
 def find_key_position(layer: Layer, path: KeyPath) -> TextPosition | None:
-    """Where the layer's text says this key, or the table that it is in."""
+    """The position of this key, or of the table around it, in the layer's text."""
     return find_position(find_key_positions(layer.text), path) if layer.text else None
 
 
 def unknown_keys(layer: Layer) -> Iterator[str]:
-    """One sentence for each key that neither we nor Codex know."""
+    """One message for each key that neither swarm nor Codex has."""
     known = (*Config.__struct_fields__, *CODEX_KEYS)
     for key, value in layer.values.items():
         if key not in known:
@@ -147,7 +147,7 @@ def unknown_keys(layer: Layer) -> Iterator[str]:
 
 
 def idle_keys(layer: Layer) -> Iterator[str]:
-    """One sentence that names each of Codex's keys in the layer that has no effect here."""
+    """One message that lists the layer's Codex keys without effect here."""
     named: list[str] = []
     for path in keys_without_effect(layer):
         place = find_key_position(layer, path)

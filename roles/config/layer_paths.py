@@ -1,5 +1,6 @@
-"""Relative paths in a layer are relative to that layer's own folder; `~` is the home folder. Pure
-but for asking where home is.
+"""Makes a layer's relative paths absolute, against the layer's folder; `~` is the home folder.
+
+Its only I/O is looking up the home folder.
 """
 
 import os
@@ -15,7 +16,7 @@ _PATH_KEYS = ("model_instructions_file", "experimental_compact_prompt_file")
 
 
 def absolute_paths(values: Toml, folder: Path) -> Toml:
-    """The table with every path-typed key resolved against the layer's own folder."""
+    """The table with every path-valued key resolved against the layer's folder."""
     fixed = dict(values)
     for key in _PATH_KEYS:
         if isinstance(path := fixed.get(key), str):
@@ -46,7 +47,7 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 def _provider_paths(table: Toml, folder: Path) -> Toml:
-    """A key's file, and the command that prints it if it is named by a path."""
+    """Resolve the key file, and the `cwd` and `command` of `auth` (if the command has a slash)."""
     fixed = dict(table)
     if isinstance(path := fixed.get("key_file"), str) and path:
         fixed["key_file"] = _absolute(path, folder)
@@ -61,7 +62,7 @@ def _provider_paths(table: Toml, folder: Path) -> Toml:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    """Only `~` and `~/…` are spread; `~name` is a folder of that name. Raises UsageError."""
+    """Expand only `~` and `~/…`; `~name` is an ordinary folder name. Raises UsageError."""
     if "\0" in path:
         raise UsageError(f"{folder}: {path!r} cannot be a path")
     spread = Path(path).expanduser() if path == "~" or path.startswith("~/") else Path(path)

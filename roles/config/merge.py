@@ -1,7 +1,7 @@
-"""Layers → one table, with the origin of every leaf. Pure: tables in, tables out.
+"""Merges layers into one table, with the origin of every leaf. No I/O.
 
-Rule: a table over a table is merged key by key; anything else is replaced whole. Arrays never
-concatenate.
+Two tables are merged key by key; any other value is replaced as a whole. Arrays are never
+concatenated.
 """
 
 import tomllib
@@ -16,46 +16,46 @@ from .schema import Toml
 
 
 class Layer(Value):
-    """One source of values. `name` is what a person is told; `source` a file, or empty."""
+    """One source of values. `name` is shown to people; `source` is a file, or empty."""
 
     name: str
     source: str = ""
     values: Toml = {}
-    ignored: str = ""  # why it contributes nothing; empty = it counts
+    ignored: str = ""  # why its values are not used; empty = they are
     exists: bool = True
-    text: str = ""  # of the file, as it was read: keys are looked up in it
+    text: str = ""  # of the file, as it was read; used to look up positions
     broken: str = ""  # why the file could not be read; no run starts with such a layer
-    warnings: tuple[str, ...] = ()  # of its folder, or of keys that were taken out
-    files: dict[str, bytes] | None = None  # of a project: all that counts, read once; by path
+    warnings: tuple[str, ...] = ()  # about its folder, or about removed keys
+    files: dict[str, bytes] | None = None  # of a project: all its files by path, read once
 
 
 class ValueOrigin(Value):
-    """Where a value is from."""
+    """Where a value comes from."""
 
     layer: str
     file: str = ""
-    line: int = 0  # where it is known already; else it is looked up in the layer's text
+    line: int = 0  # if known already; else it is looked up in the layer's text
 
     @property
     def label(self) -> str:
-        """`user (/path/config.toml)`, or the layer alone."""
+        """`user (/path/config.toml)`, or only the layer's name."""
         return f"{self.layer} ({self.file})" if self.file else self.layer
 
 
 class MergedConfig(Value):
-    """What all layers say together; `origins` maps the path of each leaf to its layer."""
+    """The merged values of all layers; `origins` maps the path of each leaf to its layer."""
 
     values: Toml = {}
     origins: dict[KeyPath, ValueOrigin] = {}
 
     def origin(self, path: KeyPath) -> ValueOrigin | None:
-        """Of a leaf, or of a table whose leaves are all from one layer; None: built in or mixed."""
+        """The origin of a leaf, or of a table with leaves of one layer; None: built in or mixed."""
         below = {one for leaf, one in self.origins.items() if leaf[: len(path)] == path}
         return below.pop() if len(below) == 1 else None
 
 
 def merge_layers(layers: Sequence[Layer]) -> MergedConfig:
-    """Merge from the lowest to the highest; ignored layers contribute nothing."""
+    """Merge from the lowest to the highest layer, without ignored layers."""
     values: Toml = {}
     origins: dict[KeyPath, ValueOrigin] = {}
     for layer in layers:
@@ -69,19 +69,19 @@ def _note_origins(layer: Layer, origins: dict[KeyPath, ValueOrigin]) -> None:
     origin = ValueOrigin(layer=layer.name, file=layer.source)
     for leaf, value in leaves(layer.values):
         if value == {} and any(old[: len(leaf)] == leaf for old in origins):
-            continue  # an empty table over a table changes nothing
+            continue  # an empty table merged into a table changes nothing
         for shadowed in [old for old in origins if _overlaps(leaf, old)]:
             del origins[shadowed]
         origins[leaf] = origin
 
 
 def _overlaps(leaf: KeyPath, old: KeyPath) -> bool:
-    """One of the two lies above the other: a table in a value's place, or the reverse."""
+    """True if one path lies above the other: a table replaced a value, or the reverse."""
     return old[: len(leaf)] == leaf or leaf[: len(old)] == old
 
 
 def merge_tables(low: Toml, high: Toml) -> Toml:
-    """A new table; neither argument is changed."""
+    """Merge two tables into a new one; neither argument is changed."""
     merged = dict(low)
     for key, value in high.items():
         below = merged.get(key)
@@ -93,12 +93,12 @@ def merge_tables(low: Toml, high: Toml) -> Toml:
 
 
 def is_table(value: object) -> TypeGuard[dict[object, object]]:
-    """True for a table. (`isinstance` alone leaves its insides unknown to a type checker.)"""
+    """True for a table. (With `isinstance` alone a type checker does not know its contents.)"""
     return isinstance(value, dict)
 
 
 def as_table(value: object) -> Toml:
-    """The value as a table; an empty one if it is none."""
+    """The value as a table; an empty table if it is none."""
     return {str(key): entry for key, entry in value.items()} if is_table(value) else {}
 
 
@@ -112,7 +112,7 @@ def leaves(table: Toml, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]
 
 
 def get_value(table: Toml, key: str | KeyPath) -> object:
-    """The value at a dotted key or a path; None if there is none."""
+    """The value at a dotted key or path; None if there is none."""
     here: object = table
     for step in key.split(".") if isinstance(key, str) else key:
         if not is_table(here) or step not in here:
@@ -122,10 +122,10 @@ def get_value(table: Toml, key: str | KeyPath) -> object:
 
 
 def parse_override(raw: str) -> Toml:
-    """`-c key=value` as a table. The value is TOML; what is no TOML is text.
+    """`-c key=value` as a table. The value is TOML; any other text is a string.
 
-    Raises UsageError for a missing `=` or an empty key.
-    Source: Codex `config_override.rs`; a key that itself holds a dot needs an inline table.
+    Raises UsageError for a missing `=` or an empty key. Source: Codex `config_override.rs`; a key
+    that contains a dot needs an inline table.
     """
     key, equals, text = raw.partition("=")
     steps = [step.strip() for step in key.split(".")]
@@ -136,7 +136,7 @@ def parse_override(raw: str) -> Toml:
     value: object
     try:
         table = tomllib.loads(f"value = {text.strip()}")
-    except (ValueError, RecursionError):  # no TOML, or a number or date that cannot be
+    except (ValueError, RecursionError):  # not TOML, or an impossible number or date
         table = {}
     value = table["value"] if len(table) == 1 else text.strip().strip("\"'")
     for step in reversed(steps):

@@ -1,7 +1,7 @@
-"""Keys that are Codex's and that nothing here obeys: found, so that they can be named. Pure.
+"""Finds Codex keys that have no effect here, so that they can be reported. Pure.
 
-Rule: a key is obeyed, or it is named; a person must not believe in a setting that does nothing. A
-value that says what happens here anyway is obeyed.
+A key has its effect or is reported, so that nobody relies on a setting that does nothing. A value
+that equals what swarm does anyway is not reported.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from .key_positions import KeyPath
 from .merge import Layer, as_table, is_table
 from .schema import CODEX_INNER_KEYS, CODEX_KEYS, Toml
 
-_READ_ELSEWHERE = frozenset({"projects"})  # trust.py: a standing no
-# Within tables that are obeyed; `*` is any name.
+_READ_ELSEWHERE = frozenset({"projects"})  # used in trust.py, for "untrusted"
+# Keys within supported tables; `*` is any name.
 _INNER = (
     *(tuple(key.split(".")) for key in sorted(CODEX_INNER_KEYS)),
     ("model_providers", "*", "supports_websockets"),
@@ -44,7 +44,7 @@ _AS_IT_IS: dict[str, object] = {
 
 
 def keys_without_effect(layer: Layer) -> Iterator[KeyPath]:
-    """Each key of the layer that changes nothing, in the order of the file."""
+    """Each key of the layer without effect, in the order of the file."""
     for key, value in layer.values.items():
         if key in CODEX_KEYS and key not in _READ_ELSEWHERE:
             yield from _of_codex(key, value)
@@ -54,7 +54,7 @@ def keys_without_effect(layer: Layer) -> Iterator[KeyPath]:
 
 
 def _of_codex(key: str, value: object) -> Iterator[KeyPath]:
-    """A table's keys one by one: `history.persistence`, `mcp_servers.docs`."""
+    """Report a table's keys one by one: `history.persistence`, `mcp_servers.docs`."""
     if is_table(value) and value:
         for inner, said in as_table(value).items():
             if not _says_what_is(f"{key}.{inner}", said):

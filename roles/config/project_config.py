@@ -1,8 +1,8 @@
-"""What a project brings along: each `.swarm` folder from its root down to where the agents work.
+"""Reads a project's configuration: each `.swarm` folder from its root down to the working folder.
 
-Guards: every file that could count is read once, and its bytes are hashed, shown and obeyed; no
-path of a project is opened a second time. What cannot be read whole is never trusted. A project
-sets no key that says where words are sent, who judges, or what is started on a person's behalf.
+Every relevant file is read once; the same bytes are hashed, shown and used. No path of a project is
+opened a second time. A folder that cannot be read completely is never trusted. A project cannot set
+keys that decide where data is sent, who reviews, or what programs are started for the person.
 """
 
 import os
@@ -22,21 +22,21 @@ from .merge import Layer, as_table
 from .schema import Config, Toml
 
 PROJECT_FOLDER = ".swarm"
-MAX_FOLDERS = 200  # between the root and where the agents work
+MAX_FOLDERS = 200  # between the root and the working folder
 _MAX_FILES = 700
 _MAX_ENTRIES = 5_000
 _MAX_BYTES = 16 << 20  # of all folders together
 _INSTRUCTIONS = "model_instructions_file"
 DENIED_KEYS = (
-    # where words and keys go
+    # where data and keys are sent
     "openai_base_url", "chatgpt_base_url", "model_provider", "model_providers", "oss_provider",
     "experimental_realtime_ws_base_url", "otel", "analytics", "feedback", "log_dir", "sqlite_home",
     "history", "cli_auth_credentials_store", "mcp_oauth_credentials_store",
     "mcp_oauth_callback_port", "mcp_oauth_callback_url", "forced_login_method",
     "forced_chatgpt_workspace_id", "experimental_compact_prompt_file",
-    # what is started, and who judges
+    # which programs are started, and who reviews
     "notify", "auto_review", "zsh_path", "js_repl_node_path", "js_repl_node_module_dirs",
-    # what decides about layers and trust themselves
+    # which layers and projects count
     "profile", "profiles", "projects", "project_root_markers",
 )  # fmt: skip
 
@@ -45,10 +45,10 @@ class ProjectFolder(Value):
     """One `.swarm` folder as it was read."""
 
     folder: str  # canonical path of the folder that holds `.swarm`
-    root: str  # of the project, canonical
+    root: str  # of the project; canonical
     files: dict[str, bytes] = {}  # by absolute path, or as the configuration names it
     digest: str = ""
-    problem: str = ""  # why it could not be read whole: it is then nothing that one could trust
+    problem: str = ""  # why it could not be read completely; such a folder cannot be trusted
 
     @property
     def config_file(self) -> Path:
@@ -61,11 +61,11 @@ class ProjectFolder(Value):
 
 
 DecideTrust = Callable[[Sequence[ProjectFolder]], Sequence[str]]
-# For each folder why it does not count; "" where it does.
+# For each folder the reason why it is ignored; "" if it is used.
 
 
 def trust_nothing(folders: Sequence[ProjectFolder]) -> Sequence[str]:
-    """The judge where nobody can be asked and nothing is known."""
+    """Trusts no folder; for callers that cannot ask and know no decisions."""
     return [f"project configuration is not trusted{_problem_suffix(one)}" for one in folders]
 
 
@@ -79,10 +79,10 @@ def project_layers(
     """The project's layers from its root to `cwd`, the nearest last.
 
     Args:
-        cwd: Where the agents work.
-        below: What the layers below a project say, flags included; it names the root's markers.
-        config_folder: The person's own; it is no project's, wherever it lies.
-        judge: Asked once, with all folders.
+        cwd: The agents' working folder.
+        below: The merged layers below the project, including flags; it names the root's markers.
+        config_folder: The person's own folder; never treated as a project's.
+        judge: Called once, with all folders.
 
     Raises:
         UsageError: `project_root_markers` is no array of strings.
@@ -93,7 +93,7 @@ def project_layers(
 
 
 def project_root_markers(below: Toml) -> tuple[str, ...]:
-    """The names that mark a project's root. Raises UsageError for anything but strings."""
+    """The names that mark a project's root. Raises UsageError unless they are strings."""
     said = below.get("project_root_markers")
     if said is None:
         return Config().project_root_markers
@@ -105,7 +105,7 @@ def project_root_markers(below: Toml) -> tuple[str, ...]:
 def read_project_folders(
     cwd: Path, markers: Sequence[str], *, config_folder: Path
 ) -> tuple[ProjectFolder, ...]:
-    """Every `.swarm` folder between the project's root and `cwd` that holds what could count."""
+    """Every `.swarm` folder with relevant files between the project's root and `cwd`."""
     real = Path(os.path.realpath(cwd))
     own = os.path.realpath(config_folder)
     try:
@@ -157,8 +157,8 @@ def _read_folder(folder: Path, root: str, *, limit_bytes: int) -> ProjectFolder:
 
 
 def _config_files(inner: Path) -> Iterator[tuple[Path, int]]:
-    """(file, most bytes) of all that could count. Raises UsageError for far too many."""
-    for name in ("config.toml", "hooks.json"):  # hooks are not run yet; a change of them counts
+    """(file, size limit) of all relevant files. Raises UsageError if there are too many entries."""
+    for name in ("config.toml", "hooks.json"):  # hooks are not run yet, but a change in them counts
         if os.path.lexists(inner / name):
             yield inner / name, FILE_BYTES
     seen = 0
@@ -174,7 +174,7 @@ def _config_files(inner: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _referenced(inner: Path, files: dict[str, bytes]) -> Iterator[str]:
-    """Files that those name: roles that are declared, instructions of the run and of roles."""
+    """Files named by the given files: declared roles, instructions of the run and of roles."""
     config = str(inner / "config.toml")
     values = _values(Path(config), files.get(config))
     yield from _named(values, _INSTRUCTIONS)
@@ -190,7 +190,7 @@ def _referenced(inner: Path, files: dict[str, bytes]) -> Iterator[str]:
 
 
 def _read_referenced(path: Path, root: str) -> bytes:
-    """A file whose words go to a model: of the project's own, never one of the person's."""
+    """Read a file whose text goes to a model; it must lie inside the project."""
     if "\0" in str(path) or not Path(os.path.realpath(path)).is_relative_to(root):
         raise UsageError(f"{str(path)!r}: the configuration names a file outside of the project")
     try:
@@ -207,7 +207,7 @@ def _named(table: Toml, key: str) -> Iterator[str]:
 
 
 def _values(path: Path, data: bytes | None) -> Toml:
-    """What the file says; nothing if it cannot be read (its layer tells why)."""
+    """The file's values; empty if it cannot be read (its layer reports why)."""
     try:
         if data is not None:
             return absolute_paths(parse_toml(decode_text(data, path), path), path.parent)
@@ -217,8 +217,8 @@ def _values(path: Path, data: bytes | None) -> Toml:
 
 
 def _digest(one: ProjectFolder) -> str:
-    """Over names and contents of all files; the same in every copy of the project."""
-    import hashlib  # most folders have no project's configuration
+    """Hash of the names and contents of all files; equal in every copy of the project."""
+    import hashlib  # most folders have no project configuration
 
     hasher = hashlib.sha256(b"swarm project configuration 1\0")
     for name, data in one.files_by_name().items():

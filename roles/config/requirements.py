@@ -1,11 +1,11 @@
-"""What an administrator requires: values that are allowed, values that are pinned. Pure.
+"""Administrator requirements: allowed values and pinned values. No I/O.
 
-Rule: requirements are no layer, they hold the result: no file, flag, task file or role loosens
-them. An explicit value that is not allowed is an error that names both sides; a built-in one is
-replaced without a word. What cannot be honoured, or read, stops the run.
+Requirements are no layer: they apply to the merged result, so no file, flag, task file or role can
+loosen them. An explicit value that is not allowed is an error that names both sides; a built-in
+default is replaced silently. A requirement that cannot be enforced or read stops the run.
 
-Source: config sheet 4. Codex falls back with a warning where a file says what is not allowed; a run
-that starts with another policy than the one that was written helps nobody who is not watching.
+Source: config sheet 4. Codex falls back with a warning if a file sets a forbidden value. That would
+start a run with another policy than the written one, and nobody may be watching.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,26 +33,27 @@ SandboxModeName = Literal["read-only", "workspace-write", "danger-full-access", 
 ReviewerName = Literal["user", "auto_review", "nobody"]
 DescribePlace = Callable[
     [KeyPath], str
-]  # FILE, line N, KEY of an effective value; or its layer and KEY
+]  # returns `FILE, line N, KEY` of an effective value; or its layer and KEY
 _UNSANDBOXED_MODE = "danger-full-access"
 
 
 class NetworkRequirements(Value):
-    """`experimental_network`, as far as there is something to hold here."""
+    """`experimental_network`, as far as it can be enforced here."""
 
     enabled: bool | None = None
     domains: dict[str, Literal["allow", "deny"]] = {}
     managed_only: bool = False
     allow_local_binding: bool | None = None
     allow_upstream_proxy: bool | None = None
-    sockets: dict[str, Literal["allow", "none"]] | None = None  # the most that can be allowed
+    # the widest list that can be allowed
+    sockets: dict[str, Literal["allow", "none"]] | None = None
     all_sockets: bool | None = None
 
 
 class Requirements(Value):
-    """All sources together; of each field the first source that sets it counts.
+    """All sources together; each field is from the first source that sets it.
 
-    `places` says for each key of the file, and each below it, where it is: `FILE, line N`.
+    `places` gives the place of each key of the file, and of each key below it: `FILE, line N`.
     """
 
     approvals: tuple[AskForApproval | GranularPolicy, ...] | None = None
@@ -67,15 +68,15 @@ class Requirements(Value):
     reviewer_policy: str | None = None
     pins: Toml = {}
     places: dict[str, str] = {}
-    broken: str = ""  # why a source could not be read; nothing starts then
+    broken: str = ""  # why a source could not be read; no run starts then
 
     def place(self, key: str) -> str:
-        """Of a key, else of the table that it is in."""
+        """The place of a key, else of the table that holds it."""
         return self.places.get(key) or self.places.get(key.partition(".")[0], REQUIREMENTS_FILE)
 
     @property
     def sandbox_required(self) -> str:
-        """Why no command may run without a sandbox; "" = it may."""
+        """Why no command may run without a sandbox; "" if one may."""
         if self.deny_read:
             key = "permissions"
         elif self.network is not None and self.network.enabled:
@@ -91,12 +92,13 @@ NO_REQUIREMENTS = Requirements()
 def apply_requirements(
     merged: MergedConfig, config: Config, held: Requirements, where: DescribePlace
 ) -> MergedConfig:
-    """The merged values as the requirements let them be.
+    """Apply the requirements to the merged values.
 
     Args:
-        merged: What all layers say.
-        config: The same with its types.
-        where: Names the place of a value that is not allowed.
+        merged: The merged values of all layers.
+        config: The same values with types.
+        held: The requirements.
+        where: Describes the place of a value that is not allowed.
 
     Raises:
         UsageError: An explicit value is not allowed.
@@ -133,7 +135,7 @@ _REQUIREMENT_KEYS = {
 def _choices(
     config: Config, held: Requirements
 ) -> Iterator[tuple[str, Callable[[object], bool], object]]:
-    """(key, whether a value is allowed, what counts where nobody says anything; None: nothing)."""
+    """(key, predicate for allowed values, default when nothing is set; None: no default)."""
     if held.approvals is not None:
         first = msgspec.to_builtins(held.approvals[0])
         default_stays = Config().approval_policy in held.approvals
@@ -145,7 +147,7 @@ def _choices(
     if held.reviewers is not None:
         only = [word for word in held.reviewers if word != "nobody"]
         yield "approvals_reviewer", lambda word: _reviewer(word) in (
-            *(held.reviewers or ()), "nobody",  # who asks nobody is given nothing
+            *(held.reviewers or ()), "nobody",  # it asks nobody, so it grants nothing
         ), (only[0] if len(only) == 1 else None if only else "nobody")  # fmt: skip
     if held.sandbox_modes is not None:
         modes = held.sandbox_modes
@@ -173,9 +175,10 @@ def _check_sandbox_required(config: Config, held: Requirements, where: DescribeP
 def _check_profile(
     merged: MergedConfig, config: Config, held: Requirements, where: DescribePlace
 ) -> None:
-    """A profile may allow more than any mode, and whoever writes it chooses its name.
+    """Check the chosen permission profile against the allowed sandbox modes.
 
-    So where modes are bounded it comes with swarm, or is listed and only the administrator's.
+    A profile may allow more than any mode, and its author chooses its name. So if modes are
+    limited, the profile must be built in, or listed and defined only by the administrator.
     """
     name, modes = config.default_permissions, held.sandbox_modes
     if name is None or modes is None or _UNSANDBOXED_MODE in modes:
@@ -228,7 +231,7 @@ def _pinned(
 def _network(
     merged: MergedConfig, held: Requirements, where: DescribePlace
 ) -> Iterator[tuple[KeyPath, object, str]]:
-    """The proxy is on or off, its lists are the administrator's and what may be added."""
+    """Force the proxy's switches and lists; only permitted additions are accepted."""
     demand = held.network
     if demand is None:
         return
@@ -256,7 +259,7 @@ def _network(
 def _sockets(
     merged: MergedConfig, demand: NetworkRequirements, held: Requirements, where: DescribePlace
 ) -> Iterator[tuple[KeyPath, object, str]]:
-    """A list of sockets is the most that anybody may allow; what it allows holds for everybody."""
+    """Check and force the sockets: the list always applies, and nobody may allow more."""
     key, path = "experimental_network", ("network", "dangerously_allow_all_unix_sockets")
     listed = demand.sockets is not None
     if get_value(merged.values, path) is True and (
@@ -274,7 +277,7 @@ def _sockets(
 
 
 def _with_value(merged: MergedConfig, path: KeyPath, value: object, place: str) -> MergedConfig:
-    """The value in its place, with the requirement as its origin where it changed something."""
+    """Set the value; if it changed, the requirement becomes its origin."""
     if get_value(merged.values, path) == value:
         return merged
     nested = value
@@ -308,7 +311,7 @@ def _shown(value: object) -> str:
 def role_refusal(
     approval: str | None, mode: str | None, model: str | None, held: Requirements
 ) -> str | None:
-    """Why a role that sets these may not be used; None if it may."""
+    """Why a role with these settings may not be used; None if it may."""
     if approval is not None and held.approvals is not None and approval not in held.approvals:
         return _refusal("approval_policy", approval, held, "allowed_approval_policies")
     if mode is not None and held.sandbox_modes is not None and mode not in held.sandbox_modes:
@@ -321,7 +324,7 @@ def role_refusal(
 
 
 def sandbox_refusal(policy: SandboxPolicy, held: Requirements) -> str | None:
-    """Why commands may not get this sandbox, however it came about; None if they may."""
+    """Why commands may not get this sandbox, whatever chose it; None if they may."""
     match policy:
         case DangerFullAccess():
             mode = _UNSANDBOXED_MODE

@@ -1,7 +1,7 @@
-"""`requirements.toml` → requirements. Loaded only where there is such a file.
+"""Reads `requirements.toml`. Imported only if there is such a file.
 
-Rule: a key that is not known, or cannot be honoured here, is an error: nobody may believe in a
-bound that does not hold.
+An unknown key, or one that cannot be enforced here, is an error, so that nobody relies on a limit
+that does not hold.
 """
 
 import os
@@ -29,7 +29,7 @@ from .schema import GranularPolicy, Toml
 
 _Switch = Literal["allow", "deny"]
 _ALIASES = {"feature_requirements": "features"}
-# What a pin holds for good: in a run, in what its agents start, and when it is resumed.
+# Keys that a pin fixes in a run, in the agents that it starts, and after a resume.
 PINNABLE = (
     "model", "model_provider", "openai_base_url", "allow_commit",
     "agents.max_threads", "agents.max_depth", "agents.max_total",
@@ -72,7 +72,7 @@ class _Network(Value, forbid_unknown_fields=True):
     unix_sockets: dict[str, Literal["allow", "none"]] | None = None
     allow_unix_sockets: tuple[str, ...] | None = None
     allow_upstream_proxy: bool | None = None
-    # Nothing here to hold: our proxy has no ports.
+    # Nothing to enforce: the proxy has no ports.
     http_port: int | None = None
     socks_port: int | None = None
     dangerously_allow_non_loopback_proxy: bool | None = None
@@ -91,7 +91,7 @@ class _App(Value):
 
 
 class RequirementsFile(Value, forbid_unknown_fields=True):
-    """The file's keys: Codex's, and ours `pins`."""
+    """The file's keys: Codex's, and swarm's own `pins`."""
 
     allowed_approval_policies: tuple[AskForApproval | GranularPolicy, ...] | None = None
     allowed_approvals_reviewers: (
@@ -103,7 +103,7 @@ class RequirementsFile(Value, forbid_unknown_fields=True):
     allowed_permission_profiles: tuple[str, ...] | None = None
     features: dict[str, bool] | None = None
     feature_requirements: dict[str, bool] | None = None
-    mcp_servers: dict[str, Toml] | None = None  # no MCP here yet: none is started
+    mcp_servers: dict[str, Toml] | None = None  # no MCP here yet: no server is started
     apps: dict[str, _App] | None = None  # likewise
     rules: _Rules | None = None
     enforce_residency: str | None = None
@@ -114,7 +114,7 @@ class RequirementsFile(Value, forbid_unknown_fields=True):
 
 
 def read_requirements_file(path: Path, data: bytes) -> Requirements:
-    """One file. Raises UsageError with file, line and key."""
+    """Parse one file. Raises UsageError with file, line and key."""
     text = decode_text(data, path)
     layer = Layer(name="requirements", source=str(path), text=text, values=parse_toml(text, path))
     known = RequirementsFile.__struct_fields__
@@ -206,7 +206,7 @@ def _sandbox_modes(file: RequirementsFile, layer: Layer) -> tuple[SandboxModeNam
 
 
 def _is_here(patterns: tuple[str, ...]) -> bool:
-    """Whether this host's name fits, short or in full; `*` and `?` stand for any signs."""
+    """True if this host's short or full name matches; `*` and `?` match any characters."""
     names = {os.uname().nodename, socket.getfqdn()}
     plain = [re.sub(r"\[", "[[]", pattern.lower()) for pattern in patterns]
     return any(
@@ -285,7 +285,7 @@ def _sockets(table: _Network, layer: Layer) -> dict[str, Literal["allow", "none"
 
 
 def _pins(pins: Toml | None, layer: Layer) -> Toml:
-    """Checked as a configuration of its own. Raises UsageError."""
+    """Check the pins as a configuration of their own. Raises UsageError."""
     if not pins:
         return {}
     for path, _ in leaves(pins):

@@ -1,6 +1,6 @@
-"""`[limits]` as people write it → bounds in bytes, seconds and processes. Pure.
+"""Parses `[limits]` into limits in bytes, seconds and processes. No I/O.
 
-Rule: a bound so small that nothing could run under it is a mistake and refused.
+A limit too small for anything to run is refused.
 """
 
 import re
@@ -19,7 +19,7 @@ _MIN_PROCESSES = 8
 
 
 def resource_limits(table: LimitsTable, *, ram_bytes: int) -> ResourceLimits:
-    """The bounds for this machine. Raises UsageError that names the key."""
+    """The limits for this machine. Raises UsageError that names the key."""
     return ResourceLimits(
         command_memory_bytes=_memory("command_memory", table.command_memory, ram_bytes),
         command_processes=_processes("command_processes", table.command_processes),
@@ -30,9 +30,9 @@ def resource_limits(table: LimitsTable, *, ram_bytes: int) -> ResourceLimits:
 
 
 def parse_size(text: str | int, *, whole_bytes: int) -> int:
-    """Bytes: a number, `512MiB`, `8g` (always powers of 1024), or a share of `whole_bytes`.
+    """Bytes: a number, `512MiB`, `8g` (always powers of 1024), or a percentage of `whole_bytes`.
 
-    Raises UsageError that shows how to write one.
+    Raises UsageError that shows valid forms.
     """
     words = str(text).strip().lower()
     if found := _SHARE.match(words):

@@ -1,6 +1,6 @@
-"""The configuration's keys: which we obey, which are Codex's and mean nothing here. Values only.
+"""The configuration's keys: the supported ones, and Codex's that have no effect here. Values only.
 
-Rule: a key name that Codex has keeps Codex's meaning, so that a person can carry a file over.
+A key that Codex also has keeps Codex's meaning, so that a person can reuse a file.
 """
 
 from typing import Literal
@@ -26,14 +26,14 @@ class AuthTable(Value):
 
 
 class KeyringTable(Value):
-    """`[model_providers.ID.keyring]`, ours: an entry of the system's keyring."""
+    """`[model_providers.ID.keyring]`, swarm's own: an entry of the system's keyring."""
 
     service: str = ""
     user: str = ""  # "" = the provider's id
 
 
 class ProviderTable(Value):
-    """`[model_providers.ID]`. `chat` is spoken here, though Codex no longer does."""
+    """`[model_providers.ID]`. The `chat` wire is supported; Codex has dropped it."""
 
     name: str = ""
     base_url: str = ""
@@ -48,15 +48,16 @@ class ProviderTable(Value):
     stream_max_retries: int = 5
     stream_idle_timeout_ms: int = 300_000
     requires_openai_auth: bool = False
-    tolerant_tool_calls: bool = False  # ours
-    remote_compaction: bool = False  # ours: it has `/responses/compact`
-    continues_text: bool = False  # ours: it goes on with an assistant's message that stands last
-    key_header: str = ""  # ours: the header of the key; "" = the wire's own
+    tolerant_tool_calls: bool = False  # swarm's own
+    remote_compaction: bool = False  # swarm's own: the provider has `/responses/compact`
+    # swarm's own: it can continue an assistant message that comes last
+    continues_text: bool = False
+    key_header: str = ""  # swarm's own: the header for the key; "" = the wire's default
     auth: AuthTable | None = None
-    key_file: str | None = None  # ours: a file of mode 0600
-    keyring: KeyringTable | None = None  # ours
-    aws: Toml | None = None  # not obeyed
-    websocket_connect_timeout_ms: int | None = None  # no effect: no websockets here
+    key_file: str | None = None  # swarm's own: a file of mode 0600
+    keyring: KeyringTable | None = None  # swarm's own
+    aws: Toml | None = None  # no effect
+    websocket_connect_timeout_ms: int | None = None  # no effect: swarm uses no websockets
     supports_websockets: bool = False
 
 
@@ -70,29 +71,29 @@ class WorkspaceTable(Value):
 
 
 class ShellTable(Value):
-    """`[shell_environment_policy]`; the default excludes are on, other than in Codex."""
+    """`[shell_environment_policy]`; unlike in Codex, the default excludes are on."""
 
     inherit: Literal["all", "core", "none"] = "all"
     ignore_default_excludes: bool = False
     exclude: tuple[str, ...] = ()
     set: dict[str, str] = {}
     include_only: tuple[str, ...] = ()
-    experimental_use_profile: bool = False  # no effect: the shell's environment is taken once
+    experimental_use_profile: bool = False  # no effect: the shell's environment is read once
 
 
 class AgentsTable(Value):
     """The fixed keys of `[agents]`; any other key there names a role."""
 
     max_threads: int | None = None  # children: one less than `max_agents`
-    max_concurrent_threads_per_session: int | None = None  # Codex's later name of it
+    max_concurrent_threads_per_session: int | None = None  # Codex's later name for it
     max_depth: int | None = None
-    job_max_runtime_seconds: int | None = None  # of one row of a table, where a call says nothing
-    max_total: int | None = None  # ours: agents that models may start in one run
-    wake_parents: bool = True  # ours: a child's end starts a turn of its idle parent
+    job_max_runtime_seconds: int | None = None  # for one row of a table, if the call sets none
+    max_total: int | None = None  # swarm's own: agents that models may start in one run
+    wake_parents: bool = True  # swarm's own: a child's end starts a turn of its idle parent
 
     @property
     def children(self) -> int | None:
-        """How many at once, by whichever name it is said; `max_threads` goes before."""
+        """The limit on concurrent children under either name; `max_threads` has precedence."""
         both = (self.max_threads, self.max_concurrent_threads_per_session)
         return next((number for number in both if number is not None), None)
 
@@ -106,7 +107,7 @@ class RoleTable(Value):
 
 
 class BudgetTable(Value):
-    """`[budget]`, ours: bounds of a whole run."""
+    """`[budget]`, swarm's own: limits of a whole run."""
 
     tokens: int | None = None
     usd: float | None = None
@@ -114,8 +115,8 @@ class BudgetTable(Value):
 
 
 class LimitsTable(Value):
-    """`[limits]`, ours: what commands may use. Sizes are bytes, `8GiB` or a share of the machine's
-    memory (`50%`); 0 is no bound.
+    """`[limits]`, swarm's own: limits of what commands use. Sizes are bytes, `8GiB` or a share of
+    the machine's memory (`50%`); 0 means no limit.
     """
 
     command_memory: str | int = "75%"
@@ -126,7 +127,7 @@ class LimitsTable(Value):
 
 
 class AutoReviewTable(Value):
-    """`[auto_review]`: Codex's `policy`; the other keys are ours."""
+    """`[auto_review]`: Codex's `policy`; the other keys are swarm's own."""
 
     policy: str = ""
     model: str | None = None
@@ -135,7 +136,7 @@ class AutoReviewTable(Value):
 
 
 class GranularTable(Value, forbid_unknown_fields=True):
-    """Which kinds of questions are put; Codex's keys, three of them required."""
+    """Which kinds of questions are asked; Codex's keys, three of them required."""
 
     sandbox_approval: bool
     rules: bool
@@ -151,18 +152,18 @@ class GranularPolicy(Value, forbid_unknown_fields=True):
 
 
 class NetworkTable(Value):
-    """`[network]`: a proxy; the words of Codex's `[permissions.NAME.network]`."""
+    """`[network]`: the network proxy, with the keys of Codex's `[permissions.NAME.network]`."""
 
     enabled: bool = False
     mode: Literal["full", "limited"] = "full"
     domains: dict[str, Literal["allow", "deny"]] = {}
     allow_local_binding: bool = False
     enable_socks5: bool = True
-    mitm: bool = False  # in limited mode: tunnels are looked into
+    mitm: bool = False  # in limited mode: tunnels are decrypted
     allow_upstream_proxy: bool = False
     dangerously_allow_all_unix_sockets: bool = False
-    unix_sockets: dict[str, Literal["allow", "none"]] = {}  # also where the proxy is off
-    # Codex's other keys: nothing here could obey them (`no_effect.py`); the proxy is stricter.
+    unix_sockets: dict[str, Literal["allow", "none"]] = {}  # also applies when the proxy is off
+    # Codex's other keys have no effect here (`no_effect.py`); the proxy is stricter.
     proxy_url: str | None = None
     socks_url: str | None = None
     enable_socks5_udp: bool = False
@@ -173,8 +174,8 @@ Access = Literal["read", "write", "none", "deny"]  # none: Codex's older word fo
 
 
 class PermissionProfile(Value):
-    """`[permissions.NAME]`. Keys of `filesystem` are paths, `:root` and its like, and
-    `glob_scan_max_depth`; `permissions.py` reads them.
+    """`[permissions.NAME]`. Keys of `filesystem` are paths, special names such as `:root`, and
+    `glob_scan_max_depth`; `permission_profiles.py` reads them.
     """
 
     extends: str | None = None
@@ -184,7 +185,7 @@ class PermissionProfile(Value):
 
 
 class Config(Value):
-    """What is obeyed. Every field's default is the built-in layer."""
+    """The supported keys. Each field's default is its built-in value."""
 
     model: str | None = None
     model_provider: str | None = None
@@ -193,7 +194,8 @@ class Config(Value):
     model_reasoning_effort: str | None = None
     model_reasoning_summary: Summary = "auto"
     model_verbosity: Verbosity | None = None
-    review_model: str | None = None  # of agents that review code, unless their role or -m names one
+    # for agents that review code, unless their role or -m names one
+    review_model: str | None = None
     developer_instructions: str = ""
     model_instructions_file: str | None = None
     model_context_window: int | None = None
@@ -203,10 +205,11 @@ class Config(Value):
     include_permissions_instructions: bool = True
     include_environment_context: bool = True
     approval_policy: AskForApproval | GranularPolicy = "on-request"
-    # `nobody` is ours; None: a person on a terminal, else the reviewer.
+    # `nobody` is swarm's own. None: a person if there is a terminal, else the reviewer.
     approvals_reviewer: Literal["user", "auto_review", "guardian_subagent", "nobody"] | None = None
-    approval_timeout: str | int | float | None = None  # ours: of a person's answer
-    allow_commit: bool = False  # ours: commands that only record work in a repository may do so
+    approval_timeout: str | int | float | None = None  # swarm's own: for a person's answer
+    # swarm's own: commands that only record work in a repository may do so
+    allow_commit: bool = False
     auto_review: AutoReviewTable = AutoReviewTable()
     sandbox_mode: SandboxMode = "workspace-write"
     sandbox_workspace_write: WorkspaceTable = WorkspaceTable()
@@ -216,31 +219,32 @@ class Config(Value):
     project_root_markers: tuple[str, ...] = (".git",)
     notify: tuple[str, ...] = ()  # a program, started after each turn of the root
     agents: Toml = {}
-    budget: BudgetTable = BudgetTable()  # ours
-    limits: LimitsTable = LimitsTable()  # ours
-    network: NetworkTable = NetworkTable()  # ours; counts before the profile's when enabled
+    budget: BudgetTable = BudgetTable()  # swarm's own
+    limits: LimitsTable = LimitsTable()  # swarm's own
+    # swarm's own; overrides the profile's table when enabled
+    network: NetworkTable = NetworkTable()
     default_permissions: str | None = None
     permissions: dict[str, PermissionProfile] = {}
-    deadline: str | int | float | None = None  # ours
+    deadline: str | int | float | None = None  # swarm's own
     features: dict[str, bool | Toml] = {}
     suppress_unstable_features_warning: bool = False
 
     @property
     def approval(self) -> AskForApproval:
-        """The policy by its name; a granular one is `on-request`."""
+        """The policy's name; a granular policy is `on-request`."""
         policy = self.approval_policy
         return "on-request" if isinstance(policy, GranularPolicy) else policy
 
     @property
     def granular(self) -> Granular | None:
-        """Which questions it puts, where not all."""
+        """The kinds of questions that a granular policy asks; None for other policies."""
         policy = self.approval_policy
         if not isinstance(policy, GranularPolicy):
             return None
         return msgspec.convert(msgspec.to_builtins(policy.granular), Granular)
 
 
-# Codex's keys that have no effect here; `no_effect.py` names them to whoever sets one.
+# Codex's keys that have no effect here; `no_effect.py` reports them.
 _CODEX = """
     plan_mode_reasoning_effort
     model_supports_reasoning_summaries model_catalog_json
@@ -257,7 +261,7 @@ _CODEX = """
     experimental_use_freeform_apply_patch profiles projects windows mcp_servers hooks
 """
 CODEX_KEYS = frozenset(_CODEX.split())
-# Within tables that we do obey.
+# Codex's keys without effect within supported tables.
 CODEX_INNER_KEYS = frozenset(
     {
         "agents.default_subagent_model", "agents.default_subagent_reasoning_effort",

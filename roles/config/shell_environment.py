@@ -1,7 +1,7 @@
-"""`[shell_environment_policy]`: what of it can never be meant. Pure.
+"""Finds errors in `[shell_environment_policy]`. No I/O.
 
-Rule: a pattern that fits nothing a system could hold is a mistake, and a mistake in what keeps
-secrets away is told before anything starts.
+A pattern that can match no variable is a mistake. This table keeps secrets away from commands, so
+its mistakes are reported before anything starts.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _MAX_PATTERNS = 1_000
 
 
 def find_shell_table_errors(table: ShellTable) -> Iterator[tuple[KeyPath, str]]:
-    """(key within the table, what is wrong with it)."""
+    """(key within the table, error text) for each error."""
     for key in ("exclude", "include_only"):
         patterns: tuple[str, ...] = getattr(table, key)
         if len(patterns) > _MAX_PATTERNS:

@@ -1,7 +1,7 @@
-"""Changing a configuration file's text: one edit in, the new text out. Pure.
+"""Edits the text of a configuration file: one edit in, the new text out. Pure.
 
-Guards: comments, order and blank lines stay as they are; what comes out says exactly what went in
-with the edit applied, which is checked by reading it again.
+Comments, order and blank lines stay. The new text is parsed again, to check that it holds exactly
+the old values with the edit applied.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ from .schema import Toml
 
 
 class UneditableConfig(SwarmError):
-    """The file is written in a way that cannot be changed without harm to it; it was not."""
+    """The file's form does not allow a safe edit; it is unchanged."""
 
 
 class ConfigEdit(Value):
-    """One change. `value` None takes the key out."""
+    """One change. `value` None removes the key."""
 
     steps: tuple[str, ...]
     value: object = None
-    merge: bool = False  # a table over a table: key by key; else it is replaced
+    merge: bool = False  # merge two tables key by key; else replace
 
 
 def parse_value(text: str) -> object:
-    """A value as on the command line: TOML, and what is no TOML is text."""
+    """A value from the command line: TOML; any other text is a string."""
     try:
         return tomllib.loads(f"value = {text.strip()}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -41,7 +41,7 @@ def parse_value(text: str) -> object:
 
 
 def content_version(values: Toml) -> str:
-    """A layer's fingerprint: of its table as JSON with sorted keys. Source: Codex."""
+    """The fingerprint of a layer: a hash of its table as JSON with sorted keys. Source: Codex."""
     text = json.dumps(
         values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
     )
@@ -49,7 +49,7 @@ def content_version(values: Toml) -> str:
 
 
 def apply_edit(values: Toml, edit: ConfigEdit) -> Toml:
-    """A new table. A parent that is no table is replaced by one."""
+    """A new table with the edit applied. A parent that is no table is replaced by one."""
     step, *rest = edit.steps
     changed = dict(values)
     below = values.get(step)
@@ -68,11 +68,11 @@ def apply_edit(values: Toml, edit: ConfigEdit) -> Toml:
 
 
 def edit_text(text: str, edit: ConfigEdit) -> str:
-    """The text with one change, all else byte for byte.
+    """The text with one change; all else stays byte for byte.
 
     Raises:
-        UsageError: It is no TOML.
-        CannotEdit: The change would not read back as meant.
+        UsageError: The text is not TOML.
+        UneditableConfig: The change would not read back as intended.
     """
     try:
         before = tomllib.loads(text)
@@ -81,7 +81,7 @@ def edit_text(text: str, edit: ConfigEdit) -> str:
     wanted = apply_edit(before, edit)
     if wanted == before:
         return text
-    import tomlkit  # only an edit needs it, and it takes 20 ms
+    import tomlkit  # only edits need it, and importing it takes 20 ms
     from tomlkit.exceptions import TOMLKitError
 
     try:
@@ -121,8 +121,8 @@ def _apply(document: Any, edit: ConfigEdit) -> None:
 
 
 def _put(table: Any, key: str, value: object) -> None:
-    """A new key comes after the last one that is no table: what follows that, blank lines and
-    comments, belongs to the next table.
+    """Insert a new key after the last one that is no table, because the blank lines and comments
+    after that key belong to the next table.
     """
     import tomlkit
     from tomlkit.items import Table

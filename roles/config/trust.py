@@ -1,8 +1,8 @@
-"""Which project configuration the person trusts: a folder together with the content that was seen.
+"""Trust decisions about project configuration, per folder and content.
 
-Guards: the content decides. What changed is asked about again, what was trusted in a repository is
-trusted in its worktrees as long as it says the same; a file of ours that somebody else may write,
-or that cannot be read, trusts nothing. A "no" is remembered for that content too.
+A decision applies to content: changed content is asked about again. Content trusted in a repository
+is trusted in its worktrees too, while it is the same. If the trust file cannot be read, or another
+user may write it, nothing is trusted. A "no" is remembered for its content too.
 """
 
 import os
@@ -23,35 +23,33 @@ from .schema import Toml
 
 TRUST_FILE = "trusted.json"
 _MAX_BYTES = 4 << 20
-_MAX_DIGESTS = (
-    16  # contents a folder: branches that are switched between are not asked about each time
-)
+_MAX_DIGESTS = 16  # contents per folder, so that switching between branches does not ask each time
 TrustState = Literal["trusted", "declined", "unknown"]
 
 
 class TrustNotSaved(SwarmError):
-    """Nothing was written; what was trusted before still is."""
+    """Nothing was written; earlier decisions still hold."""
 
 
 _UpdateStore = Callable[["TrustStore"], "TrustStore"]
 
 
 class FolderTrust(Value):
-    """One folder's contents, by digest, the newest last."""
+    """The decided contents of one folder, by digest, the newest last."""
 
     trusted: tuple[str, ...] = ()
     declined: tuple[str, ...] = ()
 
 
 class TrustStore(Value):
-    """All that was decided. `problem`: why the file cannot be believed; nothing is trusted then."""
+    """All decisions. `problem`: why the file cannot be trusted; then nothing is trusted."""
 
     version: int = 1
     folders: dict[str, FolderTrust] = {}
     problem: str = ""
 
     def trust_state(self, one: ProjectFolder) -> TrustState:
-        """What the person said about this folder with this content, here or in its repository."""
+        """The decision about this folder with this content, here or in its main repository."""
         if one.problem or not one.digest:
             return "unknown"
         for key in _trust_keys(one):
@@ -64,7 +62,7 @@ class TrustStore(Value):
 
 
 def read_trust(config_folder: Path) -> TrustStore:
-    """The book beside the person's configuration; an empty one where there is none."""
+    """Read the trust file in the person's configuration folder; empty if it is missing."""
     path = config_folder / TRUST_FILE
     try:
         data = read_bounded(path, limit_bytes=_MAX_BYTES)
@@ -88,7 +86,7 @@ def read_trust(config_folder: Path) -> TrustStore:
 def save_trust_decision(
     config_folder: Path, folders: Sequence[ProjectFolder], *, trusted: bool
 ) -> None:
-    """Note a decision about exactly these contents. Raises TrustNotSaved."""
+    """Record a decision about exactly these contents. Raises TrustNotSaved."""
 
     def change(book: TrustStore) -> TrustStore:
         known = dict(book.folders)
@@ -107,7 +105,7 @@ def save_trust_decision(
 
 
 def forget_trust_decisions(config_folder: Path, folder: Path) -> tuple[str, ...]:
-    """Take back all that was said about a folder and all below it; returns what was known.
+    """Delete all decisions about a folder and those below it; return their folders.
 
     Raises TrustNotSaved.
     """
@@ -125,9 +123,9 @@ def forget_trust_decisions(config_folder: Path, folder: Path) -> tuple[str, ...]
 
 
 def forbidden_by_config(one: ProjectFolder, below: Toml) -> bool:
-    """`[projects."/path"] trust_level = "untrusted"` in a layer below: a standing no.
+    """True if a lower layer sets `[projects."/path"] trust_level = "untrusted"`.
 
-    The contrary is not enough: Codex's `trusted` speaks of a folder, whatever it comes to hold.
+    The reverse is not enough: Codex's `trusted` applies to a folder whatever it will contain.
     """
     projects = as_table(below.get("projects"))
     for key in (*_trust_keys(one), one.root):
@@ -138,7 +136,7 @@ def forbidden_by_config(one: ProjectFolder, below: Toml) -> bool:
 
 
 def _trust_keys(one: ProjectFolder) -> Iterator[str]:
-    """The folder, and the same place in the repository that this is a worktree of."""
+    """The folder, and the same folder in the main repository if this is a worktree."""
     yield one.folder
     main = main_repository(Path(one.root))
     if main is not None:
@@ -147,9 +145,9 @@ def _trust_keys(one: ProjectFolder) -> Iterator[str]:
 
 
 def main_repository(root: Path) -> Path | None:
-    """The main folder of the repository whose linked worktree `root` is; None if it is none.
+    """The main folder of the repository if `root` is one of its linked worktrees; else None.
 
-    Both sides must name each other, as git itself asks for: a `.git` file alone claims anything.
+    Both sides must name each other, as git requires: a `.git` file alone proves nothing.
     """
     try:
         link = _line(root / ".git")
@@ -168,7 +166,7 @@ def main_repository(root: Path) -> Path | None:
 
 
 def _line(path: Path) -> str | None:
-    """The only line of a small file; None for a folder or no file at all."""
+    """The only line of a small file; None if it is not a file."""
     if not path.is_file():
         return None
     return os.fsdecode(read_bounded(path, limit_bytes=8 << 10)).strip()

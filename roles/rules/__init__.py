@@ -1,1 +1,1 @@
-"""Rule files about commands and hosts: reading, matching, and adding what a person approved."""
+"""Rule files about commands and hosts: reading, matching, and adding approved rules."""

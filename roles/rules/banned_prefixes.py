@@ -1,6 +1,6 @@
-"""Prefixes too broad to be remembered: an interpreter, a shell, `env`, `sudo`, `git` alone. Pure.
+"""Prefixes too broad for a saved rule: an interpreter, a shell, `env`, `sudo`, `git` alone. Pure.
 
-Only the exact prefix is banned: `git pull` may be remembered, `git` may not.
+Only the exact prefix is banned: `git pull` may be saved, `git` may not.
 """
 
 from collections.abc import Sequence
@@ -31,5 +31,5 @@ BANNED_PREFIXES = frozenset(
 
 
 def is_banned(prefix: Sequence[str]) -> bool:
-    """Whether a rule that allows exactly this prefix would allow nearly anything."""
+    """True if a rule that allows exactly this prefix would allow nearly anything."""
     return tuple(prefix) in BANNED_PREFIXES

@@ -1,8 +1,8 @@
-"""One rule file's text → its rules, by Starlark. The only module that imports `starlark`.
+"""Evaluates the text of one rule file with Starlark. The only module that imports `starlark`.
 
-Rule: call it in a process of its own (`standalone`). A file can nest brackets until the parser's
-stack overflows, ask for more memory than there is, or multiply numbers for hours; none of these
-can be caught from inside.
+Run it in a separate process (`evaluator_process`). A file can nest brackets until the parser's
+stack overflows, exhaust the memory, or multiply numbers for hours. None of these can be caught in
+the same process.
 """
 
 import re
@@ -24,12 +24,12 @@ from .rule_parsing import (
 if TYPE_CHECKING:
     from starlark import Dialect, Globals
 
-MAX_RULES = 20_000  # of all files together: a loop makes more of them than any person
-_NAME = "rules"  # what Starlark believes the file is called; the real name is added by the reader
+MAX_RULES = 20_000  # of all files together; only a loop makes more
+_NAME = "rules"  # the file's name for Starlark; the caller adds the real one
 _MAX_CALLS = 200
 _LINE = re.compile(rf"^ *(?:\*|-->) {_NAME}:(\d+)", re.MULTILINE)
 _MARGIN = re.compile(r"^(?: *\d* *[|>]| *-->|Traceback| {2,}).*$\n?", re.MULTILINE)
-# Starlark tells nobody where a call stands, so the calls are made through these.
+# Starlark does not pass a call's position, so these wrappers add it.
 _PRELUDE = """
 def prefix_rule(*args, **kwargs):
     _prefix_rule(call_stack(strip_frames = 1), *args, **kwargs)
@@ -43,7 +43,7 @@ def host_executable(*args, **kwargs):
 
 
 class RuleFileBroken(Exception):
-    """`line` is 1-based, or None where no line is to blame."""
+    """A rule file is invalid. `line` is 1-based, or None if the error has no line."""
 
     def __init__(self, what: str, line: int | None) -> None:
         super().__init__(what)
@@ -51,7 +51,7 @@ class RuleFileBroken(Exception):
 
 
 class CollectedRules(Value):
-    """What the files so far have said; `files[at]` is the file of `prefixes[at]`."""
+    """The rules of the files so far; `files[at]` is the index of the file of `prefixes[at]`."""
 
     prefixes: tuple[PrefixRule, ...] = ()
     files: tuple[int, ...] = ()
@@ -63,7 +63,7 @@ class CollectedRules(Value):
 
 
 class _Builtins:
-    """The three calls, as Starlark sees them. Parameters are those of the rule language."""
+    """The three built-in functions of the rule language, with its parameters."""
 
     def __init__(self, before: CollectedRules) -> None:
         self._before = before
@@ -110,11 +110,11 @@ class _Builtins:
 
 
 def evaluate(text: str, at: int, before: CollectedRules) -> CollectedRules:
-    """What the files say together, this one after those of `before`.
+    """The rules of all files so far: those of `before`, then this file's.
 
-    Raises RuleFileBroken; or ends the process, see above.
+    Raises RuleFileBroken, or the process dies; see the module docstring.
     """
-    import starlark  # 4 MB and seldom needed
+    import starlark  # 4 MB, rarely needed
 
     builtins = _Builtins(before)
     module, names = starlark.Module(), _globals()
@@ -148,7 +148,7 @@ def _dialect() -> "Dialect":
 
     dialect = starlark.Dialect.extended()
     dialect.enable_f_strings = True
-    dialect.enable_load = False  # a rule file stands alone
+    dialect.enable_load = False  # a rule file loads no other file
     return dialect
 
 
@@ -159,7 +159,7 @@ def _globals() -> "Globals":
 
 
 def _explained(text: str) -> RuleFileBroken:
-    """Starlark's sentence without its drawing, and the innermost line that is the author's."""
+    """Starlark's message without its source excerpt, and the innermost line of the rule file."""
     sentence = _MARGIN.sub("", text).strip() or text.strip()
     for noise in ("error: ", "RuleRefused: ", "StarlarkError: ", "TypeError: _Builtins."):
         sentence = sentence.removeprefix(noise)

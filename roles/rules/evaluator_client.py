@@ -1,6 +1,6 @@
-"""Starting the process that evaluates rule files, and naming the culprit when it does not survive.
+"""Runs the process that evaluates rule files, and names the faulty file if that process dies.
 
-Rule: nothing of the caller is within the files' reach: no key, no open file, no time without end.
+The process gets no keys, no open files and limited time.
 """
 
 import os
@@ -13,12 +13,12 @@ from swarm.mailbox.errors import UsageError
 
 from .evaluator_process import EvaluationReply, EvaluationRequest, decode_reply
 
-_LIMIT_S = 10.0  # the processor's limit is tighter; this one is for a machine that is stuck
+_LIMIT_S = 10.0  # the CPU limit is tighter; this one is for a machine that hangs
 _CHILD = (sys.executable, "-P", "-m", "swarm.roles.rules.evaluator_process")
 
 
 def evaluate_texts(texts: tuple[str, ...]) -> EvaluationReply:
-    """What the files say together, or which is broken; whatever they do, this returns.
+    """The rules of all files, or which file is broken; always returns.
 
     Raises UsageError if no process can be started.
     """
@@ -43,7 +43,7 @@ def evaluate_texts(texts: tuple[str, ...]) -> EvaluationReply:
 
 
 def _bare_environment() -> dict[str, str]:
-    """What Python itself may need; no key has any business there."""
+    """The variables that Python itself may need; no keys."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -52,14 +52,14 @@ def _bare_environment() -> dict[str, str]:
 
 
 def _crash_reply(said: bytes, what: str) -> EvaluationReply:
-    """The evaluation did not survive: the last file it named is to blame."""
+    """The reply for a process that died: the last file that it named is at fault."""
     begun = [int(line) for line in said.split(b"\n") if line.isdigit() and len(line) < 9]
     return EvaluationReply(broken_at=max(begun, default=0), what=what)
 
 
 def _crash_reason(code: int) -> str:
     match code:
-        case -9 | -24:  # SIGKILL and SIGXCPU: out of processor time
+        case -9 | -24:  # SIGKILL and SIGXCPU: out of CPU time
             return "evaluating it takes too long; rules are plain lists, not programs"
         case _:
             return "evaluating it needs too much memory or is nested too deeply"

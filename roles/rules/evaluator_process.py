@@ -1,8 +1,7 @@
-"""Evaluate rule files in a process of its own, bounded in processor time and memory.
+"""Evaluates rule files in a separate process with limited CPU time and memory.
 
 Usage: python -P -m swarm.roles.rules.evaluator_process; stdin and stdout are msgpack
-(`EvaluationRequest`,
-`EvaluationReply`). Started by `load`; nobody else needs it.
+(`EvaluationRequest`, `EvaluationReply`). Started only by `evaluator_client`.
 """
 
 import resource
@@ -16,17 +15,17 @@ from .evaluate import CollectedRules, RuleFileBroken, evaluate
 
 CPU_S = 2
 MEMORY_BYTES = 512 << 20
-MAX_ANSWER_BYTES = 4 << 20  # a loop can write more than anybody wants to carry in a run
+MAX_ANSWER_BYTES = 4 << 20  # a loop can write more than a run should carry
 
 
 class EvaluationRequest(Value):
-    """Texts of files, lowest precedence first."""
+    """The files' texts."""
 
     texts: tuple[str, ...]
 
 
 class EvaluationReply(Value):
-    """Either everything, or the first file that is broken and why."""
+    """Either all rules, or the first broken file and the reason."""
 
     collected: CollectedRules = CollectedRules()
     broken_at: int | None = None
@@ -39,10 +38,10 @@ decode_reply = msgspec.msgpack.Decoder(EvaluationReply).decode
 
 
 def evaluate_files(order: EvaluationRequest) -> EvaluationReply:
-    """Each file after the other; stops at the first that is broken."""
+    """Evaluate the files in order; stop at the first broken one."""
     collected = CollectedRules()
     for at, text in enumerate(order.texts):
-        # Told at once, so that the reader knows the culprit if this process does not survive it.
+        # Written at once, so that the parent knows the faulty file if this process dies.
         sys.stderr.write(f"{at}\n")
         sys.stderr.flush()
         try:

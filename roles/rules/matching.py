@@ -1,8 +1,8 @@
-"""Which rules speak about a command. Pure, and fast: rules lie in a table by their first token.
+"""Finds the rules that match a command, in a table by first token. Pure.
 
-An exact first token is looked up first. Only when nothing matched, the program is an absolute path
-and the caller wants it, its bare name is tried, provided that a `host_executable` of this name, if
-there is one, lists the path.
+The exact first token is looked up first. If nothing matched, the program is an absolute path and
+the caller asks for it, the bare name is tried. If a `host_executable` of that name exists, it must
+list the path.
 
 Source: execpolicy, safety sheet 9.3.
 """
@@ -18,14 +18,14 @@ SEVERITY: dict[RuleDecision, int] = {"allow": 0, "prompt": 1, "forbidden": 2}
 class MatchedRule(Value):
     """One rule that matches."""
 
-    at: int  # its place in `Rules.prefixes`
+    at: int  # its index in `RuleSet.prefixes`
     rule: PrefixRule
     matched_prefix: tuple[str, ...]
-    resolved_program: str | None = None  # the path, where the rule named the program bare
+    resolved_program: str | None = None  # the path, if the rule has the bare name
 
 
 class RuleIndex:
-    """The rules of one `Rules`, made ready for many look-ups."""
+    """An index over one `RuleSet`, for many look-ups."""
 
     def __init__(self, rules: RuleSet) -> None:
         self._by_head: dict[str, list[tuple[int, PrefixRule]]] = {}
@@ -35,7 +35,7 @@ class RuleIndex:
         self._paths = {one.name: frozenset(one.paths) for one in rules.executables}
 
     def find(self, words: Sequence[str], *, resolve: bool) -> tuple[MatchedRule, ...]:
-        """Every rule that the words begin with, in the order of definition."""
+        """Every rule that matches the start of the words, in the order of definition."""
         if not words:
             return ()
         found = tuple(self._matches_at_head(words[0], words, None))
@@ -48,7 +48,7 @@ class RuleIndex:
         return tuple(self._matches_at_head(name, words, words[0]))
 
     def is_listed(self, path: str) -> bool:
-        """Whether a `host_executable` names this path."""
+        """True if a `host_executable` lists this path."""
         return path in self._paths.get(path.rpartition("/")[2], ())
 
     def _matches_at_head(
@@ -67,5 +67,5 @@ class RuleIndex:
 
 
 def strictest(decisions: Sequence[RuleDecision]) -> RuleDecision | None:
-    """forbidden over prompt over allow; None without any."""
+    """forbidden over prompt over allow; None if there are none."""
     return max(decisions, key=SEVERITY.__getitem__, default=None)

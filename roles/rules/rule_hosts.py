@@ -1,7 +1,6 @@
-"""The normal form of a host in a rule, perhaps with a port. Pure; raises RuleRefused for what names
-no single host.
+"""The normal form of a host in a rule, with an optional port. Pure.
 
-Rule: it is the form in which the proxy asks about a host, or the rule would never match.
+It is the form in which the proxy asks about a host; any other form would never match.
 """
 
 from swarm.mailbox import host_patterns
@@ -10,14 +9,14 @@ _NO_HOST = "invalid rule: network_rule host must be a hostname or IP literal"
 
 
 class RuleRefused(ValueError):
-    """A builtin was given something that cannot be; the text is for the file's author."""
+    """A built-in function got an invalid argument; the text is for the file's author."""
 
 
 def normalize_rule_host(raw: str) -> str:
-    """Lower case, without trailing dots; a port stays, and an address has brackets only before one.
+    """Lower case, no trailing dots; keeps a port; brackets around an IPv6 address only with a port.
 
-    Raises RuleRefused for a scheme, a path, a wildcard, blanks, a port that cannot be, or nothing.
-    Source: safety sheet 9.2, where ports are dropped.
+    Raises RuleRefused for a scheme, a path, a wildcard, blanks, an invalid port, or an empty text.
+    Source: safety sheet 9.2, which drops ports.
     """
     host = raw.strip()
     if any(part in host for part in ("://", "/", "?", "#")):

@@ -1,8 +1,8 @@
-"""`.rules` files → one `Rules` value, with the file that each rule is from.
+"""Loads `.rules` files into one `RuleSet`, with the file of each rule.
 
-Rule: all files accumulate and the strictest rule wins, so order decides nothing but the listing.
-One broken file and no rule is known at all (`Rules.broken` says file, line and what): half a
-policy is not obeyed as if it were the whole. A file that cannot be read is an error.
+The rules of all files apply and the strictest wins, so order only affects listings. If one file is
+broken no rule is used (`RuleSet.broken` names file, line and error), because part of a policy must
+not pass for the whole. An unreadable file is an error.
 """
 
 import os
@@ -26,7 +26,7 @@ MAX_FILES = 200
 
 
 class LoadedRules(Value):
-    """`files[at]` is where `rules.prefixes[at]` is from; `warnings` are for a person."""
+    """`files[at]` is the file of `rules.prefixes[at]`; `warnings` are for people."""
 
     rules: RuleSet = RuleSet()
     files: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ class LoadedRules(Value):
 
 
 def load_layer_rules(layers: Sequence[Layer], held: Requirements = NO_REQUIREMENTS) -> LoadedRules:
-    """The rules beside every configuration file that counts, and those that are required.
+    """The rules beside every active configuration file, and the required rules.
 
-    A project's are those that were trusted. Raises UsageError for what cannot be read, and while a
-    broken file would keep required rules from being known.
+    A project's rules are those that were trusted. Raises UsageError for an unreadable file, and for
+    a broken file if there are required rules, which would be lost.
     """
     texts: dict[Path, bytes] = {}
     for layer in layers:
@@ -69,19 +69,19 @@ def load_layer_rules(layers: Sequence[Layer], held: Requirements = NO_REQUIREMEN
 
 
 def load_folder_rules(folders: Sequence[Path]) -> LoadedRules:
-    """Read `*.rules` of every folder. Raises UsageError, naming it, for what cannot be read."""
+    """Read `*.rules` of every folder. Raises UsageError, with the path, for an unreadable one."""
     return load_files([path for folder in folders for path in _files_in(folder)])
 
 
 def load_files(paths: Sequence[Path]) -> LoadedRules:
-    """The same for exactly these files. Raises UsageError for one that cannot be read."""
+    """As `load_folder_rules`, for exactly these files. Raises UsageError for an unreadable one."""
     return load_texts({path: _read(path) for path in paths})
 
 
 def load_texts(contents: Mapping[Path, bytes]) -> LoadedRules:
-    """The same for what was read already, in this order.
+    """As `load_files`, for contents already read, in this order.
 
-    Nothing is started when there are none; otherwise one process, about 30 ms.
+    Starts one process, which takes about 30 ms; none if there are no files.
     """
     paths = list(contents)
     if not paths:
@@ -104,7 +104,7 @@ def load_texts(contents: Mapping[Path, bytes]) -> LoadedRules:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Regular files (or links to such), sorted; none if there is no such folder."""
+    """Regular files (or links to such), sorted; none if the folder does not exist."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""What a rule file's calls say, checked and made into values. Pure; no Starlark here.
+"""Checks the arguments of a rule file's calls and converts them to values, without Starlark. Pure.
 
-Rule: everything that could be misread is an error that the file's author reads, never a guess.
-Source: safety sheet 9.2, texts and order of the checks.
+Everything ambiguous is an error for the file's author; nothing is guessed. Source: safety sheet
+9.2, for the texts and the order of the checks.
 """
 
 import posixpath
@@ -37,7 +37,7 @@ _PROTOCOLS: dict[str, NetworkProtocol] = {
 
 
 class RuleExamples(Value):
-    """What one `prefix_rule` call promises about itself; checked when the whole file is read."""
+    """The examples of one `prefix_rule` call; checked after the whole file is read."""
 
     rule: PrefixRule
     matching: tuple[Words, ...] = ()
@@ -46,7 +46,7 @@ class RuleExamples(Value):
 
 
 def read_prefix_rule(pattern: object, decision: object, justification: object) -> PrefixRule:
-    """Raises RuleRefused."""
+    """Convert the arguments of `prefix_rule`. Raises RuleRefused."""
     decided = "allow" if decision is None else _decision(decision)
     why = _justification(justification)
     return PrefixRule(pattern=_pattern(pattern), decision=decided, justification=why)
@@ -64,7 +64,7 @@ def read_examples(given: object, name: str) -> tuple[Words, ...]:
 def read_network_rule(
     host: object, protocol: object, decision: object, justification: object
 ) -> NetworkRule:
-    """Raises RuleRefused."""
+    """Convert the arguments of `network_rule`. Raises RuleRefused."""
     wanted = _text(protocol, "network_rule protocol")
     if wanted not in _PROTOCOLS:
         raise RuleRefused(
@@ -74,7 +74,7 @@ def read_network_rule(
     decided = "forbidden" if decision == "deny" else _decision(decision)
     name = normalize_rule_host(_text(host, "network_rule host"))
     if decided != "allow":
-        name, _ = split_port(name)  # a denial or a question holds for every port
+        name, _ = split_port(name)  # denials and prompts apply to every port
     why = _justification(justification)
     return NetworkRule(
         host=name,
@@ -85,7 +85,7 @@ def read_network_rule(
 
 
 def read_host_executable(name: object, paths: object) -> HostExecutable:
-    """Raises RuleRefused."""
+    """Convert the arguments of `host_executable`. Raises RuleRefused."""
     bare = _text(name, "host_executable name")
     if not bare:
         raise RuleRefused("invalid rule: host_executable name cannot be empty")
@@ -113,7 +113,7 @@ def read_host_executable(name: object, paths: object) -> HostExecutable:
 
 
 def check_examples(examples: RuleExamples, executables: tuple[HostExecutable, ...]) -> None:
-    """`not_match` first, with host executables resolved. Raises RuleRefused."""
+    """Check `not_match` first, with host executables resolved. Raises RuleRefused."""
     index = RuleIndex(RuleSet(prefixes=(examples.rule,), executables=executables))
     for words in examples.not_matching:
         if index.find(words, resolve=True):
@@ -134,7 +134,7 @@ def check_examples(examples: RuleExamples, executables: tuple[HostExecutable, ..
 
 
 def show_rule(rule: PrefixRule) -> str:
-    """The rule as its author would write it, on one bounded line."""
+    """The rule as its author would write it, in one line of limited length."""
     places = [
         shlex.quote(place[0]) if len(place) == 1 else f"({'|'.join(map(shlex.quote, place))})"
         for place in rule.pattern
@@ -143,7 +143,7 @@ def show_rule(rule: PrefixRule) -> str:
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:
-    """True for a list. (`isinstance` alone leaves its insides unknown to a type checker.)"""
+    """True for a list. (With `isinstance` alone a type checker does not know its contents.)"""
     return isinstance(value, list)
 
 
@@ -218,7 +218,7 @@ def _text(given: object, what: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """The name a rule file's author knows the type by."""
+    """The type's name as authors of rule files know it."""
     names = {"str": "string", "NoneType": "NoneType"}
     return names.get(type(value).__name__, type(value).__name__)
 

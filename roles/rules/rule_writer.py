@@ -1,8 +1,8 @@
-"""Approve and remember: one line more in the user's `rules/default.rules`.
+"""Saves an approved rule: appends one line to the user's `rules/default.rules`.
 
-Rule: only a person's approval leads here. The line is what a person could have written; nothing
-else of the file is touched; a link, another's file or a folder open to others is refused. The file
-is replaced as a whole under a lock, so that a reader sees the old one or the new one.
+Called only after a person's approval. The line is one that a person could have written; the rest of
+the file stays. A link, another user's file, or a folder or file that others may write is refused.
+The file is replaced atomically under a lock: a reader sees the old one or the new one.
 """
 
 import json
@@ -27,13 +27,13 @@ _MAX_LINE = 8 << 10
 
 
 class RuleNotSaved(SwarmError):
-    """Nothing was written; the rules on disk are as before."""
+    """Nothing was written; the rules on disk are unchanged."""
 
 
 def append_prefix_rule(rules_folder: Path, prefix: Sequence[str]) -> Path:
-    """Allow commands that begin with these words from now on; returns the file.
+    """Allow commands that begin with these words from now on; return the file.
 
-    Raises RuleNotSaved for a banned or impossible prefix, or a file that is not to be trusted.
+    Raises RuleNotSaved for a banned or impossible prefix, or an untrusted file.
     """
     if not prefix or not all(prefix[:1]):
         raise RuleNotSaved("no rule was saved: a prefix needs at least one word")
@@ -49,7 +49,7 @@ def append_prefix_rule(rules_folder: Path, prefix: Sequence[str]) -> Path:
 def append_network_rule(
     rules_folder: Path, host: str, protocol: RuleProtocol, decision: Literal["allow", "deny"]
 ) -> Path:
-    """Let commands reach a host, or never; returns the file. Raises RuleNotSaved."""
+    """Always allow, or always deny, a host; return the file. Raises RuleNotSaved."""
     try:
         name = normalize_rule_host(host)
     except RuleRefused as error:
@@ -64,7 +64,7 @@ def append_network_rule(
 
 
 def _quote(text: str) -> str:
-    """JSON's quoting; whatever is no plain text would mean something else to Starlark."""
+    """Quote as JSON. Unprintable text is refused, because Starlark would read it differently."""
     if not text.isprintable():
         raise RuleNotSaved("no rule was saved: a word of it holds a control character")
     return json.dumps(text, ensure_ascii=False)
@@ -93,7 +93,7 @@ def _append(folder: Path, line: str) -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[int]:
-    """The folder's descriptor, ours alone; everything below is done relative to it."""
+    """Lock the folder and yield its descriptor; all further steps are relative to it."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -122,7 +122,7 @@ def _read(handle: int, path: Path) -> str:
 
 
 def _replace(handle: int, content: bytes) -> None:
-    """Write beside it and rename over it, within the folder that is held."""
+    """Write a temporary file and rename it over the rules file, inside the open folder."""
     name = f".{RULES_FILE}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""Agents' lives: spawn, speak, restart, end. Every verb here has a deadline.
+"""Manages agents: start, send input, restart, end. Every operation has a deadline.
 
-A slot is held by a process and by nothing else: `_watch` waits for the process itself, and only
-its end frees the slot. There is no `await` between a check of an agent's state and its change.
+Only the end of its process frees an agent's slot: `_watch` waits for the process itself. There is
+no `await` between a check of an agent's state and its change.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,11 +41,11 @@ _LOOK_S = 0.02
 
 
 async def _admit_everybody(path: str, budget: Budget) -> None:
-    """No treasury watches over bounds."""
+    """The default without a budget service: no limit applies."""
 
 
 class AgentManager:
-    """Owns every LiveAgent of the run. `agents` is by path; ended ones are dropped."""
+    """Owns every LiveAgent of the run. `agents` is keyed by path; ended agents are removed."""
 
     def __init__(self, running: RunContext, nursery: trio.Nursery, gateway: GatewayAddress) -> None:
         self._run, self._nursery, self._gateway = running, nursery, gateway
@@ -57,21 +57,20 @@ class AgentManager:
         self.is_mail_written: Callable[[Mail], bool] = lambda mail: True
         self.all_paused = False  # a person paused the whole run
         self.run_end = RunEnd()
-        self.turns_started = self._births = 0  # that have begun; that are under way
+        self.turns_started = self._births = 0  # turns begun; process starts in progress
 
     def find_by_peer(self, identity: bytes) -> LiveAgent | None:
-        """The agent whose present life has this socket identity."""
+        """The agent whose present process has this socket identity."""
         return self._by_peer.get(identity)
 
     async def spawn(
         self, plan: AgentPlan, *, memory: AgentMemory | None = None, paid_usd: float | None = None
     ) -> LiveAgent:
-        """Start an agent, new or resumed; return once it said Hello.
+        """Start an agent, new or resumed; return once it has sent its Hello.
 
-        If its process dies before its Hello, the restart policy decides about another one.
-        `memory` and `paid_usd` are those of an agent that is resumed.
-
-        Raises SpawnError: nothing was started and no slot is held.
+        If its process dies before its Hello, the restart policy decides about another try. `memory`
+        and `paid_usd` are for a resumed agent. Raises SpawnError: nothing was started and no slot
+        is held.
         """
         epoch = 1 if memory is None else self._next_epoch(plan)
         agent = LiveAgent(plan, epoch=epoch)
@@ -79,13 +78,13 @@ class AgentManager:
         try:
             while not await self._try_start(agent, memory):
                 agent.reset_for_process(agent.epoch + 1)
-        except BaseException:  # also when cancelled: nobody may wait for what was never born
+        except BaseException:  # also when cancelled: nobody may wait for it
             agent.gone.set()
             raise
         return agent
 
     async def _try_start(self, agent: LiveAgent, memory: AgentMemory | None) -> bool:
-        """False: it died at its birth, and may try again now. Raises SpawnError."""
+        """False: it died before its Hello, and may try again now. Raises SpawnError."""
         try:
             await self.start_process(agent, memory)
         except DiedBeforeHello:
@@ -131,7 +130,7 @@ class AgentManager:
             await self.admit(agent.path, agent.plan.limits.budget)
             try:
                 await start_agent(self._run, agent, memory, self._gateway, line)
-            except StartInterrupted:  # what that process may have said is not the next one's word
+            except StartInterrupted:  # new identity: the lost process may have sent messages
                 self._by_peer.pop(agent.identity, None)
                 agent.reset_for_process(agent.epoch + 1)
                 self._by_peer[agent.identity] = agent
@@ -144,22 +143,20 @@ class AgentManager:
         if not agent.plan.slotless:
             self.observer.on_process_started(agent)
         if agent.wanted_end is not None and agent.child is not None:
-            agent.child.kill_group()  # its end was wanted while it was being born
+            agent.child.kill_group()  # its end was requested while it started
             return
-        with trio.move_on_after(
-            _DELIVERY_TIMEOUT_S, shield=True
-        ):  # whoever wanted it may be gone now
+        with trio.move_on_after(_DELIVERY_TIMEOUT_S, shield=True):  # the caller may be gone by now
             try:
                 await send_changes_since_spec(self._run, agent, self._gateway)
                 await self._redeliver_inputs(agent, memory or AgentMemory())
             finally:
-                agent.is_redelivered = True  # from now on whoever posts a letter hands it over
+                agent.is_redelivered = True  # from now on senders deliver mail themselves
             await deliver_unread_mail(self._run, agent, self.is_mail_written)
 
     async def _redeliver_inputs(self, agent: LiveAgent, memory: AgentMemory) -> None:
-        """Hand over what the life before did not take up, and let an open turn go on.
+        """Deliver the inputs that the previous process did not take up; continue an open turn.
 
-        That is what its memory says, and what was said to it since its memory was read.
+        These are the inputs in `memory` and those that came since `memory` was read.
         """
         inputs = tuple((memory.inputs | agent.undelivered_inputs).values())
         if memory.open_turn is not None:
@@ -175,15 +172,15 @@ class AgentManager:
     async def send_input(
         self, agent: LiveAgent, words: UserInput, *, source: InputSource = "task"
     ) -> None:
-        """Journal an input and post it. An agent that dies meanwhile gets it in its next life."""
+        """Journal and send an input. If the process dies meanwhile, the next one gets it."""
         posted = input_record(words, source)
         await self._run.commit(posted, agent=agent.path, file=agent.plan.agent_id)
         await self.deliver_input(agent, posted)
 
     async def deliver_input(self, agent: LiveAgent, posted: InputPosted) -> None:
-        """Post an input that is journaled. A life that cannot hear it leaves it to the next."""
+        """Send a journaled input. A process that cannot receive it leaves it to the next one."""
         if agent.gone.is_set():
-            agent.undelivered_inputs[posted.input_id] = posted  # a turn may wait without a process
+            agent.undelivered_inputs[posted.input_id] = posted  # a suspended turn has no process
             return
         if agent.done.is_set():  # else somebody waits for this very event
             agent.done, agent.outcome = trio.Event(), None
@@ -200,13 +197,13 @@ class AgentManager:
             )
 
     def end_work(self, agent: LiveAgent, state: EndState, message: str, usage: TokenUsage) -> None:
-        """The agent's work has come to an end state; its process may still live."""
+        """Record that the agent's work reached an end state; its process may still live."""
         if agent.done.is_set():
             return
         agent.pending_inputs.clear()
         agent.continue_inputs.clear()
         if agent.wanted_end == "killed" and state == "interrupted":
-            state, message = "killed", "it was ended for good"  # its turn heard it as an interrupt
+            state, message = "killed", "it was ended for good"  # the turn saw it as an interrupt
         outcome = AgentEnded(
             agent_id=agent.plan.agent_id, state=state, message=message, usage=usage,
             cut_off=self.run_end.cuts_off(agent, state),
@@ -214,26 +211,27 @@ class AgentManager:
         agent.outcome = outcome
         agent.done.set()
         if agent.plan.slotless:
-            return  # a reviewer's answer is told by `Reviewed`, and no team hears of it
+            return  # a reviewer's outcome is in its `Reviewed` record; it belongs to no team
         self._run.note(outcome, agent=agent.path)
         self.observer.on_work_ended(agent)
 
     def on_turn_started(self, agent: LiveAgent) -> None:
-        """A turn has started: an agent whose work was done is at work again."""
+        """A turn has started: an agent whose work was done is working again."""
         self.turns_started += 1
         if agent.done.is_set():
             agent.done, agent.outcome = trio.Event(), None
         self.observer.on_turn_started(agent)
 
     def continue_work(self, agent: LiveAgent) -> None:
-        """The end of its turn is written, and it is in the next one already."""
+        """The end of the agent's turn is written, but its next turn has already started."""
         agent.done, agent.outcome = trio.Event(), None
         self.observer.on_input(agent)
 
     async def suspend(self, agent: LiveAgent, why: str) -> None:
-        """End this process at once and in the middle of its turn, which goes on in another one.
+        """Kill this process in the middle of its turn; another process continues the turn.
 
-        The caller has made sure that nothing of it is under way. Returns once its slot is free.
+        The caller has made sure that the agent has nothing in progress. Returns once its slot is
+        free.
         """
         agent.suspending = agent.said_goodbye = True
         agent.kill_reason = why
@@ -242,7 +240,7 @@ class AgentManager:
         await agent.gone.wait()
 
     def restore_end(self, agent: LiveAgent, state: EndState, message: str) -> None:
-        """A resumed agent with nothing left to do: what it had come to stands."""
+        """A resumed agent with nothing left to do keeps the end state that it had."""
         self.end_work(agent, state, message, TokenUsage())
 
     def path_of(self, agent_id: str) -> str:
@@ -251,7 +249,7 @@ class AgentManager:
         return next(ours, "")
 
     async def end_all(self) -> None:
-        """End every agent, side by side, and who is being born; nobody starts any more."""
+        """End all agents in parallel, also those that are starting; no agent starts any more."""
         self.run_end.is_closing = True
         while True:
             async with trio.open_nursery() as nursery:
@@ -259,12 +257,12 @@ class AgentManager:
                     nursery.start_soon(self.end, agent)
             if not self._births and not self.agents:
                 return
-            await trio.sleep(_LOOK_S)  # a birth has a deadline
+            await trio.sleep(_LOOK_S)  # a process start has a deadline
 
     async def interrupt(
         self, agents: Sequence[LiveAgent], reason: str, *, keep_commands: bool = False
     ) -> None:
-        """Abort the turns of these agents; they stay. One between two lives gets no other."""
+        """Abort the turns; the agents stay. One that is between two processes is not restarted."""
         order = Interrupt(reason=reason, keep_commands=keep_commands)
         async with trio.open_nursery() as nursery:
             for agent in agents:
@@ -296,33 +294,33 @@ class AgentManager:
             return
 
     async def kill(self, agents: Sequence[LiveAgent]) -> None:
-        """End these for good, at once, and never restart them (`swarm kill`)."""
+        """End these agents for good, at once, and never restart them (`swarm kill`)."""
         async with trio.open_nursery() as nursery:
             for agent in agents:
                 agent.wanted_end = "killed"
                 nursery.start_soon(partial(self.end, agent, grace_s=1.0))
 
     def kill_for_restart(self, agent: LiveAgent, reason: str) -> None:
-        """SIGKILL a process that no longer answers; it is restarted by the usual rule."""
+        """SIGKILL a process that no longer answers; the restart policy decides what follows."""
         if agent.child is not None and not agent.kill_reason:
             agent.kill_reason = reason
             agent.child.kill_group()
 
     async def _watch(self, agent: LiveAgent) -> None:
-        """One life: wait for the process's end, free the slot, decide what follows."""
+        """Wait for the end of one process, free its slot, decide what follows."""
         child = agent.child
-        assert child is not None  # bear() set it
+        assert child is not None  # start_agent() set it
         ended = await child.wait_ended()
         self._record_process_end(agent, ended)
         if self._remove_if_end_wanted(agent):
             return
-        if agent.plan.slotless:  # a review that lost its process has failed; another begins anew
+        if agent.plan.slotless:  # a review without its process has failed; another starts afresh
             self._remove_agent(agent, "crashed", _describe_end(agent, ended))
             return
         await self._restart(agent, _describe_end(agent, ended))
 
     async def _restart(self, agent: LiveAgent, why: str) -> None:
-        """Its next life, by the restart rule; a start that fails counts as a death, too."""
+        """Start the next process by the restart policy; a failed start counts as a death, too."""
         words = why
         while True:
             agent.deaths.append(trio.current_time())
@@ -343,7 +341,7 @@ class AgentManager:
                 return
 
     def _remove_if_end_wanted(self, agent: LiveAgent) -> bool:
-        """An end that we asked for, or that it took in order, is followed by no other life."""
+        """An agent whose end was requested, or that said Goodbye, gets no other process."""
         if agent.wanted_end is None and not agent.said_goodbye:
             return False
         self._remove_agent(agent, agent.wanted_end or "completed", "")
@@ -382,7 +380,7 @@ class AgentManager:
         return fold_agent(read_records(self._run.paths, file=file))
 
     def _remove_agent(self, agent: LiveAgent, state: EndState, message: str) -> None:
-        """No process will follow: the agent's path stays known, its memory here goes."""
+        """No process will follow: the agent's path stays known, its in-memory state goes."""
         if not agent.suspending:
             self.end_work(agent, state, message, TokenUsage())
         self.agents.pop(agent.path, None)

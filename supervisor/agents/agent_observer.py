@@ -1,4 +1,4 @@
-"""Who is told what becomes of agents: the contract between control and the team."""
+"""Observer of agent events: the interface between the agent manager and the team."""
 
 from typing import Protocol
 
@@ -8,32 +8,32 @@ from .live_agent import LiveAgent
 
 
 class AgentObserver(Protocol):
-    """Who is told what becomes of agents: the team. Every call is quick and raises nothing."""
+    """Receives agent events; the team implements it. Every call is quick and raises nothing."""
 
     def on_process_started(self, agent: LiveAgent) -> None:
-        """A life has begun; what waits for it is handed over next."""
+        """A process has started; what waits for it is delivered next."""
 
     def on_turn_started(self, agent: LiveAgent) -> None:
         """A turn has started."""
 
     def on_input(self, agent: LiveAgent) -> None:
-        """A person's input for it came."""
+        """An input for it was sent."""
 
     def on_mail_read(self, agent: LiveAgent, mail: Mail) -> None:
-        """A letter stands in its history now."""
+        """A mail is now in its history."""
 
     def on_work_ended(self, agent: LiveAgent) -> None:
         """Its work reached the end state `agent.outcome`."""
 
     def on_process_ended(self, agent: LiveAgent) -> None:
-        """A life has ended; another one may follow."""
+        """A process has ended; another one may follow."""
 
     def on_gone(self, agent: LiveAgent) -> None:
-        """It has no process and will have none unless somebody wants it."""
+        """It has no process, and gets one only when somebody requests it."""
 
 
 class NullObserver:
-    """Watches nothing."""
+    """Ignores all events."""
 
     def _ignore(self, agent: LiveAgent) -> None:
         pass

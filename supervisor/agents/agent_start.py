@@ -1,4 +1,4 @@
-"""One birth: a slot held, a spec written, a process started, its Hello heard, the fact journaled.
+"""Starts an agent's process: slot, spec, process, Hello, journal record.
 
 Any failure before the commit frees the slot and kills the child; the caller's state is as before.
 """
@@ -48,10 +48,10 @@ _KILL_TIMEOUT_S = 2.0
 
 
 class SlotWait(NamedTuple):
-    """How a birth waits for its slot."""
+    """How a start waits for its slot."""
 
     timeout_s: float = float("inf")  # then a SpawnError
-    on_position: Callable[[int], None] | None = None  # told its place in line
+    on_position: Callable[[int], None] | None = None  # called with its place in the queue
 
 
 WITHOUT_TIMEOUT = SlotWait()
@@ -64,11 +64,11 @@ async def start_agent(
     gateway: GatewayAddress,
     line: SlotWait = WITHOUT_TIMEOUT,
 ) -> None:
-    """Start the present life of `agent`. On return it has a slot, a child and a record,
-    which is on its way to the disk before anything that comes of this life.
+    """Start the present process of `agent`. On return it has a slot, a child and a record.
 
-    Raises SpawnError by the line's patience and the Hello deadline at the latest, counted from
-    its turn: of a thousand born at once, the last must not be late for the queue's sake.
+    The record is queued for the journal before any record of this process. Raises SpawnError after
+    the slot timeout or the Hello deadline at the latest. The Hello deadline counts from the
+    process's own start: if a thousand start at once, the last one does not time out in the queue.
     """
     plan, identity = agent.plan, agent.identity
     async with AsyncExitStack() as stack:
@@ -91,7 +91,7 @@ async def start_agent(
             if child is not None:
                 child.kill_group()
                 with trio.move_on_after(_KILL_TIMEOUT_S, shield=True):
-                    await child.wait_ended()  # the slot is its process's until then
+                    await child.wait_ended()  # its process holds the slot until then
             if isinstance(error, trio.TooSlowError):
                 raise DiedBeforeHello(
                     f"{plan.path} did not answer in {HELLO_TIMEOUT_S:g} s"
@@ -125,19 +125,19 @@ async def start_agent(
 async def send_gateway_address(
     running: RunContext, agent: LiveAgent, gateway: GatewayAddress
 ) -> None:
-    """Say where the gateway is, unless this life knows: it may have moved during its birth."""
+    """Send the gateway's address unless this process knows it; it may move during the start."""
     if agent.gateway_endpoint == gateway.endpoint:
         return
     agent.gateway_endpoint = gateway.endpoint
     token = running.gateway_proof(agent.identity)
-    with suppress(PeerGone):  # its next life is born with it
+    with suppress(PeerGone):  # the next process gets it in its spec
         await running.send(agent, GatewayMoved(endpoint=gateway.endpoint, token=token))
 
 
 async def send_changes_since_spec(
     running: RunContext, agent: LiveAgent, gateway: GatewayAddress
 ) -> None:
-    """Where the gateway is, and which rules were saved, since the spec of this life was written."""
+    """Send the gateway's address and the rules that were saved since the spec was written."""
     await send_gateway_address(running, agent, gateway)
     await send_rules(running, agent)
 
@@ -251,10 +251,10 @@ def build_agent_spec(
 
 
 def hidden_paths(running: RunContext) -> tuple[str, ...]:
-    """What no command of this run may see, and nothing is read of on an agent's behalf."""
+    """Paths that no command of this run may see, and that nobody reads on an agent's behalf."""
     request, places = running.request, running.paths
     return (
-        str(places.sockets.parent),  # other runs have theirs beside this one's
+        str(places.sockets.parent),  # holds the sockets of other runs, too
         str(places.folder.parent),
         str(places.ca_folder / "ca.key"),
         *(provider.key_file for provider in request.providers if provider.key_file),
@@ -263,13 +263,13 @@ def hidden_paths(running: RunContext) -> tuple[str, ...]:
 
 
 def _folder_mark(folder: Path) -> FolderIdentity:
-    """What is in it keeps its inode alive, wherever it may be moved to."""
+    """Identify the folder by inode: its contents keep the inode alive, wherever it is moved."""
     found = folder.stat()
     return FolderIdentity(path=str(folder), device=found.st_dev, inode=found.st_ino)
 
 
 def _environment(request: RunRequest) -> dict[str, str]:
-    """The address of another proxy may hold a password: where it is followed, by ours alone."""
+    """The environment; without proxy variables if our proxy uses them (may hold a password)."""
     return (
         without_proxy_variables(request.environment)
         if request.goes_upstream
@@ -278,7 +278,7 @@ def _environment(request: RunRequest) -> dict[str, str]:
 
 
 def context_rules_for(rules: ContextRules, *, of_project: bool) -> ContextRules:
-    """The rules of one agent: a reviewer is told nothing of the project's words."""
+    """The context rules of one agent: a reviewer gets no guidance of the project."""
     return rules if of_project else msgspec.structs.replace(rules, guidance_bytes=0)
 
 

@@ -1,7 +1,7 @@
-"""Which live agents do nothing until another one does, and which of them can free its slot.
+"""Finds agents that are blocked on others, and frees the slot of one that can give it up.
 
-Rule guarded: an agent counts as blocked only if nothing of its own is under way: no command, no
-answer of the model, no word that will end its wait.
+An agent counts as blocked only if nothing of its own is in progress: no command, no model response,
+no message that will end its wait.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ _WAITING_TOOLS = frozenset({"spawn_agent", "wait_agent", "spawn_agents_on_csv"})
 
 
 class BlockedAgents:
-    """What the warden of the line asks. `asked` gives the open requests of an agent by its path."""
+    """Answers the deadlock detector. `asked` gives an agent's open requests by its path."""
 
     def __init__(
         self,
@@ -35,17 +35,17 @@ class BlockedAgents:
         )
 
     def slot_holders(self) -> list[LiveAgent]:
-        """Those that hold a slot: no reviewer, and nobody who died and stands in line himself."""
+        """The agents that hold a slot: no reviewer, and no agent that waits for a restart."""
         holds = self._run.registry.pid_of
         return [life for life in self._agents.agents.values() if holds(life.path) is not None]
 
     def waiting_count(self) -> int:
-        """How many wait for a slot while nobody is being started."""
+        """How many agents wait for a slot; 0 while any agent is being started."""
         is_starting = self._run.registry.used > len(self.slot_holders())
         return 0 if is_starting else len(self._run.slot_scheduler)
 
     def is_blocked(self, life: LiveAgent) -> bool:
-        """It does nothing until another agent does something."""
+        """True if the agent does nothing until another agent does something."""
         if life.wanted_end is not None or life.suspending:
             return False
         if life.turn is None:
@@ -53,15 +53,16 @@ class BlockedAgents:
         asked = tuple(self._open_requests(life.path))
         has_asked = any(isinstance(one, Spawn | WaitFor | SpawnOnCsv) for one in asked)
         only_waits = all(tool in _WAITING_TOOLS for tool in life.open_calls.values())
-        # A word that it has not taken up ends a wait, but no wish for a slot.
+        # An input that it has not taken up ends a wait, but not a spawn that waits for a slot.
         goes_on = bool(life.pending_inputs) and any(isinstance(one, WaitFor) for one in asked)
         return has_asked and only_waits and not life.responding and not goes_on
 
     async def free_slot(self, live: list[LiveAgent]) -> bool:
-        """The one nearest to the root that can do without a process gives its slot up.
+        """Free the slot of the agent nearest to the root that can do without a process.
 
-        First those that wait for others: who stands in line wants its process back sooner. Last
-        those with calls that have not begun: their next life is told that these never will.
+        Agents that wait for others come before agents that wait for a slot: those need their
+        process sooner. Agents with unstarted calls come last: their next process is told that these
+        calls never ran.
         """
         for life in sorted(live, key=_suspend_cost):
             if self._lifecycle.is_idle(life):

@@ -1,7 +1,7 @@
-"""(asker, wish, role) → the plan of a child. Pure: what is inherited, what a role pins.
+"""(asker, request, role) → the child's plan: what it inherits and what its role sets. Pure.
 
-Rule guarded (law 6): limits are the intersection of the parent's and the role's, never wider; a
-wish that cannot be honoured is refused, never quietly dropped.
+Limits are the intersection of the parent's and the role's, never wider. A request that cannot be
+met is refused, never silently changed.
 """
 
 from difflib import get_close_matches
@@ -26,11 +26,11 @@ _MAX_MESSAGE_CHARS = 1 << 20
 
 
 class AgentRequestError(Exception):
-    """The wish is refused; the text is for the model."""
+    """The request is refused; the text is for the model."""
 
 
 def check_spawn_request(asker: AgentPlan, wish: Spawn, *, pinned_model: str | None = None) -> None:
-    """Refuse what no role could make good. Raises NotPossible."""
+    """Refuse a request that is wrong for every role. Raises AgentRequestError."""
     check_message(wish.message)
     if wish.model is not None and pinned_model not in {None, wish.model}:
         raise AgentRequestError(
@@ -48,7 +48,7 @@ def check_spawn_request(asker: AgentPlan, wish: Spawn, *, pinned_model: str | No
 
 
 def check_message(message: str) -> None:
-    """Raises NotPossible for a blank or an endless message."""
+    """Raises AgentRequestError for a blank message, or one over 1 Mi characters."""
     if not message.strip():
         raise AgentRequestError(EMPTY_MESSAGE)
     if len(message) > _MAX_MESSAGE_CHARS:
@@ -56,9 +56,9 @@ def check_message(message: str) -> None:
 
 
 def role_for(roles: Roles, name: str | None, *, provider: str | None) -> Role:
-    """The role a child shall have. Raises NotPossible: unknown, broken, or of another provider.
+    """The child's role. Raises AgentRequestError: unknown, broken, or of another provider.
 
-    The guardian is nobody's child: only the supervisor starts it, with a task of its own.
+    No agent can spawn the guardian: only the supervisor starts it.
     """
     wanted = (name or "").strip() or "default"
     if wanted == GUARDIAN or wanted not in {*roles.known, *roles.broken}:
@@ -84,7 +84,8 @@ def _spawnable_roles(roles: Roles) -> list[str]:
 def plan_child(asker: AgentPlan, wish: Spawn, role: Role, *, agent_id: str) -> AgentPlan:
     """The child's plan, still without a nickname.
 
-    Inherited < asked for < set by the role. Raises NotPossible for a name that is none.
+    What the role sets wins over what the request asks for, and that wins over what is inherited.
+    Raises AgentRequestError for an invalid name.
     """
     try:
         path = child_path(AgentPath(asker.path), wish.task_name)
@@ -111,9 +112,10 @@ def plan_child(asker: AgentPlan, wish: Spawn, role: Role, *, agent_id: str) -> A
 
 
 def child_brief(parent: RoleBrief, role: Role) -> RoleBrief:
-    """The role's words; where it has none, the parent's of the same role, or the parent's base.
+    """The child's role brief; what the role leaves empty comes from the parent.
 
-    A locked parent has locked children.
+    Developer instructions come from the parent only if it has the same role, base instructions
+    always. A locked parent has locked children.
     """
     brief = role.brief()
     words = brief.developer_instructions

@@ -1,10 +1,8 @@
-"""How many agents the file descriptors of this process are enough for. Pure, but for one look.
+"""How many agents this process's file descriptors suffice for. Reads one rlimit, no other I/O.
 
-Guards: a spawn waits, or is refused in words that say the number, before descriptors run out: at
-the end of them the journal could not be opened and libzmq would abort.
-
-Of one agent this process holds a pidfd, the reading end of its stderr and its mailbox connection.
-A birth on its way holds two more for a moment.
+So a spawn waits, or is refused with the number, before descriptors run out: then the journal could
+not be opened and libzmq would abort. Per agent this process holds a pidfd, the reading end of its
+stderr and its mailbox connection. A start in progress holds two more for a moment.
 """
 
 import resource
@@ -14,11 +12,11 @@ from ..processes.process_manager import MAX_STARTING
 
 DESCRIPTORS_PER_AGENT = 3
 _DESCRIPTORS_PER_START = 2
-_OWN_DESCRIPTORS = 96  # sockets, pipes, the gateway, the guardian, terminals that look on
+_OWN_DESCRIPTORS = 96  # sockets, pipes, the gateway, the guardian, watching terminals
 
 
 def max_agents_for(limit: int) -> int:
-    """With so many descriptors; at least one."""
+    """The number for this descriptor limit; at least 1."""
     return max(1, (limit - _descriptors_beside_agents(limit)) // DESCRIPTORS_PER_AGENT)
 
 
@@ -27,7 +25,7 @@ def _descriptors_beside_agents(limit: int) -> int:
 
 
 def limit_by_descriptors(wanted: int) -> tuple[int, str]:
-    """How many agents may live at once, at most `wanted`, and why they are fewer, if they are."""
+    """How many agents may live at once, at most `wanted`; and why fewer, else ""."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY or (fit := max_agents_for(limit)) >= wanted:
         return wanted, ""

@@ -1,7 +1,7 @@
-"""End states: what a turn's end makes of an agent's work, and what a resume does with it. Pure.
+"""End states: what a turn's end makes of an agent's work, and what a resume does with it. No I/O.
 
-Rule guarded: what did not come to a good end goes on when its run is resumed, whatever ended it: a
-signal, a provider, a bound, a crash. Nothing that was cut off is ever called completed.
+Work that did not end well continues when its run is resumed, whatever ended it: a signal, a
+provider, a limit, a crash. Work that was cut off is never called completed.
 """
 
 from swarm.mailbox.protocol.base import Value
@@ -27,8 +27,8 @@ REFUSED_NOTE = (
     "it again if you still need it. Go on with the task where you left off."
 )
 GOOD_ENDS: frozenset[EndState] = frozenset({"completed", "truncated"})
-# By the state in which an agent's work ended: what its model is told when it goes on. "": nothing,
-# the same request is made again. A state that is not here has come to a good end.
+# End state → what the model is told when its work continues. "": nothing, the same request is sent
+# again. States that are not here ended well.
 _CONTINUE_NOTES: dict[EndState, str] = {
     "interrupted": STOPPED_NOTE,
     "killed": STOPPED_NOTE,
@@ -41,13 +41,13 @@ _CONTINUE_NOTES: dict[EndState, str] = {
 
 
 class ContinueWork(Value):
-    """Its work goes on; `note` is told to its model first, if there is one."""
+    """Its work continues; `note`, unless empty, is told to its model first."""
 
     note: str = ""
 
 
 class WorkEnded(Value):
-    """Nothing is left to do: it came to this before."""
+    """Nothing is left to do; it had ended like this before."""
 
     state: EndState
     message: str
@@ -77,8 +77,10 @@ def end_state_of(end: TurnEnd) -> tuple[EndState, str]:
 
 
 def last_end_state(past: AgentPast | None, memory: AgentMemory) -> tuple[EndState, str]:
-    """What an agent's work had come to, by whichever was written last: its own file may tell of a
-    turn's end whose word was lost with the supervisor, or of turns that were taken back.
+    """The last end state of an agent's work: the newer of the run's record and the agent's file.
+
+    The agent's own file may have a turn's end whose record was lost with the supervisor, or a
+    rollback.
     """
     ended: AgentEnded | None = None if past is None else past.ended
     if past is not None and ended is not None and past.ended_seq > memory.last_end_seq:
@@ -89,7 +91,7 @@ def last_end_state(past: AgentPast | None, memory: AgentMemory) -> tuple[EndStat
 
 
 def decide_resume(past: AgentPast | None, memory: AgentMemory) -> ContinueWork | WorkEnded:
-    """What a resume without new words does with an agent that has no open turn."""
+    """What a resume without a new input does with an agent that has no open turn."""
     state, message = last_end_state(past, memory)
     if state in _CONTINUE_NOTES:
         return ContinueWork(note=_CONTINUE_NOTES[state])
@@ -97,5 +99,5 @@ def decide_resume(past: AgentPast | None, memory: AgentMemory) -> ContinueWork |
 
 
 def continue_note(state: EndState) -> str:
-    """What the model of an agent is told that goes on after this end; "" for nothing."""
+    """What the model is told when its agent continues after this end; "" for nothing."""
     return _CONTINUE_NOTES.get(state, "")

@@ -1,8 +1,8 @@
-"""Where finished agents are kept while nobody asks for them: a nameless file on disk.
+"""Archive of finished agents: an unlinked SQLite file, so that memory stays bounded.
 
-Rule guarded: memory does not grow with the number of agents that have ended, and yet each of them
-is found by its path until the run ends. The file is a cache of this process alone: it has no name
-once it is open, the journal holds the truth, and a disk that refuses leaves everything in memory.
+Memory does not grow with the number of ended agents, and yet each of them is found by its path
+until the run ends. The file is a cache of this process alone: it has no name once it is open, and
+the journal holds the truth. If the disk refuses, everything stays in memory.
 """
 
 import os
@@ -22,27 +22,27 @@ CREATE TABLE shelf (
 CREATE INDEX by_parent ON shelf (parent, came);
 """
 _FIELDS = "path, parent, owner, came, nickname, is_child, kept"
-_PAGES_KIB = 64  # kept in memory, whatever is on the disk
+_PAGES_KIB = 64  # SQLite's page cache, whatever the file's size
 
 
 class FinishedAgentsUnreadable(SwarmError):
-    """What was put away cannot be read: the disk fails. The journal has it all the same."""
+    """The archive cannot be read: the disk fails. The journal still has its agents."""
 
 
 class FinishedAgent(NamedTuple):
-    """One agent on the shelf."""
+    """One archived agent."""
 
     path: str
     parent: str
     owner: str  # its agent id
-    order: int  # its place in the order of coming
+    order: int  # its place in the order in which agents were added
     nickname: str = ""
-    is_child: bool = False  # its parent's next life is told of it: it was not closed
-    encoded: bytes = b""  # all there is to know; empty: only its path is taken
+    is_child: bool = False  # its parent's next process is told of it: it was not closed
+    encoded: bytes = b""  # its state; empty: only its path is taken
 
 
 class FinishedAgents:
-    """Opened when the first agent is put there, closed by its maker. Calls are short and block."""
+    """Opened at the first `put`; its maker closes it. Calls are short and block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class FinishedAgents:
         self._broken = False
 
     def put(self, rows: Sequence[FinishedAgent]) -> bool:
-        """Keep these. False: the disk refused, nothing was kept."""
+        """Archive these agents. False: the disk refused, nothing was archived."""
         if self._broken or not rows:
             return False
         try:
@@ -64,7 +64,7 @@ class FinishedAgents:
         return True
 
     def take(self, path: str) -> FinishedAgent | None:
-        """Take one back: it is gone from here then."""
+        """Remove and return one agent; None if it is not archived."""
         found = self._select("path = ?", path)
         if found and self._connection is not None:
             with self._translate_errors():
@@ -72,7 +72,7 @@ class FinishedAgents:
         return found[0] if found else None
 
     def owner_of(self, path: str) -> str | None:
-        """The id of the agent that has this path, if it lies here."""
+        """The id of the archived agent with this path; None if there is none."""
         if self._connection is None:
             return None
         with self._translate_errors():
@@ -81,15 +81,15 @@ class FinishedAgents:
         return None if row is None else str(row[0])
 
     def descendants_of(self, path: str) -> list[FinishedAgent]:
-        """All that descend from `path`, in the order of their coming."""
+        """All that descend from `path`, in the order in which they were added."""
         return self._select("path > ? AND path < ?", f"{path}/", f"{path}0")  # `0` follows `/`
 
     def children_of(self, path: str) -> list[FinishedAgent]:
-        """Direct children, in the order of their coming."""
+        """Direct children, in the order in which they were added."""
         return self._select("parent = ?", path)
 
     def paths_named(self, step: str) -> list[str]:
-        """Paths whose last step this is."""
+        """Paths of archived agents whose last step is `step`."""
         if self._connection is None:
             return []
         query = "SELECT path FROM shelf WHERE substr(path, -length(?1)) = ?1 AND kept != x''"
@@ -97,7 +97,7 @@ class FinishedAgents:
             return [str(path) for (path,) in self._connection.execute(query, (f"/{step}",))]
 
     def close(self) -> None:
-        """Let go of the file and all that lies in it; nothing is found or kept after."""
+        """Close and so delete the file; afterwards nothing is found or archived."""
         connection, self._connection, self._broken = self._connection, None, True
         if connection is not None:
             connection.close()
@@ -129,6 +129,6 @@ class FinishedAgents:
                 connection.execute(f"PRAGMA {option}")
             connection.executescript(_SCHEMA)
         finally:
-            Path(name).unlink()  # whatever ends this process, nothing of it stays
+            Path(name).unlink()  # whatever ends this process, no file stays
         self._connection = connection
         return connection

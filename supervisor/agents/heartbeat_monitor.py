@@ -1,6 +1,7 @@
-"""The vigil: who does not beat is dead, who beats but does not move is reported.
+"""Heartbeat monitor: kills silent processes, reports agents that make no progress.
 
-Law 4: no heartbeat for 10 s is death; no progress for 5 minutes is said aloud.
+An agent that sent no heartbeat for 10 s is killed. One that is busy without progress for 5 minutes
+gets a warning.
 """
 
 import trio
@@ -19,10 +20,10 @@ _STUCK_S = 300.0
 async def monitor_heartbeats(
     running: RunContext, control: AgentManager, keeper: GatewayManager
 ) -> None:
-    """Look at every agent once a second, until cancelled.
+    """Check every agent once a second, until cancelled.
 
-    When this process itself was held up (a suspended machine), silence proves nothing: everybody
-    gets a fresh start.
+    If this process itself was held up (a suspended machine), silence proves nothing: then all
+    heartbeat clocks are reset.
     """
     last_round = trio.current_time()
     while True:
@@ -45,7 +46,7 @@ async def monitor_heartbeats(
                     agent, f"it sent no heartbeat for {_HEARTBEAT_TIMEOUT_S:g} s"
                 )
             elif agent.open_questions or agent.paused:
-                agent.progress_at = now  # it waits for a person; that is no fault of its own
+                agent.progress_at = now  # it waits for a person, which is no fault of its own
             elif agent.busy and now - agent.progress_at > _STUCK_S and not agent.reported_stuck:
                 agent.reported_stuck = True
                 running.note(

@@ -1,4 +1,4 @@
-"""What a person is told where agents of read-only roles cannot lock their own processes."""
+"""Warnings for people when read-only agents cannot lock their own processes with Landlock."""
 
 from swarm.mailbox.protocol.events import LockGap
 

@@ -1,8 +1,8 @@
-"""Processes of team members: ended when their work is done, started anew when they are wanted.
+"""Lifecycle of team members' processes: end idle ones, start again those that are needed.
 
-Rule guarded: a finished agent holds no slot, and nothing that was said to it is lost: what it has
-not read is handed to its next life. A turn that only waits may stop in one process and go on in
-another, with the real output of the call it waited in.
+A finished agent holds no slot, and no input or mail for it is lost: its next process gets what it
+has not read. A turn that only waits may stop in one process and continue in another, with the real
+output of the call in which it waited.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,13 +30,13 @@ from .slot_scheduler import SlotSchedulerClosed
 from .team_agent import SuspendedTurn, TeamAgent
 
 _POLL_S = 0.25
-# Tools in whose calls a turn may wait without a process: what answers them is not a life's own.
+# Tools in whose calls a turn may wait without a process: the supervisor produces their output.
 SUSPENDABLE_TOOLS: dict[str, type[WaitFor | Spawn]] = {"wait_agent": WaitFor, "spawn_agent": Spawn}
 ABORTED = "aborted by user"
 
 
 class AgentLifecycle:
-    """Ends and begins processes of members that exist. `running` work is the agency's.
+    """Ends and starts processes of existing members.
 
     `asked` gives the open requests of an agent by its path.
     """
@@ -53,10 +53,10 @@ class AgentLifecycle:
         self._open_requests = asked
         self.on_start_failed: Callable[[TeamAgent, str], None] = lambda member, why: None
 
-    # --- the end of finished ones --------------------------------------------------------------
+    # --- ending idle processes -------------------------------------------------------------------
 
     def is_idle(self, life: LiveAgent) -> bool:
-        """It has a process, and nothing to do or to read that would make it do something."""
+        """It has a process, nothing to do, and no mail that would start a turn."""
         member = self._team.members.get(life.path)
         return (
             member is not None
@@ -69,14 +69,14 @@ class AgentLifecycle:
         )
 
     async def retire(self, life: LiveAgent) -> None:
-        """End the process of an agent whose work is done; living commands keep it for a while."""
+        """End the process of an agent whose work is done; commands delay it by up to `linger_s`."""
         with trio.move_on_after(self._run.request.linger_s):
             while self.is_idle(life) and _may_have_commands(life):  # noqa: ASYNC110 — heartbeats
                 await trio.sleep(_POLL_S)
         if self.is_idle(life):
             await self._agents.end(life)
 
-    # --- new lives -----------------------------------------------------------------------------
+    # --- starting again --------------------------------------------------------------------------
 
     def wake(self, member: TeamAgent) -> None:
         """Start a process for a member that has none; it gets what it has not read."""
@@ -93,7 +93,7 @@ class AgentLifecycle:
             if life is not None:
                 await life.gone.wait()
             life = member.live_agent
-            if life is None:  # whoever started it and waited for its end has had that
+            if life is None:  # no task waits for the old object's events any more
                 life = LiveAgent(member.plan, epoch=member.epoch)
                 life.ends_with_work = True
             life.unread_mail, life.deaths = member.unread_mail, member.deaths
@@ -107,12 +107,12 @@ class AgentLifecycle:
                 return
             is_asked = any(
                 mail.trigger_turn for mail in memory.mails.values()
-            )  # unread, of a resume
+            )  # unread since before a resume
             has_more = (
                 memory.open_turn or memory.inputs or is_asked or self._team.has_waking_mail(member)
             )
             await self._start_process(member, life, memory)
-            if not has_more:  # its last life had ended its turn, and only the word of it was lost
+            if not has_more:  # its last process had ended its turn; only that record was lost
                 self._agents.restore_end(life, *last_end_state(None, memory))
         except SlotSchedulerClosed:
             return  # what it has not read waits for a resume
@@ -123,9 +123,10 @@ class AgentLifecycle:
             self._team.notify_change()
 
     async def _start_process(self, member: TeamAgent, life: LiveAgent, memory: AgentMemory) -> None:
-        """Start its process; a start that fails counts as a death. Raises the last SpawnError.
+        """Start its process; a failed start counts as a death. Raises the last SpawnError.
 
-        Each try has an epoch of its own: what a failed one may have said is nobody's word.
+        Each try has an epoch of its own, so that messages of a failed try are not taken for the
+        next one's.
         """
         place = partial(self.show_position, member.path)
         while True:
@@ -152,14 +153,15 @@ class AgentLifecycle:
         )
 
     def show_position(self, path: str, place: int) -> None:
-        """Its place in the line for slots, for people."""
+        """Show people its place in the queue for slots."""
         self._run.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")
 
     # --- turns that wait without a process -----------------------------------------------------
 
     def only_waits(self, life: LiveAgent) -> bool:
-        """Its turn does nothing but wait, for others or in line, and no command of it runs. A wait
-        that has its answer is none any more, though its process has yet to take that in.
+        """True if its turn only waits, for others or for a slot, and it runs no command.
+
+        False once the wait has its answer, even if the process has not read that yet.
         """
         (tool, *others) = life.open_calls.values() or ("",)
         return (
@@ -168,7 +170,7 @@ class AgentLifecycle:
             and life.wanted_end is None
             and not life.suspending
             and not life.responding
-            and (not life.pending_inputs or tool == "spawn_agent")  # words end a wait, but no wish
+            and (not life.pending_inputs or tool == "spawn_agent")  # inputs end waits, but no spawn
             and not life.live_commands
             and not life.has_detached_command
             and not others
@@ -193,13 +195,13 @@ class AgentLifecycle:
         return True
 
     def resume(self, member: TeamAgent, output: str, *, success: bool = True) -> None:
-        """The wait of a suspended turn is over: it goes on with this output."""
+        """The wait of a suspended turn is over: the turn continues with this output."""
         if member.suspended is not None and member.suspended.output is None:
             member.suspended.output, member.suspended.success = output, success
             self.wake(member)
 
     def abort_suspended(self, member: TeamAgent) -> bool:
-        """Interrupt a turn that is suspended. False if it is not, or goes on already."""
+        """Abort a suspended turn. False if it is not suspended, or already continues."""
         suspended, life = member.suspended, member.live_agent
         if suspended is None or life is None or suspended.output is not None:
             return False
@@ -213,7 +215,7 @@ class AgentLifecycle:
         return True
 
     def _close_calls(self, member: TeamAgent, memory: AgentMemory) -> None:
-        """What its last life left open: the call it waited in has an output."""
+        """End the calls that its last process left open; the call it waited in gets its output."""
         suspended, member.suspended = member.suspended, None
         for call in memory.open_calls.values():
             if suspended is not None and call.call_id == suspended.call_id:
@@ -225,7 +227,7 @@ class AgentLifecycle:
     def _write_output(
         self, member: TeamAgent, suspended: SuspendedTurn, output: str, *, success: bool
     ) -> None:
-        """Law 3: the call has one end, and the model reads it once."""
+        """Journal the call's end and output: the call ends once, the model reads it once."""
         unwell: Literal["interrupted", "failed"] = "interrupted" if output == ABORTED else "failed"
         file, path = member.plan.agent_id, member.path
         self._run.note(
@@ -252,5 +254,5 @@ class AgentLifecycle:
 
 
 def _may_have_commands(life: LiveAgent) -> bool:
-    """By its last heartbeat, or because a call left one since."""
+    """By its last heartbeat, or because a call since then left a command running."""
     return life.live_commands > 0 or life.has_detached_command

@@ -1,4 +1,4 @@
-"""What the supervisor remembers of one agent: its plan (fixed) and its life (changing)."""
+"""What the supervisor knows of one agent: its plan (fixed) and its present process (changing)."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ TurnEnd = TurnCompleted | TurnFailed | TurnAborted
 
 
 class AgentPlan(Value):
-    """Who an agent is, over all its lives."""
+    """What stays the same over all processes of an agent."""
 
     path: str
     agent_id: str
@@ -39,11 +39,9 @@ class AgentPlan(Value):
     effort: str | None = None
     nickname: str = ""
     add_dirs: tuple[str, ...] = ()
-    job: str = ""  # the batch job whose item it works on
-    reports: bool = (
-        True  # to its parent, by mail; False: to who started it, for example the harness
-    )
-    # A reviewer: no slot, no team, no further life, nothing of the project's words.
+    job: str = ""  # the batch job whose row it works on
+    reports: bool = True  # to its parent, by mail; False: to its starter, for example the fan-out
+    # A reviewer: no slot, no team, no restart, no guidance of the project.
     slotless: bool = False
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
@@ -51,7 +49,7 @@ class AgentPlan(Value):
 
 
 class Spending:
-    """What an agent has paid over all its lives; None: no price was known so far."""
+    """What an agent has paid over all its processes; None: no price is known so far."""
 
     def __init__(self, usd: float | None = None) -> None:
         self.usd = usd
@@ -62,13 +60,13 @@ class Spending:
 
 
 class LiveAgent:
-    """One agent and its present process. Owned by control; nobody else changes it."""
+    """One agent and its present process. Owned by the agent manager."""
 
     def __init__(self, plan: AgentPlan, *, epoch: int) -> None:
         self.plan = plan
         self.epoch = epoch
         self.child: Child | None = None
-        self.hello = trio.Event()  # of this life
+        self.hello = trio.Event()  # this process sent its Hello
         self.gone = trio.Event()  # its process ended and no other will be started
         self.done = trio.Event()  # its work reached an end state
         self.outcome: AgentEnded | None = None
@@ -78,38 +76,36 @@ class LiveAgent:
         self.busy = False
         self.reported_stuck = False
         self.turn: str | None = None
-        self.turn_ends_pending = 0  # turns that have ended, and whose end is on its way to the disk
-        self.pending_inputs: set[str] = set()  # inputs posted that no turn has taken up yet
-        self.continue_inputs: set[str] = set()  # those of them that only say: go on
+        self.turn_ends_pending = 0  # turns that ended but whose end is not yet written
+        self.pending_inputs: set[str] = set()  # inputs sent that no turn has taken up yet
+        self.continue_inputs: set[str] = set()  # those of them that only mean "continue"
         self.undelivered_inputs: dict[
             str, InputPosted
-        ] = {}  # journaled while no process was there to hear
-        self.is_redelivered = (
-            False  # this life has been given what its inputs were; letters may come
-        )
-        self.said_goodbye = False  # it said Goodbye
-        self.wanted_end: EndState | None = None  # we are ending it, for this reason
-        self.kill_reason = ""  # why we killed it, for the journal
+        ] = {}  # journaled while no process could receive them
+        self.is_redelivered = False  # this process has its pending inputs; mail may be sent now
+        self.said_goodbye = False  # it sent Goodbye
+        self.wanted_end: EndState | None = None  # the supervisor is ending it, with this state
+        self.kill_reason = ""  # why the supervisor killed it, for the journal
         self.deaths: list[float] = []
         self.spending = Spending()
         self.last_turn_end: TurnEnd | None = None
-        self.unread_mail: dict[str, Mail] = {}  # posted, and not yet in its history
+        self.unread_mail: dict[str, Mail] = {}  # sent, and not yet in its history
         self.list_children: Callable[[], dict[str, str]] = dict[
             str, str
         ]  # path → nickname of its children
-        self.open_questions = 0  # questions of it that wait for an answer
+        self.open_questions = 0  # its questions that wait for an answer
         self.open_calls: dict[str, str] = {}  # call id → tool, of the running turn
         self.unstarted_calls: set[str] = set()  # calls of its last response that have not begun
-        self.responding = False  # a response of its model is not wholly here yet
+        self.responding = False  # a model response is still incomplete
         self.live_commands = 0
-        self.has_detached_command = False  # in this life a call ended whose command lives on
-        self.rules_sent = 0  # how many of the rules saved in this run this life knows
-        self.gateway_endpoint = ""  # where this life was told that the gateway is
-        self.suspending = False  # we end this life alone: its work goes on in another one
-        self.paused = False  # it makes no requests, as a person wished
+        self.has_detached_command = False  # a call ended in this process, its command runs on
+        self.rules_sent = 0  # how many of the rules saved in this run this process knows
+        self.gateway_endpoint = ""  # the gateway address that this process knows
+        self.suspending = False  # only this process is ended: another one continues its work
+        self.paused = False  # a person paused it: it makes no requests
         self.ends_with_work = (
             plan.reports
-        )  # with its work its process ends; else its starter ends it
+        )  # its process ends with its work; else its starter ends it
 
     @property
     def path(self) -> str:
@@ -117,11 +113,11 @@ class LiveAgent:
 
     @property
     def identity(self) -> bytes:
-        """This life's socket identity."""
+        """The socket identity of this process."""
         return agent_identity(self.plan.agent_id, self.epoch)
 
     def reset_for_process(self, epoch: int) -> None:
-        """Forget what belonged to the process before."""
+        """Forget what belonged to the previous process."""
         self.epoch = epoch
         self.child = None
         self.hello = trio.Event()
@@ -134,7 +130,7 @@ class LiveAgent:
         self.live_commands, self.is_redelivered = 0, False
 
     def begin_turn(self, turn_id: str) -> None:
-        """A turn has started. Whatever began it, it fulfils every wish to go on."""
+        """A turn has started. Whatever started it, it satisfies every pending "continue"."""
         self.turn = turn_id
         self.pending_inputs -= self.continue_inputs | {turn_id}
         self.continue_inputs.clear()
@@ -142,7 +138,7 @@ class LiveAgent:
         self.unstarted_calls.clear()
 
     def track_calls(self, item: AnyItem) -> None:
-        """An item joined its history: a call that shall begin, or the output of one."""
+        """An item joined its history: note a call that will begin, or the output of one."""
         match item:
             case FunctionCall(call_id=call_id) | CustomToolCall(call_id=call_id):
                 self.unstarted_calls.add(call_id)
@@ -152,7 +148,7 @@ class LiveAgent:
                 pass
 
     def expect_turn(self, input_id: str, *, is_wish: bool) -> None:
-        """An input was posted; while a turn runs, the process ignores a mere wish to go on."""
+        """An input was sent; while a turn runs, the process ignores a mere "continue"."""
         if is_wish and self.turn is not None:
             return
         self.pending_inputs.add(input_id)
@@ -160,20 +156,19 @@ class LiveAgent:
             self.continue_inputs.add(input_id)
 
     def reset_after_end(self, epoch: int) -> None:
-        """As `reset_for_process`,
-        after an end that was meant: nothing of that end holds any more."""
+        """Like `reset_for_process`, but also forget an end that was requested."""
         self.reset_for_process(epoch)
         self.gone = trio.Event()
         self.wanted_end = None
 
 
 def agent_identity(agent_id: str, epoch: int) -> bytes:
-    """The identity of one life: `a/<agent id>/<epoch>`; the gateway reads the epoch from it."""
+    """The identity of one process: `a/<agent id>/<epoch>`; the gateway reads the epoch from it."""
     return f"a/{agent_id}/{epoch}".encode()
 
 
 class GatewayAddress(msgspec.Struct):
-    """The gateway as agents must know it now."""
+    """The present address of the gateway."""
 
     endpoint: str = ""
     epoch: int = 0

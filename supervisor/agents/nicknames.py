@@ -1,4 +1,4 @@
-"""Nicknames: display only, each used once, then again as `Euler the 2nd`. Pure but for its dice."""
+"""Nicknames, for display only: each is used once, then again as `Euler the 2nd`."""
 
 import random
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ DEFAULT_NICKNAMES: tuple[str, ...] = tuple(_LIST.split())
 
 
 class NicknamePool:
-    """Who was called what in this run. Source: Codex's rule; the list is ours.
+    """The nicknames used in this run. Source: Codex's rule; the list is ours.
 
     A name is never given back: neither by an agent's end nor by a spawn that failed.
     """
@@ -32,10 +32,10 @@ class NicknamePool:
         """A nickname not used since the last reset.
 
         Args:
-            candidates: A role's own names, or ours.
+            candidates: A role's own names, or the default list.
             preferred: Taken as it is, also when in use: a resumed agent keeps its name.
 
-        Raises ValueError if there is no candidate at all.
+        Raises ValueError if there are no candidates.
         """
         if preferred:
             self._used.add(preferred)

@@ -1,7 +1,7 @@
-"""An agent's private /tmp: what is left of it when its process is gone.
+"""Cleans up an agent's private /tmp after its process has ended.
 
-Rule guarded: only empty folders go, and only those that stand for a folder of the machine, on which
-bubblewrap laid its mounts. No step follows a link: commands may have put some there.
+Removes only empty folders, and only those where bubblewrap mounted a folder of the machine. Follows
+no link: commands may have put some there.
 """
 
 import os
@@ -18,7 +18,7 @@ def remove_private_tmp(folder: Path, mounted: Iterable[str]) -> None:
 
     Args:
         folder: The private /tmp.
-        mounted: What commands could reach at its own path, also below /tmp.
+        mounted: Folders that commands could reach at their own paths, also below /tmp.
     """
     for path in mounted:
         place = PurePosixPath(os.path.normpath(path))
@@ -30,7 +30,7 @@ def remove_private_tmp(folder: Path, mounted: Iterable[str]) -> None:
 
 
 def _remove_empty(folder: Path, steps: tuple[str, ...]) -> None:
-    """The last of these folders, then the one that held it, as long as they are empty."""
+    """Remove the last of these folders, then its parent, and so on while they are empty."""
     with ExitStack() as opened:
         held = [os.open(folder, _FOLDER_FLAGS)]
         opened.callback(os.close, held[0])

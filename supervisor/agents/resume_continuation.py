@@ -1,7 +1,7 @@
-"""Who is at work again after a resume: who was spoken to after its end, or cut off by the run's.
+"""Which ended agents work again after a resume: those with later input, or cut off by the run.
 
-Rule guarded: the run's own records tell only of an end. What came after it, a further turn of the
-same process or words to one that had gone, stands in the agent's own file, behind that end.
+The run's own records only tell of an agent's end. What came after it (another turn of the same
+process, an input to an agent without one) is in the agent's own file, behind that end.
 """
 
 from swarm.mailbox.protocol.changes import TurnDiff
@@ -17,10 +17,9 @@ from .end_states import continue_note
 
 
 def has_work_after_end(places: RunPaths, agent: AgentPast) -> bool:
-    """True if a turn began after its end (whose own end was not told), or if words or a letter
-    that would wake it were not read.
+    """True if a turn started after its end, or an input or waking mail was not read.
 
-    Only the end of its file is read, unless there is something behind.
+    Reads only the end of its file, unless something follows the agent's end there.
     """
     file = agent.spawned.agent_id
     if agent.ended is None:
@@ -29,13 +28,13 @@ def has_work_after_end(places: RunPaths, agent: AgentPast) -> bool:
     if any(isinstance(one.body, TurnStarted) for one in behind):
         return True
     if all(isinstance(one.body, TurnDiff) for one in behind):
-        return False  # what its last turn changed is told when its work has ended
+        return False  # the diff of its last turn is written after its work has ended
     memory = fold_agent(read_records(places, file=file))
     return bool(memory.inputs) or any(mail.trigger_turn for mail in memory.mails.values())
 
 
 def continue_cut_off(running: RunContext, agent: AgentPast) -> None:
-    """Write into the file of an agent that the run's end cut off what makes it go on, once."""
+    """Journal what makes an agent continue that the run's end cut off; does so once."""
     if agent.ended is not None and not has_work_after_end(running.paths, agent):
         who = agent.spawned.path, agent.spawned.agent_id
         journal_continuation(running, who, continue_note(agent.ended.state))
@@ -44,12 +43,12 @@ def continue_cut_off(running: RunContext, agent: AgentPast) -> None:
 def journal_continuation(
     running: RunContext, who: tuple[str, str], note: str, *, schema: bytes | None = None
 ) -> tuple[ItemRecorded | None, InputPosted]:
-    """Journal the note to the model, if there is one, and the wish to go on.
+    """Journal the note to the model, if there is one, and the "continue" input.
 
     Args:
         who: The agent's path and id.
         note: What its model is told first.
-        schema: What its answer is to fit; None: what it was to fit before.
+        schema: The JSON schema of its answer; None: the same as before.
     """
     path, file = who
     new_id, told = running.entropy.new_id, None

@@ -1,8 +1,8 @@
-"""What a new life is given of the one before: its letters, its words, the wish to go on.
+"""Redelivers to a new process what the previous one left: mail, inputs, "continue".
 
-Rule guarded: a turn that a death cut off goes on once, with all that waited for it, and under the
-schema that it had. A letter that came a moment later would begin a turn of its own beside it, and
-the same work would be answered twice.
+A turn that a death cut off continues once, with everything that waited for it and under the same
+schema. Mail that arrived a moment later would start a second turn beside it, and the same work
+would be answered twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ InputSource = Literal["task", "person", "fan_out"]  # of records.InputPosted
 
 
 def input_record(words: UserInput, source: InputSource) -> InputPosted:
-    """The record of words, whole."""
+    """The record of an input."""
     return InputPosted(
         input_id=words.input_id,
         parts=words.parts,
@@ -33,7 +33,7 @@ def input_record(words: UserInput, source: InputSource) -> InputPosted:
 def with_turn_schema(
     inputs: Sequence[InputPosted], schema: bytes | None
 ) -> tuple[InputPosted, ...]:
-    """Inputs that joined an open turn: the first now begins one, under the schema that it had."""
+    """Inputs that joined an open turn: the first now starts a turn, under that turn's schema."""
     first = [replace(one, output_schema=one.output_schema or schema) for one in inputs[:1]]
     return (*first, *inputs[1:])
 
@@ -45,11 +45,11 @@ async def deliver_unread_mail(
     *,
     joining: bool = False,
 ) -> None:
-    """Hand over what the journal has of its unread letters; the others come as they are written.
+    """Deliver its unread mail that is journaled; the rest is delivered once it is written.
 
     Args:
-        joining: Something else will begin the turn that they join: they begin none. An agent drops
-            those that it gets a second time.
+        joining: Another input starts the turn that the mail joins, so the mail starts none. An
+            agent drops mail that it gets a second time.
     """
     for mail in tuple(agent.unread_mail.values()):
         if not is_written(mail):
@@ -58,4 +58,4 @@ async def deliver_unread_mail(
         try:
             await running.send(agent, Deliver(mail=letter))
         except PeerGone:
-            return  # they are handed to its next life
+            return  # its next process gets them

@@ -1,7 +1,7 @@
-"""A resumed run's team, from the run's own records: who there was, and who had not finished. Pure.
+"""Restores a resumed run's team from the run's own records. No I/O.
 
-Rule guarded: identity outlives the supervisor. Those who were at work go on from their files; those
-who had finished can be asked again; those who were ended for good stay so.
+Agents that were working continue from their files. Those that had finished can be asked again.
+Those that were ended for good stay so.
 """
 
 import msgspec
@@ -34,7 +34,7 @@ class RestoredAgent(msgspec.Struct):
 
 
 def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[RestoredAgent]:
-    """All but the root and the workers of fan-outs and jobs, parents before their children."""
+    """All agents but the root and the workers of fan-outs and jobs, parents before children."""
     plans: dict[str, AgentPlan] = {ROOT_PATH: root}
     found: list[RestoredAgent] = []
     items = past.plan.names if past.plan is not None else ()
@@ -49,7 +49,7 @@ def restore_team(past: RunPast, roles: Roles, root: AgentPlan) -> list[RestoredA
 
 
 def _is_item(path: str, items: tuple[str, ...]) -> bool:
-    """Its answer went to the harness or to a job, which do unfinished rows again themselves."""
+    """Workers report to the fan-out or to a job, which repeat unfinished rows themselves."""
     steps = path.split("/")
     return JOB_WORKER.match(steps[-1]) is not None or (
         len(steps) == 3 and any(_is_attempt_of(steps[2], name) for name in items)
@@ -68,14 +68,14 @@ def _plan_of(agent: AgentPast, parent: AgentPlan, roles: Roles) -> AgentPlan:
     try:
         role = find_role(roles, spawned.role)
         own = role.budget
-    except UsageError:  # its file is gone; what it was told stands in its history
+    except UsageError:  # its role file is gone; its instructions are in its history
         role = Role(name=spawned.role)
     plan = AgentPlan(
         path=spawned.path,
         agent_id=spawned.agent_id,
         role=child_brief(parent.role, role),
         limits=msgspec.structs.replace(
-            spawned.limits,  # but for the bounds of the run: they are today's
+            spawned.limits,  # except for the run's limits, which are today's
             budget=narrow_budget(parent.limits.budget, own),
             deadline_unix_s=parent.limits.deadline_unix_s,
         ),

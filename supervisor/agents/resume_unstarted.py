@@ -1,8 +1,8 @@
-"""Words to agents that never were: the run was killed between a wish for a child and its birth.
+"""Closes mail and inputs to agents that never started: the run was killed before their start.
 
-Rule guarded: every letter ends: read, or dead with a reason that its author is told. The wish
-itself is told to the model as interrupted; the name is free, and a new agent under it has another
-id and never sees this.
+Every mail ends: read, or dead with a reason that its author is told. The model is told that the
+spawn call was interrupted. The name is free again; a new agent with that name has another id and
+never sees this mail.
 """
 
 from collections.abc import Collection
@@ -20,11 +20,11 @@ NEVER_STARTED = "the run was cut off before this agent was started"
 
 
 def close_unstarted(running: RunContext, post: MailDelivery, known: Collection[str]) -> None:
-    """Mark as dead what lies in the files of ids that no agent of the run ever had.
+    """Mark as dead the unread mail in the files of ids that no agent of the run ever had.
 
     Args:
-        running: Its journal is settled: nothing was written to these files since the resume.
-        post: Tells the authors; the team is restored.
+        running: Its journal is flushed: nothing was written to these files since the resume.
+        post: Notifies the authors; the team is restored.
         known: The ids of all agents that were ever started.
     """
     for path in sorted(running.paths.journal.glob("*.jsonl")):
@@ -43,12 +43,12 @@ def close_unstarted(running: RunContext, post: MailDelivery, known: Collection[s
 
 
 def unread_input_warning(path: str, why: str) -> Warned:
-    """For people who spoke to an agent that never lived."""
+    """The warning for people who sent an input to an agent that never started."""
     return Warned(message=f"{path} never started, and nobody read what was said to it: {why}")
 
 
 def _open_mail(running: RunContext, file: str) -> tuple[list[Mail], str]:
-    """Letters without an end; and to whom a person spoke, if nobody was told that it was lost."""
+    """Unhandled mail; and the path that a person sent input to, if no warning followed."""
     letters: dict[str, Mail] = {}
     spoken_to = ""
     for record in read_records(running.paths, file=file):

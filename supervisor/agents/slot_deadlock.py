@@ -1,7 +1,7 @@
-"""Who minds the line for slots: sees that it can move, and says so at once if it never will.
+"""Deadlock detector for slots: while agents wait for a slot, one must be able to free one.
 
-Rule guarded: while somebody waits for a slot, some live agent works and will free one; if none
-does, a parent that only waits gives its slot up for a while; if none can, the youngest wish fails.
+While an agent waits for a slot, some live agent works and will free one. If none works, a parent
+that only waits is suspended and frees its slot. If none can be, the youngest spawn fails.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,7 +12,7 @@ import trio
 from .live_agent import LiveAgent
 
 POLL_S = 0.05
-CONFIRM_AFTER_S = 1.0  # news that is on its way arrives before
+CONFIRM_AFTER_S = 1.0  # time for messages on their way to arrive
 DEADLOCK_MESSAGE = (
     "no agent slot can ever come free: every live agent waits for a slot or for another agent. "
     "Solve the task yourself, or ask for a run with a larger --max-agents"
@@ -20,7 +20,7 @@ DEADLOCK_MESSAGE = (
 
 
 class PendingSpawn:
-    """A spawn that waits. `reason` is set when it was given up for the others' sake."""
+    """A waiting spawn. `reason` is set if it was failed to resolve a deadlock."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -28,10 +28,10 @@ class PendingSpawn:
 
 
 class DeadlockDetector:
-    """Looks while anybody is in line; sleeps otherwise.
+    """Checks while any agent waits for a slot; sleeps otherwise.
 
     Args:
-        waiting: How many are in line while nobody is being started.
+        waiting: How many agents wait while none is being started.
         live: The agents that have a process.
         is_blocked: True for an agent that does nothing by itself.
         relieve: Frees a slot of one of them; False if none can be freed.
@@ -51,12 +51,12 @@ class DeadlockDetector:
         self._woken = trio.Event()
 
     def wake(self) -> None:
-        """Somebody joins the line now."""
+        """An agent joins the queue now."""
         self._woken.set()
 
     @contextmanager
     def track_spawn(self) -> Iterator[PendingSpawn]:
-        """Around the birth of a wish. If it is given up the block ends, and `reason` is set."""
+        """Wrap a spawn. If the detector fails it, the block is cancelled and `reason` is set."""
         wish = PendingSpawn()
         self._spawns.append(wish)
         self.wake()
@@ -67,7 +67,7 @@ class DeadlockDetector:
             self._spawns.remove(wish)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await self._woken.wait()
             self._woken = trio.Event()

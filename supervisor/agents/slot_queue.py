@@ -1,6 +1,6 @@
-"""The line for slots: first come first served among one parent's children, parents in turn. Pure.
+"""Fair queue for slots: FIFO among one parent's children, round robin over the parents.
 
-A parent that asks for thirty children does not keep another from its first one.
+A parent that asks for thirty children does not keep another parent from its first one.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ Waiter = TypeVar("Waiter")
 
 
 class FairQueue(Generic[Waiter]):
-    """Who waits, by parent. Waiters are compared by identity."""
+    """Waiters by parent. Waiters are compared by identity."""
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[Waiter]] = {}  # in the order of the parents' turns
@@ -20,11 +20,11 @@ class FairQueue(Generic[Waiter]):
         return sum(map(len, self._queues.values()))
 
     def join(self, parent: str, waiter: Waiter) -> None:
-        """Go to the end of this parent's line."""
+        """Add a waiter at the end of this parent's queue."""
         self._queues.setdefault(parent, deque()).append(waiter)
 
     def leave(self, parent: str, waiter: Waiter) -> bool:
-        """Give up waiting; False if it was not in the line (any more)."""
+        """Remove a waiter; False if it is not in the queue (any more)."""
         line = self._queues.get(parent, ())
         kept = deque(other for other in line if other is not waiter)
         if len(kept) == len(line):
@@ -36,7 +36,7 @@ class FairQueue(Generic[Waiter]):
         return True
 
     def take_next(self) -> Waiter | None:
-        """Remove and return whose turn it is; the parent then waits for its next turn."""
+        """Remove and return the next waiter; its parent goes to the end of the round."""
         if not self._queues:
             return None
         parent = next(iter(self._queues))
@@ -47,7 +47,7 @@ class FairQueue(Generic[Waiter]):
         return waiter
 
     def in_order(self) -> Iterator[Waiter]:
-        """All waiters, the next one first: the place in line is the index + 1."""
+        """All waiters, the next one first: the place in the queue is the index + 1."""
         lines = [list(line) for line in self._queues.values()]
         for turn in range(max(map(len, lines), default=0)):
             for line in lines:
@@ -55,5 +55,5 @@ class FairQueue(Generic[Waiter]):
                     yield line[turn]
 
     def parents(self) -> frozenset[str]:
-        """Whose children wait."""
+        """The parents whose children wait."""
         return frozenset(self._queues)

@@ -1,6 +1,6 @@
-"""Waiting for a slot, fairly: the registry's async face.
+"""Slot scheduler: waits fairly for a slot of the registry.
 
-A slot that comes free is reserved for the next in line at once, before anybody else can see it.
+A slot that comes free is reserved for the next waiter at once, before another task can take it.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -28,12 +28,12 @@ class _SlotWaiter:
 
 
 class SlotScheduler:
-    """Owns the line of one registry; everyone who would wait must come through here."""
+    """Owns the queue of one registry; all code that waits for a slot uses it."""
 
     def __init__(self, registry: AgentRegistry) -> None:
         self._registry = registry
         self._queue: FairQueue[_SlotWaiter] = FairQueue()
-        self._closed_reason = ""  # why nobody is served any more
+        self._closed_reason = ""  # why no slot is given out any more
         registry.on_free = self._assign_slots
 
     def __len__(self) -> int:
@@ -48,16 +48,16 @@ class SlotScheduler:
         agent_id: str = "",
         on_place: Callable[[int], None] | None = None,
     ) -> AsyncIterator[Slot]:
-        """Like `AgentRegistry.reserve`, but wait for one's turn; the caller sets the deadline.
+        """Like `AgentRegistry.reserve`, but wait for a slot; the caller sets the deadline.
 
         Args:
-            path: The new agent's path; may be taken by somebody else while we wait.
-            parent: Parents take turns, whatever number of children each wants.
+            path: The new agent's path; another agent may take it meanwhile.
+            parent: Parents take turns, however many children each wants.
             agent_id: As in `reserve`.
-            on_place: Told the place in line (1 = next) whenever it changes.
+            on_place: Called with the place in the queue (1 = next) whenever it changes.
 
         Raises PathTaken; AgentLimitReached at once if there can never be a second agent;
-        LineDissolved if the run is ending.
+        SlotSchedulerClosed if the run is ending.
         """
         if self._closed_reason:
             raise SlotSchedulerClosed(self._closed_reason)
@@ -80,7 +80,7 @@ class SlotScheduler:
             yield ticket.slot
 
     def close(self, reason: str) -> None:
-        """The run ends: every waiter gets LineDissolved, and so does whoever comes later."""
+        """The run ends: all present and later waiters get SlotSchedulerClosed."""
         self._closed_reason = reason
         while (ticket := self._queue.take_next()) is not None:
             ticket.error = SlotSchedulerClosed(reason)

@@ -1,7 +1,7 @@
-"""Slots by process: a slot is a live agent process, freed by its end and by nothing else (law 1).
+"""Slot registry: a slot is a live agent process, freed only by the end of that process.
 
-One Trio thread owns it and nothing here waits, so a check and its change cannot be parted. The
-waiting line for slots is in waiting.py.
+One Trio thread owns it and nothing here waits, so nothing can come between a check and its change.
+The queue for slots is in `slot_scheduler.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from ..processes.process_types import SpawnError
 
 
 class AgentLimitReached(SpawnError):
-    """Nothing was started: every slot is a live process."""
+    """Nothing was started: a live process holds every slot."""
 
     def __init__(self, *, limit: int, bound: str = "") -> None:
         why = "this run may have one agent only" if limit == 1 else "wait for one to end"
@@ -29,7 +29,7 @@ class PathTaken(SpawnError):
 
 
 class Slot:
-    """A reserved place. Without `commit` it is free again when its `with` block ends."""
+    """A reserved slot. Without `commit` it is free again when its `with` block ends."""
 
     def __init__(self, path: str, live: dict[str, int | None]) -> None:
         self.path, self._live = path, live
@@ -47,12 +47,12 @@ class AgentRegistry:
     """Counts the live agent processes, the root included; knows every path of the run."""
 
     def __init__(self, max_agents: int, *, bound: str = "") -> None:
-        """`bound`: why there are no more, where that is not the person's wish."""
+        """`bound`: why there are no more slots, if a person did not choose that number."""
         if max_agents < 1:
             raise ValueError("max_agents must be at least 1")
         self._max, self.limit_reason = max_agents, bound
-        self._live: dict[str, int | None] = {}  # path -> pid; None while it starts
-        self._owners: dict[str, str] = {}  # path -> agent id
+        self._live: dict[str, int | None] = {}  # path → pid; None while it starts
+        self._owners: dict[str, str] = {}  # path → agent id
         self._find_archived_owner: Callable[[str], str | None] = lambda path: None
         self.on_free: Callable[[], None] | None = None  # called after a slot came free
 
@@ -74,11 +74,12 @@ class AgentRegistry:
 
     @contextmanager
     def reserve(self, path: str, *, agent_id: str = "") -> Iterator[Slot]:
-        """Hold a place while a process starts; it is free again unless committed.
+        """Reserve a slot while a process starts; it is free again unless committed.
 
         Args:
-            path: Belongs, once committed, to one agent for the whole run.
-            agent_id: The same one may come again: restarted or resumed, one life at a time.
+            path: Once committed, it belongs to one agent for the whole run.
+            agent_id: The same agent may come again, restarted or resumed, with one process at a
+                time.
 
         Raises PathTaken or AgentLimitReached; nothing has changed then.
         """
@@ -97,26 +98,26 @@ class AgentRegistry:
                 self._owners.setdefault(path, agent_id)
 
     def check_path(self, path: str, *, agent_id: str = "") -> None:
-        """Raise PathTaken if this agent cannot have a new life at `path` now."""
+        """Raise PathTaken if this agent cannot start a process at `path` now."""
         if path in self._live or (self._owner(path) or agent_id) != agent_id:
             raise PathTaken(path)
 
     def restore_path(self, path: str, *, agent_id: str) -> None:
-        """Remember an agent of an earlier life of this run. Raises PathTaken."""
+        """Remember an agent of an earlier part of this run. Raises PathTaken."""
         if (self._owner(path) or agent_id) != agent_id:
             raise PathTaken(path)
         self._owners[path] = agent_id
 
     def set_owner(self, path: str, agent_id: str) -> None:
-        """The other place has given this path back."""
+        """Remember the owner of a path that the archive gave back."""
         self._owners[path] = agent_id
 
     def set_owner_lookup(self, elsewhere: Callable[[str], str | None]) -> None:
-        """Ask this for the owner of a path, too: ended agents are remembered on disk."""
+        """Look up the owner of a path there, too: ended agents are archived on disk."""
         self._find_archived_owner = elsewhere
 
     def forget_owner(self, path: str) -> None:
-        """From now on the other place knows the owner of this path, not memory."""
+        """Forget a path's owner: from now on the archive knows it."""
         self._owners.pop(path, None)
 
     def _owner(self, path: str) -> str | None:
@@ -131,7 +132,7 @@ class AgentRegistry:
         return True
 
     def pid_of(self, path: str) -> int | None:
-        """The live process at this path; None also while it starts."""
+        """The pid of the live process at this path; None also while it starts."""
         return self._live.get(path)
 
     def is_known(self, path: str) -> bool:
@@ -139,7 +140,7 @@ class AgentRegistry:
         return path in self._live or self._owner(path) is not None
 
     def check(self) -> None:
-        """Raise AssertionError if what must always hold does not. For tests and `doctor`."""
+        """Raise AssertionError if an invariant is broken. For tests and `doctor`."""
         pids = [pid for pid in self._live.values() if pid is not None]
         assert 0 <= self.used <= self._max, self
         assert len(pids) == len(set(pids)), "one process holds two slots"

@@ -1,6 +1,6 @@
-"""What a wish for a child must pass before anything of it begins: the run's total, a known model.
+"""Checks before a spawn: the run's total number of agents, a known model.
 
-Rule guarded: whoever lives or lived counts; a wish that was refused or withdrawn costs nothing.
+Every agent that lives or lived counts; a spawn that was refused or cancelled does not.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from .live_agent import AgentPlan
 
 
 class SpawnLimits:
-    """Asked before each spawn that a model wants; fan-outs and tables have bounds of their own.
+    """Checked before each spawn by a model; fan-outs and table jobs have limits of their own.
 
     Args:
         most: How many agents models may start in one run, its resumed parts included.
@@ -23,11 +23,11 @@ class SpawnLimits:
 
     def __init__(self, *, most: int, is_there: Callable[[str], bool]) -> None:
         self._max_spawns, self._is_known_path = most, is_there
-        self.started = 0  # those under way included
-        self.model: Callable[[], ModelInfo | None] = lambda: None  # the run's, once it is known
+        self.started = 0  # including spawns in progress
+        self.model: Callable[[], ModelInfo | None] = lambda: None  # the run's model, once known
 
     def check(self, asker: AgentPlan, wish: Spawn, roles: Roles, *, provider: str | None) -> None:
-        """Raises NotPossible with what to do instead."""
+        """Raises AgentRequestError that says what to do instead."""
         if self.started >= self._max_spawns:
             raise AgentRequestError(
                 f"collab spawn failed: this run may start {self._max_spawns} agents in "
@@ -39,14 +39,14 @@ class SpawnLimits:
         check_model(role.model or wish.model, asker, self.model())
 
     async def count_spawn(self, path: str, grant: Callable[[], Awaitable[AnyReply]]) -> AnyReply:
-        """Do `grant`, which starts an agent at `path`; what came of it counts, or does not."""
+        """Call `grant`, which starts an agent at `path`; count the spawn if it succeeded."""
         self.started += 1
         came = False
         try:
             reply = await grant()
             came = not isinstance(reply, RequestRefused)
             return reply
-        except BaseException:  # whoever asked is gone; its child may be there all the same
+        except BaseException:  # the asker is gone; its child may exist all the same
             came = self._is_known_path(path)
             raise
         finally:
@@ -54,9 +54,9 @@ class SpawnLimits:
 
 
 def check_model(wanted: str | None, asker: AgentPlan, own: ModelInfo | None) -> None:
-    """Only the embedded provider has a closed list; any other one says itself what it has not.
+    """Check a model's name; only the embedded provider has a closed list of models.
 
-    Raises NotPossible with the names that there are.
+    Other providers refuse unknown models themselves. Raises AgentRequestError with the known names.
     """
     if wanted is None or own is None or own.wire != "local" or wanted == asker.model:
         return

@@ -1,7 +1,7 @@
-"""Spawn: a wish → a child with a task, or a refusal that says why. One at a time for each wish.
+"""Spawns child agents: a request becomes a child with a task, or a refusal with a reason.
 
-Rule guarded: name and place in line are held from the wish until it is granted or refused, then
-nothing of a refused one is left. What the child shall read is journaled before it lives.
+Name and queue place are held from the request until the spawn succeeds or fails; a failed spawn
+leaves nothing. What the child shall read is journaled before its process starts.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ ONE_AGENT_ONLY = (
 
 
 class AgentSpawner:
-    """Grants wishes for children."""
+    """Serves spawn requests."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class AgentSpawner:
     async def spawn_child(
         self, asker: TeamAgent, wish: Spawn, on_place: Callable[[int], None]
     ) -> AnyReply:
-        """Serve one wish; returns by its deadline and the Hello deadline at the latest."""
+        """Serve one request; returns by its deadline and the Hello deadline at the latest."""
         try:
             check_spawn_request(asker.plan, wish, pinned_model=self._run.request.held.model)
             role = role_for(self.roles, wish.agent_type, provider=self.provider())
@@ -115,7 +115,7 @@ class AgentSpawner:
     def _journal_first_memory(
         self, member: TeamAgent, asker: TeamAgent, wish: Spawn, history: list[AnyItem]
     ) -> AgentMemory:
-        """Journal what the child begins with: its share of the history, and its task."""
+        """Journal what the child starts with: its share of the parent's history, and its task."""
         if history:
             self._run.note(
                 ContextRecorded(turn_id="", items=tuple(history)),
@@ -135,7 +135,7 @@ class AgentSpawner:
         patience_s: float = float("inf"),
         on_place: Callable[[int], None] | None = None,
     ) -> LiveAgent:
-        """Start the first life of a member. Raises SpawnError."""
+        """Start a member's first process. Raises SpawnError."""
         plan = member.plan
         life = LiveAgent(plan, epoch=1)
         life.unread_mail, life.deaths = member.unread_mail, member.deaths
@@ -155,7 +155,7 @@ class AgentSpawner:
         return life
 
     def cancel_spawn(self, member: TeamAgent, why: str) -> None:
-        """It never lived: its name is free again, its letters are dead, who wrote them is told."""
+        """The spawn failed: free the name, mark its mail as dead, notify the authors."""
         if member.live_agent is not None:
             return
         self._mail.bounce_all(member, reason=f"{member.path} was never started: {why}")
@@ -168,6 +168,6 @@ class AgentSpawner:
 
 
 def _roles_of(running: RunContext) -> Roles:
-    """Those that the person's files gave; a run started without a command line has ours."""
+    """The roles from the person's files; the built-in ones if the run has none."""
     roles = running.request.roles
     return roles if roles.known else load_roles(())

@@ -1,6 +1,6 @@
-"""One agent as its team knows it, and what of it lies on the shelf once it has finished.
+"""One agent as its team knows it, and how it is archived once it has finished.
 
-Rule guarded: what is put away is all that a later question needs: who asks cannot tell.
+The archived state holds all that later requests need: no caller can tell the difference.
 """
 
 from collections import deque
@@ -16,44 +16,44 @@ from .finished_agents import FinishedAgent
 from .live_agent import AgentPlan, LiveAgent, Spending, TurnEnd
 
 ACTIVE_STATES = frozenset({"queued", "starting", "running"})
-IDLE = "idle"  # started, and never asked anything
+IDLE = "idle"  # started, and never given work
 PREVIEW_CHARS = 500
 
 
 class SuspendedTurn:
-    """A turn that stopped in the middle of one call, to go on in another process."""
+    """A turn suspended in the middle of one call, to continue in another process."""
 
     def __init__(self, *, turn_id: str, call_id: str, tool: str) -> None:
         self.turn_id, self.call_id, self.tool = turn_id, call_id, tool
-        self.output: str | None = None  # what the call came to, once it is known
+        self.output: str | None = None  # the call's output, once known
         self.success = True
 
 
 class TeamAgent:
-    """One agent as its team knows it. Changed by the agency alone, its state by `Team`."""
+    """One agent as its team knows it. Only TeamService changes it, and TeamMembers its state."""
 
     def __init__(self, plan: AgentPlan, *, state: str) -> None:
         self.plan = plan
         self.state = state  # queued, starting, running, idle, or an EndState
-        self.live_agent: LiveAgent | None = None  # kept while a process lives or is suspended
+        self.live_agent: LiveAgent | None = None  # set while it has a process or is suspended
         self.epoch = 0
-        self.unread_mail: dict[str, Mail] = {}  # posted, and not yet in its history
-        self.undelivered_inputs: dict[str, InputPosted] = {}  # said to it while it had no life
-        self.outbox: deque[Mail] = deque()  # journaled, and not yet handed over
+        self.unread_mail: dict[str, Mail] = {}  # sent, and not yet in its history
+        self.undelivered_inputs: dict[str, InputPosted] = {}  # sent while it had no process
+        self.outbox: deque[Mail] = deque()  # journaled, and not yet delivered
         self.outcome: AgentEnded | None = None
         self.last_turn_end: TurnEnd | None = None
         self.last_task = ""
         self.end_count = 0  # how often its work reached an end state
         self.children: dict[str, str] = {}  # those not closed: path → nickname
-        self.ends_reported = 0  # which of its ends its parent has heard of
-        self.order = 0  # its place in the order of coming
+        self.ends_reported = 0  # how many of its ends its parent knows of
+        self.order = 0  # its place in the order in which agents were added
         self.closed = False  # for good: killed or closed
-        self.is_starting = False  # a life of it is being started
-        self.start_scope: trio.CancelScope | None = None  # of its first life, while it is begun
+        self.is_starting = False  # a process of it is being started
+        self.start_scope: trio.CancelScope | None = None  # of its first start, while in progress
         self.deaths: list[float] = []
         self.spending = Spending()
         self.suspended: SuspendedTurn | None = None
-        self.forgotten = False  # its answer went elsewhere, or it never lived
+        self.forgotten = False  # it reports elsewhere, or it never started
 
     @property
     def path(self) -> str:
@@ -61,12 +61,12 @@ class TeamAgent:
 
     @property
     def is_active(self) -> bool:
-        """Works, or is about to."""
+        """It works, or is about to."""
         return self.state in ACTIVE_STATES
 
     @property
     def result(self) -> str | None:
-        """What its work came to, or why it did not."""
+        """The result of its work, or why there is none."""
         return self.outcome.message if self.outcome is not None else None
 
     def as_reply(self) -> TeamMember:
@@ -82,7 +82,7 @@ class TeamAgent:
 
     @property
     def can_be_archived(self) -> bool:
-        """It has lived, nothing of it goes on, and nothing waits for it."""
+        """It has had a process, nothing of it is in progress, and nothing waits for it."""
         return not (
             self.is_active
             or not self.epoch
@@ -94,7 +94,7 @@ class TeamAgent:
         )
 
     def as_finished(self) -> FinishedAgent:
-        """Itself for the shelf."""
+        """This member as a row of the archive."""
         plan = self.plan
         rest = _FinishedState(
             plan=plan,
@@ -120,7 +120,7 @@ class TeamAgent:
 
 
 class _FinishedState(msgspec.Struct, array_like=True):
-    """What of a member that is at rest has a value of its own."""
+    """The fields of a resting member that are archived."""
 
     plan: AgentPlan
     state: str
@@ -139,7 +139,7 @@ _decode = msgspec.msgpack.Decoder(_FinishedState).decode
 
 
 def restore_agent(kept: FinishedAgent) -> TeamAgent:
-    """The member as it was put away."""
+    """The member as it was archived."""
     rest = _decode(kept.encoded)
     member = TeamAgent(rest.plan, state=rest.state)
     member.epoch, member.order = rest.epoch, kept.order

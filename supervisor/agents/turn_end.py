@@ -1,7 +1,7 @@
-"""What the end of a turn means for an agent's work, when it happens.
+"""What the end of a turn means for an agent's work.
 
-A turn's end is the end of the work, unless another input was posted meanwhile (its turn follows).
-In a run that is ending it is so even then: what has not been read waits for the resume.
+The work ends with its turn, unless another input was sent meanwhile (its turn follows). In a run
+that is ending, the work ends even then: what was not read waits for the resume.
 """
 
 from swarm.mailbox.protocol.events import TurnAborted, TurnFailed
@@ -12,7 +12,7 @@ from .live_agent import LiveAgent
 
 
 def on_turn_end(control: AgentManager, agent: LiveAgent, end: TurnEnd) -> None:
-    """Called once the turn's end is written. An input not taken up yet has a turn to come."""
+    """Called once the turn's end is written. An input not taken up yet starts another turn."""
     agent.turn_ends_pending -= 1
     state, message = end_state_of(end)
     if agent.pending_inputs and not isinstance(end, TurnFailed):
@@ -25,5 +25,5 @@ def on_turn_end(control: AgentManager, agent: LiveAgent, end: TurnEnd) -> None:
     control.end_work(agent, state, message, end.usage)
     if (
         agent.turn is not None or agent.turn_ends_pending
-    ):  # a letter began it while this end was being written
+    ):  # mail started it while this end was being written
         control.continue_work(agent)

@@ -1,1 +1,1 @@
-"""Questions that need a yes: one queue for the tree, grants, and who answers."""
+"""Approvals: one queue for all agents of a run, grants, and the choice of who decides."""

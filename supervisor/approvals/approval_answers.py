@@ -1,6 +1,7 @@
-"""A person's answer: found by its id, checked, carried out once.
+"""A person's answers to approvals: find the approval, check the answer, carry it out once.
 
-Rule: what cannot be done as it was said is refused with what can be; then the question stays open.
+An answer that cannot be carried out as given is refused with a message that says what is possible;
+the approval then stays open.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,23 +33,21 @@ _MAX_ANSWER = 8_000
 
 
 class AnswerEffects(NamedTuple):
-    """What carrying out an answer needs of the world."""
+    """Side effects that carrying out an answer needs."""
 
     save_rule: Callable[[ApprovalRequest], Awaitable[str]]  # the file's path; raises SwarmError
-    spread_rules: Callable[[], Awaitable[None]]  # every living agent is told what was saved
-    notify_overruled: Callable[
-        [str, str], None
-    ]  # (agent, approval id): an action may be tried again
+    spread_rules: Callable[[], Awaitable[None]]  # send the saved rules to every live agent
+    notify_overruled: Callable[[str, str], None]  # (agent, approval id): it may try again
 
 
 class ApprovalAnswers:
-    """Obeys people; made in supervisor.py, called by the doorman and by the console."""
+    """Carries out people's answers; used by the control server."""
 
     def __init__(self, broker: Broker, aids: AnswerEffects) -> None:
         self._broker, self._effects = broker, aids
 
     def entries(self) -> tuple[PendingApproval, ...]:
-        """What waits, oldest first; then what a reviewer denied lately."""
+        """The open approvals, oldest first; then what a reviewer denied recently."""
         waiting = [entry.pending for entry in self._broker.open]
         denied = [_denied_entry(one) for one in self._broker.denied]
         return tuple(replace(one, request=shrink_request(one.request)) for one in waiting + denied)
@@ -65,7 +64,7 @@ class ApprovalAnswers:
                 return await self._answer(found, wish)
 
     def _find(self, wanted: str) -> OpenApproval | ClosedApproval | Refused:
-        """By id or by the beginning of one that only one entry has."""
+        """Find an approval by its id or by a prefix of the id that fits only one approval."""
         wanted = wanted.strip().lower()
         known: dict[str, OpenApproval | ClosedApproval] = {
             one.approval_id: one for one in self._broker.open
@@ -120,7 +119,7 @@ class ApprovalAnswers:
         )
 
     async def _add_grant(self, grant: ApprovalGrant) -> None:
-        """Written, then told to whom it concerns, and only then is the answer heard."""
+        """Journal the grant; if it adds a rule, send the saved rules to the agents; then return."""
         written = trio.Event()
         self._broker.add_grant(grant, then=written.set)
         await written.wait()
@@ -148,7 +147,7 @@ class ApprovalAnswers:
     async def _reply(
         self, entry: OpenApproval, action: QuestionsAction, wish: ResolveApproval
     ) -> AnyControlReply:
-        """Answers to a model's questions: every question needs one."""
+        """Answer a model's questions; every question needs an answer."""
         if wish.scope != "once":
             words = "an answer to a question is for that question alone"
             return Refused(message=f"{entry.approval_id}: {words}", exit_code=2)
@@ -177,7 +176,7 @@ class ApprovalAnswers:
         await entry.done.wait()
 
     async def _overrule(self, closed: ClosedApproval, wish: ResolveApproval) -> AnyControlReply:
-        """A reviewer denied it, a person allows it: once, exactly that."""
+        """A person allows an action that a reviewer denied: exactly that action, once."""
         name, agent = closed.pending.approval_id, closed.pending.agent
         if not wish.approve:
             return Done(message=f"{name} of {agent} was denied already")

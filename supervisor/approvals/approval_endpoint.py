@@ -1,8 +1,7 @@
-"""Where agents' `RequestApproval` requests arrive: each is put to the broker, and its answer sent
-back.
+"""Receives agents' `RequestApproval` requests, passes each to the broker and sends the answer back.
 
-Rule: a question lives no longer than the life and the turn that asked it; whoever dies, is
-interrupted or ends its turn has withdrawn what it asked.
+A request ends with the agent process and the turn that made it: if the process dies or the turn is
+interrupted or ends, the request is withdrawn.
 """
 
 from collections.abc import Callable
@@ -19,11 +18,13 @@ from ..run_context import RunContext
 from .approval_types import Decider
 from .refusal_texts import granted_notice
 
-_MAX_WAITING = 256  # reviews of one agent that are under way, whatever becomes of them
+_MAX_WAITING = 256  # requests of one agent that are being served at once
 
 
 class RunApprovalJournal:
-    """A `broker.ApprovalJournal`: into the run's own file, and shown as it was written."""
+    """A `broker.ApprovalJournal` that writes to the run's own journal file and broadcasts each
+    record as it was written.
+    """
 
     def __init__(self, running: RunContext) -> None:
         self._run = running
@@ -40,24 +41,24 @@ class RunApprovalJournal:
 
 
 class ApprovalEndpoint:
-    """Serves reviews beside everything else; owned by dispatch's nursery."""
+    """Serves approval requests concurrently; its tasks run in the dispatcher's nursery."""
 
     def __init__(self, running: RunContext, decider: Decider, nursery: trio.Nursery) -> None:
         self._run, self._decider, self._nursery = running, decider, nursery
-        self._open: dict[str, dict[int, trio.CancelScope]] = {}  # path → request → its task
+        self._open: dict[str, dict[int, trio.CancelScope]] = {}  # path → request id → task
 
     def serve(self, agent: LiveAgent, request_id: int, review: RequestApproval) -> None:
-        """Begin one review. Never waits."""
+        """Start serving one request. Never waits."""
         asked = self._open.setdefault(agent.path, {})
         if request_id in asked or len(asked) >= _MAX_WAITING:
-            return  # the agent's own limit is far below; who floods gets no answer
+            return  # the agent's own limit is far below; a request beyond this gets no answer
         scope = trio.CancelScope()
         asked[request_id] = scope
         agent.open_questions += 1
         self._nursery.start_soon(self._serve, agent, request_id, review, scope)
 
     def withdraw(self, agent: LiveAgent) -> None:
-        """Its turn is over: what it asked is not waited for any more."""
+        """The agent's turn is over: cancel all its requests."""
         for scope in self._open.get(agent.path, {}).values():
             scope.cancel()
 
@@ -78,7 +79,7 @@ class ApprovalEndpoint:
             try:
                 await self._run.send(agent, Answer(request_id=request_id, reply=decided[0]))
             except PeerGone:
-                return  # it ended meanwhile; nobody waits
+                return  # it ended in the meantime; nobody waits
 
     async def _cancel_when_ended(self, agent: LiveAgent, scope: trio.CancelScope) -> None:
         if agent.child is not None:
@@ -93,7 +94,7 @@ class ApprovalEndpoint:
 
 
 class OverruleNotifier:
-    """Tells an agent that a person has overruled the reviewer."""
+    """Sends an agent a notice when a person has overruled the reviewer."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class OverruleNotifier:
         self._run, self._nursery, self._find = running, nursery, find
 
     def notify(self, agent: str, approval_id: str) -> None:
-        """Never waits; an agent that is gone is not told."""
+        """Never waits; an agent that is gone gets no notice."""
         if (life := self._find(agent)) is not None:
             self._nursery.start_soon(self._send_notice, life, granted_notice(approval_id))
 

@@ -1,7 +1,7 @@
-"""Yeses that hold longer than once: what each covers, for whom, and what a journal says of them.
+"""Approval grants that outlast one answer: what each covers, for whom, and their journal replay.
 
-Rule: a grant only ever says yes to what it names. What is not surely the same, is not covered; a
-grant for one use is gone before its action runs.
+A grant approves only what it names: an action that is not certainly the same is not covered. A
+grant for one use is removed before its action runs.
 """
 
 import hashlib
@@ -28,27 +28,28 @@ from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved, 
 
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
-# Letters that no shell gives a meaning to; everything else might hide a second command.
+# Characters that have no special meaning in any shell; any other could hide a second command.
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:@%+,=-]+(?: +[A-Za-z0-9_./:@%+,=-]+)*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-# What a remembered prefix answers: not that which a rule, a preview or a right of its own is about.
+# Causes that a saved prefix answers. It does not answer those that stem from a rule, a loss preview
+# or a permission of their own.
 _PREFIX_CAUSES = frozenset({"untrusted", "dangerous", "escalation", "retry"})
 _ID = re.compile(r"a([0-9]{1,9})")
 
 
-ANY_REPOSITORY = "*"  # of a grant that was given before the run began
+ANY_REPOSITORY = "*"  # in grants that were given before the run began
 
 
 class ApprovalsPast(Value):
-    """What a resumed run must know of its approvals."""
+    """What a resumed run must know of its earlier approvals."""
 
     grants: tuple[ApprovalGrant, ...] = ()
-    unanswered: tuple[tuple[str, str], ...] = ()  # (id, agent) of questions that a crash left open
-    last_number: int = 0  # of the ids given so far
+    unanswered: tuple[tuple[str, str], ...] = ()  # (id, agent) of requests that a crash left open
+    last_number: int = 0  # the highest number used in an id so far
 
 
 class ApprovalGrants:
-    """The grants of one run that hold now. Owned by the broker; reading is free."""
+    """The grants that now hold in one run. The broker owns them; others may read them."""
 
     def __init__(self, grants: Iterable[ApprovalGrant] = ()) -> None:
         self._held = {grant.grant_id: grant for grant in grants}
@@ -60,13 +61,15 @@ class ApprovalGrants:
         self._held[grant.grant_id] = grant
 
     def find(self, agent: str, request: ApprovalRequest) -> ApprovalGrant | None:
-        """The grant that says yes, or None. One that can be used up is the last choice."""
+        """Return a grant that approves the request, or None. One with limited uses is the last
+        choice.
+        """
         mine = [grant for grant in self._held.values() if applies_to(grant, agent)]
         lasting = [grant for grant in mine if grant.uses is None]
         for grant in lasting:
             if _covers(grant, request):
                 return grant
-        if wanted := set(request.keys):  # several answers together may cover one wish
+        if wanted := set(request.keys):  # several grants together may cover one request
             known = {key for grant in lasting for key in grant.keys}
             if wanted <= known:
                 return next(grant for grant in lasting if wanted & set(grant.keys))
@@ -78,11 +81,11 @@ class ApprovalGrants:
 
     @property
     def prefixes(self) -> tuple[tuple[str, ...], ...]:
-        """What a person allowed for ever while this run lived, in that order."""
+        """Command prefixes that a person allowed with "always" in this run, in that order."""
         return tuple(grant.prefix for grant in self._held.values() if grant.prefix)
 
     def use(self, grant: ApprovalGrant) -> GrantGiven | None:
-        """Count one use; the record that takes the grant back, if that was the last."""
+        """Count one use. If that was the last one, return the record that withdraws the grant."""
         if grant.uses is None:
             return None
         left = grant.uses - 1
@@ -93,7 +96,7 @@ class ApprovalGrants:
         return GrantGiven(grant=grant, used_up=True)
 
     def permissions_of(self, agent: str) -> ExtraPermissions:
-        """What this agent may do beyond its sandbox, by a person's word for longer than once."""
+        """What this agent may do beyond its sandbox under grants that are not limited in uses."""
         held = self._held.values()
         return _merge_permissions(
             [one for one in held if one.uses is None and applies_to(one, agent)]
@@ -101,7 +104,7 @@ class ApprovalGrants:
 
 
 def applies_to(grant: ApprovalGrant, agent: str) -> bool:
-    """True if it holds for the agent at this path."""
+    """True if the grant holds for the agent at this path."""
     return agent == grant.path or (grant.below and agent.startswith(f"{grant.path}/"))
 
 
@@ -120,9 +123,9 @@ def _covers(grant: ApprovalGrant, request: ApprovalRequest) -> bool:
 
 
 def plain_words(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The words of a command that surely is one plain command; () when it might be more.
+    """The words of a command that is certainly one plain command; () if it could be more.
 
-    A shell's script is read only if it holds nothing but words that no shell changes.
+    A shell's script is accepted only if it consists of words that no shell changes.
     """
     if not argv or PurePosixPath(argv[0]).name not in _SHELLS:
         return argv
@@ -136,7 +139,7 @@ def plain_words(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def exact_keys(request: ApprovalRequest) -> set[str]:
-    """What names exactly this action, also where it can only be approved once."""
+    """Keys that identify exactly this action, even if it can only be approved once."""
     if request.keys:
         return set(request.keys)
     body = msgspec.json.encode(request.action, order="sorted")
@@ -144,7 +147,7 @@ def exact_keys(request: ApprovalRequest) -> set[str]:
 
 
 def requested_permissions(request: ApprovalRequest) -> ExtraPermissions | None:
-    """The rights beyond the sandbox that are wished for, if that is all that is asked."""
+    """The requested permissions beyond the sandbox, if the request asks for nothing else."""
     if request.cause != "permissions":
         return None
     match request.action:
@@ -157,7 +160,7 @@ def requested_permissions(request: ApprovalRequest) -> ExtraPermissions | None:
 
 
 def permissions_within(asked: ExtraPermissions, given: ExtraPermissions) -> bool:
-    """True if all that is asked is given; a folder gives what lies in it."""
+    """True if every requested permission is given; a folder includes everything below it."""
     writes = all(_lies_in(path, given.write) for path in asked.write)
     reads = all(_lies_in(path, (*given.read, *given.write)) for path in asked.read)
     some = asked.network or asked.read or asked.write
@@ -181,9 +184,9 @@ def _merge_permissions(grants: list[ApprovalGrant]) -> ExtraPermissions:
 def make_grant(
     grant_id: str, agent: str, request: ApprovalRequest, scope: Scope
 ) -> ApprovalGrant | str | None:
-    """The grant that this answer makes; None for once; words why it cannot be given.
+    """The grant that an answer creates; None for scope "once"; a text if it cannot be granted.
 
-    A host is asked for once for the whole tree, so its answer holds for the whole tree.
+    A network host is asked about once for all agents, so a grant for it covers the whole tree.
     """
     action = request.action
     if scope == "once":
@@ -207,13 +210,13 @@ def make_grant(
 
 
 def make_exact_grant(grant_id: str, agent: str, request: ApprovalRequest) -> ApprovalGrant:
-    """A person overrules a reviewer: exactly this action, one time."""
+    """A person overrules a reviewer: a grant for exactly this action, once."""
     keys = tuple(sorted(exact_keys(request)))
     return ApprovalGrant(grant_id=grant_id, path=agent, keys=keys, uses=1)
 
 
 def fold_approvals(records: Iterable[Record]) -> ApprovalsPast:
-    """Fold the supervisor's own records: what holds, what was left open, which ids are taken."""
+    """Fold the supervisor's records: the grants that hold, the open requests, the last number."""
     held: dict[str, ApprovalGrant] = {}
     unanswered: dict[str, str] = {}
     last = 0

@@ -1,6 +1,6 @@
-"""How much of a question is kept, journaled and shown. Pure.
+"""Limits on how much of an approval request is kept, journaled and shown. Pure.
 
-Rule: what was cut says so with its size, so that nobody judges a whole by its head unknowingly.
+Shortened text says how much is missing, so that nobody takes the head for the whole.
 """
 
 from msgspec.structs import replace
@@ -19,9 +19,9 @@ from swarm.mailbox.protocol.approvals import (
     QuestionsAction,
 )
 
-MAX_OPEN = 64  # questions of one agent at once
-MAX_OPEN_IN_RUN = 256  # a snapshot holds them all, and has a limit
-_COMMAND = 64 << 10  # characters of a script or of one word of it
+MAX_OPEN = 64  # requests of one agent at once
+MAX_OPEN_IN_RUN = 256  # the run's snapshot holds them all and is limited in size
+_COMMAND = 64 << 10  # characters of a script or of a whole argv
 _DIFF = 64 << 10  # characters of all diffs together
 _REASON = 4_000
 _WORDS = 400
@@ -31,14 +31,14 @@ _MAX_QUESTIONS, _MAX_OPTIONS = 3, 12
 
 
 def cut_text(text: str, limit: int) -> str:
-    """At most `limit` characters and a mark that says how many are missing."""
+    """At most `limit` characters, plus a mark that says how many are missing."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… [{len(text) - limit} more characters]"
 
 
 def cut_request(request: ApprovalRequest) -> ApprovalRequest:
-    """The question as it is written down and shown. Grants are made from the whole one."""
+    """The request as it is journaled and shown. Grants are made from the uncut request."""
     return replace(
         request,
         action=_cut_action(request.action),

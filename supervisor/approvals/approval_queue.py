@@ -1,6 +1,6 @@
-"""The queue of one run, put together: broker, answers, and the desk where agents ask.
+"""Assembles the approval queue of one run: broker, answers, and the endpoint for agents' requests.
 
-Rule: only a person's answer is carried out here with effects outside of the run (a rule saved).
+Only a person's answer has an effect outside the run: it can save a rule.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ from .saved_rules import send_rules_to_all
 
 
 class ApprovalQueue(NamedTuple):
-    """What the other parts of a supervisor use. `broker.reviewer` is set when there is one."""
+    """What other parts of the supervisor use. `broker.reviewer` is set if there is a reviewer."""
 
     broker: Broker
     answers: ApprovalAnswers
@@ -35,7 +35,7 @@ class ApprovalQueue(NamedTuple):
 
 
 class AgentLookup(NamedTuple):
-    """How the queue looks up who asks."""
+    """How the queue looks up the requesting agent."""
 
     plan: Callable[[str], AgentPlan | None]
     live_agent: Callable[[str], LiveAgent | None]
@@ -45,14 +45,14 @@ class AgentLookup(NamedTuple):
 def open_approval_queue(
     running: RunContext, nursery: trio.Nursery, known: AgentLookup, *, config: Path, resumed: bool
 ) -> ApprovalQueue:
-    """Make it; what a resumed run's journal tells of grants and open questions is taken in.
+    """Make the queue. A resumed run takes its grants and open requests from the journal.
 
     Args:
         running: Its `grants` are filled here.
-        nursery: Where agents' questions wait.
-        known: Agents by path.
+        nursery: Runs the tasks that serve agents' requests.
+        known: Finds agents by path.
         config: The user's configuration folder; rules are saved in its `rules/`.
-        resumed: True if there is a past.
+        resumed: True if the run has an earlier journal.
     """
     past = fold_approvals(run_records(running.paths)) if resumed else ApprovalsPast()
     rules = AskSettings(timeout_s=running.request.approval_timeout_s)
@@ -81,7 +81,7 @@ def open_approval_queue(
 
 
 def _add_initial_grants(running: RunContext) -> None:
-    """What a person allowed the whole tree when the run was started."""
+    """Add what the person allowed the whole tree when the run was started."""
     if not running.request.allow_commit:
         return
     grant = ApprovalGrant(grant_id="commit", path=ROOT_PATH, below=True, commits_in=ANY_REPOSITORY)
@@ -90,7 +90,7 @@ def _add_initial_grants(running: RunContext) -> None:
 
 
 def save_rule(folder: Path, request: ApprovalRequest) -> str:
-    """Write what was approved for ever; returns the file. Blocks. Raises SwarmError."""
+    """Save the rule that "always" stands for; returns the file. Blocks. Raises SwarmError."""
     from swarm.roles.rules.rule_writer import append_network_rule, append_prefix_rule
 
     action = request.action

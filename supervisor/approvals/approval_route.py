@@ -1,7 +1,9 @@
-"""Who answers a question: a person, the reviewer, or nobody. Pure.
+"""Chooses who decides an approval request: a person, the reviewer, or nobody. Pure.
 
-Rule: a question that nobody can answer is refused at once; it never hangs and is never a yes.
-Source: Codex (the reviewer is asked only under `on-request`); differs in that `nobody` is a choice.
+A request that nobody can decide is refused at once; it never hangs and is never approved.
+
+Source: Codex (the reviewer is asked only under `on-request`); unlike there, `nobody` can be
+configured.
 """
 
 from typing import Literal
@@ -12,7 +14,7 @@ from swarm.mailbox.protocol.limits import Limits
 
 
 class NoReviewer(Value):
-    """The question is refused, for this reason."""
+    """The request is refused; `why` gives the reason."""
 
     why: str
 
@@ -22,7 +24,7 @@ ApprovalRoute = ReviewerKind | NoReviewer
 
 
 def choose_route(request: ApprovalRequest, limits: Limits) -> ApprovalRoute:
-    """Decide who is asked, from the asker's own limits."""
+    """Choose who decides, from the limits of the requesting agent."""
     if limits.approval == "never":
         return NoReviewer(why="approval required by policy, but AskForApproval is set to Never")
     if (closed := _closed_by_granular(request, limits)) is not None:
@@ -45,7 +47,7 @@ def choose_route(request: ApprovalRequest, limits: Limits) -> ApprovalRoute:
 
 
 def _closed_by_granular(request: ApprovalRequest, limits: Limits) -> NoReviewer | None:
-    """The kinds of questions that the policy does not let through."""
+    """Refuse the kinds of requests that the granular policy switches off."""
     granular = limits.granular
     if granular is None or isinstance(request.action, QuestionsAction):
         return None

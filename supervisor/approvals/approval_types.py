@@ -1,7 +1,7 @@
-"""What the parts that decide about approvals say to each other.
+"""Types shared by the parts that decide about approvals.
 
-The broker owns the queue. A reviewer is asked by it and never writes the queue itself; whatever a
-reviewer cannot say in time is no yes.
+The broker owns the queue and asks the reviewer, which never changes the queue itself. A review
+without a verdict by its deadline never approves.
 """
 
 from collections.abc import Callable
@@ -13,46 +13,46 @@ from swarm.mailbox.protocol.requests import Decided
 
 
 class ReviewVerdict(Value):
-    """What an automatic reviewer came to. `text` is whole, for the model; empty for a yes."""
+    """An automatic reviewer's verdict. `text` is the full text for the model; empty if approved."""
 
     outcome: Literal["approved", "denied", "failed", "timed_out", "aborted"]
     text: str = ""
     rationale: str = ""
-    abort_turn: bool = False  # the breaker has tripped: the asking agent's turn ends
+    abort_turn: bool = False  # the circuit breaker has tripped: the requesting agent's turn ends
 
 
 class AutoReviewer(Protocol):
-    """Judges in a person's place (the guardian)."""
+    """Decides in place of a person (the guardian)."""
 
     async def review(self, pending: PendingApproval) -> ReviewVerdict:
         """Judge one action by its deadline; raises nothing but Cancelled.
 
-        Cancelled when the asker is gone or somebody else has answered.
+        It is cancelled when the requesting agent is gone or a person has answered.
         """
         ...
 
 
 class LazyReviewer:
-    """An `AutoReviewer` that is made for the first review: most runs never need one."""
+    """An `AutoReviewer` that is created at the first review; most runs never need one."""
 
     def __init__(self, make: Callable[[], AutoReviewer]) -> None:
         self._make = make
         self._reviewer: AutoReviewer | None = None
 
     async def review(self, pending: PendingApproval) -> ReviewVerdict:
-        """As the one that is made."""
+        """Create the reviewer if needed and let it judge."""
         if self._reviewer is None:
             self._reviewer = self._make()
         return await self._reviewer.review(pending)
 
 
 class Decider(Protocol):
-    """The broker, as everyone who needs a yes sees it."""
+    """The broker's interface for everything that needs an approval."""
 
     async def decide(self, agent: str, request: ApprovalRequest) -> Decided:
-        """Put one question for the agent at this path: grants first, then whoever answers.
+        """Decide one request of the agent at this path, by a grant that covers it or by asking.
 
-        Returns when it is decided and journaled. Raises nothing but Cancelled: then the question
-        is withdrawn.
+        Returns when the decision is journaled. Raises nothing but Cancelled, which withdraws the
+        request.
         """
         ...

@@ -1,7 +1,7 @@
-"""One queue for the whole tree: grants first, then whoever answers; the first answer counts.
+"""The approval queue of a run: grants first, then a person or the reviewer; first answer counts.
 
-Rule: a question is journaled before anybody sees it, and its answer before the asker hears it.
-Whatever ends without an answer (time, a lost reviewer, a dead asker) is no yes.
+A request is journaled before anybody sees it, and its answer before the agent receives it. A
+request that ends without an answer (timeout, lost reviewer, dead agent) is never approved.
 """
 
 import time
@@ -40,13 +40,13 @@ from .open_approval import ClosedApproval, OpenApproval, is_same_request
 from .refusal_texts import reviewer_failed_text, timed_out_text, unavailable_text, withdrawn_text
 
 KEPT_DENIALS = 10
-_KEPT_ENDS = 256  # answered questions that are remembered, for who answers too late
-_REVIEW_LIMIT_S = 600.0  # a reviewer has a deadline of its own; this one is behind it
+_KEPT_ENDS = 256  # closed requests that are remembered, to explain a late answer
+_REVIEW_LIMIT_S = 600.0  # backstop behind the reviewer's own deadline
 _MAX_REASON = 4_000
 
 
 class ApprovalJournal(Protocol):
-    """Where it is written. `then` is called with the record once it is on disk, in order."""
+    """Where records are written. `then` is called with the record once it is on disk, in order."""
 
     def put(
         self, body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
@@ -54,20 +54,20 @@ class ApprovalJournal(Protocol):
 
 
 class AskSettings(Value):
-    """How this run asks."""
+    """Settings for asking people in this run."""
 
-    timeout_s: float | None = None  # of a person; None: until the run's deadline
+    timeout_s: float | None = None  # how long to wait for a person; None: until the run's deadline
 
 
 class Broker:
-    """A `Decider`. One for each run, made in supervisor.py; answers come through `answers`.
+    """The `Decider` of a run. People's answers reach it through `ApprovalAnswers`.
 
     Args:
         book: The journal.
-        limits_of: The limits of the agent at a path; None when there is no such agent.
-        grants: What holds already, shared with those who start agents.
-        past: What a resumed run left open.
-        rules: How long a person is waited for.
+        limits_of: The limits of the agent at a path; None if there is no such agent.
+        grants: The grants that already hold, shared with the code that starts agents.
+        past: What a resumed run left open; its unanswered requests are recorded as aborted.
+        rules: How long to wait for a person.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Broker:
 
     @property
     def open(self) -> tuple[OpenApproval, ...]:
-        """What waits, oldest first; only what is written down."""
+        """The open requests that are journaled, oldest first."""
         return tuple(one for one in self._open.values() if one.written.is_set() and one.is_open)
 
     async def decide(self, agent: str, request: ApprovalRequest) -> Decided:
-        """Put one question for the agent at this path; see `base.Decider`."""
+        """Decide one request of the agent at this path; see `approval_types.Decider`."""
         while True:
             if (grant := self.grants.find(agent, request)) is not None:
                 return await self._decide_by_grant(agent, request, grant)
@@ -172,7 +172,7 @@ class Broker:
         return entry.decided
 
     async def _wait_review(self, entry: OpenApproval) -> None:
-        """The reviewer judges; a person who is quicker ends the review."""
+        """Run the review; an answer from a person that comes first ends it."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._review, entry)
             await entry.answered.wait()
@@ -200,7 +200,7 @@ class Broker:
             self.denied.append(ClosedApproval(entry, "guardian", verdict.rationale or verdict.text))
 
     def resolve(self, entry: OpenApproval, decided: Decided) -> None:
-        """The first answer: written, then heard. Never waits; `entry.done` says when it stands."""
+        """Record the first answer. Never waits; `entry.done` is set when it is journaled."""
         entry.decided = decided
         entry.answered.set()
         self._close(entry, decided.by, decided.outcome)
@@ -214,7 +214,7 @@ class Broker:
         self.journal.put(resolved, agent=entry.agent, then=lambda _: entry.done.set())
 
     def _withdraw(self, entry: OpenApproval) -> None:
-        """The asker is gone, or has stopped waiting: nobody's answer counts any more."""
+        """The agent is gone or has stopped waiting: close the request; later answers are void."""
         entry.answered.set()
         entry.done.set()
         self._close(entry, "nobody", "aborted")
@@ -233,7 +233,7 @@ class Broker:
     async def _decide_by_grant(
         self, agent: str, request: ApprovalRequest, grant: ApprovalGrant
     ) -> Decided:
-        """A person has said yes before. One for a single use is taken back, then it runs."""
+        """Approve by an earlier answer of a person. A used-up grant is journaled as such first."""
         if (taken := self.grants.use(grant)) is not None:
             written = trio.Event()
             self.journal.put(taken, agent=agent, then=lambda _: written.set())
@@ -243,16 +243,16 @@ class Broker:
         return Decided(outcome="approved", by="grant", scope=scope, permissions=given)
 
     def add_grant(self, grant: ApprovalGrant, *, then: Callable[[], None] | None = None) -> None:
-        """From now on it holds; `then` is called once it is written."""
+        """The grant holds at once; `then` is called when it is journaled."""
         self.grants.add(grant)
         told = None if then is None else partial(_ignore_record, then)
         self.journal.put(GrantGiven(grant=grant), agent=grant.path, then=told)
 
     def settle_covered(self) -> None:
-        """Answer what else waits and is covered by a yes that now holds: nobody is asked twice."""
+        """Approve open requests that a lasting grant now covers, so nobody is asked twice."""
         for entry in self.open:
             if entry.is_being_answered:
-                continue  # it is being answered
+                continue  # a person's answer is being carried out
             grant = self.grants.find(entry.agent, entry.request)
             if grant is not None and grant.uses is None:
                 given = self._granted_permissions(entry.request)
@@ -262,7 +262,7 @@ class Broker:
                 )
 
     def next_grant_id(self) -> str:
-        """Unique in the run, over its resumes too."""
+        """A new grant id, unique in the run and across its resumes."""
         self._number += 1
         return f"g{self._number}-{int(self.unix_s() * 1000):x}"
 

@@ -1,4 +1,4 @@
-"""One question of the queue while it is open: who asks, what was written, and what came of it."""
+"""One approval request in the queue: who asks, what was journaled, and how it ended."""
 
 import trio
 
@@ -13,19 +13,19 @@ from swarm.mailbox.protocol.requests import Decided
 
 
 class OpenApproval:
-    """Owned by the broker. `decided` is set once, by the first answer; `done` when it is written.
+    """Owned by the broker. The first answer sets `decided`; `done` is set when it is journaled.
 
-    A question that was withdrawn is `done` without `decided`.
+    A withdrawn request is `done` without `decided`.
     """
 
     def __init__(self, pending: PendingApproval, request: ApprovalRequest) -> None:
-        self.pending = pending  # as people may see it: cut, and redacted once it is written
-        self.request = request  # whole
+        self.pending = pending  # as shown to people: cut, and redacted once journaled
+        self.request = request  # uncut
         self.written = trio.Event()
         self.answered = trio.Event()
         self.done = trio.Event()
         self.decided: Decided | None = None
-        self.is_being_answered = False  # a person's answer is being carried out: it is the first
+        self.is_being_answered = False  # a person's answer is being carried out
 
     @property
     def is_open(self) -> bool:
@@ -40,7 +40,7 @@ class OpenApproval:
         return self.pending.approval_id
 
     def on_written(self, record: Record) -> None:
-        """The journal has it: from now on it may be shown, as it was written."""
+        """The record is journaled: from now on it may be shown, as it was written."""
         if isinstance(record.body, ApprovalRequested):
             self.pending = PendingApproval(
                 approval_id=self.pending.approval_id,
@@ -53,7 +53,7 @@ class OpenApproval:
 
 
 class ClosedApproval:
-    """What is remembered of a question that is over."""
+    """What is remembered of a closed request."""
 
     def __init__(self, entry: OpenApproval, by: DecidedBy, outcome: str) -> None:
         self.pending, self.request = entry.pending, entry.request
@@ -61,7 +61,7 @@ class ClosedApproval:
 
 
 def is_same_request(one: ApprovalRequest, other: ApprovalRequest) -> bool:
-    """Two agents want to reach the same host: one question serves both."""
+    """True if both ask for the same network target: one request then serves both agents."""
     match one.action, other.action:
         case NetworkAction() as first, NetworkAction() as second:
             mine = (first.host.lower(), first.protocol, first.port)

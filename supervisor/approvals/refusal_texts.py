@@ -1,7 +1,7 @@
-"""What a model reads when its action was not approved. Pure.
+"""Texts that a model reads when its action was not approved. Pure.
 
-Rule: each kind of no says what it is, so that a model does not take a silence for a verdict, and
-each says what may be done next.
+Each kind of refusal says what it is, so that a model does not take a missing answer for a verdict,
+and most say what the model may do next.
 """
 
 from swarm.mailbox.host_patterns import with_port
@@ -22,7 +22,7 @@ _NO_OTHER_WAY = (
 
 
 def subject_of(action: AnyAction) -> str:
-    """The head of a refusal: Codex's words where it has some."""
+    """The beginning of a refusal, in Codex's words where Codex has some."""
     match action:
         case CommandAction():
             return "exec command"
@@ -37,18 +37,18 @@ def subject_of(action: AnyAction) -> str:
 
 
 def denied_text(request: ApprovalRequest, reason: str) -> str:
-    """A person said no."""
+    """A person denied the action."""
     head = f"{subject_of(request.action)} rejected by user"
     return f"{head}: {reason}" if reason else head
 
 
 def aborted_text(request: ApprovalRequest, reason: str) -> str:
-    """A person said no and ended the turn."""
+    """A person denied the action and ended the turn."""
     return f"{denied_text(request, reason)}; the turn was ended"
 
 
 def timed_out_text(request: ApprovalRequest, seconds: float) -> str:
-    """Nobody answered."""
+    """Nobody answered in time."""
     return (
         f"{subject_of(request.action)} not approved: it was asked, and no answer came within "
         f"{seconds:g} s. That is no verdict about the action. {_NO_OTHER_WAY}"
@@ -66,7 +66,7 @@ def unavailable_text(request: ApprovalRequest, why: str) -> str:
 
 
 def reviewer_failed_text(request: ApprovalRequest, why: str) -> str:
-    """The reviewer has come to nothing."""
+    """The reviewer failed."""
     return (
         f"{subject_of(request.action)} not approved: the automatic reviewer failed ({why}). "
         f"That is no verdict about the action. {_NO_OTHER_WAY}"
@@ -74,14 +74,14 @@ def reviewer_failed_text(request: ApprovalRequest, why: str) -> str:
 
 
 def withdrawn_text(request: ApprovalRequest) -> str:
-    """The asker is gone or its turn is over; read only by people."""
+    """The agent is gone or its turn is over; only people read this."""
     if isinstance(request.action, QuestionsAction):
         return "request_user_input was cancelled before receiving a response"
     return f"{subject_of(request.action)} not approved: the question was withdrawn"
 
 
 def granted_notice(approval_id: str) -> str:
-    """Told to an agent whose action a reviewer denied and a person now allows."""
+    """Sent to an agent whose action a reviewer denied and a person now allows."""
     return (
         f"A person has read your request {approval_id}, which the reviewer had denied, and "
         "approves it: exactly that action may now be done once, with the same arguments. Nothing "

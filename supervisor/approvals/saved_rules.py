@@ -1,7 +1,7 @@
-"""Rules that a person saves while the run lives: every agent judges by them from then on.
+"""Sends rules that a person saves during the run to every live agent.
 
-Rule guarded: what was answered once is not asked again, by whom it may be; a life that begins in
-the same moment is told too. Reviewers have no rules.
+An action that a saved rule covers is not asked about again, by any agent. An agent process that
+starts at the same moment also receives the rule. Reviewers have no rules.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from swarm.mailbox.protocol.rules import RuleSet
 from ..agents.live_agent import LiveAgent
 from ..run_context import RunContext
 
-_SEND_TIMEOUT_S = 5.0  # a life that takes no letters for so long is told with its next one
+_SEND_TIMEOUT_S = 5.0  # a slow agent gets the rest with the next rule or process
 
 
 def rules_for(running: RunContext, agent: LiveAgent) -> RuleSet:
-    """The rules that a new life begins with."""
+    """The rules that a new agent process starts with."""
     rules, saved = running.request.rules, running.grants.prefixes
     for prefix in saved:
         rules = rules.allowing(prefix)
@@ -28,7 +28,7 @@ def rules_for(running: RunContext, agent: LiveAgent) -> RuleSet:
 
 
 async def send_rules(running: RunContext, agent: LiveAgent) -> None:
-    """Tell one life what was saved since it began. What it hears twice changes nothing."""
+    """Send one process the rules saved since it started. Receiving a rule twice changes nothing."""
     if agent.plan.slotless:
         return
     epoch, told = agent.epoch, agent.rules_sent
@@ -37,7 +37,7 @@ async def send_rules(running: RunContext, agent: LiveAgent) -> None:
             try:
                 await running.send(agent, LearnRule(prefix=prefix))
             except PeerGone:
-                return  # its next life begins with it
+                return  # the agent's next process starts with it
             if agent.epoch != epoch:
                 return
             told += 1
@@ -45,7 +45,7 @@ async def send_rules(running: RunContext, agent: LiveAgent) -> None:
 
 
 async def send_rules_to_all(running: RunContext, agents: Iterable[LiveAgent]) -> None:
-    """Tell every life; returns when all of them have the letter on its way, or are gone."""
+    """Send to every process; returns when each has been sent its rules or is gone."""
     async with trio.open_nursery() as nursery:
         for agent in agents:
             nursery.start_soon(send_rules, running, agent)

@@ -1,1 +1,1 @@
-"""What a run may cost: the ledger of grants, the treasury that answers the gateway, the hours."""
+"""Budgets: the ledger of grants, the service that answers the gateway, the deadlines."""

@@ -1,7 +1,7 @@
-"""The treasury: answers the gateway's reservations from the ledger, journals them, tells agents.
+"""Budget service: answers the gateway's reservations from the ledger and notifies agents.
 
-Rule guarded: a grant is journaled before it is given, so that after any crash what was under way
-counts as spent. Decisions wait for nothing; a request that others' grants keep out stands in line.
+A grant is journaled before it is sent, so that after any crash the requests in progress count as
+spent. Decisions wait for nothing; a request that only others' grants keep out is queued.
 """
 
 from collections import deque
@@ -54,7 +54,7 @@ class _WaitingReserve(NamedTuple):
 
 
 class BudgetService:
-    """One a run. `run` delivers what it decides; everything else never waits, but `admit`."""
+    """One per run. `run` delivers the decisions; of all other methods only `admit` waits."""
 
     def __init__(self, running: RunContext, ledger: Ledger) -> None:
         self._run, self._ledger = running, ledger
@@ -64,42 +64,42 @@ class BudgetService:
         self._work = trio.Event()
         self._gateway = b""
         self._gateway_asks = False  # the present gateway asks before each request
-        self._notified: set[tuple[str, bytes]] = set()  # (bounded path, life of an agent)
-        self._warned: set[tuple[str, str]] = set()  # (bounded path, unit): people were told
+        self._notified: set[tuple[str, bytes]] = set()  # (limited path, agent process identity)
+        self._warned: set[tuple[str, str]] = set()  # (limited path, unit): people were warned
         self._unpriced = False
         self.live_agents: Callable[[], Iterable[LiveAgent]] = tuple
 
     @property
     def ledger(self) -> Ledger:
-        """For people and tests; only the treasury changes it."""
+        """For people and tests; only this service changes it."""
         return self._ledger
 
-    # --- beginnings ---------------------------------------------------------------------------
+    # --- starts -------------------------------------------------------------------------------
 
     def open_budget(self, budget: Budget, *, deadline_unix_s: float | None) -> None:
-        """At the start of a run or a resume: the bounds of today; what nobody billed is spent."""
+        """At the start of a run or a resume: set today's limits; unbilled grants count as spent."""
         self._write_off("the run ended before it was billed")
         self._ledger.set_limits(ROOT_PATH, budget)
         if budget != Budget() or deadline_unix_s is not None:
             self._run.note(self._budget_record(ROOT_PATH, budget, deadline_unix_s), agent=ROOT_PATH)
 
     def on_gateway_start(self, identity: bytes) -> bool:
-        """A gateway is about to start. True if it shall ask before each request from the start."""
+        """A gateway is about to start. True if it must ask before each request from the start."""
         self._gateway, self._gateway_asks = identity, self._ledger.is_bounded
         return self._gateway_asks
 
     def on_gateway_end(self) -> None:
-        """Its process ended: what it had under way counts as spent."""
-        self._gateway = b""  # letters of it that still come reserve nothing
+        """The gateway's process ended: its requests in progress count as spent."""
+        self._gateway = b""  # its late messages reserve nothing
         self._waiting.clear()
         self._answers.clear()
         self._write_off("the gateway ended before it was billed")
 
     async def admit(self, path: str, budget: Budget) -> None:
-        """An agent with limits of its own is about to start; afterwards they hold.
+        """Set the limits of an agent that is about to start; they hold on return.
 
-        Call it before the process of that agent is started. It costs nothing unless the subtree
-        has a bound of its own.
+        Call it before the agent's process is started. It costs nothing unless the agent's subtree
+        has limits of its own.
         """
         if path == ROOT_PATH or not self._ledger.set_limits(path, budget):
             return
@@ -128,10 +128,10 @@ class BudgetService:
         """Its process has ended. Whether it had its last grant stays in the ledger."""
         self._notified = {entry for entry in self._notified if entry[1] != agent.identity}
 
-    # --- what the gateway says ----------------------------------------------------------------
+    # --- gateway messages ---------------------------------------------------------------------
 
     def on_reserve(self, event: Reserve, path: str, done: Callable[[], None]) -> None:
-        """May this request be sent? `done` acknowledges, once the answer is safe."""
+        """Decide whether this request may be sent. `done` acknowledges once the answer is safe."""
         asked = _WaitingReserve(event, path, self._gateway)
         if not self._gateway:
             done()
@@ -145,9 +145,9 @@ class BudgetService:
     def on_bill(
         self, bill: ResponseBilled | ReservationReleased, path: str, journal: Callable[[], None]
     ) -> bool:
-        """A request ended. `journal` is called if this is news, before anybody gains by it.
+        """A request ended. `journal` is called if this changes the ledger, before others profit.
 
-        Returns False if it is none.
+        Returns False if it changes nothing.
         """
         waiting = next((n for n in self._waiting if n.event.reservation == bill.reservation), None)
         if waiting is not None and bill.reservation:
@@ -162,14 +162,14 @@ class BudgetService:
         return changed
 
     def _add_spending(self, bill: ResponseBilled | ReservationReleased) -> None:
-        """What an agent has paid goes with it into its next life."""
+        """Add the price to the agent's spending, which outlasts its process."""
         if isinstance(bill, ResponseBilled):
             payers = (one for one in self.live_agents() if one.plan.agent_id == bill.agent_id)
             for agent in payers:
                 agent.spending.add(bill.usd)
 
     def _decide(self, asked: _WaitingReserve, done: Callable[[], None]) -> bool:
-        """Answer, or return False if it has to wait."""
+        """Answer, or return False if the request has to wait."""
         event = asked.event
         self._check_price(event)
         wanted = BudgetReservation(
@@ -215,7 +215,7 @@ class BudgetService:
         self._run.journal.write(reserved, agent=asked.path, then=written)
 
     def _retry_waiting(self) -> None:
-        """Something was settled: who waits is asked again, first come first served."""
+        """Amounts came free: decide again on all waiting requests, in order."""
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
             if not self._decide(asked, lambda: None):
@@ -245,10 +245,10 @@ class BudgetService:
             self._ledger.settle(name, held.path, cost_of(lapsed))
             self._run.note(lapsed, agent=held.path)
 
-    # --- telling ------------------------------------------------------------------------------
+    # --- notices ------------------------------------------------------------------------------
 
     def _warn_if_tight(self, path: str) -> None:
-        """From 80 % on: every agent below the bound hears it once, people once."""
+        """From 80 % on: tell every agent below the limit once, and people once."""
         share = self._ledger.most_used(path)
         if share is None:
             return
@@ -266,7 +266,7 @@ class BudgetService:
             self.notify(agent, budget_notice(share))
 
     def notify(self, agent: LiveAgent, text: str) -> None:
-        """Put a word before the agent's next request. Never waits."""
+        """Put a notice before the agent's next request. Never waits."""
         self._notices.append((agent, Notice(notice_id=self._run.entropy.new_id(), text=text)))
         self._work.set()
 

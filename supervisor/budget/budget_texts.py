@@ -1,4 +1,4 @@
-"""What is said of bounds: to models (the `.md` files beside this one) and to people."""
+"""Texts about limits: for models (the `.md` files beside this one) and for people."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ _OPTIONS = {
 
 
 def budget_notice(share: BudgetUsage) -> str:
-    """For a model: 80 % of a bound is used."""
+    """For a model: 80 % of a limit is used."""
     return (
         _TEXTS["tight"]
         .replace("{percent}", str(percent(share)))
@@ -35,13 +35,13 @@ def deadline_notice(left_s: float) -> str:
 
 
 def budget_warning(share: BudgetUsage) -> str:
-    """For people: the same, once a bound."""
+    """For people: the same, once per limit."""
     used, bound = format_amount(share.used, share), format_amount(share.bound, share)
     return f"{percent(share)} % of {budget_owner(share)} is used: {used} of {bound} {share.unit}"
 
 
 def budget_used_up_text(share: BudgetUsage) -> str:
-    """For people: why no request goes out any more, and what to do."""
+    """For people: why no more requests are sent, and what to do."""
     used, bound = format_amount(share.used, share), format_amount(share.bound, share)
     return (
         f"the next request does not fit into {budget_owner(share)}: {used} of {bound} "
@@ -51,7 +51,7 @@ def budget_used_up_text(share: BudgetUsage) -> str:
 
 
 def budget_owner(share: BudgetUsage) -> str:
-    """Whose bound it is."""
+    """Whose limit it is."""
     return "the run's budget" if share.path == ROOT_PATH else f"the budget of {share.path}"
 
 
@@ -60,5 +60,5 @@ def percent(share: BudgetUsage) -> int:
 
 
 def format_amount(number: float, share: BudgetUsage) -> str:
-    """A number of the share's unit."""
+    """A number in the share's unit."""
     return f"{number:,.4g}" if share.unit == "dollars" else f"{number:,.0f}"

@@ -1,8 +1,7 @@
-"""The hours: who nears a deadline is told, who reaches it is interrupted, who stays is ended.
+"""Deadline monitor: warns agents near their deadline, interrupts them at it, then ends them.
 
-One pure rule, `next_deadline_step`, and one task that obeys it for every live agent. The deadline
-of the
-run as a whole is `Ending`'s; the root carries the same moment, so that it is told in time.
+`next_deadline_step` decides without I/O; one task applies it to every live agent. The deadline of
+the run as a whole is RunShutdown's; the root has the same one, so that it is warned in time.
 """
 
 import time
@@ -17,13 +16,13 @@ from swarm.mailbox.protocol.base import Value
 from ..agents.live_agent import LiveAgent
 from .budget_texts import deadline_notice
 
-NOTICE_AT = 0.9  # the share of its time after which an agent is told
+NOTICE_AT = 0.9  # the share of its time after which an agent is warned
 _GRACE_S = 5.0  # from the interrupt to the end of the process
-_POLL_S = 1.0  # agents come and go: look again at least so often
+_POLL_S = 1.0  # agents come and go: check at least this often
 
 
 class DeadlineStep(Value):
-    """What is due now, and in how many seconds to look again (None: never)."""
+    """What is due now, and in how many seconds to check again (None: never)."""
 
     due: Literal["nothing", "tell", "interrupt", "end"]
     wait_s: float | None
@@ -32,7 +31,7 @@ class DeadlineStep(Value):
 def next_deadline_step(
     *, began: float, deadline: float, now: float, told: bool, cut: bool
 ) -> DeadlineStep:
-    """Decide for one agent; all times are unix seconds.
+    """Decide for one agent; all times are Unix seconds.
 
     Args:
         began: When its time began.
@@ -63,7 +62,7 @@ class AgentStopper(Protocol):
 
 
 class DeadlineMonitor:
-    """Keeps every live agent's deadline. Made once a run."""
+    """Enforces every live agent's deadline. Made once per run."""
 
     def __init__(
         self,
@@ -75,11 +74,11 @@ class DeadlineMonitor:
     ) -> None:
         self._agents, self._live, self._notify, self._unix_s = control, live_agents, tell, unix_s
         self._began: dict[str, float] = {}  # agent id → when it was first seen
-        self._notified: set[bytes] = set()  # lives
+        self._notified: set[bytes] = set()  # identities of agent processes
         self._interrupted: set[bytes] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 agents = self._live()
@@ -116,7 +115,7 @@ class DeadlineMonitor:
         return _POLL_S if hour.wait_s is None else hour.wait_s
 
     def _forget(self, agents: list[LiveAgent]) -> None:
-        """Nothing is kept of agents that are gone."""
+        """Forget agents that are gone."""
         if len(self._began) > len(agents):
             live = {agent.plan.agent_id for agent in agents}
             self._began = {name: at for name, at in self._began.items() if name in live}

@@ -1,8 +1,8 @@
-"""The ledger: what every bounded subtree has spent, what is granted and under way, what is left.
+"""The budget ledger: what every limited subtree has spent, holds and has left. Pure.
 
-Rule guarded: `spent + held` of a subtree never passes its bound by a grant, but for one last grant
-an agent; and a bill that is higher than its estimate narrows what comes after it. Pure: no clock,
-no post, no journal; a reservation is checked and held in one step.
+No grant makes a subtree's `spent + held` exceed its limit, except one last grant per agent. A bill
+above its estimate leaves less for later requests. A reservation is checked and held in one step;
+there is no clock, no mailbox and no journal here.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import Budget
 
 Unit = Literal["tokens", "dollars", "requests"]
-WARN_AT = 0.8  # the share of a bound from which agents are told
+WARN_AT = 0.8  # the share of a limit from which agents are warned
 _NANO = 1_000_000_000
 _UNLIMITED = Budget()
 
@@ -43,12 +43,12 @@ class Amount(Value):
 
 
 def amount_of(tokens: int, usd: float | None, requests: int = 1) -> Amount:
-    """An unknown price counts as nothing: such requests are bounded by tokens and number alone."""
+    """An unknown price counts as 0: such requests are limited by tokens and number alone."""
     return Amount(tokens=tokens, nano_usd=round((usd or 0.0) * _NANO), requests=requests)
 
 
 class BudgetUsage(Value):
-    """How far one bound of a subtree is used."""
+    """How much of one limit of a subtree is used."""
 
     path: str
     unit: Unit
@@ -61,14 +61,14 @@ class BudgetUsage(Value):
 
 
 class BudgetGrant(Value):
-    """It may be sent. `bounded` False: no bound holds for this agent, nothing was reserved."""
+    """It may be sent. `bounded` False: this agent has no limit, nothing was reserved."""
 
     bounded: bool = True
     last: bool = False
 
 
 class BudgetWait(Value):
-    """It would fit, were it not for what others hold: ask again when something was settled."""
+    """It would fit without others' grants: ask again when one was settled."""
 
 
 class BudgetRefusal(Value):
@@ -82,13 +82,13 @@ BudgetDecision = BudgetGrant | BudgetWait | BudgetRefusal
 
 
 class BudgetReservation(Value):
-    """One grant under way."""
+    """One grant in progress."""
 
     agent_id: str
     path: str
     amount: Amount
     last: bool = False
-    worked: bool = False  # the agent has had answers: it has something to sum up
+    worked: bool = False  # the agent has had responses, so it has something to sum up
 
 
 class _Account:
@@ -96,11 +96,11 @@ class _Account:
 
     def __init__(self, path: str, bound: Budget) -> None:
         self.path, self.bound = path, bound
-        self.past_limits: set[Budget] = set()  # every bound it has or had: what was handed down
+        self.past_limits: set[Budget] = set()  # every limit it has or had: what was handed down
         self.spent = self.held = Amount()
 
     def usages(self, more: Amount, *, with_held: bool) -> Iterator[BudgetUsage]:
-        """Each bound and what would be used of it with `more`."""
+        """Each limit and how much of it would be used with `more`."""
         used = self.spent.plus(more)
         if with_held:
             used = used.plus(self.held)
@@ -113,7 +113,7 @@ class _Account:
 
 
 class Ledger:
-    """All bounds of a run. The root's subtree is always counted, bounded or not."""
+    """All limits of a run. The root's subtree is always counted, limited or not."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {"/root": _Account("/root", _UNLIMITED)}
@@ -123,16 +123,16 @@ class Ledger:
 
     @property
     def is_bounded(self) -> bool:
-        """True if any bound holds."""
+        """True if any limit holds."""
         return any(node.bound != _UNLIMITED for node in self._accounts.values())
 
     @property
     def held(self) -> dict[str, BudgetReservation]:
-        """The grants under way, by reservation. Not to be changed."""
+        """The grants in progress, by reservation. Callers must not change it."""
         return self._held
 
     def spent(self, path: str = "/root") -> Amount:
-        """What a counted subtree has spent so far; nothing for one that is not counted."""
+        """What a counted subtree has spent so far; zero for one that is not counted."""
         node = self._accounts.get(path)
         return node.spent if node is not None else Amount()
 
@@ -142,10 +142,11 @@ class Ledger:
         return node.held if node is not None else Amount()
 
     def set_limits(self, path: str, budget: Budget) -> bool:
-        """Set the bounds of a subtree; raising them later is the same call.
+        """Set the limits of a subtree, also to raise them later.
 
-        A child's budget that one of its ancestors has or had is that ancestor's, handed down: it
-        draws on that one and gets no account of its own. False if so, or if it bounds nothing.
+        A child's budget that equals one an ancestor has or had is that ancestor's, handed down: the
+        child draws on it and gets no account of its own. Returns False then, or if the budget
+        limits nothing.
         """
         node = self._accounts.get(path)
         if node is None and (
@@ -163,8 +164,8 @@ class Ledger:
     def reserve(self, wanted: BudgetReservation, name: str) -> BudgetDecision:
         """Decide on one request, and hold its amount if it is granted.
 
-        A last grant is for an agent that has something to sum up: one that was never answered is
-        refused at once, so that a spent budget does not buy one request for each new agent.
+        Only an agent that has something to sum up gets a last grant: one that never had a response
+        is refused at once, so that a spent budget does not buy one request for each new agent.
 
         Args:
             wanted: The agent, its path and the estimate.
@@ -196,19 +197,19 @@ class Ledger:
         return BudgetRefusal(share=now, ask_again=may_ask)
 
     def hold(self, granted: BudgetReservation, name: str) -> None:
-        """Note a grant, unconditionally: also one that the journal tells of."""
+        """Hold a grant unconditionally; also used for grants read from the journal."""
         self._held[name] = granted
         if granted.last:
             self._may_have_last.add(granted.agent_id)
             self._had_last.add(granted.agent_id)
-        else:  # there is room again: it may have a last grant again, when there is none
+        else:  # there is room again: it may have another last grant later
             self._may_have_last.discard(granted.agent_id)
             self._had_last.discard(granted.agent_id)
         for node in self._accounts_over(granted.path):
             node.held = node.held.plus(granted.amount)
 
     def settle(self, name: str, path: str, cost: Amount) -> bool:
-        """A request ended: what it held is free, what it cost is spent.
+        """A request ended: release what it held, add what it cost.
 
         Args:
             name: Of the reservation; "" = nothing was reserved, the cost is only added.
@@ -227,7 +228,7 @@ class Ledger:
         return True
 
     def most_used(self, path: str) -> BudgetUsage | None:
-        """The bound over this path that is used most, if that is 80 % or more; grants count."""
+        """The most used limit over this path, if 80 % or more is used; grants count."""
         shares = [
             share
             for node in self._accounts_over(path)
@@ -238,7 +239,7 @@ class Ledger:
         return worst if worst is not None and worst.used_fraction >= WARN_AT else None
 
     def _accounts_over(self, path: str) -> list[_Account]:
-        """The counted subtrees that hold this path, from the root down.
+        """The counted subtrees that contain this path, from the root down.
 
         Reviews are paid by the run as a whole.
         """
@@ -254,7 +255,7 @@ class Ledger:
 
 
 def _first_exceeded(nodes: list[_Account], more: Amount, *, with_held: bool) -> BudgetUsage | None:
-    """The first bound that would be passed."""
+    """The first limit that would be exceeded."""
     for node in nodes:
         for share in node.usages(more, with_held=with_held):
             if share.used > share.bound:

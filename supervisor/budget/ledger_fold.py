@@ -1,7 +1,7 @@
-"""Records → ledger: what a resumed run has spent. Pure.
+"""Folds records into a ledger: what a resumed run has spent. Pure.
 
-What was granted and never billed stays held by the fold; whoever opens the run writes it off as
-spent (`ReservationReleased`), because nobody knows any more what the provider charged.
+Grants that were never billed stay held after the fold. Who opens the run writes them off as spent
+(`ReservationReleased`), because what the provider charged is unknown.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def fold_ledger(records: Iterable[Record]) -> Ledger:
 
 
 def cost_of(bill: ResponseBilled | ReservationReleased) -> Amount:
-    """What a bill adds to what is spent."""
+    """The amount that a bill adds to what is spent."""
     if isinstance(bill, ReservationReleased):
         return amount_of(bill.tokens, bill.usd, bill.requests)
     return amount_of(bill.usage.total_tokens, bill.usd)

@@ -1,4 +1,4 @@
-"""The panel of a run in this terminal: answers go through the run's own control socket."""
+"""The approval panel of a run in this terminal; answers go through the run's control socket."""
 
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.control import Done, ResolveApproval
@@ -9,7 +9,7 @@ from .control_client import send_request
 
 
 def make_approval_panel(here: RunPaths) -> ApprovalPanel:
-    """Its keys are brought by whoever reads them."""
+    """Make the panel; the keyboard reader passes keys to it."""
 
     async def answer(wish: ResolveApproval) -> tuple[str, bool]:
         try:

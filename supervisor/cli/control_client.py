@@ -1,6 +1,6 @@
-"""Questions to a live run over its control socket, for every door that asks one.
+"""Client of a live run's control socket, used by every command that asks a run.
 
-Rule: a run that is not alive is an ordinary answer with what to do next, not a time-out.
+If the run is not alive, the error says so and what to do next, without waiting for a timeout.
 """
 
 import os
@@ -32,7 +32,7 @@ _FIGURES_LIMIT_S = 1.0
 
 
 class RunNotAlive(UsageError):
-    """The run has no supervisor that could be asked."""
+    """The run has no supervisor that could answer."""
 
     def __init__(self, run_id: str) -> None:
         short = short_id(run_id)
@@ -43,7 +43,7 @@ class RunNotAlive(UsageError):
 
 
 class ControlRequestRefused(SwarmError):
-    """The supervisor said no; its own words and exit code."""
+    """The supervisor refused the request; carries its message and exit code."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.message)
@@ -51,7 +51,7 @@ class ControlRequestRefused(SwarmError):
 
 
 def resolve_live_run(wanted: str | None) -> RunPaths:
-    """The run that is meant, which must be alive. Raises UsageError, NotAlive."""
+    """Resolve a run that must be alive. Raises UsageError, RunNotAlive."""
     here = resolve_run(wanted)
     if not is_run_alive(here):
         raise RunNotAlive(here.folder.name)
@@ -59,7 +59,7 @@ def resolve_live_run(wanted: str | None) -> RunPaths:
 
 
 def resolve_run(wanted: str | None) -> RunPaths:
-    """The run that is meant: an id, a part of one, or None for the newest. Raises UsageError."""
+    """Resolve a run by its id, a part of one, or None for the newest. Raises UsageError."""
     places = find_user_paths(dict(os.environ))
     return paths_of_run(places, find_run(places, wanted))
 
@@ -67,7 +67,10 @@ def resolve_run(wanted: str | None) -> RunPaths:
 async def send_request(
     here: RunPaths, wish: AnyControl, *, timeout_s: float = REPLY_TIMEOUT_S
 ) -> AnyControlReply:
-    """One question. Raises NotAlive, RunRefused, or SwarmError when it does not answer in time."""
+    """Send one request and return the reply.
+
+    Raises RunNotAlive, ControlRequestRefused, or SwarmError if there is no answer in time.
+    """
     try:
         body = await send_control_request(
             here.control_endpoint, encode_control(wish), timeout_s=timeout_s
@@ -87,13 +90,13 @@ async def send_request(
 
 
 def send_request_for_message(wanted: str | None, wish: AnyControl) -> str:
-    """Ask and wait; the supervisor's words."""
+    """Send a request, wait, and return the message of the supervisor's reply."""
     reply = trio.run(send_request, resolve_live_run(wanted), wish)
     return reply.message if isinstance(reply, Done) else ""
 
 
 async def fetch_run_view(here: RunPaths, *, timeout_s: float = REPLY_TIMEOUT_S) -> RunView:
-    """The whole run as it is now. Raises as `ask`."""
+    """The whole run as it is now. Raises as `send_request`."""
     reply = await send_request(here, GetSnapshot(), timeout_s=timeout_s)
     if not isinstance(reply, Snapshot):
         raise SwarmError("the run answered something else than a snapshot")
@@ -101,7 +104,7 @@ async def fetch_run_view(here: RunPaths, *, timeout_s: float = REPLY_TIMEOUT_S) 
 
 
 def with_live_usage(places: UserPaths, runs: tuple[RunSummary, ...]) -> tuple[RunSummary, ...]:
-    """The running ones with their present figures; one that does not answer stays as it is."""
+    """Add present figures to the running runs; a run that does not answer is left unchanged."""
     found: dict[str, RunView] = {}
 
     async def look(run: RunSummary) -> None:

@@ -1,6 +1,6 @@
-"""`--detach`: the run goes on without a terminal; we leave as soon as it has begun.
+"""`--detach`: run without a terminal; the command returns as soon as the run has started.
 
-Rule: what goes wrong before the first record is said here, by the process the person started.
+Errors before the first record are reported by the process that the person started.
 """
 
 import os
@@ -24,9 +24,9 @@ _STARTED = b"+"
 
 
 def detach(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
-    """Fork twice; print the run's id and return 0 once the run has begun.
+    """Fork twice; print the run's id and return 0 once the run has started.
 
-    Raises SwarmError with what the run said, if it ended before that.
+    Raises SwarmError with the run's error message if it ended before that.
     """
     assert request.run_id is not None
     folder = paths_of_run(places, request.run_id).folder
@@ -59,7 +59,7 @@ def detach(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
 
 
 def _daemonize(log: int) -> None:
-    """A session of its own, then a second fork so that it can never take a terminal again."""
+    """Start a session, then fork again so that the process can never acquire a terminal."""
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
@@ -101,7 +101,7 @@ def _run_detached(
 
 
 def _wait_for_start(reader: int) -> bytes:
-    """What the run says first; empty if it died or is too slow."""
+    """The first message of the run; empty if it died or took too long."""
     ready, _, _ = select.select([reader], [], [], _START_TIMEOUT_S)
     try:
         return os.read(reader, 4096) if ready else b""

@@ -1,7 +1,7 @@
-"""Keys at a live view: select an agent, read its transcript while it grows, sort, answer, leave.
+"""Keyboard for a live display: select an agent, read its growing transcript, sort, answer, leave.
 
-Rule: they change how a person looks, and answer what is asked; nothing else. Records come from the
-journal once, then from the feed; none twice, none missed.
+Keys only change the display and answer approvals. Records come once from the journal and then from
+the feed, without duplicates or gaps.
 """
 
 from collections.abc import Callable
@@ -31,19 +31,19 @@ def attach_keyboard(
     may_leave: bool,
     on_leave: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let this terminal's keys lead through the view; its panel, if it has one, takes its own.
+    """Let this terminal's keys control the display; an approval panel gets its keys first.
 
     Args:
         here: The run that is shown.
-        view: What is drawn; it runs the reading of keys beside the drawing.
-        may_leave: q and Ctrl-C end the looking; else they are a letter and a signal.
+        view: The display; it runs the keyboard reader beside the drawing.
+        may_leave: q and Ctrl-C leave the display; otherwise q is a letter and Ctrl-C a signal.
         on_leave: Called when the person leaves.
     """
 
     async def obey(current: Callable[[], RunView]) -> None:
         browser = DisplayNavigator(here, view, current, may_leave=may_leave)
         view.listener = browser.on_feed
-        with suppress(OSError):  # the terminal is gone: the run, or who looks, goes on without keys
+        with suppress(OSError):  # the terminal is gone: continue without keys
             async with open_keyboard(
                 _STDIN, interrupts=not may_leave, on_stop=view.on_stop
             ) as keys:
@@ -59,7 +59,7 @@ def attach_keyboard(
 
 
 class DisplayNavigator:
-    """One person at a `LiveDisplay`."""
+    """Handles one person's keys at a `LiveDisplay`."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class DisplayNavigator:
         self._glyphs = view.options.glyphs
         self._browse = TreeNavigation(may_leave=may_leave)
         self._page: TranscriptPage | None = None
-        self._buffered_records: list[Record] | None = None  # heard while the journal is being read
+        self._buffered_records: list[Record] | None = None  # received during the journal read
 
     def on_feed(self, feed: AnyFeed) -> None:
-        """What the view is fed. Never waits."""
+        """Add a record of the feed to the open transcript. Never waits."""
         if not isinstance(feed, Recorded) or self._page is None:
             return
         if self._buffered_records is not None:
@@ -85,11 +85,11 @@ class DisplayNavigator:
             self._page.add_records((feed.record,))
 
     def show_key_hints(self) -> None:
-        """Say which keys there are."""
+        """Show which keys there are."""
         self._view.set_options(self._browse.options(self._glyphs))
 
     async def handle_key(self, key: str) -> bool:
-        """Obey one key; True when the person leaves."""
+        """Handle one key; True when the person leaves."""
         before, self._browse = self._browse, handle_key(self._browse, key, self._current())
         if self._browse.left:
             return True
@@ -110,7 +110,7 @@ class DisplayNavigator:
         agent = self._agent(path)
         agent_id = agent.agent_id if agent is not None else ""
         known: list[Record] = []
-        with suppress(OSError, SwarmError):  # then it begins with what comes from here on
+        with suppress(OSError, SwarmError):  # the page then starts with later records
             known = await trio.to_thread.run_sync(
                 lambda: list(agent_records(self._here, agent_id, path)), abandon_on_cancel=True
             )

@@ -1,6 +1,6 @@
-"""What `doctor` looks at, one function a subject. Each finding carries the exact fix.
+"""The checks of `doctor`, one function per subject. Each finding includes the exact fix.
 
-Rule: a check never fails by itself: what cannot be found out is a warning that says so.
+A check never fails by itself: what cannot be determined is a warning that says so.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ _PROBE_LIMIT_S = 20.0
 
 
 def all_checks(places: UserPaths, config: Config) -> list[Check]:
-    """Everything, in the order in which a person would mend it."""
+    """All checks, in the order in which a person would fix the findings."""
     return [
         check_system(),
         check_python(),
@@ -51,12 +51,12 @@ def check_system() -> Check:
 
 
 def check_python() -> Check:
-    """Which one runs; an older one than 3.11 could not have read this file."""
+    """Which Python runs; one older than 3.11 could not have parsed this file."""
     return Check(name="python", state="ok", detail=f"{platform.python_version()}, {sys.executable}")
 
 
 def check_package() -> Check:
-    """Another package called `swarm` hides ours from a wheel install."""
+    """Another package called `swarm` may hide this one in a wheel installation."""
     spec = importlib.util.find_spec("swarm")
     if spec is not None and spec.origin not in {None, "namespace"}:
         return Check(
@@ -82,7 +82,7 @@ class _Report(msgspec.Struct):
 
 
 def check_sandbox() -> list[Check]:
-    """What the worker's own probe found, tried in a process of its own."""
+    """The result of the worker's own sandbox probe, run in a separate process."""
     words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_report"]
     try:
         done = subprocess.run(
@@ -121,7 +121,7 @@ def check_program(name: str, package: str, without: str) -> Check:
 
 
 def check_state(places: UserPaths) -> Check:
-    """Can be written, and is no network disk."""
+    """Whether the state folder is writable and on no network file system."""
     existing = next(folder for folder in (places.runs, *places.runs.parents) if folder.exists())
     fix = "make it writable, or set SWARM_HOME or XDG_STATE_HOME to a local folder that is"
     if not os.access(existing, os.W_OK | os.X_OK):

@@ -1,6 +1,7 @@
-"""Processes that a command will need, begun before its words are read: a run starts sooner so.
+"""Starts the processes of a run before the command line is parsed, to start the run sooner.
 
-Rule: whoever takes the ignition closes it; one that nobody took is closed when the command ends.
+The code that takes the early processes closes them; if nobody takes them, they are closed when the
+command ends.
 """
 
 import gc
@@ -21,7 +22,7 @@ class _EarlyStart:
 
 
 def needs_processes(arguments: Sequence[str]) -> bool:
-    """True if this command line looks like a run in this very process. Wrong costs time only."""
+    """True if this command line looks like a run in this process. A wrong guess costs only time."""
     return (
         bool(arguments)
         and arguments[0] in _RUN_COMMANDS
@@ -31,15 +32,15 @@ def needs_processes(arguments: Sequence[str]) -> bool:
 
 @contextmanager
 def start_early_for_command(arguments: Sequence[str]) -> Iterator[None]:
-    """Have an ignition ready for `take_early_processes` while a command runs, if it needs one."""
+    """Start processes for `take_early_processes` while a command runs, if it needs them."""
     if sys.platform == "linux" and needs_processes(arguments):
-        gc.disable()  # what is imported stays; `run_in_process` enables it for the run
+        gc.disable()  # imported modules stay; `run_in_process` enables it again
         from swarm.mailbox.after_fork import skip_library_search
 
         with skip_library_search():
             from ..processes.early_start import start_early
 
-        with suppress(OSError, ImportError):  # the run itself tries again, and says why
+        with suppress(OSError, ImportError):  # the run itself tries again and reports the error
             _EarlyStart.processes = start_early()
     try:
         yield
@@ -48,12 +49,12 @@ def start_early_for_command(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def take_early_processes() -> "EarlyProcesses | None":
-    """The ignition that was begun, once; None: there is none."""
+    """Return the early processes once; None if there are none."""
     ignition, _EarlyStart.processes = _EarlyStart.processes, None
     return ignition
 
 
 def close_early_processes() -> None:
-    """Close the ignition that was begun, if nobody took it."""
+    """Close the early processes if nobody took them."""
     if (ignition := take_early_processes()) is not None:
         ignition.close()

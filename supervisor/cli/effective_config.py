@@ -1,6 +1,6 @@
-"""The effective configuration as rows: each value with the layer, file and line that it is from.
+"""The effective configuration as rows: each value with the layer, file and line that it comes from.
 
-Rule: nothing secret is in a row; what is hidden is still named.
+No row contains a secret; a hidden value is still listed by name.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _NAMES_ONLY = ("env_key", "env_http_headers", "env_key_instructions")
 
 
 class ConfigRow(Value):
-    """One leaf. `line` counts from 1; 0 where there is none."""
+    """One leaf. `line` counts from 1; 0 if there is none."""
 
     key: str
     value: Any
@@ -42,7 +42,7 @@ class ConfigRow(Value):
 
 
 def effective_rows(loaded: LoadedConfig) -> list[ConfigRow]:
-    """Every leaf that some layer says, and every one that is built in, by key."""
+    """Every leaf that a layer sets, and every built-in default, sorted by key."""
     merged = loaded.merged
     said = [_configured_row(loaded, path) for path, _ in leaves(merged.values)]
     defaults: dict[str, Any] = {}
@@ -55,11 +55,11 @@ def effective_rows(loaded: LoadedConfig) -> list[ConfigRow]:
 
 
 def requirement_files(held: Requirements) -> list[tuple[str, str]]:
-    """(file, the keys that count of it) for each file of requirements."""
+    """(file, its effective keys) for each requirements file."""
     found: dict[str, list[str]] = {}
     for key, place in held.places.items():
         if "." in key:
-            continue  # within one of the others
+            continue  # part of one of the others
         found.setdefault(place.rpartition(", line ")[0] or place, []).append(key)
     return [(file, ", ".join(keys)) for file, keys in found.items()]
 
@@ -90,13 +90,13 @@ def _is_secret(path: KeyPath) -> bool:
     )
 
 
-_TOKEN_COUNT_KEYS = (  # they only sound like secrets
+_TOKEN_COUNT_KEYS = (  # not secrets, though their names look like it
     "tokens", "model_auto_compact_token_limit", "tool_output_token_limit",
 )  # fmt: skip
 
 
 def _fill_defaults(table: dict[str, Any], kind: type[msgspec.Struct]) -> None:
-    """Built-in values, which the struct leaves out when it is encoded."""
+    """Add the default values, which the struct leaves out when it is encoded."""
     blank = msgspec.convert({}, kind)
     for name in kind.__struct_fields__:
         value = getattr(blank, name)

@@ -1,4 +1,4 @@
-"""The console script `swarm`. Before click is imported, a run's processes are on their way."""
+"""The console script `swarm`. It starts a run's processes before it imports click."""
 
 import os
 import sys
@@ -22,12 +22,12 @@ def main() -> None:
 
 
 def _open_standard_files() -> None:
-    """Whoever started us may have closed some of them: the next pipe of ours would be one then."""
+    """Open closed standard files on /dev/null, so that no later pipe gets their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            nothing = os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+            nothing = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
             os.set_inheritable(nothing, True)
     sys.stdin = _open_if_closed(sys.stdin, 0, "r")
     sys.stdout = _open_if_closed(sys.stdout, 1, "w")

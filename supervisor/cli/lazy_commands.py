@@ -1,6 +1,6 @@
-"""The list of commands and how one is loaded: only the chosen one is ever imported.
+"""The list of commands, and a click group that imports only the chosen command.
 
-Rule: `swarm --help` and `--version` import click and this list, nothing more.
+`swarm --help` and `--version` import click and this list, nothing more.
 """
 
 import difflib
@@ -13,7 +13,7 @@ from swarm.mailbox.errors import UsageError
 
 
 class LazyCommand(NamedTuple):
-    """Where a command lives. `short` must be the first sentence of its own help (tested)."""
+    """Where a command is defined. `short` must be the first sentence of its own help (tested)."""
 
     target: str  # module below this package : attribute
     short: str
@@ -140,7 +140,7 @@ LAZY_COMMANDS: dict[str, LazyCommand] = {
 
 
 class ColorCommand(click.Command):
-    """A command that also takes `--color`, so that it may stand on either side of the name."""
+    """A command that also accepts `--color`, so that it may stand on either side of the name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -163,7 +163,7 @@ def _set_color(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called or asked for help."""
+    """A group that imports a command only when it is called or its help is shown."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(LAZY_COMMANDS)
@@ -191,6 +191,6 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the list: importing all commands for one page would cost 300 ms."""
+        """List the commands without importing them: importing all of them would take 300 ms."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, door.short) for name, door in LAZY_COMMANDS.items()])

@@ -1,7 +1,7 @@
-"""`swarm`: the commands. One place where errors become words on stderr and an exit code.
+"""`swarm`: the top-level command. All errors become a message on stderr and an exit code here.
 
-Rule: nothing heavy is imported here (a test names the allowed modules), and nothing but the
-commands' own output goes to stdout.
+Nothing heavy is imported here (a test names the allowed modules), and only the commands' own output
+goes to stdout.
 """
 
 import os
@@ -66,7 +66,7 @@ def cli(ctx: click.Context, color: str) -> None:
 
 
 def _check_platform(command: str) -> None:
-    """Elsewhere than on Linux the first line says what does not work; what cannot is refused."""
+    """On other systems than Linux, say what does not work and refuse commands that cannot work."""
     lack = _UNSUPPORTED_PLATFORMS.get(sys.platform)
     if lack is None:
         return
@@ -76,7 +76,7 @@ def _check_platform(command: str) -> None:
 
 
 def run_cli(arguments: list[str]) -> int:
-    """Run one command line; return its exit code (CLI.md)."""
+    """Run one command line; return its exit code."""
     try:
         outcome: Any = cli.main(args=arguments, prog_name="swarm", standalone_mode=False)
         sys.stdout.flush()
@@ -91,7 +91,7 @@ def run_cli(arguments: list[str]) -> int:
     except BrokenPipeError:
         _discard_stdout()
         return 1
-    except UnicodeEncodeError:  # what it is may be a secret
+    except UnicodeEncodeError:  # the text may be a secret
         hint = "a folder, file or word here is not valid UTF-8; name it in UTF-8"
         return _print_error(hint, UsageError.exit_code)
     except ModuleNotFoundError as error:
@@ -102,7 +102,7 @@ def run_cli(arguments: list[str]) -> int:
 
 
 def _words_of(error: click.ClickException) -> str:
-    """click's sentence; it names the nearest option itself."""
+    """click's message, which already suggests the nearest option."""
     context = getattr(error, "ctx", None)
     words = error.format_message().rstrip(".")
     if isinstance(error, click.UsageError) and context is not None:
@@ -112,7 +112,7 @@ def _words_of(error: click.ClickException) -> str:
 
 
 def _print_error(words: str, code: int) -> int:
-    """One line on stderr; a terminal is not to be steered by what a file name holds."""
+    """Print one line on stderr, without characters that could control the terminal."""
     safe = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in words)
     with suppress(OSError, ValueError):
         click.echo(f"swarm: {safe}", err=True)
@@ -120,13 +120,13 @@ def _print_error(words: str, code: int) -> int:
 
 
 def _discard_stdout() -> None:
-    """The reader is gone: keep the interpreter from complaining when it flushes at the end."""
+    """The reader is gone: prevent an error when the interpreter flushes stdout at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def explain_shadowed_package(error: ModuleNotFoundError) -> str | None:
-    """Words for the one case where another package called `swarm` hides ours; else None."""
+    """A message if another package called `swarm` hides this one; else None."""
     if not (error.name or "").startswith("swarm."):
         return None
     swarm = sys.modules.get("swarm")

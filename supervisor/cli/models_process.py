@@ -1,4 +1,4 @@
-"""The gateway's code as a process of its own, for `swarm models …`: its lines and its end."""
+"""Runs the gateway's code in a separate process for `swarm models …` and reads its JSON lines."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ _CLI = ("-P", "-m", "swarm.worker.gateway.models_cli")
 
 
 class ModelsProcessFailed(SwarmError):
-    """The other process said no; its words and exit code."""
+    """The process failed; carries its message and exit code."""
 
     def __init__(self, words: str, code: int) -> None:
         super().__init__(words)
@@ -27,7 +27,7 @@ class ModelsProcessFailed(SwarmError):
 
 
 class ModelLine(msgspec.Struct):
-    """One line of the other process; fields as its `type` has them."""
+    """One line of the process's output; `type` determines which fields are set."""
 
     type: str
     message: str = ""
@@ -73,14 +73,14 @@ _decode = msgspec.json.Decoder(ModelLine).decode
 
 
 def catalogue_files() -> list[str]:
-    """The models.toml files that are there, the system's first."""
+    """The models.toml files that exist, the system's first."""
     folder = find_user_paths(dict(os.environ)).config
     paths = (Path("/etc/swarm/models.toml"), folder / "models.toml")
     return [str(path) for path in paths if path.is_file()]
 
 
 def query_models(verb: str, *names: str) -> Iterator[ModelLine]:
-    """What the other process says of model files. Raises ModelsFailed at its end if it failed."""
+    """Query the process about model files. Raises ModelsProcessFailed at its end if it failed."""
     folder = str(find_user_paths(dict(os.environ)).models)
     return stream_models_process((verb, folder, *names, *catalogue_files()))
 
@@ -88,12 +88,12 @@ def query_models(verb: str, *names: str) -> Iterator[ModelLine]:
 def stream_models_process(
     words: tuple[str, ...], order: bytes = b"", environment: dict[str, str] | None = None
 ) -> Iterator[ModelLine]:
-    """The other process's lines as they come. Raises ModelsFailed at its end if it failed.
+    """The process's output line by line. Raises ModelsProcessFailed at its end if it failed.
 
     Args:
         words: Its arguments.
-        order: What it reads from its stdin.
-        environment: Its own; None = that of this process.
+        order: Written to its stdin.
+        environment: Its environment; None = that of this process.
     """
     command = [sys.executable, *_CLI, *words]
     failure = ""

@@ -1,4 +1,4 @@
-"""What can be said on the command line of `run`, as one value. Names are those of the options."""
+"""The command-line options of `run` as one struct. Fields have the names of the options."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ APPROVALS = ("untrusted", "on-failure", "on-request", "never")
 
 
 class RunOptions(Value):
-    """`swarm run`, parsed and not yet understood."""
+    """The parsed options of `swarm run`, not yet resolved."""
 
     task: str | None = None
     prompt: str | None = None
@@ -46,7 +46,7 @@ class RunOptions(Value):
     ephemeral: bool = False
     record: str | None = None
     replay: str | None = None
-    reviews: bool = False  # it is a review of code
+    reviews: bool = False  # True for a review of code
 
 
 class ShowOptions(Value):

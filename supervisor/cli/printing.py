@@ -1,4 +1,4 @@
-"""What reading commands share: aligned columns, JSON on stdout, cleaned text."""
+"""Output helpers of the commands that print: aligned columns, JSON on stdout, cleaned text."""
 
 import sys
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ def print_columns(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
     """A table of plain columns; the last one is not padded.
 
     Args:
-        head: Column titles; left out when stdout is no terminal, as `ls` does it.
-        rows: Cells as text; made harmless here.
-        right: Titles of columns to be aligned right, separated by blanks.
+        head: Column titles; left out if stdout is not a terminal, as in `ls`.
+        rows: Cells as text; control characters are cleaned here.
+        right: Titles of right-aligned columns, separated by blanks.
     """
     cells = [[clean_line(cell, limit=200) for cell in row] for row in rows]
     shown = [list(head), *cells] if sys.stdout.isatty() else cells

@@ -1,6 +1,7 @@
-"""Which providers could answer now: keys by name only, local servers by asking them.
+"""Checks which providers could answer now: keys by name only, local servers by a request.
 
-Nothing is sent but a plain GET of the model list, to loopback only; a key is never sent or shown.
+The only request is a plain GET of the model list, and only to loopback; a key is never sent or
+shown.
 """
 
 import http.client
@@ -35,12 +36,12 @@ class Check(Value):
         return f"{self.detail}; {self.fix}" if self.detail and self.fix else self.detail or self.fix
 
     def as_dict(self) -> dict[str, str]:
-        """All fields, also empty ones."""
+        """All fields, including empty ones."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 def local_servers(environment: Mapping[str, str]) -> dict[str, str]:
-    """Where the local servers listen that need no configuration."""
+    """Addresses of the local servers that need no configuration."""
     host = environment.get("OLLAMA_HOST", "").strip()
     parts = urlsplit(host if "://" in host else f"http://{host}")
     name = parts.hostname if parts.hostname not in {None, "", "0.0.0.0"} else "127.0.0.1"
@@ -56,7 +57,7 @@ def local_servers(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_providers(config: Config, environment: Mapping[str, str]) -> list[Check]:
-    """One check a provider, configured ones first."""
+    """One check per provider, configured ones first."""
     checks = [
         _configured(name, table, environment) for name, table in config.model_providers.items()
     ]
@@ -91,7 +92,7 @@ def _configured(name: str, table: ProviderTable, environment: Mapping[str, str])
 
 
 def _key_file(title: str, path: Path) -> Check:
-    """By its mode alone: it is not opened here."""
+    """Check the key file by its mode; it is not opened."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -103,7 +104,7 @@ def _key_file(title: str, path: Path) -> Check:
 
 
 def _program(title: str, program: str) -> Check:
-    """Whether it can be started; it is not run here."""
+    """Check whether the program can be started; it is not run."""
     if shutil.which(program) is None:
         return Check(name=title, state="fail", detail=f"auth.command {program}: not found")
     return Check(name=title, state="ok", detail=f"the key comes from {program}")
@@ -118,7 +119,7 @@ def _key(name: str, variable: str, environment: Mapping[str, str]) -> Check:
 
 
 def probe_server(address: str) -> str | None:
-    """What a local server offers, in a few words; None if nobody answers."""
+    """What a local server offers, in a few words; None if it does not answer."""
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_LIMIT_S)
     try:

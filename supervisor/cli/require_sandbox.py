@@ -1,4 +1,4 @@
-"""`--require-sandbox`: fail rather than run weaker than the person asked for."""
+"""`--require-sandbox`: fail instead of running with fewer guarantees than the person required."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ _PROBE_LIMIT_S = 20.0
 
 
 class SandboxMissing(SwarmError):
-    """This machine cannot keep what `--require-sandbox` asks for; nothing was started."""
+    """This machine cannot guarantee what `--require-sandbox` requires; nothing was started."""
 
     exit_code = 6
 
@@ -23,7 +23,7 @@ class _Report(msgspec.Struct):
 
 
 def check_required_sandbox(required: Sequence[str]) -> None:
-    """Try the sandbox for real, in a process of its own. Raises SandboxMissing."""
+    """Test the sandbox in a separate process. Raises SandboxMissing."""
     if not required:
         return
     words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_report"]

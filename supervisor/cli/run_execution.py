@@ -1,6 +1,6 @@
-"""From a finished request to an exit code: ignite, run, show, write the result, tell the person.
+"""Executes a complete request: start early, run, show, write the result, notify, exit code.
 
-Rule: everything that can be wrong was told before; `ignite` comes before Trio, a thread or Rich.
+The request was checked before. `start_early` must come before Trio, a thread or Rich.
 """
 
 import gc
@@ -47,7 +47,7 @@ _STDIN = 0
 
 
 def start_run(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
-    """Run to the end and return the exit code; with `--detach` only until it has begun."""
+    """Run to the end and return the exit code; with `--detach`, return once the run has started."""
     check_required_sandbox(request.require_sandbox)
     request = _in_unicode(request)
     if request.run_id is None:
@@ -56,13 +56,13 @@ def start_run(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
         return run_in_process(request, show, places)
     from .detach import detach
 
-    close_early_processes()  # its processes would be ours, not the run's
+    close_early_processes()  # they would be children of this process, not of the run
     return detach(request, show, places)
 
 
 def _in_unicode(request: RunRequest) -> RunRequest:
-    """Without the variables that no message can carry. Raises UsageError for any other such text,
-    which is not repeated: it may be a secret.
+    """Remove environment variables that no message can carry, with a warning. Raises UsageError for
+    any other such text, without repeating it: it may be a secret.
     """
     sound = {name: value for name, value in request.environment.items() if _is_sound(name + value)}
     if left := sorted(request.environment.keys() - sound.keys()):
@@ -101,16 +101,16 @@ def run_in_process(
         request: With its keys; the environment of this process no longer has them.
         show: How it is shown, and what happens with the result.
         places: The user's folders.
-        on_started: Called when the first record is written.
+        on_started: Called at the first feed.
 
     Raises:
-        SwarmError: The run could not begin, or its journal could not be written.
+        SwarmError: The run could not start, or its journal could not be written.
     """
     ignition = take_early_processes() or start_early(secrets=tuple(request.keys.values()))
     try:
         ignition.complete()
         target = _result_file(show)
-        import trio  # imported already, by ignite
+        import trio  # already imported by `start_early`
 
         from ..run import run_to_end
 
@@ -122,7 +122,7 @@ def run_in_process(
             view.turn_notice = TurnNotifier(
                 request.notify, cwd=request.cwd, environment=request.environment
             )
-        gc.freeze()  # all modules are there
+        gc.freeze()  # all modules are imported
         gc.enable()
         try:
             completed = trio.run(run_to_end, request, view, ignition, places)
@@ -144,7 +144,7 @@ def run_in_process(
 
 
 def single_expected_error(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """The one error that a person must hear of, if the group holds nothing unforeseen."""
+    """The first error of the group if it holds only expected errors; else None."""
     wanted = (SwarmError, KeyboardInterrupt)
     _, rest = group.split(wanted)
     if rest is not None:
@@ -159,7 +159,7 @@ def single_expected_error(group: BaseExceptionGroup[BaseException]) -> BaseExcep
 def _finish_json_lines(
     view: "_StartReportingDisplay", show: ShowOptions, error: BaseException
 ) -> None:
-    """The last of the JSON lines is always `run.completed`."""
+    """End the JSON lines with `run.completed` in every case."""
     if show.as_json and view.started and not view.finished:
         view.finish(RunCompleted(status="failed", message=str(error)))
 
@@ -198,7 +198,7 @@ def _open_display(show: ShowOptions, request: RunRequest, places: UserPaths) -> 
 
 
 def color_choice(color: str | None) -> ColorChoice:
-    """`--color` as the console knows it."""
+    """`--color` as a `ColorChoice`."""
     match color:
         case "always" | "never":
             return color
@@ -207,7 +207,7 @@ def color_choice(color: str | None) -> ColorChoice:
 
 
 class _StartReportingDisplay:
-    """A view that also says when the run has begun. Otherwise the view it wraps."""
+    """Wraps a display, reports the run's start and passes the feed to the notifiers."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class _StartReportingDisplay:
 
 
 def _result_file(show: ShowOptions) -> "ResultFile | None":
-    """`-o`, held before any command of the run could put a link in its folder's place."""
+    """Open `-o` early, before a command of the run could replace its folder by a link."""
     if show.output_last_message is None:
         return None
     from pathlib import Path
@@ -253,7 +253,7 @@ def _result_file(show: ShowOptions) -> "ResultFile | None":
 
 
 def _write_answer(target: "ResultFile | None", completed: RunCompleted) -> None:
-    """`-o`: the whole answer, only after success; an empty one is said."""
+    """`-o`: write the whole answer, only after success; an empty answer causes a warning."""
     if target is None or completed.status != "completed":
         return
     if not completed.result:

@@ -1,7 +1,7 @@
-"""`--notify COMMAND`: run it when an approval waits for a person, and at the end of the run.
+"""`--notify COMMAND`: run a command when an approval waits for a person and at the end of the run.
 
-Rule: it gets one JSON argument and a few variables, nothing secret; it is bounded in time and in
-number, runs beside the run, and its failure is a warning.
+It receives one JSON argument and a few variables, none secret. It is limited in time and number,
+runs beside the run, and its failure is only a warning.
 """
 
 import shlex
@@ -20,12 +20,12 @@ from ..console.approval_description import action_kind, describe_action
 from ..run_request import RunRequest
 
 _LIMIT_S = 10.0
-_MOST_WAITING = 16  # notices not yet given; more are dropped
+_MOST_WAITING = 16  # approvals that wait for their notification; more are dropped
 _Draw = Callable[[Callable[[], RunView]], Awaitable[None]]
 
 
 class RunNotifier:
-    """One a run. Made by `open_notifier`."""
+    """One per run. Made by `open_notifier`."""
 
     def __init__(self, words: list[str], *, run_id: str, environment: Mapping[str, str]) -> None:
         self._argv, self._run_id, self._environment = words, run_id, environment
@@ -34,7 +34,7 @@ class RunNotifier:
         self._warned = False
 
     def on_feed(self, feed: AnyFeed) -> None:
-        """Never waits."""
+        """Queue a notification for an approval of a person. Never waits."""
         if not isinstance(feed, Recorded):
             return
         body = feed.record.body
@@ -45,7 +45,7 @@ class RunNotifier:
                 self._warn("too many approvals at once")
 
     async def run_beside(self, draw: _Draw, current: Callable[[], RunView]) -> None:
-        """Draw, and give notice beside it, until cancelled."""
+        """Draw, and send notifications beside it, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_for_approvals)
             await draw(current)
@@ -57,7 +57,7 @@ class RunNotifier:
                 await trio.to_thread.run_sync(self._call, about, variables, abandon_on_cancel=True)
 
     def finish(self, completed: RunCompleted) -> None:
-        """The last notice; blocks, at most ten seconds."""
+        """Send the last notification; blocks for at most ten seconds."""
         about = {
             "type": "run.completed",
             "run": self._run_id,
@@ -89,7 +89,7 @@ class RunNotifier:
 
 
 def open_notifier(command: str | None, request: RunRequest) -> RunNotifier | None:
-    """None without a command."""
+    """The notifier; None without a command or run id."""
     if command is None or request.run_id is None:
         return None
     return RunNotifier(
@@ -118,7 +118,7 @@ def _about(record: Record, body: ApprovalRequested) -> tuple[dict[str, object], 
 
 
 def split_command(command: str) -> list[str]:
-    """Shell words of a command, without a shell. Raises UsageError for an open quote."""
+    """Split a command like a shell does. Raises UsageError if it is empty or a quote is open."""
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A task file's own command, for fan-out items: once, read-only, bounded in time and output."""
+"""Runs a task file's fan-out command once, read-only, limited in time and output."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ SANDBOX_ARGV = (sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_comman
 
 
 class ScriptSandboxUnavailable(SwarmError):
-    """The command could not be confined, so it was not run."""
+    """The command could not be sandboxed, so it was not run."""
 
     exit_code = 6
 
@@ -38,15 +38,15 @@ def run_sandboxed_script(
     shown: str = "",
     policy: ProfilePolicy | None = None,
 ) -> str:
-    """The output of a shell command in the read-only sandbox, where what is swarm's own and
-    `hidden` paths are masked, and under a run's permission profile (`policy`, one that writes
-    nothing) no more is read.
+    """The output of a shell command in the read-only sandbox. swarm's own files and the `hidden`
+    paths are masked. `policy`, a permission profile that writes nothing, replaces the read-only
+    policy.
 
-    Errors name it as `shown`.
+    Errors name the command as `shown`.
 
     Raises:
         UsageError: It failed, took longer than `limit_s`, or printed more than 8 MiB.
-        NoSandbox: There is no sandbox here.
+        ScriptSandboxUnavailable: There is no sandbox here.
     """
     closed = (*find_user_paths(dict(os.environ)).hidden, *hidden)
     masks = [word for path in closed for word in ("--hide", path)]
@@ -88,7 +88,7 @@ def run_sandboxed_script(
 
 
 def _read_both(child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-    """Both streams to their ends, or until there is too much of one."""
+    """Read both streams to their ends, or until stdout exceeds its limit."""
     complaints: list[bytes] = []
     assert child.stdout is not None
     assert child.stderr is not None

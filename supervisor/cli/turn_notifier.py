@@ -1,7 +1,7 @@
-"""The `notify` key: a program that is started after each turn of the root, with one JSON argument.
+"""The `notify` key: starts a program after each turn of the root, with one JSON argument.
 
-Rule: it is the person's own program and gets nothing secret; nobody waits for it, and what
-becomes of it changes nothing.
+It is the person's own program and receives nothing secret. Nobody waits for it, and its result
+changes nothing.
 """
 
 import subprocess
@@ -23,7 +23,7 @@ _MOST_RUNNING = 8
 
 
 class TurnNotifier:
-    """Hears the run's feed. Never waits and raises nothing."""
+    """Listens to the run's feed. Never waits and raises nothing."""
 
     def __init__(self, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> None:
         self._argv, self._cwd, self._environment = list(argv), cwd, dict(environment)
@@ -33,7 +33,7 @@ class TurnNotifier:
         self._warned = False
 
     def on_feed(self, feed: AnyFeed) -> None:
-        """A record of the run; passing events are nothing to it."""
+        """Handle one record of the run; transient events are ignored."""
         if not isinstance(feed, Recorded) or feed.record.agent != ROOT_PATH:
             return
         match feed.record.body:

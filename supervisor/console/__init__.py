@@ -1,1 +1,1 @@
-"""What a person sees of a run: a fold over its records, and pictures of the fold."""
+"""The console: fold the records of a run into a view, and render the view for people."""

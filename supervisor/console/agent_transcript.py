@@ -1,7 +1,7 @@
-"""One agent's story from its records: `swarm show RUN AGENT`. Pure: records in, lines out.
+"""Render the transcript of one agent from its records: `swarm show RUN AGENT`. No I/O.
 
-Rule: the task first, then what happened in order; outputs by their heads, patches as diffs. Lines
-are Rich texts made of cleaned words, so the plain form is simply their `.plain`.
+The task comes first, then the events in order; long outputs are cut after their first lines, and
+patches are shown as diffs. Lines are Rich texts of cleaned text, so the plain form is `.plain`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,12 +53,12 @@ from .theme import BAD, BUSY, DIM, GOOD, HEAD, PLAIN, STATE_STYLES, WARN
 
 
 class TranscriptOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of long things is shown; None = all."""
+    """The limits of long parts; None = no limit."""
 
     output_lines: int | None = 12
     diff_lines: int | None = 60
     with_reasoning: bool = True
-    with_context: bool = False  # also what the harness told the model
+    with_context: bool = False  # also the context that the program gave the model
 
 
 def transcript_lines(
@@ -67,9 +67,9 @@ def transcript_lines(
     """The lines of one agent's transcript.
 
     Args:
-        records: Of the whole run or of this agent, in order; others are passed over.
+        records: Of the whole run or of this agent, in order; other agents' records are skipped.
         path: The agent.
-        options: What is cut.
+        options: Limits of long parts.
     """
     story = AgentTranscript(path, options)
     for record in records:
@@ -77,22 +77,24 @@ def transcript_lines(
 
 
 class AgentTranscript:
-    """One agent's story while it grows: `hear` each record once, in order."""
+    """The transcript of one agent as it grows: call `add_record` once per record, in order."""
 
     def __init__(self, path: str, options: TranscriptOptions | None = None) -> None:
         self._path, self._options = path, options or TranscriptOptions()
         self._agent_id = ""
         self._turns = 0
         self._count: TokenCount | None = None
-        self._patches: dict[str, tuple[FileChange, ...]] = {}  # call id → what was asked
+        self._patches: dict[str, tuple[FileChange, ...]] = {}  # call id → the requested changes
 
     def add_record(self, record: Record) -> Iterator[Text]:
-        """Its lines; none for a record of somebody else."""
+        """The record's lines; none for a record of another agent."""
         if record.agent == self._path or self._concerns(record.body):
             yield from self._render(record)
 
     def _concerns(self, body: AnyRecordBody) -> bool:
-        """Records of others that belong here too: mail to this agent, the end of its process."""
+        """Records of other agents that belong here: mail to or from this agent, the end of its
+        process.
+        """
         match body:
             case MailPosted(mail=mail):
                 return self._path in {mail.recipient, mail.author}

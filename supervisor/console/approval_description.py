@@ -1,6 +1,6 @@
-"""An approval that waits, in words for people: one line for a row, several for a panel. Pure.
+"""Describe a pending approval: one line for a row, several for a panel. Pure.
 
-Rule: everything here is made of text that models wrote; it leaves this file cleaned and bounded.
+The input contains text that models wrote; all returned text is cleaned and limited in length.
 """
 
 import shlex
@@ -39,11 +39,11 @@ _CAUSES = {
 }
 _MOST_LINES = 12
 NO_COPY = "NO copy of all of it can be kept: what is lost is lost for good"
-_WIDE = 76  # characters of a script that are shown on one line
+_WIDE = 76  # characters of a script per line
 
 
 def action_kind(action: AnyAction) -> str:
-    """The word that `approval.requested` and the lists use."""
+    """The word for the action in `approval.requested` and in lists."""
     match action:
         case CommandAction():
             return "command"
@@ -60,7 +60,7 @@ def action_kind(action: AnyAction) -> str:
 
 
 def describe_action(action: AnyAction, *, limit: int = 200) -> str:
-    """What would be done, on one line."""
+    """The action on one line."""
     match action:
         case CommandAction():
             words = action.script or shlex.join(action.argv)
@@ -86,7 +86,7 @@ def describe_permissions(permissions: ExtraPermissions) -> str:
 
 
 def can_grant_repeatedly(request: ApprovalRequest) -> bool:
-    """A yes can hold for longer than once."""
+    """True if an approval can be granted for longer than once."""
     if isinstance(request.action, QuestionsAction):
         return False
     own_right = isinstance(request.action, PermissionsAction) or request.cause == "commit"
@@ -94,12 +94,12 @@ def can_grant_repeatedly(request: ApprovalRequest) -> bool:
 
 
 def describe_cause(request: ApprovalRequest) -> str:
-    """Why it is asked."""
+    """Why the approval is requested."""
     return _CAUSES[request.cause]
 
 
 def describe_pending(pending: PendingApproval) -> str:
-    """A row of the tree: what its agent stands still for."""
+    """The text in a tree row: what its agent waits for."""
     kind, what = action_kind(pending.request.action), describe_action(pending.request.action)
     if pending.reviewer == "guardian":
         return clean_line(f"reviewed now: {what}")
@@ -108,11 +108,11 @@ def describe_pending(pending: PendingApproval) -> str:
 
 
 def approval_detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) -> list[str]:
-    """Everything a person should know before answering, below the action's own line.
+    """Everything that a person should know before answering, below the line of the action.
 
     Args:
-        request: What is asked.
-        most: Lines that a script or a diff may have; what is left out is counted.
+        request: The request.
+        most: Maximum lines of a script or a diff; lines left out are counted.
     """
     action = request.action
     if isinstance(action, QuestionsAction):
@@ -138,7 +138,7 @@ def approval_detail_lines(request: ApprovalRequest, *, most: int = _MOST_LINES) 
 
 
 def _script_lines(action: CommandAction) -> list[str]:
-    """What does not fit its one line is shown in several: nobody approves a head alone."""
+    """A script that does not fit on one line is shown completely, on several lines."""
     text = clean_block(action.script or shlex.join(action.argv)).strip()
     if "\n" not in text and len(text) <= _WIDE:
         return []
@@ -189,7 +189,7 @@ def _cut(lines: list[str], most: int) -> list[str]:
 def describe_approval(
     body: ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed,
 ) -> str:
-    """One record of the queue, for `swarm log`."""
+    """One approval record, for `swarm log`."""
     match body:
         case ApprovalRequested(request=request):
             what = f"{action_kind(request.action)} {describe_action(request.action)}"
@@ -205,7 +205,7 @@ def describe_approval(
 
 
 def describe_grant(grant: ApprovalGrant) -> str:
-    """What a grant covers, and for whom."""
+    """What a grant covers, and for which agents."""
     whom = f"{grant.path} and below" if grant.below else grant.path
     if grant.prefix:
         what = f"commands that begin with {shlex.join(grant.prefix)}"
@@ -220,7 +220,7 @@ def describe_grant(grant: ApprovalGrant) -> str:
 
 
 def describe_review(body: Reviewed) -> str:
-    """One attempt of the reviewer: what it came to, why, and what it cost."""
+    """One attempt of the reviewer: its outcome, why, and its cost."""
     words = f"{body.approval_id} {body.outcome}"
     words += f", risk {body.risk}" if body.risk else ""
     words += f", authorization {body.authorization}" if body.authorization else ""
@@ -231,7 +231,7 @@ def describe_review(body: Reviewed) -> str:
 
 
 def approval_request_lines(body: ApprovalRequested, *, run: str) -> list[str]:
-    """The whole question, once, and what to type in another terminal (or in this one)."""
+    """The complete request, and the commands that answer it."""
     kind, what = action_kind(body.request.action), describe_action(body.request.action)
     name = clean_line(body.approval_id, limit=20)
     if body.reviewer == "guardian":
@@ -244,7 +244,7 @@ def approval_request_lines(body: ApprovalRequested, *, run: str) -> list[str]:
 
 
 def describe_resolution(body: ApprovalResolved) -> str:
-    """What came of it: `approval a1 approved by person for session`."""
+    """The outcome: `approval a1 approved by person for session`."""
     scope = f" for {body.scope}" if body.outcome == "approved" and body.scope != "once" else ""
     name = clean_line(body.approval_id, limit=20)
     words = f"approval {name} {body.outcome.replace('_', ' ')} by {body.by}{scope}"

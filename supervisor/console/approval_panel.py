@@ -1,7 +1,7 @@
-"""The panel below the live tree: takes keys while something waits, sends what was decided.
+"""The approval panel below the live tree: reads keys while an approval waits, sends the answers.
 
-Rule: it answers through the same door as any other terminal, and believes what comes back from
-there; the run never waits for it.
+It answers through the same control channel as any other terminal and relies on the supervisor's
+reply; the run never waits for it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,30 +26,30 @@ MOST_LINES = 16
 
 
 class ApprovalPanel:
-    """One a live view. `draw` shows it, `run` reads keys.
+    """One per live view. `render_lines` draws it, `handle_key` takes keys, `run` sends answers.
 
     Args:
-        answer: Sends one answer; returns the supervisor's words and whether it refused.
+        answer: Sends one answer; returns the supervisor's text and whether it refused.
     """
 
     def __init__(self, answer: Callable[[ResolveApproval], Awaitable[tuple[str, bool]]]) -> None:
         self._answer = answer
         self._state = self._shown = PromptState()
-        self._outbox: list[ResolveApproval] = []  # decided, and not yet sent
+        self._outbox: list[ResolveApproval] = []  # decided but not sent
         self._changed = trio.Event()
 
     def note_change(self) -> None:
-        """Something happened in the run: what waits may be different now."""
+        """The run has changed: other approvals may wait now."""
         self._changed.set()
 
     def accepts_key(self, key: str) -> bool:
-        """Whether this key is for what waits: letters are, and all keys while somebody types."""
+        """True if the panel takes this key: letters, and every key while a person types text."""
         if self._state.current is None:
             return False
         return self._state.mode != "keys" or len(key) == 1
 
     def handle_key(self, key: str) -> None:
-        """Obey a key that it takes."""
+        """Handle a key that the panel takes."""
         stepped = handle_key(self._state, key, now=trio.current_time())
         self._state = stepped.state
         if stepped.resolution is not None:
@@ -57,7 +57,7 @@ class ApprovalPanel:
         self._changed.set()
 
     def render_lines(self, *, width: int, height: int) -> list[Line]:
-        """At most `height` lines of at most `width` cells; details give way to head and keys."""
+        """At most `height` lines of at most `width` cells; details are cut before head and keys."""
         text, foot = panel_lines(self._state), foot_lines(self._state, width=width)
         if not text:
             return []
@@ -71,7 +71,7 @@ class ApprovalPanel:
         return [*head, *body, *keys][:height]
 
     async def run(self, current: Callable[[], RunView], redraw: Callable[[], None]) -> None:
-        """Until cancelled."""
+        """Update the panel and send answers until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._changed = trio.Event()

@@ -1,7 +1,7 @@
-"""The question a person answers at the terminal: what is asked, which keys there are. Pure.
+"""State machine of the approval prompt: what is asked, and which keys answer it. Pure.
 
-Rule: a key only ever answers the question that stood there for a moment already: what was typed
-blindly when it appeared is no answer. Every text of a model is cleaned before it is drawn.
+A key answers a question only if the question was already visible for `KEYS_IGNORED_S`; a key typed
+when it appeared is ignored. Text of a model is cleaned before it is drawn.
 """
 
 from typing import Literal
@@ -20,7 +20,7 @@ from .approval_description import (
 )
 from .safe_text import clean_line
 
-KEYS_IGNORED_S = 0.4  # a question is not answered by a key that came sooner
+KEYS_IGNORED_S = 0.4  # keys are ignored for this long after a question appears
 _MOST_TEXT = 2_000
 _KINDS = {
     "command": "wants to run a command",
@@ -33,15 +33,15 @@ Mode = Literal["keys", "reason", "text"]
 
 
 class PromptState(Value):
-    """What stands in the panel. The first of `queue` is asked, the others wait behind it."""
+    """The state of the panel. The first approval in `queue` is asked; the others wait."""
 
     queue: tuple[PendingApproval, ...] = ()
     mode: Mode = "keys"
     typed: str = ""
-    answers: dict[str, tuple[str, ...]] = {}  # of the model's questions answered so far
+    answers: dict[str, tuple[str, ...]] = {}  # answers so far to the model's questions
     ready_at: float = 0.0
-    sent: str = ""  # the id whose answer is on its way
-    notice: str = ""  # what the supervisor said to the last answer
+    sent: str = ""  # the id of the approval whose answer was sent
+    notice: str = ""  # the supervisor's text about the last answer
 
     @property
     def current(self) -> PendingApproval | None:
@@ -49,7 +49,7 @@ class PromptState(Value):
 
 
 class PromptStep(Value):
-    """After a key: what stands there now, and what to send."""
+    """The result of a key: the new state, and an answer to send."""
 
     state: PromptState
     resolution: ResolveApproval | None = None
@@ -58,7 +58,7 @@ class PromptStep(Value):
 def update_queue(
     state: PromptState, waiting: tuple[PendingApproval, ...], *, now: float
 ) -> PromptState:
-    """What waits has changed. The question that stands there stays until it is over."""
+    """Update the queue. The current question stays until it is resolved."""
     mine = tuple(one for one in waiting if one.reviewer == "person")
     current = state.current
     if current is not None:
@@ -72,7 +72,7 @@ def update_queue(
 
 
 def handle_key(state: PromptState, key: str, *, now: float) -> PromptStep:
-    """One key: a letter as itself, else `enter`, `esc`, `backspace`."""
+    """Handle one key: a printable character, or `enter`, `esc`, `backspace`."""
     pending = state.current
     if pending is None or now < state.ready_at or state.sent == pending.approval_id:
         return PromptStep(state=state)
@@ -152,7 +152,7 @@ def _choose(
 def _answer(
     state: PromptState, pending: PendingApproval, action: QuestionsAction, text: str
 ) -> PromptStep:
-    """One answer more; the last one sends them all."""
+    """Add one answer; the last one sends all answers."""
     question = unanswered_question(state, action)
     if question is None:
         return PromptStep(state=state)
@@ -170,7 +170,7 @@ def _send(state: PromptState, wish: ResolveApproval) -> PromptStep:
 
 
 def apply_reply(state: PromptState, approval_id: str, words: str, *, refused: bool) -> PromptState:
-    """The supervisor has spoken. After a no of its own the question can be answered anew."""
+    """Apply the supervisor's reply. After a refusal the question can be answered again."""
     if state.sent != approval_id:
         return state
     fresh = {} if refused else state.answers
@@ -178,7 +178,7 @@ def apply_reply(state: PromptState, approval_id: str, words: str, *, refused: bo
 
 
 def unanswered_question(state: PromptState, action: QuestionsAction) -> PersonQuestion | None:
-    """The first of the model's questions that has no answer yet."""
+    """The first of the model's questions without an answer."""
     return next((one for one in action.questions if one.id not in state.answers), None)
 
 
@@ -201,7 +201,7 @@ def available_keys(pending: PendingApproval) -> list[tuple[str, str]]:
 
 
 def panel_lines(state: PromptState) -> list[str]:
-    """The panel as text above its keys: the head, what is asked, details."""
+    """The text of the panel above its keys: the head, the question, details."""
     pending = state.current
     if pending is None:
         return []
@@ -233,7 +233,7 @@ def _question_lines(state: PromptState, action: QuestionsAction) -> list[str]:
 
 
 def foot_lines(state: PromptState, *, width: int) -> list[str]:
-    """The keys, or what is being typed; keys go on in a further line rather than be cut."""
+    """The keys, or the text being typed; keys that do not fit continue on another line."""
     pending = state.current
     if pending is None:
         return []

@@ -1,4 +1,4 @@
-"""Bounds in words: what the log says of grants, and the footer's shares of the budget. Pure."""
+"""Describe budgets: grants for the log, and the used shares for the footer. No I/O."""
 
 from swarm.mailbox.protocol.control import RunView
 from swarm.mailbox.protocol.gateway import LimitWindow, ReservationReleased
@@ -8,12 +8,12 @@ from swarm.mailbox.protocol.records import BudgetSet, Reserved
 from .number_format import render_count, render_span, render_usd
 from .safe_text import clean_line
 
-SHOWN_FROM_PERCENT = 25.0  # of an allowance, in the footer; the log has all
-WARNING_SHARE = 0.8  # from here on a share is a warning
+SHOWN_FROM_PERCENT = 25.0  # of a rate-limit window in the footer; the log shows all
+WARNING_SHARE = 0.8  # from this share on it is a warning
 
 
 def describe_budget_record(body: BudgetSet | Reserved | ReservationReleased) -> str:
-    """One record of the books."""
+    """One budget record."""
     match body:
         case BudgetSet(budget=budget):
             return describe_budget(budget) or "no bound but time"
@@ -26,12 +26,12 @@ def describe_budget_record(body: BudgetSet | Reserved | ReservationReleased) -> 
 
 
 def describe_widening(widened: tuple[str, ...]) -> str:
-    """What stands in a run's first line where its task file asked for more than its person gave."""
+    """The note in a run's first line if its task file asked for more than the person configured."""
     return f" [the task file, which you trusted, widens: {', '.join(widened)}]" if widened else ""
 
 
 def describe_budget(budget: Budget) -> str:
-    """`50k tokens, $2.00, 40 requests`: the bounds that hold."""
+    """The limits of a budget: `50k tokens, $2.00, 40 requests`."""
     parts = [] if budget.tokens is None else [f"{render_count(budget.tokens)} tokens"]
     parts += [] if budget.usd is None else [render_usd(budget.usd)]
     parts += [] if budget.requests is None else [f"{budget.requests} requests"]
@@ -39,7 +39,7 @@ def describe_budget(budget: Budget) -> str:
 
 
 def budget_parts(view: RunView, *, now: float) -> list[tuple[str, bool]]:
-    """For each bound of the run: how much of it is used, and whether little is left."""
+    """For each limit of the run: the used share, and whether little is left."""
     budget = view.budget
     parts: list[tuple[str, bool]] = []
     if budget.tokens is not None:
@@ -59,7 +59,7 @@ def budget_parts(view: RunView, *, now: float) -> list[tuple[str, bool]]:
 
 
 def limit_parts(view: RunView) -> list[tuple[str, bool]]:
-    """What of the account's allowances is used, where a good part is; whether little is left."""
+    """The rate-limit windows with a considerable share used, and whether little is left."""
     return [
         (describe_window(window), window.used_percent >= 100 * WARNING_SHARE)
         for window in view.rate_limits

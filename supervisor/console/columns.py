@@ -1,7 +1,7 @@
-"""One agent's line: which columns a width has, and what stands in each.
+"""Layout of an agent's line: the columns for a width, and the content of each.
 
-Rule: the cells of a row never sum to more than the width, in terminal cells and not in characters;
-what does not fit is cropped, the least telling column first.
+The cells of a row never exceed the width, counted in terminal cells and not in characters. Content
+that does not fit is cropped; the least important columns are left out first.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ _QUIET_S, _STUCK_S = 60.0, 300.0
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """Widths in cells; 0 = not shown at this width. `activity` takes what is left."""
+    """Widths in cells; 0 = not shown at this width. `activity` takes the remaining width."""
 
     name: int
     state: int
@@ -32,10 +32,10 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     model: int = 0
     cost: int = 0
     memory: int = 0
-    every_role: bool = False  # also say [default]
+    every_role: bool = False  # show the role also if it is [default]
 
 
-# least width → the greatest name, then fixed columns
+# minimum width → maximum width of the name, then the fixed columns
 _TIERS: tuple[tuple[int, dict[str, int]], ...] = (
     (150, {"name": 46, "state": 11, "age": 4, "tokens": 5, "context": 4, "model": 24,
            "cost": 6, "memory": 4}),
@@ -49,11 +49,11 @@ _TIERS: tuple[tuple[int, dict[str, int]], ...] = (
 
 
 def plan_columns(width: int, rows: tuple[TreeRow, ...], *, model: str = "") -> Columns:
-    """The columns for a width. One that would be empty, or repeat the header, is not shown.
+    """The columns for a width. A column that is empty, or repeats the header, is not shown.
 
     Args:
         width: Cells of the line.
-        rows: What will be drawn.
+        rows: The rows to draw.
         model: The run's model, as the header names it.
     """
     tier = dict(next(tier for least, tier in _TIERS if width >= least))
@@ -75,7 +75,7 @@ def plan_columns(width: int, rows: tuple[TreeRow, ...], *, model: str = "") -> C
 
 
 def crop(text: str, width: int, *, mark: str = "…") -> str:
-    """At most `width` cells; where something was cut, the last one says so."""
+    """At most `width` cells; a cut text ends in `mark`."""
     if text.isascii():
         return text if len(text) <= width else text[: max(width - 1, 0)] + mark[: max(width, 0)]
     if cell_len(text) <= width:
@@ -107,14 +107,14 @@ def render_row(row: TreeRow, columns: Columns, *, now: float, glyphs: Glyphs) ->
         words, style = describe_activity(agent)
         line.append(Segment(" " + fill(words, columns.activity, mark=mark), style))
     line.extend(_figures(agent, columns, now))
-    while line and line[-1].text.isspace():  # blanks at the end would wrap in a narrower window
+    while line and line[-1].text.isspace():  # trailing blanks would wrap in a narrower window
         line.pop()
     last = line.pop()
     return [*line, Segment(last.text.rstrip(), last.style)]
 
 
 def describe_activity(agent: AgentView) -> tuple[str, Style]:
-    """What it does now, or why not, or what came of it."""
+    """What the agent does now, why it does nothing, or its result."""
     if needs_answer(agent):
         return clean_line(agent.note), ATTENTION
     if agent.state == "ended":

@@ -1,14 +1,14 @@
-"""How far a fan-out is: counted and estimated from one view, without a history of views.
+"""Progress of a fan-out: counts and estimates from one view, without earlier views.
 
-Rule: an estimate is given only from real ends of this life of the run; until then, none.
+An estimate is given only from items that really ended since the run was started or resumed.
 """
 
 import msgspec
 
 from swarm.mailbox.protocol.control import RunView
 
-_WINDOW_S = 300.0  # the rate is that of the last five minutes
-_MIN_ENDS_FOR_ESTIMATE = 10  # ends before tokens and cost are estimated
+_WINDOW_S = 300.0  # the rate is computed over the last five minutes
+_MIN_ENDS_FOR_ESTIMATE = 10  # ended items before tokens and cost are estimated
 
 
 class FanOutProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class FanOutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure_fan_out(view: RunView, *, now: float) -> FanOutProgress | None:
-    """None if the run has no fan-out."""
+    """The progress; None if the run has no fan-out."""
     if not view.fan_total:
         return None
     ended = view.fan_done + view.fan_failed

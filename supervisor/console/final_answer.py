@@ -1,4 +1,4 @@
-"""The end of a run for a person: the answer alone on stdout, everything else on stderr."""
+"""Print the end of a run: only the answer on stdout, everything else on stderr."""
 
 import contextlib
 from typing import TextIO
@@ -10,10 +10,10 @@ from .safe_text import clean_block, clean_line
 
 
 def print_final_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextIO) -> None:
-    """Print the result, made harmless if a terminal reads it and byte for byte if a program does.
+    """Print the result: cleaned for a terminal, byte for byte for a program.
 
-    Without a result, or when the run did not complete, stderr says why. A reader that is gone is
-    no error.
+    If there is no result, or the run did not complete, stderr says why. A closed output is not an
+    error.
     """
     with contextlib.suppress(OSError, ValueError):
         if completed.status != "completed":
@@ -36,7 +36,7 @@ def print_final_answer(completed: RunCompleted, *, stdout: TextIO, stderr: TextI
 
 
 def summarize_run(completed: RunCompleted) -> str:
-    """The run in one line: how it ended, after how long, with how many agents and at what cost."""
+    """The run in one line: status, duration, number of agents, cost."""
     cost = "" if completed.usd is None else f", {render_usd(completed.usd)}"
     agents = "1 agent" if completed.agents == 1 else f"{completed.agents} agents"
     return (
@@ -47,7 +47,7 @@ def summarize_run(completed: RunCompleted) -> str:
 
 
 def describe_redactions(completed: RunCompleted) -> str:
-    """How often secrets were hidden, and of which kinds; nothing if none was."""
+    """How often secrets were redacted, and of which kinds; "" if none."""
     if not completed.redacted:
         return ""
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(completed.redacted.items()))

@@ -1,7 +1,7 @@
-"""Keys that a person presses at a terminal, one by one, without Enter.
+"""Read single keys from a terminal, without Enter.
 
-Rule guarded: the terminal is as it was when the block ends, however it ends, and while Ctrl-Z has
-stopped us. Who is in the background, or has no terminal, reads no keys and changes nothing.
+The terminal's mode is restored when the block ends, however it ends, and while Ctrl-Z has stopped
+the process. A process in the background, or without a terminal, reads no keys and changes nothing.
 """
 
 import math
@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import trio
 
-ESC_WAIT_S = 0.05  # what follows an ESC within this time belongs to it
-_BACKGROUND_CHECK_S = 0.5  # between two looks whether we are in the foreground again
-_MOST_BYTES = 32  # of one sequence; a longer one is none
+ESC_WAIT_S = 0.05  # bytes within this time after an ESC belong to its sequence
+_BACKGROUND_CHECK_S = 0.5  # interval of the checks whether the process is in the foreground again
+_MOST_BYTES = 32  # of one sequence; longer ones are invalid
 _ESC = 0x1B
 _FINALS = {
     "A": "up", "B": "down", "C": "right", "D": "left", "H": "home", "F": "end", "M": "enter",
@@ -38,22 +38,22 @@ _CONTROLS = {
 
 
 def decode_keys(data: bytes, *, at_rest: bool) -> tuple[tuple[str, ...], bytes]:
-    """What was pressed, and the bytes of a key that has not arrived whole. Pure.
+    """The pressed keys, and the bytes of an incomplete key. No I/O.
 
     Args:
-        data: As the terminal sent it; anything may stand there.
-        at_rest: Nothing followed for a while: a lone ESC is the key, a torn sequence is dropped.
+        data: The terminal's bytes; any value is accepted.
+        at_rest: No data followed for a while: a lone ESC is the key; a partial sequence is dropped.
 
     Returns:
         Keys in order: a printable character, or one of `up down left right home end page_up
-        page_down enter esc tab back_tab backspace delete`; others are passed over. The rest is
-        shorter than 32 bytes, and empty if `is_idle`.
+        page_down enter esc tab back_tab backspace delete`; others are skipped. The rest is shorter
+        than 32 bytes, and empty if `at_rest`.
     """
     keys: list[str] = []
     index = 0
     while index < len(data):
         key, size = _next_key(data[index : index + _MOST_BYTES])
-        if size == 0:  # torn
+        if size == 0:  # incomplete
             if not at_rest:
                 return tuple(keys), data[index:]
             key, size = ("esc" if data[index] == _ESC else ""), 1
@@ -66,7 +66,7 @@ def decode_keys(data: bytes, *, at_rest: bool) -> tuple[tuple[str, ...], bytes]:
 
 
 def _next_key(data: bytes) -> tuple[str, int]:
-    """The first key ("" = none that we know) and its bytes; 0 bytes: more must come."""
+    """The first key ("" = unknown) and its number of bytes; 0 bytes: more must arrive."""
     first = data[0]
     if first == _ESC:
         return _escape(data)
@@ -95,7 +95,7 @@ def _escape(data: bytes) -> tuple[str, int]:
         if 0x40 <= data[index] <= 0x7E:
             return _control_sequence(data[2:index], chr(data[index])), index + 1
         if not 0x20 <= data[index] <= 0x3F:
-            return "", index  # no sequence: what stands here is read anew
+            return "", index  # not a sequence: the next byte is parsed on its own
     return ("", 0) if len(data) < _MOST_BYTES else ("", len(data))
 
 
@@ -109,7 +109,7 @@ def _control_sequence(parameters: bytes, final: str) -> str:
 
 
 def can_read_keys(fd: int) -> bool:
-    """True if this is a terminal and we are in its foreground."""
+    """True if this is a terminal and the process is in its foreground."""
     try:
         return os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:
@@ -117,7 +117,7 @@ def can_read_keys(fd: int) -> bool:
 
 
 class KeyReader:
-    """Iterate over it: it ends with the terminal."""
+    """Iterates over the pressed keys; ends when the terminal is closed."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -142,7 +142,7 @@ class KeyReader:
         self._pressed.extend(keys)
 
     async def _read_bytes(self) -> bytes:
-        """b"" from the background: what is typed there is the shell's."""
+        """The typed bytes; b"" in the background, where input belongs to the shell."""
         if not _is_foreground(self._fd):
             await trio.sleep(_BACKGROUND_CHECK_S)
             return b""
@@ -151,8 +151,8 @@ class KeyReader:
                 data = os.read(self._fd, 1024)
         except OSError as error:
             if os.isatty(self._fd) and not _is_foreground(self._fd):
-                return b""  # just now
-            raise StopAsyncIteration from error  # hung up
+                return b""  # moved to the background just now
+            raise StopAsyncIteration from error  # terminal closed
         if not data:
             raise StopAsyncIteration
         return data
@@ -165,12 +165,13 @@ async def open_keyboard(
     interrupts: bool = False,
     on_stop: Callable[[bool], None] = lambda stopped: None,
 ) -> AsyncIterator[KeyReader]:
-    """Keys of a terminal for which `can_read_keys` is true. Raises OSError if it is none.
+    """Yield the keys of a terminal for which `can_read_keys` is true. Raises OSError for others.
 
     Args:
         fd: The terminal.
-        interrupts: Ctrl-C stays a signal; else it is the key `ctrl-c`.
-        on_stop: Told True before Ctrl-Z stops us, and False when we are back in the foreground.
+        interrupts: True: Ctrl-C stays a signal. False: it is the key `ctrl-c`.
+        on_stop: Called with True before Ctrl-Z stops the process, and with False when the process
+            is in the foreground again.
     """
     with _cbreak_mode(fd, interrupts=interrupts) as mode:
         async with trio.open_nursery() as nursery:
@@ -181,7 +182,9 @@ async def open_keyboard(
 
 
 class _TerminalMode:
-    """Without echo and lines; other signals than Ctrl-C stay what they are."""
+    """The terminal mode without echo and line buffering. Signals other than Ctrl-C stay
+    unchanged.
+    """
 
     def __init__(self, fd: int, *, interrupts: bool) -> None:
         self._fd, self._interrupts = fd, interrupts
@@ -195,7 +198,7 @@ class _TerminalMode:
         mode[3] &= ~(termios.ICANON | termios.ECHO)
         mode[6] = [*self._original[6]]
         mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
-        if not self._interrupts:  # Ctrl-C is a key: a signal could hit half a change
+        if not self._interrupts:  # Ctrl-C becomes a key: a signal could interrupt a change halfway
             mode[6][termios.VINTR] = b"\0"
         self._set(mode)
 
@@ -209,7 +212,7 @@ class _TerminalMode:
 
 @contextmanager
 def _block_tty_signals() -> Iterator[None]:
-    """Who is in the background would be stopped for touching the terminal."""
+    """Block the signals that stop a background process when it uses the terminal."""
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU, signal.SIGTTIN})
     try:
         yield
@@ -233,7 +236,7 @@ async def _handle_stop_signals(
     on_stop: Callable[[bool], None],
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Ctrl-Z leaves the terminal to the shell; back in the foreground it is ours again."""
+    """On Ctrl-Z restore the terminal's mode; enter our mode again in the foreground."""
     with trio.open_signal_receiver(signal.SIGTSTP, signal.SIGCONT) as signals:
         task_status.started()
         async for number in signals:
@@ -247,7 +250,7 @@ async def _handle_stop_signals(
 
 
 def _stop_process() -> None:
-    """As the signal would have done; returns when somebody lets us go on."""
+    """Stop as SIGTSTP does by default; returns when the process is continued."""
     handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     try:
         signal.raise_signal(signal.SIGTSTP)
@@ -256,8 +259,8 @@ def _stop_process() -> None:
 
 
 def _is_foreground(fd: int) -> bool:
-    """Whether nobody else is in the foreground of this terminal."""
+    """True if no other process group is in the foreground of this terminal."""
     try:
         return os.tcgetpgrp(fd) in (0, os.getpgrp())
     except OSError:
-        return True  # it is not our controlling terminal: no job control there
+        return True  # not our controlling terminal: it has no job control

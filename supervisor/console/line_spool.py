@@ -1,8 +1,8 @@
-"""Lines on their way to a reader who may be slow, gone, or a terminal that was closed.
+"""Queue lines for a reader that may be slow or gone, or for a closed terminal.
 
-Rule: handing a line over never waits. `drain` writes when the stream has room (at most 4096 bytes
-at a time, which a pipe with room takes without blocking); a reader that is gone ends the writing
-quietly, and one that lags too far behind loses lines and is told how many.
+`put` never waits. `drain` writes when the stream has room (at most 4096 bytes at a time, which do
+not block a pipe that reports room). If the reader has gone, the writing ends without an error. A
+reader that is too slow loses lines; `left_out` counts them.
 """
 
 import os
@@ -18,7 +18,9 @@ _MAX_WAITING_BYTES = 64 * 1024 * 1024
 
 
 class LineSpool:
-    """One stream's lines, in order. Owned by one view; `put` from sync code, `drain` in a task."""
+    """The lines of one stream, in order. One view owns it: sync code calls `put`, a task runs
+    `drain`.
+    """
 
     def __init__(self, stream: TextIO, *, max_waiting_bytes: int = _MAX_WAITING_BYTES) -> None:
         self._stream = stream
@@ -28,11 +30,11 @@ class LineSpool:
         self._waiting_bytes = 0
         self._max_waiting_bytes = max_waiting_bytes
         self._lines_added = trio.Event()
-        self.left_out = 0  # lines lost to a slow reader since this was last set to 0
-        self.closed = False  # the reader is gone
+        self.left_out = 0  # lines lost to a slow reader; the owner resets it to 0
+        self.closed = False  # the reader has gone
 
     def put(self, line: bytes) -> None:
-        """Take a line (its line feed included). Kept in order; dropped when the reader is gone."""
+        """Queue a line, which includes its line feed. Dropped if the reader has gone."""
         if self.closed:
             return
         if self._waiting_bytes + len(line) > self._max_waiting_bytes:
@@ -44,11 +46,11 @@ class LineSpool:
 
     @property
     def has_room(self) -> bool:
-        """Less than half of what may wait waits."""
+        """True if less than half of the queue's limit is used."""
         return self._waiting_bytes < self._max_waiting_bytes // 2
 
     async def drain(self) -> None:
-        """Write for as long as it is not cancelled; then what the stream takes without waiting."""
+        """Write until cancelled; then write what the stream accepts without waiting."""
         try:
             while True:
                 if not self._lines:
@@ -63,7 +65,7 @@ class LineSpool:
                 self._write_some()
 
     def flush(self) -> None:
-        """Write what is left, blocking: for the last lines, when nothing else runs any more."""
+        """Write the rest, blocking: for the last lines, when no other task runs."""
         while self._lines and not self.closed:
             self._write_some()
 
@@ -72,11 +74,13 @@ class LineSpool:
             await trio.lowlevel.wait_writable(self._fd)
 
     def _takes_more(self) -> bool:
-        """A write of a chunk would not wait. Plain files and objects in memory always have room."""
+        """True if writing a chunk would not block. Plain files and in-memory objects always have
+        room.
+        """
         return self._fd is None or not self._can_block or _has_room(self._fd)
 
     def _write_some(self) -> None:
-        """One write of whole lines, or of the head of a line longer than a chunk."""
+        """Write whole lines, or the head of a line that is longer than a chunk."""
         chunk = bytearray(self._lines.popleft())
         while self._lines and len(chunk) + len(self._lines[0]) <= _CHUNK_BYTES:
             chunk += self._lines.popleft()
@@ -86,7 +90,7 @@ class LineSpool:
         self._waiting_bytes -= len(chunk)
         try:
             self._write(bytes(chunk))
-        except (OSError, ValueError):  # EPIPE, a terminal that hung up, a full disk, a closed file
+        except (OSError, ValueError):  # EPIPE, a closed terminal, a full disk, a closed file
             self._close()
 
     def _write(self, data: bytes) -> None:
@@ -98,7 +102,7 @@ class LineSpool:
         while rest:
             try:
                 rest = rest[os.write(self._fd, rest) :]
-            except BlockingIOError:  # somebody made the shared file description non-blocking
+            except BlockingIOError:  # another process made the shared file description non-blocking
                 select.select((), (self._fd,), ())
 
     def _close(self) -> None:
@@ -116,7 +120,7 @@ def _file_number(stream: TextIO) -> int | None:
 
 
 def _can_wait(fd: int) -> bool:
-    """Pipes, sockets and terminals; a plain file always has room and cannot be polled."""
+    """True for pipes, sockets and terminals; a plain file always has room and cannot be polled."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 

@@ -1,9 +1,9 @@
-"""The live tree: drawn on stderr while the run goes on, left folded when it is over.
+"""The live tree on stderr: drawn while the run goes on, left in a short form at the end.
 
-Rule: no refresh thread and no timer of its own. A frame is drawn when something changed (at most
-ten a second), and once a second while something works, for the ages; an idle run costs nothing.
-Frames are written beside the loop, so a terminal that was stopped (Ctrl-S) or that hangs holds up
-the drawing and never the run; one that goes away ends the drawing.
+There is no refresh thread and no permanent timer. A frame is drawn when something changed (at most
+ten per second), and once per second while an agent works, for the ages; an idle run costs nothing.
+A separate thread writes the frames, so a terminal that is stopped (Ctrl-S) or hangs delays the
+drawing and never the run; a terminal that is closed ends the drawing.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from .tree_view import RenderedLines, TreeOptions, render_final, render_run
 
 FRAME_S = 0.1
 _IDLE_FRAME_INTERVAL_S = 1.0
-_LAST_WRITE_S = 0.5  # a terminal that does not take the last frame by then goes without it
+_LAST_WRITE_S = 0.5  # time limit for writing the last frame
 _MAX_NOTICES = 20  # distinct warnings printed above the tree; the footer counts them all
 _WORKING_STATES = frozenset({"running", "waiting", "starting", "restarting"})
 
@@ -47,11 +47,11 @@ class LiveDisplay:
 
     Args:
         stderr: The terminal.
-        stdout: Where the final answer alone goes.
-        environment: Of the process: `NO_COLOR` and its like.
+        stdout: Receives only the final answer.
+        environment: Of the process, for `NO_COLOR` and similar variables.
         color: `--color`.
         clock: Unix seconds.
-        with_answer: False for a watcher: nothing is printed at the end.
+        with_answer: False for a watcher: no answer is printed at the end.
     """
 
     def __init__(
@@ -79,16 +79,16 @@ class LiveDisplay:
         self._seen_notices: set[str] = set()
         self._drawn: RenderedLines | None = None
         self._width = 0
-        self.frames = 0  # drawn so far
-        self.panel: ApprovalPanel | None = None  # where a person answers, below the tree
+        self.frames = 0  # number of frames drawn
+        self.panel: ApprovalPanel | None = None  # the approval panel below the tree
         self.transcript: Callable[[int, int], RenderedLines] | None = (
             None  # (width, height): not the tree
         )
         self.keyboard: Callable[[Callable[[], RunView]], Awaitable[None]] | None = None
-        self.listener: Callable[[AnyFeed], None] = lambda feed: None  # who looks closer
+        self.listener: Callable[[AnyFeed], None] = lambda feed: None  # for the transcript
 
     def on_feed(self, feed: AnyFeed) -> None:
-        """Only marks that something changed; the fold is the caller's."""
+        """Mark that something changed; the caller folds the feed."""
         if isinstance(feed, Recorded):
             body = feed.record.body
             if isinstance(body, Warned):
@@ -101,24 +101,26 @@ class LiveDisplay:
         self.redraw()
 
     def set_options(self, options: TreeOptions) -> None:
-        """Sort or open the tree in another way from the next frame on."""
+        """Change how the tree is sorted or unfolded, from the next frame on."""
         self.options = options
         self.redraw()
 
     def on_stop(self, stopped: bool) -> None:
-        """Ctrl-Z: the cursor is the shell's meanwhile; then everything is drawn anew."""
+        """On Ctrl-Z show the cursor for the shell; afterwards hide it and redraw."""
         sign = b"\x1b[?25h\r\n" if stopped else b"\x1b[?25l"
         with contextlib.suppress(OSError, ValueError):
             os.write(self._stderr.fileno(), sign)
         self.redraw()
 
     def redraw(self) -> None:
-        """Something else than a feed changed: the options, the window."""
+        """Draw a new frame: something other than a feed changed, such as the options or the
+        window.
+        """
         self._dirty = True
         self._changed.set()
 
     async def draw(self, current: Callable[[], RunView]) -> None:
-        """Draw frames until cancelled; then leave the folded tree and a visible cursor."""
+        """Draw frames until cancelled; then leave the final tree and a visible cursor."""
         live = Live(
             console=self._console,
             auto_refresh=False,  # no refresh thread beside Trio
@@ -146,7 +148,7 @@ class LiveDisplay:
                     await self._write(self._take())
 
     def finish(self, completed: RunCompleted) -> None:
-        """What the run came to below the tree; then the answer alone on stdout."""
+        """Print the summary below the tree; then only the answer on stdout."""
         with contextlib.suppress(OSError, ValueError):
             self._stderr.write(summarize_run(completed) + "\n")
             self._stderr.flush()
@@ -154,7 +156,7 @@ class LiveDisplay:
             print_final_answer(completed, stdout=self._stdout, stderr=self._stderr)
 
     async def _draw_frame(self, live: Live, view: RunView) -> float:
-        """Return the seconds of work it took; what waiting for the terminal took is not work."""
+        """Draw a frame. Returns its seconds of work, without the time spent on the terminal."""
         began = time.perf_counter()
         self._dirty, self._changed = False, trio.Event()
         self._render_frame(live, view, final=False)
@@ -165,7 +167,7 @@ class LiveDisplay:
         return work_s
 
     async def _wait_for_next_frame(self, view: RunView, work_s: float) -> None:
-        """Until the next frame is due: never more than a tenth of a core."""
+        """Wait until the next frame is due; drawing never uses more than a tenth of a core."""
         await trio.sleep(max(FRAME_S, 9 * work_s))
         if not self._dirty:
             ticks = any(agent.state in _WORKING_STATES for agent in view.agents)
@@ -197,7 +199,7 @@ class LiveDisplay:
         return self.panel.render_lines(width=width, height=max(height - 4, 2))
 
     def _read_size(self) -> tuple[int, int]:
-        """Columns and lines of this terminal now, also after a resize; never under 2."""
+        """The terminal's current columns and lines, at least 2 each."""
         try:
             width, height = os.get_terminal_size(self._stderr.fileno())
         except (OSError, ValueError):
@@ -213,7 +215,7 @@ class LiveDisplay:
         return text
 
     async def _write(self, text: str) -> bool:
-        """False if the terminal is gone. Takes as long as the terminal does."""
+        """Write to the terminal, however long it takes. False if the terminal has gone."""
         try:
             fd = self._stderr.fileno()
         except (OSError, ValueError):
@@ -223,7 +225,7 @@ class LiveDisplay:
         return await trio.to_thread.run_sync(self._write_all, fd, data, abandon_on_cancel=True)
 
     def _write_all(self, fd: int, data: bytes) -> bool:
-        """In a thread. The lock keeps the last frame behind one that still hangs."""
+        """Runs in a thread. The lock keeps the last frame behind one that still hangs."""
         rest = memoryview(data)
         with self._writing:
             try:
@@ -241,14 +243,14 @@ class LiveDisplay:
 
     async def _watch_size(self) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # signals are only heard in the main thread; the next change redraws
+            return  # only the main thread receives signals; the next change redraws
         with trio.open_signal_receiver(signal.SIGWINCH) as sizes:
             async for _ in sizes:
                 self.redraw()
 
 
 def _clear_wrapped_lines(drawn: RenderedLines, width: int) -> Iterable[Control]:
-    """A narrower window wrapped the last picture: go up over the lines that this added."""
+    """The controls that move up over the lines that a narrower window added by wrapping."""
     added = sum(math.ceil(cells / width) - 1 for cells in drawn.widths if cells)
     step = Control((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
     return [Control(ControlType.CARRIAGE_RETURN), *([step] * added)]

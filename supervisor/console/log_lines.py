@@ -1,7 +1,7 @@
-"""`swarm log`: one line per record, in order, and mail with what became of it. Pure.
+"""`swarm log`: one line per record, in order. No I/O.
 
-Rule: a line is `time agent kind words`; `--json` is the record's own line, byte for byte as the
-journal has it, so that nothing can be lost in the telling.
+A line has the form `time agent kind text`. With `--json` it is the record's own line, byte for byte
+as in the journal, so nothing is lost.
 """
 
 from typing import assert_never
@@ -75,15 +75,15 @@ from .safe_text import clean_line, first_line
 
 
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What `swarm log` was asked for."""
+    """The filter options of `swarm log`."""
 
     agent: str | None = None  # a path: only records of this agent, and mail from or to it
     mail: bool = False  # only mail
-    reviews: bool = False  # only approvals and what was refused
+    reviews: bool = False  # only approvals and refused calls
 
 
 def matches_filter(record: Record, wanted: LogFilter) -> bool:
-    """True if the filter lets this record through."""
+    """True if the filter selects this record."""
     body = record.body
     if wanted.mail and not isinstance(body, MailPosted | MailHandled):
         return False
@@ -95,7 +95,7 @@ def matches_filter(record: Record, wanted: LogFilter) -> bool:
 
 
 def _is_about_approval(body: AnyRecordBody) -> bool:
-    """Questions, answers, grants, reviews, and calls that were not allowed."""
+    """True for approval requests, answers, grants, reviews, and refused calls."""
     if isinstance(body, CallEnded):
         return body.status == "declined"
     return isinstance(body, ApprovalRequested | ApprovalResolved | GrantGiven | Reviewed)
@@ -111,7 +111,7 @@ def log_line(record: Record, *, as_json: bool = False) -> str:
 
 
 def describe_body(body: AnyRecordBody) -> str:
-    """A record in words; one reader of the whole union, so a new kind cannot be forgotten."""
+    """Describe a record. The match covers the whole union, so a new kind cannot be forgotten."""
     match body:
         case CallBegan() | CallEnded() | ItemRecorded() | ContextRecorded() | TokenCount():
             return clean_line(_turn_item_text(body))

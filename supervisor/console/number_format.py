@@ -1,6 +1,6 @@
-"""Numbers as people read them: short, of a known greatest width, never in two ways.
+"""Format numbers for people: short, with a known maximum width, always in the same form.
 
-The console shows hundreds of them ten times a second, so they are plain string operations.
+The console formats hundreds of numbers ten times per second, so these are plain string operations.
 """
 
 from datetime import UTC, datetime
@@ -45,9 +45,9 @@ def render_usd(usd: float) -> str:
 
 
 def context_left(used_tokens: int, window_tokens: int) -> int | None:
-    """Percent of a model's window that is left, 0 to 100; None if the window is not known.
+    """Percent of a model's window that is left, 0 to 100; None if the window is unknown.
 
-    What every conversation begins with counts for nothing, so that a fresh one has 100.
+    The baseline of every conversation is not counted, so a fresh one has 100.
     """
     if window_tokens <= 0:
         return None
@@ -68,7 +68,7 @@ def render_age(seconds: float) -> str:
 
 
 def render_span(seconds: float) -> str:
-    """A duration in words short: `0.4 s`, `12 s`, `3 m 05 s`, `2 h 07 m`."""
+    """A duration in short form: `0.4 s`, `12 s`, `3 m 05 s`, `2 h 07 m`."""
     if seconds < 9.95:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)

@@ -1,7 +1,7 @@
-"""Plain lines on stderr: words only, appended, nothing drawn twice; the answer alone on stdout.
+"""Plain lines on stderr: text only, appended, never redrawn; only the answer on stdout.
 
-Rule: every state is said in words, every line stands for itself (who, what, how it ended), and
-nothing repeats itself: a wait that goes on is said once.
+Every state is a word, every line is complete by itself (who, what, how it ended), and nothing is
+repeated: a continuing wait is printed once.
 """
 
 from collections.abc import Callable
@@ -62,25 +62,25 @@ _MAX_MESSAGE_LINES = 40
 
 
 class PlainState:
-    """What the next lines need to know of the ones before."""
+    """What later lines need from earlier ones."""
 
     def __init__(self) -> None:
         self.began = 0.0
-        self.run = ""  # its short id
-        self.calls: dict[tuple[str, str], str] = {}  # (path, call id) → its words
-        self.waits: dict[str, str] = {}  # path → the wait that was said last
-        self.paths: dict[str, str] = {}  # agent id → path, while its process lives
-        self.held_answer: list[str] = []  # the root's last message, held back: it may be the answer
+        self.run = ""  # the run's short id
+        self.calls: dict[tuple[str, str], str] = {}  # (path, call id) → its description
+        self.waits: dict[str, str] = {}  # path → the last wait that was printed
+        self.paths: dict[str, str] = {}  # agent id → path, while its process runs
+        self.held_answer: list[str] = []  # the root's last message: it may be the answer
         self.fan_total = self.fan_ended = 0
 
 
 def plain_lines(feed: AnyFeed, state: PlainState) -> list[str]:
-    """The lines of one record or passing event, cleaned, without line feeds."""
+    """The lines of one record or transient event, cleaned, without line feeds."""
     if isinstance(feed, TransientEvent):
         return _passing_lines(feed, state)
     record = feed.record
     if is_reviewer(record.agent):
-        return []  # what it came to is told with what it reviewed
+        return []  # the result is reported with what was reviewed
     agent = _agent_of(record, state)
     words = _run_words(record, state) or _agent_words(record, state, agent)
     if not words:
@@ -215,7 +215,7 @@ def _ended(body: AgentEnded) -> str:
 
 
 def _passing_lines(feed: TransientEvent, state: PlainState) -> list[str]:
-    """A wait is said when its reason changes, not each time it is repeated."""
+    """A wait is printed when its reason changes, not each time it is repeated."""
     event = feed.event
     if isinstance(event, Throttled):
         agent, reason = "", event.reason if event.delay_s is not None else ""
@@ -239,9 +239,9 @@ class PlainDisplay:
     """Plain lines of a run (a `RunDisplay`).
 
     Args:
-        stderr: Where the lines go.
-        stdout: Where the final answer alone goes.
-        with_answer: False for a watcher: nothing is printed at the end.
+        stderr: Receives the lines.
+        stdout: Receives only the final answer.
+        with_answer: False for a watcher: no answer is printed at the end.
     """
 
     def __init__(self, stderr: TextIO, stdout: TextIO, *, with_answer: bool = True) -> None:
@@ -254,11 +254,11 @@ class PlainDisplay:
         self._put(plain_lines(feed, self._state))
 
     async def draw(self, current: Callable[[], RunView]) -> None:
-        """Write while the run goes on. The view is not looked at: lines come from records."""
+        """Write lines while the run goes on. The view is unused: lines come from records."""
         await self._spool.drain()
 
     def finish(self, completed: RunCompleted) -> None:
-        """On one terminal the answer is printed once; a log on stderr has it as well."""
+        """If both streams are terminals, the answer is printed once; a log on stderr has it too."""
         if not (is_terminal(self._stderr) and is_terminal(self._stdout) and self._with_answer):
             self._put(self._state.held_answer)
         self._put([summarize_run(completed)])

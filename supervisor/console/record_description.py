@@ -1,6 +1,6 @@
-"""Calls and records in words: one short line each, the same in every view.
+"""Describe calls and records in one short line each, the same in every view.
 
-Everything returned here is already cleaned (`safe_text`), so that a caller may print it as it is.
+All returned text is cleaned (`safe_text`), so a caller may print it as it is.
 """
 
 import shlex
@@ -48,7 +48,7 @@ _CHANGE_LETTERS = {"add": "A", "delete": "D", "update": "M"}
 
 
 def describe_call(detail: AnyCallDetail, *, limit: int = 200) -> str:
-    """The argument that says most: the script, the keys typed, the files, the step under way."""
+    """The most telling argument: the script, the keys typed, the files, the current step."""
     match detail:
         case CommandCall():
             return clean_line(detail.script or shlex.join(detail.argv), limit=limit)
@@ -69,19 +69,19 @@ def describe_call(detail: AnyCallDetail, *, limit: int = 200) -> str:
 
 
 def describe_doing(detail: AnyCallDetail, *, limit: int = 200) -> str:
-    """`Read a.py, b.py; Search foo in src`, of a command that only reads; else empty."""
+    """`Read a.py, b.py; Search foo in src` for a command that only reads; else ""."""
     if not isinstance(detail, CommandCall):
         return ""
     return describe_meanings(detail.parsed_cmd, limit=limit)
 
 
 def describe_shortly(detail: AnyCallDetail) -> str:
-    """What a command does where that is known, else the argument that says most."""
+    """What a command does if that is known, else its most telling argument."""
     return describe_doing(detail) or describe_call(detail)
 
 
 def describe_meanings(meanings: tuple[ParsedCommand, ...], *, limit: int = 200) -> str:
-    """What a command reads, lists and searches; empty for none."""
+    """What a command reads, lists and searches; "" for none."""
     words = ""
     before: ParsedCommand | None = None
     for one in meanings:
@@ -132,7 +132,7 @@ def describe_end(call: CallEnded) -> str:
 
 
 def describe_task(body: InputPosted | MailPosted) -> str:
-    """The first line of what an agent was given to do, "" for mail that is no task."""
+    """The first line of an agent's task; "" for mail that is not a task."""
     if isinstance(body, MailPosted):
         return first_line(body.mail.content) if body.mail.kind == "new_task" else ""
     texts = (part.text for part in body.parts[:8] if isinstance(part, TextInput))
@@ -140,7 +140,7 @@ def describe_task(body: InputPosted | MailPosted) -> str:
 
 
 def describe_sandbox(policy: SandboxPolicy) -> str:
-    """The word that `--sandbox` takes, or the permission profile."""
+    """The value of `--sandbox`, or the permission profile."""
     if isinstance(policy, DangerFullAccess):
         return "danger-full-access"
     if isinstance(policy, ProfilePolicy):
@@ -159,7 +159,7 @@ def describe_waiting(event: Waiting) -> str:
 
 
 def describe_throttle(event: Throttled) -> str:
-    """What the shared limiter does, or "" when it holds nothing back."""
+    """What the shared rate limiter does; "" when it holds nothing back."""
     if event.delay_s is None:
         return ""
     words = clean_line(event.reason, limit=120) or "the provider asks for patience"
@@ -175,7 +175,7 @@ def describe_fetching(event: Fetching) -> str:
 
 
 def describe_replaced(body: ContextRecorded) -> str:
-    """Why a history is another one now, and what that did to its size."""
+    """Why a history was replaced, and how its size changed."""
     if body.undoes:
         return f"compaction undone: {len(body.items)} items again"
     if body.rolled_back:
@@ -190,7 +190,7 @@ def describe_replaced(body: ContextRecorded) -> str:
 
 
 def describe_turn_diff(body: TurnDiff) -> str:
-    """`3 files, +12 -4`, and how far that, or an undo of it, can be relied upon."""
+    """`3 files, +12 -4`, and how reliable that, or an undo of it, is."""
     words = f"{body.files} file{'' if body.files == 1 else 's'}, +{body.added} -{body.removed}"
     if body.hidden:
         words += f" (without {body.hidden} that are too much to show)"
@@ -210,7 +210,7 @@ def describe_turn_diff(body: TurnDiff) -> str:
 
 
 def describe_item(item: AnyItem, *, limit: int = 200) -> str:
-    """The first words of an item of the history."""
+    """The first words of a history item."""
     match item:
         case Message():
             words = f"{item.role}: {first_line(text_of(item.content), limit=limit)}"

@@ -1,7 +1,7 @@
-"""One agent's step of the fold: (view, what happened, when) → view. Pure, total, quick.
+"""Reduce one agent's view: (view, event, time) → view. No I/O; accepts every event.
 
-Rule: every text that enters a view is cleaned and bounded here. One exception: `text`, the end of
-what arrives now, may stop inside an escape sequence, so it is cleaned when it is drawn.
+Every text in a view is cleaned and limited here. One exception is `text`, the end of the text that
+is arriving: it may stop inside an escape sequence, so it is cleaned when it is drawn.
 """
 
 from sys import intern
@@ -40,7 +40,7 @@ from ..agents.end_states import GOOD_ENDS
 from .record_description import describe_call, describe_doing, describe_sandbox, describe_waiting
 from .safe_text import clean_block, clean_line
 
-TEXT_TAIL = 400  # characters kept of the text that arrives now
+TEXT_TAIL = 400  # characters kept of the text that is arriving
 _RESULT = 2_000
 _WAITING_TOOLS = frozenset({"wait_agent", "wait"})
 
@@ -48,7 +48,7 @@ _WAITING_TOOLS = frozenset({"wait_agent", "wait"})
 def reduce_passing(
     view: AgentView, event: TextArrived | ReasoningArrived | OutputArrived | Waiting, at: float
 ) -> AgentView:
-    """A passing event: 50 agents send 30 a second each, so this is one `replace`."""
+    """Apply a transient event: 50 agents send 30 each per second, so this is one `replace`."""
     if isinstance(event, Waiting):
         return replace(
             view,
@@ -66,7 +66,9 @@ def reduce_passing(
 
 
 def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
-    """A record about this agent. What does not concern its picture leaves it as it is."""
+    """Apply a record about this agent. A record that does not concern the view leaves it
+    unchanged.
+    """
     match body:
         case AgentSpawned():
             return _spawned(view, body, at)
@@ -91,14 +93,14 @@ def reduce_agent(view: AgentView, body: AnyRecordBody, at: float) -> AgentView:
 
 
 def shrink_ended(view: AgentView) -> AgentView:
-    """What remains of an agent that ended long ago: its figures and the head of its answer."""
+    """What is kept of an agent that ended long ago: its figures and the start of its answer."""
     return AgentView(
         path=view.path,
         role=view.role,
         model=view.model,
         state=view.state,
         end_state=view.end_state,
-        pid=view.pid,  # its process may outlive its work: it still holds a slot
+        pid=view.pid,  # its process may run longer than the agent: it still holds a slot
         started=view.started,
         last_progress=view.last_progress,
         usage=view.usage,
@@ -133,12 +135,12 @@ def _spawned(view: AgentView, body: AgentSpawned, at: float) -> AgentView:
 
 
 def _process_ended(view: AgentView, body: ProcessEnded) -> AgentView:
-    if body.epoch < view.epoch:  # the end of an earlier life, told late
+    if body.epoch < view.epoch:  # a late notice of an earlier process
         return view
     gone = replace(view, pid=0, rss_bytes=0, tool="", argument="", doing="", text="")
     if view.state == "ended":
         return gone
-    if is_reviewer(view.path):  # nobody restarts it
+    if is_reviewer(view.path):  # reviewers are not restarted
         return replace(gone, state="ended", end_state="completed" if body.orderly else "crashed")
     if body.orderly:
         return replace(gone, state="suspended")
@@ -228,7 +230,7 @@ def _in_turn(
 
 
 def _working_state(view: AgentView) -> AgentState:
-    """Signs of work end a wait; they do not wake what has ended or rests."""
+    """Signs of work end a wait; an ended or idle agent keeps its state."""
     return "running" if view.state in {"waiting", "starting"} else view.state
 
 

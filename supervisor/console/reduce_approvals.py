@@ -1,7 +1,6 @@
-"""The queue's part of the fold: what waits, whose row says so, what reviewing has cost. Pure.
+"""Reduce the approval queue: what waits, the rows of waiting agents, the cost of reviews. Pure.
 
-Rule: an agent whose question waits is shown as waiting until the answer, whatever else it does
-meanwhile.
+An agent whose approval waits is shown as waiting until the answer, whatever else it does meanwhile.
 """
 
 from msgspec.structs import replace
@@ -28,13 +27,13 @@ from ..approvals.approval_limits import cut_text
 from .approval_description import describe_pending
 
 _SHOWN = 4_000  # characters of a script or of one diff
-_WORD, _MOST_WORDS = 400, 16  # of a command or of a list of files
+_WORD, _MOST_WORDS = 400, 16  # limits of a command or of a list of files
 
 
 def reduce_queue(
     waiting: tuple[PendingApproval, ...], record: Record
 ) -> tuple[PendingApproval, ...]:
-    """What waits after this record; the same object if nothing changed."""
+    """The queue after this record; the same object if nothing changed."""
     match record.body:
         case ApprovalRequested() as body:
             pending = PendingApproval(
@@ -54,7 +53,7 @@ def reduce_queue(
 
 
 def reduce_cost(run: RunView, body: AnyRecordBody) -> RunView:
-    """A review's tokens and dollars, apart from the agents'."""
+    """Add the tokens and dollars of a review, separately from the agents'."""
     if not isinstance(body, Reviewed):
         return run
     usd = run.review_usd
@@ -64,21 +63,21 @@ def reduce_cost(run: RunView, body: AnyRecordBody) -> RunView:
 
 
 def mark_waiting(view: AgentView, pending: PendingApproval) -> AgentView:
-    """The row of an agent whose question waits."""
+    """The row of an agent whose approval waits."""
     asked = pending.approval_id if pending.reviewer == "person" else ""
     return replace(view, state="waiting", approval=asked, note=describe_pending(pending))
 
 
 def unmark(view: AgentView) -> AgentView:
-    """Nothing of it waits any more."""
+    """The row of an agent whose approval no longer waits."""
     state = "running" if view.state == "waiting" else view.state
     return replace(view, state=state, approval="", note="")
 
 
 def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
-    """As much as a person reads, at most some 40 KiB; the journal has more.
+    """The part of a request that a person reads, at most about 40 KiB; the journal has all of it.
 
-    Of the keys, which are for grants, only that there are some.
+    Of the keys, which are for grants, it keeps one as a sign that there are some.
     """
     action = request.action
     if isinstance(action, CommandAction):

@@ -1,4 +1,4 @@
-"""The run's own step of the fold: (view, what happened, when) → view. Pure."""
+"""Reduce the run's own figures: (view, event, time) → view. No I/O."""
 
 from sys import intern
 
@@ -21,9 +21,9 @@ from .safe_text import clean_line
 
 
 def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
-    """A record's part in the figures of the whole run; the agents are not looked at.
+    """Apply a record to the figures of the run; the agents are not considered.
 
-    On a resume `started` is new: ages and rates count from there.
+    A resume sets `started` again: ages and rates count from there.
     """
     match body:
         case RunStarted():
@@ -36,7 +36,7 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
                 widened=body.widened,
                 started=at,
                 status="running",
-                budget=Budget(),  # said anew by `BudgetSet`
+                budget=Budget(),  # `BudgetSet` sets it again
                 deadline_unix_s=None,
             )
         case ProviderChosen(provider=provider, model=model, why=why):
@@ -61,7 +61,7 @@ def reduce_run(run: RunView, body: AnyRecordBody, at: float) -> RunView:
 
 
 def _billed(run: RunView, bill: ResponseBilled | ReservationReleased) -> RunView:
-    """What counts against the bounds; a `ReservationReleased` counts as a bill does."""
+    """Add what counts against the limits; a `ReservationReleased` counts like a bill."""
     usd: float | None
     match bill:
         case ReservationReleased():

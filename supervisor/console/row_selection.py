@@ -1,8 +1,8 @@
-"""Which agents are drawn when not all fit: a pure choice of rows for a height.
+"""Select the agents to draw if not all fit the height. Pure.
 
-Rule: never more rows than asked for, and what is left out is counted by state. Order of right:
-what waits for a person, what works or waits, what rests, what ended last, what is queued. A
-subtree that has ended as a whole is one row; drawn rows keep their place in the tree.
+There are never more rows than requested, and agents left out are counted by state. The priority is:
+waits for a person, works or waits, idle, ended most recently, queued. A subtree whose agents have
+all ended is one row; drawn rows keep their place in the tree.
 """
 
 from bisect import bisect_left
@@ -22,15 +22,15 @@ _WORKING_STATES = frozenset({"running", "waiting", "starting", "restarting"})
 
 
 class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One line. `agent` None: the line that counts what is left out, told in `hidden_summary`."""
+    """One line. `agent` None: the line that counts what is left out, in `hidden_summary`."""
 
     agent: AgentView | None = None
     ancestors_continue: tuple[
         bool, ...
-    ] = ()  # per level above: does that branch go on below this row?
+    ] = ()  # per level above: does that branch continue below this row?
     last: bool = True  # no sibling below
     depth: int = 0
-    collapsed: int = 0  # ended descendants that this row stands for
+    collapsed: int = 0  # number of ended descendants that this row represents
     hidden_summary: str = ""
 
 
@@ -44,10 +44,10 @@ def select_tree_rows(
     """At most `height` rows (≥ 1) of a tree.
 
     Args:
-        agents: Sorted by path, so that a parent stands before its descendants.
-        height: Lines there are.
-        open_paths: Ended subtrees that a person wants to see whole.
-        keep: The path of an agent that has the best right to a line.
+        agents: Sorted by path, so that a parent precedes its descendants.
+        height: Number of lines.
+        open_paths: Ended subtrees that a person unfolded.
+        keep: The path of an agent that has priority over all others.
     """
     height = max(height, 1)
     depths = [agent.path.count("/") for agent in agents]
@@ -65,9 +65,9 @@ def select_tree_rows(
 def select_list_rows(
     agents: tuple[AgentView, ...], *, height: int, sort: SortOrder, keep: str = ""
 ) -> tuple[TreeRow, ...]:
-    """At most `height` rows, greatest first, without a tree: as `top` does it.
+    """At most `height` rows, greatest first, without a tree, like `top`.
 
-    The agent with the path `keep` is the last one drawn if its rank would leave it out.
+    The agent with the path `keep` is drawn last if its rank would leave it out.
     """
     height = max(height, 1)
     order = _ranked(agents, sort)
@@ -85,7 +85,7 @@ def select_list_rows(
 def paths_in_order(
     agents: tuple[AgentView, ...], *, sort: SortOrder, open_paths: frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
-    """All agents that can have a line, in the order of their lines, however few lines there are."""
+    """The paths of all agents that can have a line, in drawing order, whatever the height."""
     if sort != "tree":
         return tuple(agents[index].path for index in _ranked(agents, sort))
     depths = [agent.path.count("/") for agent in agents]
@@ -100,7 +100,7 @@ def _ranked(agents: tuple[AgentView, ...], sort: SortOrder) -> list[int]:
 
 
 def needs_answer(agent: AgentView) -> bool:
-    """It stands still until somebody answers: it must stand out."""
+    """True if the agent waits for a person's answer and must stand out."""
     return bool(agent.approval)
 
 
@@ -114,7 +114,7 @@ def _sort_key(agent: AgentView, sort: SortOrder) -> float:
             return agent.rss_bytes
         case "context":
             return agent.context_tokens / max(agent.context_window, 1)
-        case "age":  # the longest silence of what still lives
+        case "age":  # the longest silence among agents that have not ended
             return -agent.last_progress if agent.state != "ended" else -1e18
         case "tree":
             return -agent.started
@@ -125,7 +125,7 @@ def _sort_key(agent: AgentView, sort: SortOrder) -> float:
 def _collapse_ended(
     agents: tuple[AgentView, ...], depths: list[int], open_paths: frozenset[str]
 ) -> dict[int, int]:
-    """Index of each ended agent with descendants that all ended too → how many they are."""
+    """Index of each ended agent whose descendants have all ended → their number."""
     folded: dict[int, int] = {}
     parents = [index for index in range(len(depths) - 1) if depths[index + 1] > depths[index]]
     done_to = 0
@@ -144,7 +144,7 @@ def _collapse_ended(
 def _visible(count: int, folded: dict[int, int]) -> list[int]:
     visible: list[int] = []
     begin = 0
-    for index, size in folded.items():  # ascending, and none inside another
+    for index, size in folded.items():  # ascending, never nested
         visible.extend(range(begin, index + 1))
         begin = index + size + 1
     visible.extend(range(begin, count))
@@ -152,7 +152,7 @@ def _visible(count: int, folded: dict[int, int]) -> list[int]:
 
 
 def _choose(agents: tuple[AgentView, ...], visible: list[int], room: int, keep: str) -> set[int]:
-    """The indexes to draw: by right, each with the ancestors that give it its place."""
+    """The indexes to draw: by priority, each with its ancestors."""
     chosen: set[int] = set()
     first = [index for index in visible if keep and agents[index].path == keep]
     for index in (*first, *_by_priority(agents, visible, room)):
@@ -180,7 +180,7 @@ def _path_of(agent: AgentView) -> str:
 
 
 def _by_priority(agents: tuple[AgentView, ...], visible: list[int], room: int) -> list[int]:
-    """Who has the best right to a line, first; of those that ended, the newest `room`."""
+    """The indexes by priority; of the ended agents only the most recent `room`."""
     ended = [index for index in visible if agents[index].state == "ended"]
     going = [index for index in visible if agents[index].state != "ended"]
     ranks: dict[int, list[int]] = {rank: [] for rank in range(4)}
@@ -206,7 +206,7 @@ def _make_rows(
     *,
     more: str,
 ) -> list[TreeRow]:
-    """Rows with their place among each other: from below, so that each knows who follows."""
+    """The rows with their tree positions; built from below, so that each knows what follows."""
     rows: list[TreeRow] = []
     top = min((depths[index] for index in shown), default=1)
     goes_on: list[bool] = []  # per depth: is there a row of that depth below, in this branch?

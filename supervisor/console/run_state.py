@@ -1,8 +1,8 @@
-"""The fold: records and passing events in, one picture of the whole run out.
+"""Fold records and transient events into one view of the whole run. Pure.
 
-Rule: state changes here and nowhere else; `RunState` is the one mutable place, and every step of it
-is a pure function from one `AgentView` to the next. A record that was applied already changes
-nothing, so a watcher may start from any snapshot. Nothing costs more because many agents ended.
+State changes only here: `RunState` is the only mutable object, and each step is a pure function
+from one `AgentView` to the next. A record that was already applied changes nothing, so a watcher
+may start from any snapshot. The cost does not grow with the number of ended agents.
 """
 
 import time
@@ -40,21 +40,21 @@ from .reduce_run import reduce_run
 from .safe_text import clean_line
 
 KEEP_ENDED = 256  # ended agents kept with all their texts; older ones keep only their figures
-LIST_ENDED = 512  # ended agents that are listed at all; older ones are only counted
+LIST_ENDED = 512  # ended agents that are listed; older ones are only counted
 _END_STATES = frozenset(get_args(EndState))
 _DONE, _FAILED = 1, 2
-_DROP_TRIES = 4  # of an agent's end, to list older ones no more
-_MAX_TASKS = 4096  # first words for agents that are not there yet
+_DROP_TRIES = 4  # attempts per ended agent to unlist older ones
+_MAX_TASKS = 4096  # limit of tasks for agents without a view
 
 
 class RunState:
-    """A run as it stands. Owned by one task; `view()` may be called as often as wanted.
+    """The state of a run. One task owns it; `view()` may be called at any time.
 
     Args:
-        clock: Unix seconds; only for passing events, which carry no time of their own.
-        keep_ended: Ended agents that keep their result, task and note whole.
-        list_ended: Ended agents that are listed at all, besides those who have somebody below.
-        slots_max: How many agent processes may live at once; 0 = not known.
+        clock: Unix seconds; only for transient events, which have no time of their own.
+        keep_ended: Ended agents that keep their result, task and note.
+        list_ended: Ended agents that are listed, besides those with listed descendants.
+        slots_max: Maximum number of agent processes; 0 = unknown.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class RunState:
         self._run = RunView(slots_max=slots_max)
         self._seen = 0
         self._agents: dict[str, AgentView] = {}
-        self._order: list[str] = []  # paths, sorted: a parent stands before its children
+        self._order: list[str] = []  # paths, sorted: a parent precedes its children
         self._paths: dict[str, str] = {}  # agent id → path
         self._calls: dict[str, dict[str, tuple[str, str, str]]] = {}  # path → running calls
-        self._tasks: dict[str, str] = {}  # path → first words, said before the agent was there
-        self._ended: deque[str] = deque()  # newest last; only those still whole
-        self._shrunk_paths: deque[str] = deque()  # those after them, newest last
-        self._live: set[str] = set()  # paths whose process lives
-        self._waiting_approvals: dict[str, PendingApproval] = {}  # path → the oldest that waits
-        self._item_states = bytearray()  # per item: 0 open, else what _DONE and _FAILED say
+        self._tasks: dict[str, str] = {}  # path → task that arrived before the agent
+        self._ended: deque[str] = deque()  # newest last; only those that keep their texts
+        self._shrunk_paths: deque[str] = deque()  # those that keep only figures, newest last
+        self._live: set[str] = set()  # paths with a running process
+        self._waiting_approvals: dict[str, PendingApproval] = {}  # path → the oldest one
+        self._item_states = bytearray()  # per item: 0 open, else _DONE or _FAILED
         self._cached: RunView | None = None
 
     @classmethod
@@ -102,19 +102,21 @@ class RunState:
 
     @property
     def seq(self) -> int:
-        """The last record that is in. A feed that goes on with more than `seq + 1` has a gap."""
+        """The number of the last applied record. A feed that continues above `seq + 1` has a
+        gap.
+        """
         return self._run.seq
 
     @property
     def agents_seen(self) -> int:
-        """Agents that ever had a process."""
+        """Number of agents that ever had a process."""
         return self._seen
 
     def agent(self, path: str) -> AgentView | None:
         return self._agents.get(path)
 
     def view(self) -> RunView:
-        """The whole run; the same object until something changes."""
+        """The view of the whole run; the same object until something changes."""
         if self._cached is None:
             agents = self._agents
             self._cached = replace(
@@ -125,43 +127,44 @@ class RunState:
         return self._cached
 
     def apply(self, feed: AnyFeed) -> None:
-        """Take in one record or passing event. Never raises on any sequence of them."""
+        """Apply one record or transient event. Never raises, for any sequence."""
         if isinstance(feed, TransientEvent):
             self._apply_passing(feed)
         else:
             self._apply_record(feed.record)
 
     def apply_past(self, record: Record) -> None:
-        """A record of the run's own file, before a resume. What agents counted stands in their
-        own files; what the provider billed stands for it."""
+        """Apply a record of the run's own file from before a resume. The token counts of agents
+        are in their own files; the bills of the provider replace them here.
+        """
         self._apply_record(record)
         if isinstance(record.body, ResponseBilled) and not is_reviewer(record.agent):
             used = self._run.usage.plus(record.body.usage)
             self._change(replace(self._run, usage=used))
 
-    # --- what only the supervisor knows ------------------------------------------------------
+    # --- updates that only the supervisor can make -------------------------------------------
 
     def set_process_usage(self, path: str, rss_bytes: int, progress_time: float = 0.0) -> None:
-        """Memory of an agent's process, and when it last got on (unix seconds)."""
+        """Set the memory of an agent's process, and its last progress (unix seconds)."""
         if view := self._agents.get(path):
             latest = max(view.last_progress, progress_time)
             if rss_bytes != view.rss_bytes or latest != view.last_progress:
                 self._put(replace(view, rss_bytes=rss_bytes, last_progress=latest))
 
     def set_agent_state(self, path: str, state: AgentState, *, note: str = "") -> None:
-        """A state no record tells: queued (the agent is made if missing), suspended, restarting."""
+        """Set a state that no record reports: queued (creates the agent), suspended, restarting."""
         view = self._agents.get(path) or self._new_agent(path)
         self._put(replace(view, state=state, note=clean_line(note)))
 
     def remove_queued(self, path: str) -> None:
-        """A queued agent that was never started is gone; any other stays."""
+        """Remove a queued agent that never started; others stay."""
         view = self._agents.get(path)
         if view is not None and view.state == "queued" and not view.agent_id:
             del self._agents[path]
             del self._order[bisect_left(self._order, path)]
             self._cached = None
 
-    # --- inside ------------------------------------------------------------------------------
+    # --- internal --------------------------------------------------------------------------
 
     def _apply_passing(self, feed: TransientEvent) -> None:
         event = feed.event
@@ -204,7 +207,7 @@ class RunState:
         self._apply_to_run(record)
 
     def _update_approvals(self, record: Record) -> None:
-        """What waits for an answer; the rows of those who ask say so until it is there."""
+        """Update the approval queue; the rows of waiting agents show it until the answer."""
         before = self._run.approvals
         after = reduce_queue(before, record)
         if after is before:
@@ -217,7 +220,9 @@ class RunState:
                 self._put(view if path in self._waiting_approvals else unmark(view))
 
     def _path_of(self, record: Record) -> str:
-        """The agent whose view changes: mail is its recipient's, a payment its payer's."""
+        """The agent whose view changes: mail belongs to its recipient, a bill to the agent it
+        names.
+        """
         match record.body:
             case MailPosted(mail=mail):
                 return mail.recipient
@@ -231,7 +236,7 @@ class RunState:
                 return record.agent
 
     def _track_agent(self, path: str, record: Record) -> None:
-        """Ids, living processes and running calls: what an AgentView has no place for."""
+        """Track ids, processes and running calls, which an AgentView does not contain."""
         match record.body:
             case AgentSpawned(agent_id=agent_id):
                 self._paths[agent_id] = path
@@ -256,7 +261,9 @@ class RunState:
                 pass
 
     def _count_agent(self, path: str, epoch: int) -> None:
-        """A first life is a new agent; a later one at an unlisted path is an old one come back."""
+        """Count a new agent at its first process; a later process at an unlisted path is a
+        returning one.
+        """
         if self._agents[path].started:
             return
         if epoch > 1 and self._run.unlisted:
@@ -265,7 +272,7 @@ class RunState:
             self._seen += 1
 
     def _with_call(self, view: AgentView, body: object) -> AgentView:
-        """After a call's end, show the latest one that still runs."""
+        """After the end of a call, show the latest call that still runs."""
         if not isinstance(body, CallEnded) or not (running := self._calls.get(view.path)):
             return view
         tool, argument, doing = next(reversed(running.values()))
@@ -286,13 +293,13 @@ class RunState:
             case RunCompleted():
                 self._end_root(body)
             case TokenCount() if is_reviewer(record.agent):
-                return  # told apart, by `Reviewed`
+                return  # `Reviewed` reports these tokens separately
             case _:
                 pass
         self._change(reduce_run(self._run, body, record.ts))
 
     def _count_item(self, index: int, *, well: bool) -> None:
-        """A later attempt replaces an earlier one; after a snapshot only totals are known."""
+        """A later attempt replaces an earlier one; after a snapshot only the totals are known."""
         run = self._run
         done, failed = run.fan_done + well, run.fan_failed + (not well)
         if 0 <= index < len(self._item_states):
@@ -302,7 +309,7 @@ class RunState:
         self._change(replace(run, fan_done=done, fan_failed=failed))
 
     def _suspend_live_agents(self) -> None:
-        """The run is resumed: no process of its earlier life is there any more."""
+        """The run was resumed: its earlier processes no longer exist."""
         for path in sorted(self._live):
             view = replace(
                 self._agents[path], pid=0, rss_bytes=0, tool="", argument="", doing="", text=""
@@ -315,7 +322,7 @@ class RunState:
         self._calls.clear()
 
     def _end_root(self, body: RunCompleted) -> None:
-        """Whatever ended the run ended its root, also where no record of its own says so."""
+        """The end of the run ends its root, even if no record of the root says so."""
         view = self._agents.get("/root")
         if view is not None and view.state != "ended":
             end = body.status if body.status in _END_STATES else "failed"
@@ -341,7 +348,7 @@ class RunState:
         return view
 
     def _shrink_older_ended(self, path: str) -> None:
-        """The newest ended agents stay whole; of older ones only figures remain."""
+        """The newest ended agents keep their texts; older ones keep only figures."""
         self._ended.append(path)
         while len(self._ended) > self._keep_ended:
             old = self._agents.get(self._ended.popleft())
@@ -354,10 +361,12 @@ class RunState:
                 self._unlist(self._shrunk_paths.popleft())
 
     def _unlist(self, path: str) -> None:
-        """Count it and list it no more. One that still has a process or company comes later."""
+        """Count the agent and stop listing it; retried later if it still has a process or
+        descendants.
+        """
         view = self._agents.get(path)
         if view is None or view.state != "ended":
-            return  # it came back to life, and ends again some day
+            return  # it was started again, and will end again
         after = bisect_left(self._order, path) + 1
         has_below = after < len(self._order) and self._order[after].startswith(f"{path}/")
         if view.pid or has_below:

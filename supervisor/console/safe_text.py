@@ -1,8 +1,8 @@
-"""Text of models, commands and files, made harmless for a terminal.
+"""Clean untrusted text (of models, commands, files) for a terminal.
 
-Rule: nothing that was not written by us reaches a terminal or a log line but through here. Escape
-sequences, control characters, direction overrides and invisible characters are removed, so that no
-output can move the cursor, recolour the screen, hide words or start a line of its own.
+All text from outside the program passes through here before it reaches a terminal or a log line.
+Escape sequences, control characters, direction overrides and invisible characters are removed, so
+no output can move the cursor, recolour the screen, hide text or start a new line.
 """
 
 import re
@@ -10,7 +10,7 @@ import re
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC with their text
-    r"|\x1b[ -/]*[0-~]?"  # every other escape
+    r"|\x1b[ -/]*[0-~]?"  # other escape sequences
     r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI as one character
 )
 _INVISIBLE = (
@@ -24,10 +24,10 @@ _LINE_ENDS = re.compile(r"\r+\n|[\r\x0b\x0c\x85\u2028\u2029]")
 
 
 def clean_line(text: str, *, limit: int = 400) -> str:
-    """One line: every run of white space is one blank, at most `limit` characters.
+    """One line of at most `limit` characters; each run of white space becomes one blank.
 
-    Only the first `8 × limit` characters are looked at, so a long text costs no more than a
-    short one.
+    Only the first `8 × limit` characters are processed, so a long text costs no more than a short
+    one.
     """
     if len(text) > 8 * limit:
         text = text[: 8 * limit]
@@ -41,14 +41,14 @@ def clean_line(text: str, *, limit: int = 400) -> str:
 
 
 def clean_block(text: str) -> str:
-    """Many lines: line feeds and tabs stay, a lone carriage return becomes a line feed."""
+    """Several lines: line feeds and tabs stay, a lone carriage return becomes a line feed."""
     if text.isascii() and text.isprintable():
         return text
     return _FORBIDDEN.sub("", _LINE_ENDS.sub("\n", _ESCAPES.sub("", text)))
 
 
 def first_line(text: str, *, limit: int = 200) -> str:
-    """The first line with words in it, cleaned."""
+    """The first non-blank line, cleaned."""
     for line in text[: 8 * limit].splitlines():
         if cleaned := clean_line(line, limit=limit):
             return cleaned
@@ -56,7 +56,7 @@ def first_line(text: str, *, limit: int = 200) -> str:
 
 
 def last_line(text: str, *, limit: int = 200) -> str:
-    """The last line with words in it, cleaned: what is arriving now."""
+    """The last non-blank line, cleaned: the text that is arriving."""
     for line in reversed(text[-8 * limit :].splitlines()):
         if cleaned := clean_line(line, limit=limit):
             return cleaned

@@ -1,7 +1,7 @@
-"""Who may colour, how wide the page is, and which of the three views shows a run.
+"""Terminal settings: colour, page width, and which of the three displays shows a run.
 
-Rule: every Rich console of the program is made here, so that `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR`,
-`TERM=dumb`, `COLUMNS` and `--color` mean the same everywhere.
+Every Rich console of the program is made here, so that `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR`,
+`TERM=dumb`, `COLUMNS` and `--color` have the same effect everywhere.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ DisplayChoice = Literal["json", "plain", "live"]
 def choose_display(
     *, as_json: bool, plain: bool, stdout_is_tty: bool, environment: Mapping[str, str]
 ) -> DisplayChoice:
-    """The live tree only where a person can see it move; `--json` wins over `--plain`."""
+    """The live tree only on a terminal that can redraw; `--json` wins over `--plain`."""
     if as_json:
         return "json"
     if plain or not stdout_is_tty or is_ci(environment) or environment.get("TERM") == "dumb":
@@ -26,12 +26,14 @@ def choose_display(
 
 
 def is_ci(environment: Mapping[str, str]) -> bool:
-    """`CI` is set to anything but a no: no prompts, no live view."""
+    """True if `CI` is set to anything but a no: then no prompts and no live view."""
     return environment.get("CI", "").lower() not in {"", "0", "false", "no"}
 
 
 def decide_color(choice: ColorChoice, *, environment: Mapping[str, str], is_terminal: bool) -> bool:
-    """`--color` wins over the environment; there, a refusal wins over a wish."""
+    """`--color` wins over the environment; there, `NO_COLOR` wins over variables that force
+    colour.
+    """
     if choice != "auto":
         return choice == "always"
     if environment.get("NO_COLOR"):
@@ -45,13 +47,13 @@ def decide_color(choice: ColorChoice, *, environment: Mapping[str, str], is_term
 
 
 def page_width(environment: Mapping[str, str]) -> int | None:
-    """`COLUMNS` if it is a sensible number, else None: ask the terminal."""
+    """`COLUMNS` if it is a number, at least 20; None: ask the terminal."""
     columns = environment.get("COLUMNS", "")
     return max(int(columns), 20) if columns.isascii() and columns.isdigit() else None
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Also for streams that are closed or have no file."""
+    """True for a terminal; False also for streams that are closed or have no file."""
     try:
         return stream.isatty()
     except (AttributeError, ValueError, OSError):
@@ -65,15 +67,15 @@ def make_console(
     color: ColorChoice = "auto",
     buffer: TextIO | None = None,
 ) -> "Console":
-    """The only Console factory. No markup, no emoji codes, no highlighting: text stays text.
+    """The only Console factory. No markup, no emoji codes, no highlighting: text stays unchanged.
 
     Args:
-        stream: What is written to in the end; decides about colour.
+        stream: The final output; decides about colour.
         environment: Of the process.
         color: `--color`.
-        buffer: Collects what Rich writes, for a caller who writes it to `stream` himself.
+        buffer: Collects what Rich writes; the caller writes it to `stream`.
     """
-    from rich.console import Console  # 35 ms: not for `--json`, `--help` or an agent
+    from rich.console import Console  # 35 ms, so imported late: not always needed
 
     terminal = is_terminal(stream)
     coloured = decide_color(color, environment=environment, is_terminal=terminal)

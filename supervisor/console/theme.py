@@ -1,4 +1,4 @@
-"""The few styles and glyphs of the console. Colour only repeats what a word says already."""
+"""The styles and glyphs of the console. Colour only repeats what a word already says."""
 
 import msgspec
 from rich.style import Style
@@ -38,7 +38,7 @@ STATE_STYLES = {
 
 
 class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
-    """What is drawn that is not a word."""
+    """The symbols for drawing."""
 
     fork: str
     corner: str
@@ -59,7 +59,7 @@ ASCII_GLYPHS = Glyphs(
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """Box drawing only where the stream can carry it."""
+    """Box-drawing glyphs only if the stream's encoding has them."""
     try:
         (
             UNICODE_GLYPHS.fork + UNICODE_GLYPHS.full + UNICODE_GLYPHS.dot + UNICODE_GLYPHS.ellipsis

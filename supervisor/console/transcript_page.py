@@ -1,7 +1,7 @@
-"""One agent's transcript on a screen: what has happened so far, growing while somebody looks.
+"""A scrollable page with one agent's transcript, which grows while the run goes on. Pure.
 
-Rule: lines are wrapped to the width and never drawn beyond it; without scrolling the newest are
-shown. Memory is bounded: of an endless story the oldest lines are dropped.
+Lines are wrapped to the width; without scrolling the newest lines are shown. Memory is bounded: the
+oldest lines are dropped beyond `MOST_LINES`.
 """
 
 from collections import deque
@@ -22,13 +22,13 @@ from .theme import BUSY, DIM, HEAD, PLAIN, Glyphs
 from .tree_view import RenderedLines
 
 MOST_LINES = 20_000
-_LIVE_LINES = 6  # of the words that arrive now
+_LIVE_LINES = 6  # lines of the text that is arriving
 _HINT = "Esc: back to the tree · up, down, PgUp, PgDn, Home, End: scroll"
 _LEAVE = " · q: quit"
 
 
 class TranscriptPage:
-    """Owned by whoever looks. `hear` records in order; repeated ones are passed over."""
+    """The page of one agent. `add_records` takes records in order; repeated ones are skipped."""
 
     def __init__(self, path: str, *, may_leave: bool = True) -> None:
         self.path = path
@@ -36,11 +36,11 @@ class TranscriptPage:
         self._transcript = AgentTranscript(path)
         self._lines: deque[tuple[str, Style]] = deque(maxlen=MOST_LINES)
         self._seen = 0
-        self._scroll = 0  # wrapped lines below the last one that is shown
+        self._scroll = 0  # wrapped lines below the last visible one
         self._body_height = 1
 
     def add_records(self, records: Iterable[Record]) -> None:
-        """Add what is new."""
+        """Add the records that are new."""
         for record in records:
             if record.seq > self._seen:
                 self._seen = record.seq
@@ -71,7 +71,9 @@ class TranscriptPage:
         return RenderedLines([*head, *body, *foot][:height])
 
     def _window(self, width: int, room: int, below: list[tuple[str, Style]]) -> list[Line]:
-        """The last `room` wrapped lines above the scroll; the scroll ends at the first line."""
+        """The last `room` wrapped lines above the scroll position, which is limited to the first
+        line.
+        """
         wanted = room + self._scroll
         found: deque[Line] = deque()
         for text, style in (*reversed(below), *reversed(self._lines)):
@@ -85,7 +87,7 @@ class TranscriptPage:
 
 
 def _fit(part: str, width: int) -> str:
-    """A character of two cells has no place in a window of one."""
+    """A character of two cells does not fit into a window of one."""
     return part if width > 1 else crop(part, width, mark="")
 
 
@@ -94,7 +96,7 @@ def _plain(line: Text) -> tuple[str, Style]:
 
 
 def _streaming_lines(agent: AgentView | None) -> list[tuple[str, Style]]:
-    """What it does or says in this moment, which is no record yet."""
+    """What the agent does or writes now, which is not yet a record."""
     if agent is None or agent.state == "ended":
         return []
     if agent.text:

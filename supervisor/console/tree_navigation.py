@@ -1,6 +1,6 @@
-"""What keys do in the live tree: which agent is selected, the order, what is opened. Pure.
+"""Key handling of the live tree: selection, sort order, unfolded subtrees. Pure.
 
-Rule: keys change how a person looks and nothing else; the run does not notice.
+Keys change only what a person sees; they never affect the run.
 """
 
 from typing import get_args
@@ -20,17 +20,17 @@ _LEAVE = " · q: quit"
 
 
 class TreeNavigation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a person looks at a run."""
+    """The navigation state of one viewer."""
 
     selected: str = ""
     sort: SortOrder = "tree"
     open_paths: frozenset[str] = frozenset()
     opened: str = ""  # the agent whose transcript is on the screen
-    left: bool = False  # the person has gone
-    may_leave: bool = True  # False: who looks is the run itself
+    left: bool = False  # the person has quit
+    may_leave: bool = True  # False: the viewer is the process of the run itself
 
     def options(self, glyphs: Glyphs) -> TreeOptions:
-        """For the tree."""
+        """The options for drawing the tree."""
         keys = _KEYS + _LEAVE if self.may_leave else _KEYS
         hint = keys.replace(" · ", glyphs.dot).format(sort=self.sort)
         return TreeOptions(
@@ -43,14 +43,14 @@ class TreeNavigation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def handle_key(browse: TreeNavigation, key: str, view: RunView) -> TreeNavigation:
-    """How it looks after a key; keys that mean nothing here change nothing."""
+    """The state after a key; unknown keys change nothing."""
     match key:
         case "q" | "ctrl-c" if browse.may_leave:
             return msgspec.structs.replace(browse, left=True)
         case "esc" | "q" if browse.opened:
             return msgspec.structs.replace(browse, opened="")
         case _ if browse.opened:
-            return browse  # the page scrolls itself
+            return browse  # the page handles its own scrolling
         case "esc":
             return msgspec.structs.replace(browse, selected="")
         case "s":

@@ -1,7 +1,7 @@
-"""The picture of a run: header, one line per agent, progress, footer. Same view, same picture.
+"""Render a run: header, one line per agent, progress, footer. Equal views give equal output.
 
-Rule: a line is built of cells of known width, so nothing ever wraps and nothing a model or a
-command wrote can be markup: cells are Rich segments, never strings to be parsed.
+A line consists of cells of known width, so nothing ever wraps. Cells are Rich segments, never
+markup to be parsed, so text of a model or a command cannot act as markup.
 """
 
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ from .row_selection import SortOrder, TreeRow, select_list_rows, select_tree_row
 from .safe_text import clean_line
 from .theme import BAD, BAR, DIM, HEAD, PLAIN, SELECTED, STATE_STYLES, UNICODE_GLYPHS, WARN, Glyphs
 
-FINAL_ROWS = 16  # agents left on the screen when a run is over
+FINAL_ROWS = 16  # number of agents left on the screen when a run has ended
 
 
 class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a person wants to see it."""
+    """How a person wants to see the tree."""
 
     sort: SortOrder = "tree"
-    open_paths: frozenset[str] = frozenset()  # ended subtrees shown whole
+    open_paths: frozenset[str] = frozenset()  # ended subtrees that are unfolded
     glyphs: Glyphs = UNICODE_GLYPHS
-    selected: str = ""  # the path whose line stands out
-    hint: str = ""  # a last line: what keys do
+    selected: str = ""  # the path of the highlighted line
+    hint: str = ""  # the last line: what keys do
 
 
 class RenderedLines:
@@ -52,7 +52,7 @@ class RenderedLines:
 
     @property
     def text(self) -> str:
-        """What is read on the screen, without the blanks at line ends."""
+        """The text on the screen, without trailing blanks."""
         return "\n".join("".join(cell.text for cell in line).rstrip() for line in self.lines)
 
     @property
@@ -68,8 +68,8 @@ def render_run(
 
     Args:
         view: The run; `agents` sorted by path.
-        width: Cells, ≥ 1; under 20 nothing sensible is promised but that it fits.
-        height: Lines, ≥ 1. Under 6 the header, then the footer give way.
+        width: Cells, ≥ 1; below 20 it is only guaranteed that the lines fit.
+        height: Lines, ≥ 1. Below 6 the header is left out first, then the footer.
         now: Unix seconds, for ages and rates.
     """
     chosen = options or TreeOptions()
@@ -100,9 +100,9 @@ def render_run(
 def render_final(
     view: RunView, *, width: int, height: int, now: float, options: TreeOptions | None = None
 ) -> RenderedLines:
-    """What stays on the screen when the run is over: at most `FINAL_ROWS` agents, no footer.
+    """The tree that stays on the screen at the end: at most `FINAL_ROWS` agents, no footer.
 
-    The run's last words (`answer.summarize`) take the footer's place.
+    The summary of the run (`final_answer.summarize_run`) takes the footer's place.
     """
     rows = min(height, FINAL_ROWS + 4)
     plain = msgspec.structs.replace(options or TreeOptions(), selected="", hint="")
@@ -111,7 +111,7 @@ def render_final(
 
 
 def export_svg(view: RunView, *, now: float, title: str = "swarm run") -> str:
-    """The tree as an SVG of 100 columns, for the README. It loads nothing from anywhere."""
+    """The tree as an SVG of 100 columns, for the README. The SVG loads no external resources."""
     picture = render_run(view, width=100, height=40, now=now)
     console = Console(
         file=StringIO(), record=True, width=100, force_terminal=True, color_system="truecolor",
@@ -133,7 +133,7 @@ def _body(
 
 
 def highlight_line(line: Line, width: int) -> Line:
-    """The whole line stands out."""
+    """Highlight the whole line."""
     blank = Segment(" " * (width - sum(cell_len(cell.text) for cell in line)))
     marked = [cell for cell in (*line, blank) if cell.text]
     return [Segment(cell.text, (cell.style or PLAIN) + SELECTED) for cell in marked]
@@ -177,7 +177,7 @@ def _fan_out_line(fan: FanOutProgress, width: int, glyphs: Glyphs) -> Line:
 
 
 def _fetch_line(view: RunView, width: int, glyphs: Glyphs) -> Line:
-    """The bar of a model file that arrives."""
+    """The progress bar of a model download."""
     have, total = view.fetched_bytes, max(view.fetch_total_bytes, view.fetched_bytes, 1)
     size = min(max(width // 5, 8), 30)
     full = round(size * have / total)
@@ -219,7 +219,7 @@ def _footer(view: RunView, width: int, now: float, glyphs: Glyphs) -> Line:
 
 
 def _join(parts: list[tuple[str, Style]], width: int, glyphs: Glyphs) -> Line:
-    """Parts with dots between, as many as fit whole; only the first may be cropped."""
+    """Join parts with dots, as many as fit completely; only the first may be cropped."""
     line = _fit(parts[:1], width, glyphs)
     room = width - cell_len(parts[0][0])
     for text, style in parts[1:]:
@@ -231,7 +231,7 @@ def _join(parts: list[tuple[str, Style]], width: int, glyphs: Glyphs) -> Line:
 
 
 def _fit(parts: list[tuple[str, Style]], width: int, glyphs: Glyphs) -> Line:
-    """Parts one after another until the width is used up."""
+    """Join parts until the width is used up."""
     line: Line = []
     room = width
     for text, style in parts:

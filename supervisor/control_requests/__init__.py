@@ -1,1 +1,1 @@
-"""Requests of people at the control server, and who may make them."""
+"""People's requests at the control socket, and who may make them."""

@@ -1,8 +1,8 @@
-"""Who may steer a run: a person's process. None that descends from any run, whoever's, may.
+"""Which processes may steer a run: a person's, but none that descends from any run.
 
-Guards: what a process descends from is told by the kernel, and a run's processes name themselves in
-their titles, which only they can change. What a command can do to its own title, variables or
-place in the tree can only take rights away. Who cannot be looked at has none.
+The kernel says what a process descends from. A run's processes name themselves in their titles,
+which only they can change. Whatever a command does to its own title, variables or place in the tree
+can only take rights away. A process that cannot be inspected has none.
 """
 
 import os
@@ -10,18 +10,18 @@ import select
 from pathlib import Path
 from typing import NamedTuple
 
-TITLE_PREFIX = "swarm: "  # begins those of all processes that a run starts, and of `swarm sandbox`
+TITLE_PREFIX = "swarm: "  # starts the titles of all processes of a run, and of `swarm sandbox`
 _COMMAND_VARIABLES = (b"SWARM_COMMAND=", b"SWARM_THREAD_ID=")  # in the environment of every command
 _NAMESPACES = ("user", "pid")
-_SECCOMP_FILTER_MODE = "2"  # seccomp's mode
+_SECCOMP_FILTER_MODE = "2"  # /proc's value for filter mode
 _MAX_ANCESTORS = 4096
 
 
 class CallerFacts(NamedTuple):
-    """What is seen of a living process."""
+    """What is known of a living process."""
 
     ancestors: tuple[int, ...]  # itself, its parent and so on
-    titles: tuple[str, ...]  # of these
+    titles: tuple[str, ...]  # their titles
     is_marked: bool
     is_confined: bool  # more than this process
     is_elsewhere: bool  # in another container
@@ -30,10 +30,10 @@ class CallerFacts(NamedTuple):
 def refusal_for(pid: int | None) -> str:
     """Why a process has no rights at a run's sockets; "" for one that has.
 
-    Whoever asked and left before it was looked at may have been anybody: it has none.
+    A process that ended before it was inspected has none: it may have been any process.
     """
     if pid == os.getpid():
-        return ""  # the panel of this very terminal
+        return ""  # the console in this very process
     if pid is None:
         return "the system does not say who asks; ask again from a terminal of this machine"
     try:
@@ -44,7 +44,7 @@ def refusal_for(pid: int | None) -> str:
         standing = inspect_caller(pid)
         alive = select.poll()
         alive.register(pidfd, select.POLLIN)
-        if alive.poll(0):  # it has ended: the number may be another's by now
+        if alive.poll(0):  # it has ended: its pid may be reused by now
             return "whoever asked has gone"
     except OSError:
         return (
@@ -57,7 +57,7 @@ def refusal_for(pid: int | None) -> str:
 
 
 def judge_caller(standing: CallerFacts, supervisor: int) -> str:
-    """The decision alone; see `refusal_for`."""
+    """The decision alone, without I/O; see `refusal_for`."""
     if supervisor in standing.ancestors or any(
         one.startswith(TITLE_PREFIX) for one in standing.titles
     ):
@@ -72,7 +72,7 @@ def judge_caller(standing: CallerFacts, supervisor: int) -> str:
 
 
 def inspect_caller(pid: int) -> CallerFacts:
-    """Raises OSError if it, or one that it descends from, cannot be looked at."""
+    """Raises OSError if the process or one of its ancestors cannot be inspected."""
     ancestors, titles = _ancestry(pid)
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return CallerFacts(
@@ -88,7 +88,7 @@ def inspect_caller(pid: int) -> CallerFacts:
 
 
 def _ancestry(pid: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Each was the parent of the one before it when its title was read."""
+    """Its ancestors and their titles; each was its child's parent when its title was read."""
     ancestors, titles = [pid], [_title(pid)]
     parent = _parent(pid)
     for _ in range(_MAX_ANCESTORS):
@@ -100,7 +100,7 @@ def _ancestry(pid: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
             if _parent(ancestors[-1]) == parent:  # it lives, and is hidden from us
                 raise
             title, above = "", 0
-        if (now := _parent(ancestors[-1])) != parent:  # it died; another has adopted
+        if (now := _parent(ancestors[-1])) != parent:  # it died; another adopted its child
             parent = now
             continue
         ancestors.append(parent)
@@ -125,7 +125,7 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def _is_confined(theirs: dict[str, str], ours: dict[str, str]) -> bool:
-    """A filter that no program can get rid of, and that this process is not under."""
+    """True if it has a permanent seccomp filter that this process does not have."""
     if theirs["NoNewPrivs"] != "1" or theirs["Seccomp"] != _SECCOMP_FILTER_MODE:
         return False
     counted = (int(one.get("Seccomp_filters", "0")) for one in (theirs, ours))

@@ -1,7 +1,7 @@
-"""A person's wish about an agent's memory: have it shortened, or put back what was taken.
+"""A person's request to compact an agent's history, or to undo its last compaction.
 
-Rule guarded: the agent itself does it, between two requests; what it gets for that comes from the
-journal, which is settled first.
+The agent does it itself, between two model requests. What it needs for an undo comes from the
+journal, which is flushed first.
 """
 
 import trio
@@ -19,7 +19,7 @@ from ..run_context import RunContext
 async def compact_agent(
     running: RunContext, member: TeamAgent, wish: CompactAgent
 ) -> AnyControlReply:
-    """Pass the wish on to the agent's present life."""
+    """Send the request to the agent's present process."""
     life = member.live_agent
     if life is None or life.gone.is_set():
         words = "has no process now; its history is compacted by itself when it must be"

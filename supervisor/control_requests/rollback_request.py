@@ -1,7 +1,7 @@
-"""A person's wish to take an agent's last turns back: its history is as it was before them.
+"""A person's request to roll back an agent's last turns: its history is as before them.
 
-Rule guarded: only at rest, and by whoever holds the history: the agent's process, or the journal
-where there is none. Files are not touched; `swarm undo` is for them.
+Only at rest, and done by the holder of the history: the agent's process, or the journal if there is
+none. Files are not touched; `swarm undo` restores files.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ from ..run_context import RunContext
 
 
 async def roll_back(running: RunContext, member: TeamAgent, wish: RollBack) -> AnyControlReply:
-    """Do it, or say why not."""
+    """Roll back, or say why not."""
     if wish.turns < 1:
         return Refused(message="at least one turn must be taken back", exit_code=2)
     await running.journal.flush()
@@ -53,6 +53,6 @@ async def roll_back(running: RunContext, member: TeamAgent, wish: RollBack) -> A
 
 
 def describe_rollback(path: str, found: RolledBackHistory) -> str:
-    """What was done."""
+    """What was done, in words."""
     count = f"the last {found.turns} turns" if found.turns != 1 else "the last turn"
     return f"{path} forgets {count}; {len(found.items)} items of its history stay"

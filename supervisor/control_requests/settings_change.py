@@ -1,8 +1,7 @@
-"""(an agent's plan, what a person wants changed) → its new plan, or why not. Pure but for a look
-at a folder.
+"""Changes an agent's settings: (plan, requested changes) → new plan, or a refusal.
 
-Rule guarded (law 6): what was taken away is not given back. A change that would widen what the
-agent may do is refused, and says what it has.
+No I/O, except a check of a folder. Limits are never widened: a change that would allow the agent
+more is refused with a message that says what it has.
 """
 
 import os
@@ -36,7 +35,7 @@ _MAX_NAME_CHARS = 200
 
 
 def changed_plan(plan: AgentPlan, wish: ChangeSettings) -> AgentPlan:
-    """The plan with everything that `wish` names. Raises UsageError; then nothing is changed."""
+    """The plan with all changes of `wish`. Raises UsageError; then nothing is changed."""
     model = plan.model if wish.model is None else _name(wish.model)
     if wish.effort is not None and wish.effort not in ("", *EFFORTS):
         raise UsageError(f"effort {wish.effort!r} is not known; there are {', '.join(EFFORTS)}")
@@ -58,7 +57,7 @@ def changed_plan(plan: AgentPlan, wish: ChangeSettings) -> AgentPlan:
 
 
 def settings_of(plan: AgentPlan) -> AgentSettings:
-    """What of a plan can change, whole."""
+    """All settings of a plan that can change."""
     return AgentSettings(
         model=plan.model,
         effort=plan.effort,
@@ -70,9 +69,9 @@ def settings_of(plan: AgentPlan) -> AgentSettings:
 
 
 def with_settings(plan: AgentPlan, settings: AgentSettings | None) -> AgentPlan:
-    """A plan made anew (of a resumed run), with what a person had changed in its earlier life.
+    """A newly made plan (of a resumed run) with the changes that a person had made before.
 
-    The bounds of the run are those of the new plan; sandbox and approval are as narrow as both.
+    The run's limits are those of the new plan; sandbox and approval are the narrower of both.
     """
     if settings is None:
         return plan
@@ -93,7 +92,7 @@ def with_settings(plan: AgentPlan, settings: AgentSettings | None) -> AgentPlan:
 
 
 def check_requirements(before: AgentPlan, after: AgentPlan, held: RequiredChoices) -> None:
-    """Raises UsageError for a change to what the administrator's requirements do not allow."""
+    """Raises UsageError for a change that the administrator's requirements do not allow."""
     for name, value, old, allowed in (
         ("model", after.model, before.model, None if held.model is None else (held.model,)),
         ("approval", after.limits.approval, before.limits.approval, held.approvals),
@@ -107,7 +106,7 @@ def check_requirements(before: AgentPlan, after: AgentPlan, held: RequiredChoice
 
 
 def describe_change(before: AgentPlan, after: AgentPlan) -> str:
-    """What is different, for a person; "" if nothing is."""
+    """The changes in words, for a person; "" if there are none."""
     words = [
         f"{name} {value or 'default'}"
         for name, value, old in (
@@ -157,7 +156,7 @@ def _with_approval(limits: Limits, wanted: AskForApproval) -> Limits:
 
 
 def _folder(plan: AgentPlan, sandbox: SandboxPolicy, wanted: str) -> str:
-    """The folder where it works becomes writable, so it must lie within what is writable."""
+    """Its new working directory becomes writable, so it must be inside a writable folder."""
     path = os.path.realpath(os.path.join(plan.cwd, wanted))  # noqa: PTH118 — `..` is resolved here
     if not Path(path).is_dir():
         raise UsageError(f"there is no folder {path}")
@@ -166,7 +165,7 @@ def _folder(plan: AgentPlan, sandbox: SandboxPolicy, wanted: str) -> str:
     if isinstance(sandbox, ReadOnly):
         return path
     if isinstance(sandbox, ProfilePolicy):
-        if not may_read(sandbox, path):  # a profile names its folders: this gives no right
+        if not may_read(sandbox, path):  # a profile names its folders: this adds no right
             raise UsageError(f"{path} is not within what {plan.path} may read")
         return path
     if isinstance(sandbox, WorkspaceWrite):

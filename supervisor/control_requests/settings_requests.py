@@ -1,7 +1,7 @@
-"""A person changes how an agent works, pauses it, lets it go on: what other terminals may ask.
+"""A person's requests to change an agent's settings, to pause it and to let it continue.
 
-Rule guarded: journal, then act. A change is in the agent's plan before it is told of it, so that
-whatever becomes of its process, the next one works as was wanted.
+A change is journaled before it takes effect, and is in the agent's plan before the agent receives
+it: whatever happens to its process, the next one has the new settings.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _SEND_TIMEOUT_S = 5.0
 
 
 class SettingsRequests:
-    """Serves these wishes. `find` is the doorman's: a path, or its last step → the member."""
+    """Serves these requests. `find` is the control server's: path or its last step → member."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class SettingsRequests:
         )
 
     async def change_settings(self, wish: ChangeSettings) -> AnyControlReply:
-        """Change settings; they hold from the next turn on, and over a restart or a resume."""
+        """Change settings from the next turn on; the change survives restarts and resumes."""
         member = self._find_member(wish.agent)
         if isinstance(member, Refused):
             return member
@@ -69,7 +69,7 @@ class SettingsRequests:
         return Done(message=f"{member.path} from its next turn on: {words}")
 
     async def set_paused(self, path: str, *, paused: bool) -> AnyControlReply:
-        """Pause one agent or the whole run, or let it go on; the run's deadline does not wait."""
+        """Pause or continue one agent or the whole run; the run's deadline does not wait."""
         verb = "paused" if paused else "goes on"
         if not path:
             self._agents.all_paused = paused
@@ -95,7 +95,7 @@ class SettingsRequests:
 
     async def _send_op(self, life: LiveAgent | None, order: AnyOp) -> None:
         if life is None:
-            return  # its next life is told by its spec
+            return  # its next process gets it in its spec
         if isinstance(order, Pause | Continue):
             life.paused = isinstance(order, Pause)
         with trio.move_on_after(_SEND_TIMEOUT_S):

@@ -1,1 +1,1 @@
-"""The harness divides the work: items found (pure and by I/O), one agent for each."""
+"""Fan-out: finds the items and runs one agent for each."""

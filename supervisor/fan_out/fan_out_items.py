@@ -1,7 +1,7 @@
-"""What a fan-out is spread over: folders, files, a command's lines, the rows of a CSV file.
+"""The items of a fan-out: folders, files, a command's lines, the rows of a CSV file.
 
-Finding is I/O, done once before anything starts; the prompt of one item is a pure function of what
-was found. A model or a file name cannot reach a shell here: only the task file's own command runs,
+Items are found by I/O, once, before anything starts; an item's prompt is computed from them without
+I/O. No model and no file name can reach a shell here: only the task file's own command runs,
 read-only and for at most 30 s.
 """
 
@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
 
 
 class FanOutSource(Value, forbid_unknown_fields=True):
-    """Exactly one is set (`fan_out.each` of a task file)."""
+    """Exactly one field is set (`fan_out.each` of a task file)."""
 
     dirs: str | tuple[str, ...] | None = None
     files: str | tuple[str, ...] | None = None
@@ -43,7 +43,7 @@ class FanOutSource(Value, forbid_unknown_fields=True):
 
 
 class FoundItems(Value):
-    """Items in order; `rows` only for a CSV file, one an item."""
+    """Items in order; `rows` only for a CSV file, one per item."""
 
     items: tuple[str, ...] = ()
     rows: tuple[dict[str, str], ...] = ()
@@ -86,13 +86,13 @@ def _patterns(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def split_lines(output: str) -> tuple[str, ...]:
-    """The command's lines, blanks at their ends dropped, each once, in the order they came."""
+    """The command's lines, stripped, without duplicates, in order."""
     lines = (_plain(line.strip()) for line in output.splitlines())
     return tuple(dict.fromkeys(line for line in lines if line))
 
 
 def _plain(text: str) -> str:
-    """An item is one printable line of bounded length: it becomes a name, a title and a prompt."""
+    """Make an item one printable line of bounded length: it becomes name, title and prompt."""
     kept = "".join(sign if sign.isprintable() else " " for sign in text)
     return kept[:_MAX_ITEM_CHARS]
 
@@ -100,7 +100,7 @@ def _plain(text: str) -> str:
 def read_csv(path: Path) -> FoundItems:
     """Rows of a CSV file with a header line; the item is column `item`, else the first one.
 
-    Raises UsageError naming file and line.
+    Raises UsageError that names the file and, where it can, the line.
     """
     try:
         text = read_user_file(path, most_bytes=_MAX_CSV_BYTES).decode("utf-8-sig")
@@ -144,10 +144,10 @@ def item_texts(
     Args:
         items: Paths relative to `cwd`; one that names nothing there gets an empty text.
         cwd: The working directory.
-        patterns: Relative to an item that is a folder; for a file, `.` is the file itself and
-            the others are relative to its folder. None: no texts at all.
+        patterns: Relative to an item that is a folder; for a file, `.` is the file itself and the
+            others are relative to its folder. Empty: no texts at all.
         limit_bytes: Of file contents, for one item.
-        may: Whether a prompt may show what lies at a canonical path.
+        may: Whether a prompt may show what is at a canonical path.
     """
     if not patterns:
         return ()
@@ -170,9 +170,9 @@ def _item_text(home: Path, patterns: tuple[str, ...], limit_bytes: int, may: IsA
 
 
 def item_prompt(fan_out: FanOut, index: int) -> str:
-    """The words for item `index`: the prompt with `{item}` and `{column}` filled in, then its text.
+    """The input for item `index`: the prompt with `{item}` and `{column}` filled in, then its text.
 
-    Other braces stay as they are, and what is filled in is not looked at again. Pure.
+    Other braces stay as they are, and filled-in text is not expanded again. No I/O.
     """
     values = fan_out.rows[index] if fan_out.rows else {}
     values = {**values, "item": fan_out.items[index]}

@@ -1,7 +1,7 @@
-"""The harness divides the work: one agent per item, in order, as slots come free.
+"""Runs a fan-out: one agent per item, in order, as slots come free.
 
-Each failure is recorded and stops nobody else. Memory holds the plan and not what is done: an
-item's agent is forgotten when its process has ended, and its answer stands in the journal alone.
+Each failure is recorded and stops no other item. Memory holds the plan, not the finished items: an
+item's agent is forgotten when its process has ended, and only the journal has its answer.
 """
 
 import re
@@ -38,11 +38,11 @@ class _Begun:
 
     def __init__(self) -> None:
         self.path, self.attempt = "", 0
-        self.agent: LiveAgent | None = None  # of its last attempt, once it is born
+        self.agent: LiveAgent | None = None  # of its last attempt, once started
 
 
 class ItemAnswer(Value):
-    """What one item came to."""
+    """The outcome of one item."""
 
     item: str
     state: EndState
@@ -52,7 +52,7 @@ class ItemAnswer(Value):
 def name_items(items: tuple[str, ...]) -> tuple[str, ...]:
     """A path segment for each item: readable, unique, in order.
 
-    `src/Foo Bar.py` → `src_foo_bar_py`; a second one of that name gets `_2`.
+    `src/Foo Bar.py` → `src_foo_bar_py`; a second item with that name gets `_2`.
     """
     taken: set[str] = set()
     names: list[str] = []
@@ -68,7 +68,7 @@ def name_items(items: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class FanOutRunner:
-    """Runs the items of one fan-out. Made once a run, also by a resume."""
+    """Runs the items of one fan-out. Made once per run, also by a resume."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class FanOutRunner:
         self._root_id = root_id
         self._names = name_items(fan_out.items)
         self._begun: dict[int, _Begun] = {}  # by index
-        self._answered = bytearray(len(fan_out.items))  # per item: _BEFORE, _FRESH, 0 = no answer
+        self._answered = bytearray(len(fan_out.items))  # _ANSWERED_… per item, 0 = no answer
         self.stopping = False
 
     async def run(
@@ -93,8 +93,8 @@ class FanOutRunner:
         """Run every item that did not complete before.
 
         Args:
-            ended_before: By index; in earlier lives of the run.
-            cut_off: Ids of the agents of items that began in one of those, and did not end.
+            ended_before: By index; from earlier parts of the run.
+            cut_off: Ids of the agents whose items began in an earlier part and did not end.
         """
         if cut_off:
             read = partial(find_unread_inputs, self._run.paths, cut_off)
@@ -119,10 +119,10 @@ class FanOutRunner:
                 nursery.start_soon(self._run_worker, todo)
 
     async def answers(self, *, only_fresh: bool) -> list[ItemAnswer]:
-        """What the items came to, in their order, from the journal; read once, at the end.
+        """The items' answers, in item order, read from the journal once, at the end.
 
         Args:
-            only_fresh: Leave out what was completed in an earlier life of the run.
+            only_fresh: Leave out what was completed in an earlier part of the run.
         """
         await self._run.journal.flush()
         return await trio.to_thread.run_sync(partial(self._read_answers, only_fresh=only_fresh))
@@ -134,7 +134,7 @@ class FanOutRunner:
             end = record.body
             if not isinstance(end, FanOutItemEnded) or end.index >= len(self._answered):
                 continue
-            if self._answered[end.index] in wanted:  # the newest of an item stands last
+            if self._answered[end.index] in wanted:  # the newest answer of an item comes last
                 found[end.index] = ItemAnswer(item=end.item, state=end.state, result=end.result)
         return [found[index] for index in sorted(found)]
 
@@ -152,13 +152,13 @@ class FanOutRunner:
         for begun.attempt in range(1, self._fan.retries + 2):
             state, result = await self._attempt(index, begun)
             if state == "budget" and self._limits.budget == Budget():
-                self.stopping = True  # it is the run's: another item would get no request
+                self.stopping = True  # the run's budget: another item would get no request
             if state in {"completed", "interrupted", "killed"} or self.stopping:
                 break
         self._note_end(index, state, result)
 
     def close(self) -> None:
-        """Every agent has ended: the items that the run's end has cut off get theirs."""
+        """Every agent has ended: journal the ends of the items that the run's end cut off."""
         for index, begun in tuple(self._begun.items()):
             outcome = begun.agent.outcome if begun.agent is not None else None
             if outcome is None:
@@ -192,7 +192,7 @@ class FanOutRunner:
             parts=(TextInput(text=task),),
             output_schema=_schema(self._fan),
         )
-        if self.stopping:  # Ctrl-C came while it was being born
+        if self.stopping:  # Ctrl-C came during its start
             agent.wanted_end = "interrupted"
         else:
             await self._agents.send_input(agent, words, source="fan_out")
@@ -202,14 +202,14 @@ class FanOutRunner:
         return _check_answer(await self._wait_outcome(agent), self._fan)
 
     async def _wait_outcome(self, agent: LiveAgent) -> AgentEnded:
-        """What it came to; its process has ended then."""
+        """The agent's outcome; its process has ended by then."""
         if agent.wanted_end is None:
-            while agent.outcome is None:  # a person's words may open it again before we wake
+            while agent.outcome is None:  # a person's input may restart it before we wake
                 await agent.done.wait()
         outcome = agent.outcome
         await self._agents.end(agent)
         outcome = outcome or agent.outcome
-        assert outcome is not None  # `end` concludes
+        assert outcome is not None  # `end` sets it
         return outcome
 
     def _plan(self, index: int, attempt: int) -> AgentPlan:
@@ -253,9 +253,8 @@ def _check_answer(outcome: AgentEnded, fan_out: FanOut) -> tuple[EndState, str]:
 def prompt_with_answers(body: str, answers: list[ItemAnswer], *, limit_bytes: int) -> str:
     """The root's prompt: every answer under its item, cut to fit, then the task's body.
 
-    The body stands last: with much to read before it, a model still has its task before its eyes.
-
-    Each answer gets an equal share of `limit_bytes`; shorter ones leave theirs to the others.
+    The body comes last, so that after much text the model still has its task in view. Each answer
+    gets an equal share of `limit_bytes`; shorter ones leave theirs to the others.
     """
     shares = split_evenly([len(one.result) for one in answers], limit_bytes)
     blocks: list[str] = []

@@ -1,6 +1,6 @@
-"""Files as text inside a prompt: fenced, labelled, bounded. Says what it left out, never hides it.
+"""File excerpts in a prompt: fenced, labelled, bounded, with a note of what was left out.
 
-Rule: whatever a file holds, it cannot close its own fence, and a prompt has a known greatest size.
+Whatever a file contains, it cannot close its own fence, and a prompt has a known maximum size.
 """
 
 import re
@@ -12,7 +12,7 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import ProfilePolicy, SandboxPolicy
 from swarm.mailbox.safe_open import IsAllowed, open_if_allowed, read_start, resolve_links
 
-_READ_BYTES = 4 << 20  # more of one file is never looked at
+_READ_BYTES = 4 << 20  # the most that is read of one file
 _TICKS = re.compile(r"`{3,}")
 
 
@@ -37,7 +37,7 @@ def readable_below(folder: Path, sandbox: SandboxPolicy) -> IsAllowed:
 def read_excerpt(path: Path, label: str, may: IsAllowed) -> Excerpt | None:
     """The file as text; None if it is binary, empty or cannot be read. Bad UTF-8 is replaced.
 
-    `may` is asked about where links lead; one that comes later is not followed.
+    `may` gets the path behind links; a link made later is not followed.
     """
     try:
         data = read_start(open_if_allowed(path, may), most_bytes=_READ_BYTES)
@@ -49,7 +49,7 @@ def read_excerpt(path: Path, label: str, may: IsAllowed) -> Excerpt | None:
 
 
 def render_excerpts(excerpts: Sequence[Excerpt], *, limit_bytes: int) -> str:
-    """Fenced blocks, one a file, whose contents together are at most `limit_bytes` of UTF-8.
+    """Fenced blocks, one per file, whose contents together are at most `limit_bytes` of UTF-8.
 
     Short files are whole; the rest share what is left evenly and are cut in the middle.
     """
@@ -73,9 +73,9 @@ def fenced(label: str, text: str) -> str:
 
 
 def cut_middle(text: str, *, limit_bytes: int) -> str:
-    """Keep whole lines of the beginning and the end; one line in between says how many went.
+    """Keep whole lines of the start and the end; a line between says how many were left out.
 
-    The result has at most `limit_bytes` of UTF-8 (a limit under 64 keeps a bare beginning).
+    The result has at most `limit_bytes` of UTF-8 (a limit under 64 keeps only the start).
     """
     data = text.encode()
     if len(data) <= limit_bytes:
@@ -86,7 +86,7 @@ def cut_middle(text: str, *, limit_bytes: int) -> str:
     lines = data.splitlines(keepends=True)
     head = _whole_lines(lines, half)
     tail = _whole_lines(lines[::-1], half)
-    if head + tail == 0:  # one endless line
+    if head + tail == 0:  # one overlong line
         kept = data[: half * 2].decode("utf-8", "ignore")
         return f"{kept}\n[… {len(data) - half * 2} bytes left out …]\n"
     gone = len(lines) - head - tail
@@ -106,7 +106,7 @@ def _whole_lines(lines: Sequence[bytes], limit_bytes: int) -> int:
 
 
 def split_evenly(sizes: Sequence[int], total: int) -> list[int]:
-    """Split `total` among wants of these sizes: nobody gets more than it wants, the rest evenly."""
+    """Split `total` among these sizes: none gets more than its size, the rest is shared evenly."""
     shares = [0] * len(sizes)
     left = max(total, 0)
     waiting = sorted(range(len(sizes)), key=lambda index: sizes[index])

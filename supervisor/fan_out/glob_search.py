@@ -1,8 +1,8 @@
-"""Files and folders under one root, by pattern: sorted, bounded, never outside the root.
+"""Files and folders below one root, by pattern: sorted, bounded, never outside the root.
 
-Hidden names are skipped unless the pattern itself names one (`.github/*`); `.git`, and what tools
-leave behind (`__pycache__`, `node_modules`), only when a step of the pattern is exactly that name.
-Folders behind symbolic links are never entered; a link is an item only if it leads inside the root.
+Hidden names are skipped unless the pattern itself names one (`.github/*`); `.git`, `__pycache__`
+and `node_modules` only match a step of exactly that name. Folders behind symbolic links are never
+entered; a link is an item only if it leads inside the root.
 """
 
 import os
@@ -22,13 +22,13 @@ Kind = Literal["dirs", "files", "any"]
 
 
 class _Entry(NamedTuple):
-    """One entry of a folder. `path` is canonical but for its last step."""
+    """One entry of a folder. `path` is canonical except for its last step."""
 
     name: str
     path: str
     is_link: bool
     is_folder: bool  # itself, not by a link
-    is_plain: bool  # likewise a file
+    is_plain: bool  # a file, not by a link
 
 
 def _entry(folder: str, found: "os.DirEntry[str]") -> _Entry:
@@ -42,14 +42,14 @@ def _entry(folder: str, found: "os.DirEntry[str]") -> _Entry:
 
 
 class _GlobSearch:
-    """One search: counts what it looked at, so that it cannot go on for ever."""
+    """One search; counts the entries it visits, so that it ends."""
 
     def __init__(self, root: Path) -> None:
         self.root = os.path.realpath(root)
         self.visited = 0
 
     def entries(self, folder: str) -> Iterator[_Entry]:
-        """The folder's entries; one that cannot be read, or became a link, is empty."""
+        """The folder's entries; none if it cannot be read or became a link."""
         try:
             with scan_folder(folder) as found:
                 entries = [_entry(folder, one) for one in found]
@@ -65,7 +65,7 @@ class _GlobSearch:
 
 
 def find_paths(root: Path, patterns: Iterable[str], *, kind: Kind) -> tuple[str, ...]:
-    """Paths relative to `root`, with `/`, sorted and each once.
+    """Paths relative to `root`, with `/`, sorted, without duplicates.
 
     Args:
         root: Where the patterns start.
@@ -98,7 +98,7 @@ def check_pattern(pattern: str) -> tuple[str, ...]:
 def _expand(
     walk: _GlobSearch, folder: str, prefix: str, steps: tuple[str, ...], kind: Kind
 ) -> Iterator[str]:
-    """Paths below `folder` that the steps name; `prefix` is its path from the root."""
+    """Paths below `folder` that the steps match; `prefix` is its path from the root."""
     step, rest = steps[0], steps[1:]
     if step == "**":
         yield from _expand(walk, folder, prefix, rest or ("*",), kind)

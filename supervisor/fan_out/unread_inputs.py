@@ -1,7 +1,7 @@
-"""What a person said to an item whose agent was lost with its run, before that agent read it.
+"""Inputs of a person that an item's agent had not read when it was lost with its run.
 
-Rule guarded: words that were told to be sent are heard once. An item that was cut off is begun anew
-by another agent, who has the same task; it hears what none of those before it has heard.
+Each input that was accepted is read once. A new agent with the same task starts the cut-off item
+afresh; it gets the inputs that no earlier agent of the item has read.
 """
 
 from collections.abc import Iterable
@@ -12,14 +12,12 @@ from swarm.mailbox.protocol.records import InputPosted, ItemRecorded
 from ..journal.journal_reader import read_records
 from ..runs.paths import RunPaths
 
-UnreadInputs = dict[
-    str, list[InputPosted]
-]  # an item's task → what its next agent is to hear, in order
+UnreadInputs = dict[str, list[InputPosted]]  # an item's task → inputs for its next agent, in order
 
 
 def find_unread_inputs(places: RunPaths, agent_ids: Iterable[str]) -> UnreadInputs:
-    """Read the files of these agents, of items that were begun and did not end."""
-    said: dict[str, tuple[str, InputPosted]] = {}  # by its id, which it keeps from agent to agent
+    """Read the files of these agents, whose items began and did not end."""
+    said: dict[str, tuple[str, InputPosted]] = {}  # by input id, the same for every agent
     heard: set[str] = set()
     for agent_id in agent_ids:
         task = ""
@@ -41,5 +39,5 @@ def find_unread_inputs(places: RunPaths, agent_ids: Iterable[str]) -> UnreadInpu
 
 
 def text_of_input(posted: InputPosted) -> str:
-    """Its words."""
+    """The text of an input."""
     return "".join(part.text for part in posted.parts if isinstance(part, TextInput))

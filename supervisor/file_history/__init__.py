@@ -1,1 +1,1 @@
-"""Copies of files as they were before an agent's command, and putting them back."""
+"""File history: snapshots of files from before agents' commands, records of changes, and undo."""

@@ -1,7 +1,7 @@
-"""Whose change it was: an agent's, if it happened during its command or patch. Pure.
+"""Attributes a file change to the agents whose calls were open when it happened. No I/O.
 
-Rule guarded: a change is given to everybody who may have made it, and to nobody else: a file that
-two agents may have changed is shared by them, one that changed while none worked is a person's.
+A change is attributed to every agent that may have made it, and to no other: a file that two agents
+may have changed is shared by them; a change while no call was open is a person's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,22 +10,22 @@ import msgspec
 
 from .watched_tree import PathChange
 
-_SKEW_NS = 2_000_000_000  # older than the last look by more: the file's clock is not ours
+_SKEW_NS = 2_000_000_000  # tolerated clock difference; a file time further off is not trusted
 
 
 class CallWindow(msgspec.Struct):
-    """One call that may change files. `ended_ns` None: it goes on, or what it started does."""
+    """One call that may change files. `ended_ns` None: the call, or what it started, still runs."""
 
     agent: str
     turn_id: str
     call_id: str
     began_ns: int
     ended_ns: int | None = None
-    detached: bool = False  # its command lives on as a session
+    detached: bool = False  # its command runs on as a session
 
 
 class AttributedChanges(msgspec.Struct):
-    """What one agent's turn changed, together with the same others."""
+    """What one agent's turn changed, together with the same other agents."""
 
     agent: str
     turn_id: str
@@ -37,13 +37,13 @@ class AttributedChanges(msgspec.Struct):
 def possible_owners(
     windows: Iterable[CallWindow], change: PathChange, *, since_ns: int, now_ns: int
 ) -> tuple[CallWindow, ...]:
-    """The calls in which the change may have happened.
+    """The calls during which the change may have happened.
 
     Args:
-        windows: All that were open at any time since the last look.
-        change: With the time that the file tells, if it does.
-        since_ns: When the last look began.
-        now_ns: When this one ended.
+        windows: All calls that were open at any time since the last scan.
+        change: Its `ctime_ns` is used if it is known and plausible.
+        since_ns: When the last scan began.
+        now_ns: When this scan ended.
     """
     at = change.ctime_ns
     if at is None or at < since_ns - _SKEW_NS or at > now_ns + _SKEW_NS:
@@ -59,7 +59,7 @@ def possible_owners(
 def attribute_changes(
     windows: Sequence[CallWindow], changes: Iterable[PathChange], *, since_ns: int, now_ns: int
 ) -> tuple[AttributedChanges, ...]:
-    """Each agent's turns with what they changed; changes of nobody are left out."""
+    """The changes of each agent's turns; a change without an owner is left out."""
     groups: dict[tuple[int, ...], list[PathChange]] = {}
     for change in changes:
         own = possible_owners(windows, change, since_ns=since_ns, now_ns=now_ns)

@@ -1,8 +1,9 @@
-"""Who changed which file: a look before a turn's first call that may, and one after each.
+"""Records which agent changed which file, by scans before and after calls that may change files.
 
-Rule guarded: no call runs before the files were seen as they were, for WAIT_S at most; and what a
-look finds is journaled with its agent and turn. Looks run beside everything else, so what a turn
-changed in all is told soon after its end, and no turn waits for it.
+One scan precedes a turn's first such call, and one follows each call. A call waits at most
+SCAN_WAIT_S for the scan that records the files' state before it. Changes that a scan finds are
+journaled with agent and turn. Scans run in the background, so a turn's diff is recorded soon after
+its end and no turn waits for it.
 """
 
 import math
@@ -28,44 +29,44 @@ from .turn_diffs import EndedTurn, TurnDiffs
 from .watched_tree import PathChange, WatchedTree, now_ns
 from .working_copies import WorkingCopies
 
-SCAN_WAIT_S = 1.0  # for a look, before a call goes on all the same
+SCAN_WAIT_S = 1.0  # a call waits at most this long for a scan, then runs without it
 _MAX_PATHS = 2_000
 _MAX_LISTED = 20
-_REST_PER_SCAN = 9  # looks that nobody waits for take a tenth of the time at most
+_REST_PER_SCAN = 9  # background scans take at most a tenth of the time
 _MAX_REST_S = 5.0
 _FINISH_S = 5.0
-_WHILE_OPEN_S = 5.0  # between looks while a call goes on: what a crash then loses is no more
+_WHILE_OPEN_S = 5.0  # between scans while a call is open: the most that a crash can lose
 
 
 class _OpenCall:
-    """A window with the life whose call it is."""
+    """An open call window and the agent process that made the call."""
 
     def __init__(self, window: CallWindow, life: LiveAgent) -> None:
         self.window, self.live_agent, self.epoch = window, life, life.epoch
-        self.exact: tuple[FileEntry, ...] = ()  # paths that no look covers, as they were before
+        self.exact: tuple[FileEntry, ...] = ()  # paths that no scan covers, as they were before
 
     @property
     def is_over(self) -> bool:
-        """Its process is gone, or the session that it left behind has ended."""
+        """True if its process is gone or the session that it left running has ended."""
         life = self.live_agent
         is_dead = life.epoch != self.epoch or life.gone.is_set()
         return is_dead or (self.window.detached and not life.has_detached_command)
 
 
 class ChangeWatcher:
-    """One a run. `run` lives as long as the run; nothing is looked at before `expect`."""
+    """One per run. `run` is its task; it scans nothing before a baseline or call is requested."""
 
     def __init__(self, running: RunContext, store: ContentStore, lock: trio.Lock) -> None:
         self._run, self._store = running, store
-        self._lock = lock  # the files' own: nobody looks while an undo puts back
+        self._lock = lock  # shared with `FileHistory`: no scan runs during an undo
         places = running.paths
         closed = (str(places.folder.parent), str(places.sockets.parent))
         self.tree = WatchedTree(store, WorkingCopies(places.file_copies), closed)
         self._open: dict[str, _OpenCall] = {}
         self._ended_windows: list[CallWindow] = []
-        self._turns: dict[str, str] = {}  # agent → the turn before whose first call was looked
+        self._turns: dict[str, str] = {}  # agent → the turn before whose first call a scan was made
         self._diffs = TurnDiffs(store, places.diffs, running.journal.redactor.redact)
-        self._ended_turns: list[EndedTurn] = []  # turns to be told by the next look
+        self._ended_turns: list[EndedTurn] = []  # turns whose diff the next scan records
         self._since_ns = 0
         self._exact: list[_OpenCall] = []
         self._reported_coverage: tuple[tuple[str, ...], int] = ((), 0)
@@ -75,7 +76,7 @@ class ChangeWatcher:
         self._waiters: list[trio.Event] = []
 
     async def run(self) -> None:
-        """Look when it is wanted, and now and then while a call goes on; for ever."""
+        """Scan on request, and every few seconds while a call is open; never returns."""
         while True:
             with trio.move_on_after(_WHILE_OPEN_S if self._was_asked else math.inf):
                 await self._wake.wait()
@@ -87,7 +88,7 @@ class ChangeWatcher:
                 await self._urgent.wait()
 
     def scan_baseline(self, request: RunRequest) -> None:
-        """The run's agents may change files: take the baseline before anybody waits for it."""
+        """The run's agents may change files: take the baseline before any call waits for it."""
         if isinstance(request.sandbox, ReadOnly):
             return
         if self.tree.add_roots(roots_of(request.sandbox, request.cwd, request.add_dirs)):
@@ -96,7 +97,7 @@ class ChangeWatcher:
     async def call_starting(
         self, agent: LiveAgent, wish: WatchFiles
     ) -> FilesWatched | RequestRefused:
-        """A call that may change files is about to run. Answers within WAIT_S or little more."""
+        """A call that may change files is about to run. Replies within about SCAN_WAIT_S."""
         if len(wish.paths) > _MAX_PATHS:
             return RequestRefused(message=f"more than {_MAX_PATHS} paths at once")
         self._was_asked = True
@@ -115,7 +116,7 @@ class ChangeWatcher:
         return FilesWatched()
 
     def call_ended(self, call_id: str, *, detached: bool) -> None:
-        """The call is over; with `detached` what it started goes on. Never waits."""
+        """The call is over; with `detached`, what it started runs on. Never waits."""
         found = self._open.get(call_id)
         if found is None:
             return
@@ -125,18 +126,18 @@ class ChangeWatcher:
         self._wake.set()
 
     def turn_ended(self, agent: LiveAgent, turn_id: str) -> None:
-        """The turn is over: what it changed is told by a look that begins now. Never waits."""
+        """The turn is over: the next scan records its diff. Never waits."""
         if self._diffs.is_open(agent.path, turn_id):
             plan = agent.plan
             self._ended_turns.append(EndedTurn(agent.path, plan.agent_id, turn_id, plan.cwd))
             self._wake.set()
 
     def commands_ended(self) -> None:
-        """What some agent's calls had left behind has ended."""
+        """A command that some agent's call had left running has ended."""
         self._wake.set()
 
     async def request_scan(self) -> bool:
-        """Have a look that begins now; False if it took longer than WAIT_S and goes on."""
+        """Request a scan that begins now; False if it takes longer than SCAN_WAIT_S."""
         looked = trio.Event()
         self._waiters.append(looked)
         self._wake.set()
@@ -146,7 +147,7 @@ class ChangeWatcher:
         return looked.is_set()
 
     async def finish(self) -> None:
-        """A last look, when nothing changes files any more; bounded."""
+        """Make a last scan when nothing changes files any more; bounded in time."""
         for call_id in tuple(self._open):
             self._close(call_id)
         with trio.move_on_after(_FINISH_S, shield=True):
@@ -157,13 +158,13 @@ class ChangeWatcher:
 
     def _close(self, call_id: str) -> None:
         found = self._open.pop(call_id)
-        found.window.ended_ns = time.time_ns()  # not the coarse clock: a file's may be finer
+        found.window.ended_ns = time.time_ns()  # not the coarse clock: file times may be finer
         self._ended_windows.append(found.window)
         if found.exact:
             self._exact.append(found)
 
     async def _scan(self) -> float:
-        """One look, and what it found into the journal. Returns what it took, in seconds."""
+        """Scan once and journal the changes. Returns the duration in seconds."""
         waiters, self._waiters = self._waiters, []
         for call_id in [name for name, one in self._open.items() if one.is_over]:
             self._close(call_id)
@@ -173,11 +174,11 @@ class ChangeWatcher:
         try:
             async with self._lock:
                 changes = await trio.to_thread.run_sync(self.tree.scan)
-                # Only now: a call that began during the look may have made some of them.
+                # Only now: a call that began during the scan may have made some of the changes.
                 windows = [*self._ended_windows, *(one.window for one in self._open.values())]
                 work = partial(self._record_all, windows, changes, exact)
                 records = await trio.to_thread.run_sync(work)
-        except (OSError, ValueError) as error:  # the disk is full, perhaps; the run goes on
+        except (OSError, ValueError) as error:  # perhaps the disk is full; the run continues
             records = []
             self._warn_once(f"changes of files cannot be kept for an undo: {error}")
         for agent, record in records:

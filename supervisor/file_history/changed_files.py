@@ -1,7 +1,7 @@
-"""The files that one agent has changed, by name: what it must still know when it forgets the rest.
+"""Lists the files that one agent has changed, by name, for an agent whose history is compacted.
 
-Rule guarded: a file that another agent may have changed instead is told apart, and one that is as
-it was before is not told at all. Blocks: it reads the store's lists.
+A file that another agent may have changed instead is listed separately, and a file that is again as
+it was before is not listed. Blocks: it reads the store's manifests.
 """
 
 import os
@@ -22,12 +22,12 @@ MAX_LISTED = 200  # of each kind; beyond, the oldest are only counted
 def list_changed_files(
     chosen: Sequence[FileSnapshot], store: ContentStore, cwd: str
 ) -> ChangesReply:
-    """All that these records came to, oldest first.
+    """The net changes of these records, oldest first.
 
     Args:
-        chosen: Of one agent, oldest first.
-        store: Where their lists are.
-        cwd: What lies within is named relative to it.
+        chosen: Records of one agent, oldest first.
+        store: Holds their manifests.
+        cwd: Files within it are named relative to it.
 
     Raises OSError if the store cannot be read, ValueError if it is damaged.
     """

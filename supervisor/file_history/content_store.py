@@ -1,8 +1,8 @@
-"""The run's store of file contents, by content address, and the lists of what was where.
+"""The run's content-addressed store of file contents and manifests (lists of file entries).
 
-Rule guarded: what is in the store is whole and never changes; a copy that was cut short leaves
-nothing behind. What lies behind a link is not there: a command that puts one in a folder's place
-has nothing copied that it could not read. Blocks: call it in a thread.
+Stored contents are complete and never change; an interrupted copy leaves nothing behind. The store
+does not follow links: a command that replaces a folder by a link cannot have a file copied that it
+could not read. Blocks: call it in a thread.
 """
 
 import hashlib
@@ -18,18 +18,18 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.requests import MAX_KEPT_BYTES, MAX_KEPT_FILES
 from swarm.mailbox.safe_open import READ_FLAGS, open_canonical, scan_folder, stat_no_follow
 
-UNKNOWN = "unknown"  # in the place of a sha256: there was a file, and there is no copy of it
+UNKNOWN = "unknown"  # in place of a sha256: there was a file, but no copy of it was made
 _CHUNK_BYTES = 1024 * 1024
 _ZEROS = bytes(_CHUNK_BYTES)
-_SKIPPED = frozenset({".git"})  # commands cannot write it; git keeps its own past
+_SKIPPED = frozenset({".git"})  # commands cannot write it; git keeps its own history
 
 Kind = Literal["file", "folder", "link", "absent"]
 
 
 class FileEntry(Value):
-    """One path as it was. `target` of a link is what it points to."""
+    """The state of one path. `target` is what a link points to."""
 
-    path: str  # absolute, its folder canonical
+    path: str  # absolute; its folder's links are resolved
     kind: Kind
     mode: int = 0
     size: int = 0
@@ -38,16 +38,14 @@ class FileEntry(Value):
     target: str = ""
 
     def is_same_as(self, other: "FileEntry") -> bool:
-        """Whether nothing that can be put back differs; times do not count, nor do the modes of
-        folders and links.
-        """
+        """True if equal except for times and the modes of folders and links."""
         if (self.kind, self.sha256, self.target) != (other.kind, other.sha256, other.target):
             return False
         return self.kind != "file" or self.mode == other.mode
 
 
 class SnapshotResult(Value):
-    """What a snapshot came to."""
+    """The result of a snapshot."""
 
     manifest: str
     files: int
@@ -60,21 +58,21 @@ _decode = msgspec.msgpack.Decoder(tuple[FileEntry, ...]).decode
 
 
 class ContentStore:
-    """`folder` is made at the first use, closed to others."""
+    """`folder` is created at the first use, with mode 0700."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def take_snapshot(self, paths: Sequence[str]) -> SnapshotResult:
-        """Copy these files and everything below these folders, within the bounds."""
+        """Copy these files and everything below these folders, within the limits."""
         return self._take(_walk(paths))
 
     def take_snapshot_of(self, paths: Sequence[str]) -> SnapshotResult:
-        """Copy these alone, nothing below folders; what is absent is noted as absent."""
+        """Copy only these paths, nothing below folders; a missing path is recorded as absent."""
         return self._take(paths)
 
     def entries_of(self, paths: Sequence[str]) -> tuple[FileEntry, ...]:
-        """What is at these paths, each with a copy; one that cannot be made is UNKNOWN."""
+        """The entries of these paths, with copies; a file that cannot be copied is UNKNOWN."""
         found: list[FileEntry] = []
         for path in paths:
             real = _canonical(path)
@@ -83,7 +81,7 @@ class ContentStore:
         return tuple(found)
 
     def store_bytes(self, sha256: str, data: bytes) -> int:
-        """Keep contents whose address is known; returns how many bytes were new to the store."""
+        """Store contents whose address is known; returns how many bytes were new to the store."""
         if self._path(sha256).exists():
             return 0
         self._write(data)
@@ -112,26 +110,26 @@ class ContentStore:
         )
 
     def write_current_manifest(self, entries: Sequence[FileEntry]) -> str:
-        """Keep a list of what is now where these entries were; contents are not copied."""
+        """Store a manifest of what is now at these entries' paths; contents are not copied."""
         return self.write_manifest([read_entry(entry.path, like=entry) for entry in entries])
 
     def write_manifest(self, entries: Sequence[FileEntry]) -> str:
-        """Returns its address."""
+        """Returns the manifest's address."""
         return self._write(_encode(tuple(entries)))
 
     def read_manifest(self, sha256: str) -> tuple[FileEntry, ...]:
-        """Raises OSError if it is not there, ValueError if it is not what its address says."""
+        """Raises OSError if it is missing, ValueError if it does not match its address."""
         data = self._path(sha256).read_bytes()
         if hashlib.sha256(data).hexdigest() != sha256:
             raise ValueError(f"the list {sha256[:12]} of the run's store is damaged")
         return _decode(data)
 
     def open(self, sha256: str) -> int:
-        """A descriptor to read a content from; the caller closes it. Raises OSError."""
+        """A file descriptor to read stored contents from; the caller closes it. Raises OSError."""
         return os.open(self._path(sha256), os.O_RDONLY | os.O_CLOEXEC)
 
     def _store_file(self, path: str, room_bytes: int) -> FileEntry | None:
-        """None if it cannot be kept: too large, unreadable, or neither file, folder nor link."""
+        """None if it cannot be copied: too large, unreadable, or neither file, folder nor link."""
         seen = _stat_entry(path)
         if seen is None or seen.kind != "file":
             return seen
@@ -153,7 +151,7 @@ class ContentStore:
             os.close(source)
 
     def _copy_open(self, source: int, room_bytes: int) -> tuple[str, int]:
-        """By chunks; what is empty takes no room on the disk."""
+        """Copy by chunks; a chunk of zeros becomes a hole in the file."""
         self._make_folder()
         fresh = self._folder / f"new-{os.getpid()}-{source}"
         hasher, size = hashlib.sha256(), 0
@@ -205,7 +203,7 @@ def is_text(name: str) -> bool:
 
 
 def read_entry(path: str, *, like: FileEntry | None = None) -> FileEntry:
-    """What is at this path now. A file that looks untouched since `like` is not read again."""
+    """The state of this path now. A file with the size and mtime of `like` is not read again."""
     seen = _stat_entry(path) or FileEntry(path=path, kind="absent")
     if seen.kind != "file":
         return seen
@@ -215,12 +213,12 @@ def read_entry(path: str, *, like: FileEntry | None = None) -> FileEntry:
 
 
 def _printable(path: str) -> str:
-    """Its words for people, whatever bytes it has."""
+    """The path as printable text, whatever bytes it has."""
     return path.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def read_kind(path: str) -> Kind | None:
-    """What kind of thing is there, unread; None for what is no file, folder or link."""
+    """The kind of entry, without reading it; None if it is no file, folder or link."""
     seen = _stat_entry(path)
     return None if seen is None else seen.kind
 
@@ -232,12 +230,12 @@ def _digest(path: str) -> str:
         return "unreadable"
     with os.fdopen(source, "rb") as file:
         if not stat.S_ISREG(os.fstat(source).st_mode):
-            return "unreadable"  # it was one a moment ago
+            return "unreadable"  # it was a file a moment ago
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _stat_entry(path: str) -> FileEntry | None:
-    """Without its contents; None for what is no file, folder or link."""
+    """The entry without its contents' hash; None if it is no file, folder or link."""
     try:
         found, target = stat_no_follow(path)
         kind: Kind
@@ -266,7 +264,7 @@ def _stat_entry(path: str) -> FileEntry | None:
 
 
 def _walk(paths: Sequence[str]) -> Iterator[str]:
-    """Each path and all below it, folders before what they hold; links are not followed."""
+    """Each path and everything below it, folders before their contents; links are not followed."""
     seen: set[str] = set()
     waiting = [_canonical(path) for path in reversed(paths)]
     while waiting:
@@ -289,6 +287,6 @@ def _walk(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _canonical(path: str) -> str:
-    """The folder's links resolved, not the last step's."""
+    """Resolve the links of the folder, not of the last component."""
     where = Path(path)
     return str(Path(os.path.realpath(where.parent)) / where.name)

@@ -1,6 +1,6 @@
-"""The live run's keeper of files: copies before a destructive call, looks after it, puts back.
+"""File history of a live run: snapshots before a destructive call, scans after it, undo.
 
-Rule guarded: the snapshot is in the store and journaled before the agent hears that it may go on.
+A snapshot is stored and journaled before the agent is told that it may continue.
 """
 
 import os
@@ -27,7 +27,7 @@ _EXCLUDED_FOLDERS = ("/proc", "/sys", "/dev")
 
 
 class FileHistory:
-    """One a run. `nursery` outlives every call."""
+    """One per run. `nursery` outlives every call."""
 
     def __init__(self, running: RunContext, nursery: trio.Nursery) -> None:
         self._run, self._nursery = running, nursery
@@ -38,11 +38,11 @@ class FileHistory:
         nursery.start_soon(self.change_watcher.run)
 
     async def take_snapshot(self, agent: LiveAgent, wish: KeepFiles) -> FilesKept | RequestRefused:
-        """Copy what the wish names. What cannot be copied is named in the reply."""
+        """Copy the files that the request names. The reply names those that could not be copied."""
         if len(wish.paths) > MAX_PATHS:
             return RequestRefused(message=f"more than {MAX_PATHS} paths at once")
         paths = [path for path in wish.paths if self._may_copy(path)]
-        await self.change_watcher.request_scan()  # what was changed before is not this call's
+        await self.change_watcher.request_scan()  # attributes earlier changes first
         try:
             async with self._lock:
                 taken = await trio.to_thread.run_sync(self.store.take_snapshot, paths)
@@ -65,7 +65,7 @@ class FileHistory:
         return FilesKept(message=_left_out(taken))
 
     async def list_changes(self, agent: LiveAgent) -> ChangesReply | RequestRefused:
-        """What this agent changed over all its lives, by the journal; as of a look right now."""
+        """What this agent changed in all its processes, by the journal, after a scan."""
 
         def work() -> ChangesReply:
             found = fold_snapshots(read_records(self._run.paths, file="run"))
@@ -81,14 +81,14 @@ class FileHistory:
             return RequestRefused(message=f"the run's store cannot be read: {error}")
 
     def call_ended(self, call_id: str, *, detached: bool) -> None:
-        """Look at what the call left, beside everything else. Never waits."""
+        """Record what the call left, in the background. Never waits."""
         self.change_watcher.call_ended(call_id, detached=detached)
         found = self._open.pop(call_id, None)
         if found is not None:
             self._nursery.start_soon(self._record_after, *found)
 
     async def undo(self, wish: UndoFiles) -> Done | Refused:
-        """A person's `swarm undo` of a live run."""
+        """Carry out a person's `swarm undo` of a live run."""
 
         def work() -> UndoReport | None:
             found = fold_snapshots(read_records(self._run.paths, file="run"))
@@ -119,7 +119,7 @@ class FileHistory:
         try:
             after = await trio.to_thread.run_sync(look)
         except (OSError, ValueError):
-            return  # then an undo restores only what is missing
+            return  # an undo then restores only what is missing
         self._run.note(SnapshotSettled(snapshot_id=name, manifest=after), agent=agent.path)
 
     def _note_from_thread(self, body: SnapshotRecord, agent: str) -> None:
@@ -129,7 +129,7 @@ class FileHistory:
         trio.from_thread.run_sync(note)
 
     def _may_copy(self, path: str) -> bool:
-        """Not the kernel's files, nor the run's own: its store would keep itself."""
+        """False for the kernel's files and the run's own files: the store would copy itself."""
         real = os.path.realpath(path)
         own = (str(self._run.paths.folder.parent), str(self._run.paths.sockets))
         return path.startswith("/") and not any(

@@ -1,8 +1,8 @@
-"""Putting files back as a snapshot has them.
+"""Restores files from snapshots.
 
-Rule guarded: only what is as the snapshot's call left it is touched, unless a person insists; and
-no link that lies in the way leads anywhere else: every step is opened without following one.
-Blocks: call it in a thread.
+Without `force`, only files that are still as the agents' call left them are touched. Every path
+component is opened without following links, so a link in the way cannot redirect a write. Blocks:
+call it in a thread.
 """
 
 import errno
@@ -23,7 +23,7 @@ _FOLDER_MODE = 0o755
 
 
 class UndoPlan(Value):
-    """What an undo would do. `left`: changed since by somebody else; `lost`: there is no copy."""
+    """What an undo will do. `left`: changed since by somebody else; `lost`: there is no copy."""
 
     restore: tuple[FileEntry, ...] = ()
     left: tuple[str, ...] = ()
@@ -32,13 +32,13 @@ class UndoPlan(Value):
 
 
 def plan_changes(edits: Iterable[NetChange], *, agents: Collection[str], force: bool) -> UndoPlan:
-    """Compare what agents changed with what is there.
+    """Compare what the agents changed with the present files.
 
     Args:
-        edits: What is to be taken back. Where nobody looked at what was left, only what is missing
-            comes back.
-        agents: Whose work is taken back.
-        force: Also over what others changed since, or may have changed at the same time.
+        edits: The changes to undo. Where the state after the call is not known, only missing files
+            are restored.
+        agents: The agents whose work is undone.
+        force: Also overwrite what others changed since, or may have changed at the same time.
     """
     restore: list[FileEntry] = []
     left: list[str] = []
@@ -66,9 +66,9 @@ def plan_changes(edits: Iterable[NetChange], *, agents: Collection[str], force: 
 
 
 def _folders_in_the_way(entries: Iterable[FileEntry]) -> list[FileEntry]:
-    """Where a link or a file stands in the place of a folder above what comes back: that folder.
+    """Folder entries for links and files that stand where a restored path needs a folder.
 
-    It is one of the entries, so what stood there is kept like all that is replaced.
+    They become part of the plan, so the undo's own snapshot keeps what stood there.
     """
     entries = tuple(entries)
     spoken = {entry.path for entry in entries}
@@ -88,20 +88,20 @@ def _folders_in_the_way(entries: Iterable[FileEntry]) -> list[FileEntry]:
 def _is_unchanged(now: FileEntry, after: FileEntry | None) -> bool:
     if after is None:
         return False
-    if after.sha256 == UNKNOWN:  # too large to be read again: its times tell
+    if after.sha256 == UNKNOWN:  # too large to read again: compare its times
         return (now.kind, now.size, now.mtime_ns) == (after.kind, after.size, after.mtime_ns)
     return now.is_same_as(after)
 
 
 def _in_order(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
-    """What goes, deepest first; then what comes, folders before what they hold."""
+    """Removals first, deepest first; then additions, folders before their contents."""
     there = sorted((one for one in entries if one.kind != "absent"), key=lambda one: one.path)
     gone = sorted((one for one in entries if one.kind == "absent"), key=lambda one: one.path)
     return (*reversed(gone), *there)
 
 
 def restore_files(plan: UndoPlan, store: ContentStore) -> tuple[int, tuple[str, ...]]:
-    """Do it; returns how many were put back, and which could not be and why."""
+    """Carry out the plan; returns how many files were restored, and which failed and why."""
     done = 0
     failed: list[str] = []
     for entry in plan.restore:
@@ -133,7 +133,7 @@ def _restore_entry(entry: FileEntry, store: ContentStore) -> None:
 
 
 def _remove(folder: int, name: str) -> None:
-    """A file, a link, or a folder that holds nothing."""
+    """Remove a file, a link or an empty folder."""
     with suppress(FileNotFoundError):
         try:
             os.unlink(name, dir_fd=folder)
@@ -147,7 +147,7 @@ def _remove(folder: int, name: str) -> None:
 
 
 def _make_folder(folder: int, name: str, mode: int) -> None:
-    """A link or a file in its place goes; whoever planned this has a copy of it."""
+    """Create a folder; a link or file in its place is removed (the undo's snapshot has a copy)."""
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             return
@@ -156,7 +156,7 @@ def _make_folder(folder: int, name: str, mode: int) -> None:
 
 
 def _open_folder(path: Path) -> int:
-    """A folder by its canonical path, made where missing; a link on the way is refused."""
+    """Open a folder by its canonical path, creating missing parts; a link on the way is refused."""
     with suppress(FileNotFoundError, NotADirectoryError):
         try:
             return open_canonical(str(path), FOLDER_FLAGS)
@@ -180,7 +180,7 @@ def _open_folder(path: Path) -> int:
 
 
 def _replace(folder: int, name: str, make: Callable[[str], None]) -> None:
-    """Make it under another name, then put it in place in one step."""
+    """Create it under a temporary name, then rename it into place."""
     fresh = f".{name[:200]}.swarm-undo-{os.getpid()}"
     with suppress(FileNotFoundError):
         os.unlink(fresh, dir_fd=folder)
@@ -188,7 +188,7 @@ def _replace(folder: int, name: str, make: Callable[[str], None]) -> None:
         make(fresh)
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                _remove(folder, name)  # no file can be renamed over a folder
+                _remove(folder, name)  # a file cannot be renamed over a folder
         os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(FileNotFoundError):

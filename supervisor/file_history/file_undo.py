@@ -1,6 +1,6 @@
-"""One undo: several changes taken back as one, each journaled; and itself kept, to be undone again.
+"""Undoes several recorded changes as one, journals each, and makes the undo undoable.
 
-Blocks: call it in a thread. Whoever calls owns the run's journal.
+Blocks: call it in a thread. The caller owns the run's journal.
 """
 
 import secrets
@@ -15,28 +15,28 @@ from .net_changes import RecordedChange, compose_changes
 from .snapshots import FileSnapshot
 
 SnapshotRecord = SnapshotTaken | SnapshotSettled | Undone
-WriteRecord = Callable[[SnapshotRecord, str], None]  # a record, its agent
+WriteRecord = Callable[[SnapshotRecord, str], None]  # a record and its agent
 
 
 class UndoReport(Value):
-    """What was done, for people."""
+    """What an undo did, for people."""
 
     restored: int = 0
     left: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    kept_as: str = ""  # the id that undoes this undo
-    touched: tuple[str, ...] = ()  # all paths that were put back
+    kept_as: str = ""  # the id of the snapshot that undoes this undo
+    touched: tuple[str, ...] = ()  # all paths that were restored
 
 
 def new_snapshot_id() -> str:
-    """Short, unique in a run for all purposes."""
+    """A short id, used for all kinds of snapshots and changes of a run."""
     return f"s{secrets.token_hex(4)}"
 
 
 def recorded_changes(chosen: Sequence[FileSnapshot], store: ContentStore) -> list[RecordedChange]:
-    """The lists that the records name. Raises OSError or ValueError if the store is damaged."""
+    """The manifests that the records name. Raises OSError or ValueError if the store is damaged."""
     return [
         RecordedChange(
             agent=kept.agent,
@@ -51,7 +51,7 @@ def recorded_changes(chosen: Sequence[FileSnapshot], store: ContentStore) -> lis
 def undo_changes(
     chosen: Sequence[FileSnapshot], store: ContentStore, note: WriteRecord, *, force: bool
 ) -> UndoReport:
-    """Put files back as they were before the first of these, oldest first.
+    """Restore the files to their state before the first of these records, given oldest first.
 
     Raises OSError if the store cannot be read, ValueError if it is damaged.
     """
@@ -88,7 +88,7 @@ def undo_changes(
 def _snapshot_present(
     entries: Sequence[FileEntry], kept: FileSnapshot, store: ContentStore, note: WriteRecord
 ) -> str:
-    """A snapshot of what is there before it is replaced; absent files are part of it."""
+    """Take a snapshot of what is about to be replaced; absent files are part of it."""
     taken = store.take_snapshot_of([entry.path for entry in entries])
     name = new_snapshot_id()
     note(

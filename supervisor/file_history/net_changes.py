@@ -1,7 +1,7 @@
-"""Several changes of files as one: what each path was before the first and after the last. Pure.
+"""Composes file changes into one net change per path: before the first, after the last. No I/O.
 
-Rule guarded: where somebody else's change lies between two of ours, or ours and another's cannot
-be told apart, the path is marked: an undo then leaves it alone.
+A path is marked if somebody else's change lies between two of the agent's, or if the authors cannot
+be told apart; an undo then leaves it alone.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -12,7 +12,7 @@ from .content_store import UNKNOWN, FileEntry
 
 
 class RecordedChange(msgspec.Struct, frozen=True):
-    """One recorded change, of one agent. `after` lacks a path where nobody looked."""
+    """One recorded change by one agent. `after` lacks a path whose state was not recorded."""
 
     agent: str
     before: Sequence[FileEntry]
@@ -21,23 +21,23 @@ class RecordedChange(msgspec.Struct, frozen=True):
 
 
 class NetChange(msgspec.Struct):
-    """One path over all the chosen steps. `after` None: nobody looked at what was left."""
+    """One path over all chosen steps. `after` None: the last state was not recorded."""
 
     path: str
     before: FileEntry
     after: FileEntry | None
     last: tuple[FileEntry, FileEntry | None]  # the latest step alone
-    sharers: set[str]  # agents that may have made some of it
+    sharers: set[str]  # agents that may have made part of the change
     is_broken: bool = False  # something else changed it between two steps
 
     @property
     def has_copy(self) -> bool:
-        """False if what the path held before is not in the store."""
+        """False if the previous contents are not in the store."""
         return self.before.sha256 != UNKNOWN
 
     @property
     def is_folder(self) -> bool:
-        """True if a folder was there, or is now."""
+        """True if it was a folder, or is one now."""
         return "folder" in (self.before.kind, "" if self.after is None else self.after.kind)
 
     @property
@@ -46,7 +46,7 @@ class NetChange(msgspec.Struct):
 
 
 def compose_changes(steps: Iterable[RecordedChange]) -> list[NetChange]:
-    """In order of paths. `steps` come oldest first; what came to nothing is left out."""
+    """Net changes, sorted by path, without empty ones. `steps` come oldest first."""
     edits: dict[str, NetChange] = {}
     for step in steps:
         left = {entry.path: entry for entry in step.after}
@@ -56,7 +56,7 @@ def compose_changes(steps: Iterable[RecordedChange]) -> list[NetChange]:
 
 
 def others_of(edit: NetChange, agents: Collection[str]) -> list[str]:
-    """Who else may have made some of this, beside the agents whose work is chosen."""
+    """The agents outside `agents` that may have made part of this change."""
     return sorted(edit.sharers - set(agents))
 
 
@@ -70,7 +70,7 @@ def _add(
         return
     edit.sharers |= who
     if _is_same_step(edit.last, before, after):
-        return  # the same change, seen once more: as a copy before a loss, or by another sharer
+        return  # the same change seen again: as a copy before a loss, or by another sharer
     gap = edit.after is None or not before.is_same_as(edit.after)
     edit.is_broken |= gap
     edit.after, edit.last = after, (before, after)

@@ -1,4 +1,4 @@
-"""What changed in a run's files, as its journal tells: what can be undone, and what was. Pure."""
+"""Folds a run's journal into file changes: what can be undone and what was undone. No I/O."""
 
 from collections.abc import Collection, Iterable
 
@@ -15,31 +15,31 @@ from swarm.mailbox.protocol.records import (
 
 
 class FileSnapshot(msgspec.Struct):
-    """One recorded change of files, or a copy made before one, and what became of it."""
+    """One recorded change of files, or a snapshot made before one, and its later state."""
 
-    taken: SnapshotTaken  # of a change: its manifest is that of what was before
+    taken: SnapshotTaken  # of a change: the manifest of the state before
     agent: str
     ts: float
-    after: str = ""  # manifest of what the call left; "" = nobody looked
+    after: str = ""  # manifest of the state after the call; "" = not recorded
     undone: bool = False
     shared_with: tuple[str, ...] = ()
     is_copy: bool = True  # made before a destructive command, or by an undo
 
 
 class FilesPast(msgspec.Struct):
-    """`kept` by id, oldest first."""
+    """`snapshots` by id, oldest first."""
 
     snapshots: dict[str, FileSnapshot] = {}
-    watched: WatchBegan | None = None  # how far the watching reached, when last told
+    watched: WatchBegan | None = None  # the last recorded extent of the watching
 
 
 def fold_snapshots(records: Iterable[Record]) -> dict[str, FileSnapshot]:
-    """By id, oldest first. A snapshot that an undo took of what it replaced is one too."""
+    """By id, oldest first, including the snapshots that undos took of what they replaced."""
     return fold_files(records).snapshots
 
 
 def fold_files(records: Iterable[Record]) -> FilesPast:
-    """All that the run's own records tell of files."""
+    """Everything that the run's own records say about files."""
     past = FilesPast()
     found = past.snapshots
     for record in records:
@@ -53,7 +53,7 @@ def fold_files(records: Iterable[Record]) -> FilesPast:
             case WatchBegan() as watched:
                 past.watched = watched
             case Undone(snapshot_id=name, left=left) if name in found:
-                found[name].undone = not left  # what was left alone can yet be undone
+                found[name].undone = not left  # what was left alone can still be undone
             case _:
                 pass
     return past
@@ -85,15 +85,15 @@ def choose_snapshots(
     snapshot_id: str = "",
     turns: Collection[str] = (),
 ) -> list[FileSnapshot]:
-    """What is to be undone, oldest first; without a choice all that agents did and is not undone.
+    """What to undo, oldest first; by default all that agents' calls changed and is not undone.
 
-    What an undo itself took is undone only when it is named.
+    A snapshot that an undo took is chosen only by its id.
 
     Args:
-        found: Of `fold_snapshots`.
+        found: From `fold_snapshots`.
         agent: A path; "" is every agent.
-        snapshot_id: This one alone, by its id or the head of it; [] if none or several fit.
-        turns: Only of these turns; none: of all.
+        snapshot_id: Only this one, by its id or a prefix of it; [] if none or several match.
+        turns: Only of these turns; empty: of all.
     """
     if snapshot_id:
         fits = [name for name in found if name == snapshot_id or name.startswith(snapshot_id)]

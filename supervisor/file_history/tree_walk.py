@@ -1,8 +1,8 @@
-"""Which files are watched for changes: folders below some roots, in order of their depth.
+"""Walks the watched folders below some roots, breadth first.
 
-Rule guarded: a folder is looked at wholly or not at all, so that what appears in it is known to be
-new; links and other file systems of the kernel are not entered, nor is a folder that became a link
-meanwhile. Blocks: call it in a thread.
+A folder is scanned completely or not at all, so that an entry that appears in it is known to be
+new. Links, the kernel's file systems and a folder that has meanwhile become a link are not entered.
+Blocks: call it in a thread.
 """
 
 import errno
@@ -16,28 +16,28 @@ from swarm.mailbox.safe_open import scan_folder
 
 from .content_store import is_text
 
-MAX_FILES = 20_000  # entries in all; whole folders beyond are not watched
+MAX_FILES = 20_000  # entries in all; whole folders beyond this are not watched
 _ONE_FOLDER = 10_000  # entries of one folder
-# Made by tools, made again by them, and large. What git keeps, git brings back.
+# Created by tools, large, and easy to create again. Version control keeps its own history.
 _SKIPPED = frozenset({
     ".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox",
     ".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", ".direnv", ".gradle", ".terraform",
 })  # fmt: skip
 _CACHE_MARKERS = frozenset(
     {"CACHEDIR.TAG", "pyvenv.cfg"}
-)  # a folder that holds one can be made again
+)  # a folder that holds one can be created again
 _NEVER = ("/proc", "/sys", "/dev", "/run")
 
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # gone, or something else by now
 
 WalkedEntry = tuple[str, os.stat_result]
-_NOT_WATCHED: list[WalkedEntry] = []  # of a folder that is not to be watched, or gone
+_NOT_WATCHED: list[WalkedEntry] = []  # for a folder that is not to be watched, or is gone
 
 
 def roots_of(sandbox: SandboxPolicy, cwd: str, add_dirs: Iterable[str] = ()) -> tuple[str, ...]:
-    """The folders that an agent's commands are expected to write, canonical, none in another.
+    """The folders that an agent's commands are expected to write, canonical, none within another.
 
-    Never the root of the file system: a look at a part of it would cost much and tell little.
+    Never the root of the file system: scanning a part of it would cost much and show little.
     """
     more = sandbox.writable_roots if isinstance(sandbox, WorkspaceWrite) else ()
     if isinstance(sandbox, ProfilePolicy):
@@ -47,7 +47,7 @@ def roots_of(sandbox: SandboxPolicy, cwd: str, add_dirs: Iterable[str] = ()) -> 
 
 
 def outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """Without those that lie within another one."""
+    """The paths that lie within no other one."""
     kept: list[str] = []
     for path in sorted(set(paths)):
         if not any(is_within(path, one) for one in kept):
@@ -56,19 +56,19 @@ def outermost(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 class TreeWalker:
-    """Walks the same folders each time, and new ones below them as long as there is room.
+    """Walks the same folders each time, and new folders below them as long as the limit allows.
 
-    `closed`: folders that are never entered: the run's own.
+    `closed`: folders that are never entered, namely the run's own.
     """
 
     def __init__(self, closed: Collection[str]) -> None:
         self._closed = frozenset(os.path.realpath(path) for path in closed)
-        self.uncovered: dict[str, None] = {}  # folders that are not watched, and may matter
-        self.walked: set[str] = set()  # by the last walk
+        self.uncovered: dict[str, None] = {}  # folders that are not watched but may matter
+        self.walked: set[str] = set()  # the folders that the last walk entered
 
     def walk(self, roots: Iterable[str]) -> dict[str, os.stat_result]:
-        """Every entry below the roots, not the roots themselves. Folders that the last walk entered
-        are entered again, however much they hold by now.
+        """Every entry below the roots, without the roots themselves. Folders that the last walk
+        entered are entered again, however large they have become.
         """
         found: dict[str, os.stat_result] = {}
         known, self.walked = self.walked, set()
@@ -94,7 +94,7 @@ class TreeWalker:
         return found
 
     def _entries(self, folder: str) -> list[WalkedEntry] | None:
-        """None if there are too many, or it cannot be read."""
+        """None if there are too many entries or the folder cannot be read."""
         found: list[WalkedEntry] = []
         try:
             with scan_folder(folder) as entries:
@@ -112,9 +112,9 @@ class TreeWalker:
                     try:
                         facts = entry.stat(follow_symlinks=False)
                     except OSError:
-                        continue  # it went meanwhile
+                        continue  # it disappeared in the meantime
                     if looks_like_placeholder(entry.name, facts.st_mtime_ns):
-                        continue  # a sandbox's: nobody made it, and it goes by itself
+                        continue  # a sandbox's placeholder: it disappears by itself
                     if path not in _NEVER:
                         found.append((path, facts))
         except OSError as error:

@@ -1,7 +1,7 @@
-"""What each turn changed in files, told once it is over: collected look by look, as one diff.
+"""Collects what each turn changed in files and renders it as one diff after the turn's end.
 
-Rule guarded: what is told is what the store holds and the journal says; it is bounded, says what
-it leaves out, and passes the journal's door of secrets before any of it is cut or written.
+The diff shows what the store holds and the journal records. It is bounded, says what it leaves out,
+and is redacted before any of it is cut or written.
 """
 
 from collections import Counter
@@ -20,15 +20,15 @@ from .net_changes import NetChange, RecordedChange, compose_changes
 from .unified_diff import diff_lines
 
 MAX_BYTES = 1024 * 1024  # of one turn's diff
-MAX_INLINE_BYTES = 32 * 1024  # of a record; what is longer goes into a file
-_MAX_COMPARED = 4_000  # lines of one side; a person can have more by `swarm diff`
+MAX_INLINE_BYTES = 32 * 1024  # in a record; a longer diff goes into a file
+_MAX_COMPARED = 4_000  # lines of one side; `swarm diff` compares more
 _MAX_NAMED = 20
-_MAX_TURNS = 1_000  # that are open at a time; of more, the oldest is not told
+_MAX_TURNS = 1_000  # open at a time; beyond, the oldest gets no diff
 Clean = Callable[[str], str]
 
 
 class EndedTurn(NamedTuple):
-    """A turn that is over. `cwd`: what paths are shown relative to."""
+    """A turn that is over. Paths are shown relative to `cwd`."""
 
     path: str
     agent_id: str
@@ -37,7 +37,7 @@ class EndedTurn(NamedTuple):
 
 
 class TurnDiffs:
-    """One a run; its owner calls `tell` in a thread, and everything else from the run's own."""
+    """One per run. Its owner calls `make_diff` in a thread, all else on the run's own thread."""
 
     def __init__(self, store: ContentStore, folder: Path, clean: Clean) -> None:
         self._store, self._folder, self._clean = store, folder, clean
@@ -50,7 +50,7 @@ class TurnDiffs:
             del self._open[next(iter(self._open))]
 
     def add(self, path: str, change: FilesChanged) -> None:
-        """A look found this; what is found after a turn was told is not its diff's any more."""
+        """Add a change that a scan found; a change found after the turn was taken is not added."""
         if (found := self._open.get((path, change.turn_id))) is not None:
             found.append(change)
 
@@ -58,13 +58,13 @@ class TurnDiffs:
         return (path, turn_id) in self._open
 
     def take(self, ended: EndedTurn) -> tuple[FilesChanged, ...]:
-        """All that was found of this turn; it is open no more."""
+        """Return all changes of this turn and close it."""
         return tuple(self._open.pop((ended.path, ended.turn_id), ()))
 
     def make_diff(
         self, ended: EndedTurn, changes: Sequence[FilesChanged], uncovered: Sequence[str]
     ) -> TurnDiff | None:
-        """The turn's record; None where there is nothing to tell. Blocks.
+        """The turn's record; None if there is nothing to report. Blocks.
 
         Raises OSError or ValueError if the store cannot be read, or the disk is full.
         """
@@ -98,7 +98,7 @@ class TurnDiffs:
         )
 
     def _write_file(self, data: bytes) -> str:
-        """Under its content's address; returns the name within the run's folder."""
+        """Write the diff under its content's address; returns the name within the run's folder."""
         path = self._folder / f"{sha256(data).hexdigest()}.diff"
         if not path.exists():
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -110,7 +110,7 @@ class RenderedDiff(NamedTuple):
     text: str
     added: int
     removed: int
-    hidden: int  # files
+    hidden: int  # number of files
 
 
 def render_diff(
@@ -121,14 +121,15 @@ def render_diff(
     *,
     most_bytes: int = MAX_BYTES,
 ) -> RenderedDiff:
-    """One diff of whole files, cleaned each by itself, in order of paths, as far as there is room.
+    """One diff of whole files, sorted by path, up to `most_bytes`; each file is redacted
+    separately.
 
-    What does not fit is counted in a last line, which says so.
+    A last line counts the files that do not fit.
     """
     parts: list[str] = []
     size = added = removed = hidden = 0
     for edit in edits:
-        if hidden:  # nothing behind the first that does not fit is looked at: it takes long
+        if hidden:  # no file after the first that does not fit is compared: it takes long
             hidden += not edit.is_folder
             continue
         lines = list(_within(diff_lines(edit, store, cwd, most_compared=_MAX_COMPARED), most_bytes))
@@ -150,7 +151,7 @@ def render_diff(
 
 
 def head_of(text: str, most_bytes: int) -> str:
-    """The text's whole lines that fit, and a line that says that it goes on."""
+    """The whole lines that fit, and a line that says where the text was cut."""
     data = text.encode()
     note = f"# cut here, at {most_bytes:,} of {len(data):,} bytes\n"
     head = data[: most_bytes - len(note)]
@@ -158,7 +159,7 @@ def head_of(text: str, most_bytes: int) -> str:
 
 
 def _within(lines: Iterator[str], most_bytes: int) -> Iterator[str]:
-    """Until it is clear that there are too many."""
+    """Yield lines until their total exceeds the limit."""
     size = 0
     for line in lines:
         yield line

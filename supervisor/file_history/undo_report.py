@@ -1,4 +1,4 @@
-"""What an undo did, in lines for a person. Pure."""
+"""Renders what an undo did as lines for a person. No I/O."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ _MAX_SHOWN = 20
 
 
 def describe_report(report: UndoReport, run_id: str) -> str:
-    """All of it; paths as the files have them."""
+    """The whole report; paths are shown as they are."""
     lines = [f"put back {report.restored} file{'' if report.restored == 1 else 's'}"]
     lines += _named("left alone, changed since", report.left, "--force takes them too")
     lines += _named(

@@ -1,7 +1,7 @@
-"""What agents changed, as a unified diff in git's form, or as counts.
+"""Renders agents' changes as a unified diff in git's format, or as line counts.
 
-Rule guarded: what is shown is what the store holds, not what lies on the disk now; a file that is
-no text, too large, or without a copy is named and not shown. Blocks: it reads the store.
+It shows what the store holds, not what is on the disk now. A file that is not text, too large or
+without a copy is named but not shown. Blocks: it reads the store.
 """
 
 import difflib
@@ -13,13 +13,13 @@ from .content_store import UNKNOWN, ContentStore, FileEntry
 from .net_changes import NetChange
 
 MAX_SHOWN_BYTES = 2 * 1024 * 1024  # of one side
-MAX_LINES = 20_000  # of one side: the comparison's time grows faster than they do
-_LOOK_BYTES = 8_000  # a zero byte in these makes it no text, as git has it
+MAX_LINES = 20_000  # of one side: comparison time grows faster than the number of lines
+_LOOK_BYTES = 8_000  # a zero byte among these means binary, as in git
 _NO_NEWLINE = "\\ No newline at end of file"
 
 
 class DiffStat(NamedTuple):
-    """One line of `--stat`. `words` stand in the place of the counts."""
+    """One line of `--stat`. `words` replace the counts."""
 
     path: str
     added: int = 0
@@ -28,7 +28,7 @@ class DiffStat(NamedTuple):
 
 
 class _NotShown(NamedTuple):
-    """In the place of a text. `why`: "" for what is no text."""
+    """Stands in for a text that is not shown. `why`: "" if it is not text."""
 
     why: str = ""
 
@@ -36,10 +36,10 @@ class _NotShown(NamedTuple):
 def diff_lines(
     edit: NetChange, store: ContentStore, cwd: str, *, most_compared: int = MAX_LINES
 ) -> Iterator[str]:
-    """One path's part of a diff, line by line, without line ends.
+    """The part of a diff for one path, line by line, without line ends.
 
-    A file of more than `most_compared` lines before or after is named and not shown, unless there
-    is nothing to compare it with.
+    A file of more than `most_compared` lines before or after is named but not shown, unless one
+    side is absent.
     """
     name = shown_name(edit.path, cwd)
     before, after = edit.before, edit.after
@@ -53,7 +53,7 @@ def diff_lines(
     yield f"diff --git a/{name} b/{name}"
     yield from _mode_lines(before, after)
     if before.sha256 == after.sha256 and before.target == after.target and after.sha256 != UNKNOWN:
-        return  # the mode alone
+        return  # only the mode changed
     is_one_sided = "absent" in (before.kind, after.kind)
     most_lines = MAX_LINES if is_one_sided else most_compared
     old, new = _text_of(before, store, most_lines), _text_of(after, store, most_lines)
@@ -68,7 +68,7 @@ def diff_lines(
 
 
 def count_diff(edit: NetChange, store: ContentStore, cwd: str) -> DiffStat:
-    """How many lines came and went."""
+    """How many lines were added and removed."""
     name = shown_name(edit.path, cwd)
     before, after = edit.before, edit.after
     if after is None:
@@ -86,7 +86,7 @@ def count_diff(edit: NetChange, store: ContentStore, cwd: str) -> DiffStat:
 
 
 def shown_name(path: str, cwd: str) -> str:
-    """Relative to the run's folder where it lies within; control signs are escaped as git does."""
+    """The path relative to `cwd` if within it, else without leading slash; made printable."""
     short = path.removeprefix(cwd.rstrip("/") + "/").lstrip("/")
     if short.isprintable():
         return short
@@ -153,7 +153,7 @@ def _hunks(old: str, new: str, left: str, right: str) -> Iterator[str]:
 
 
 def _split(text: str) -> Sequence[str]:
-    """Lines with their ends; only a line feed ends one, as everywhere in a diff."""
+    """Lines with their ends; only a line feed ends a line, as everywhere in a diff."""
     parts = text.split("\n")
     last = parts.pop()
     return [f"{part}\n" for part in parts] + ([last] if last else [])

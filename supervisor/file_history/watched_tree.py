@@ -1,7 +1,7 @@
-"""The watched files as they were when last looked at, and what is different now.
+"""The last seen state of the watched files, and the comparison with their present state.
 
-Rule guarded: what a file held before is known or said to be unknown, never guessed: a file that
-was changed before its first copy was made has no `before`. Blocks: one thread at a time.
+The previous contents of a file are known or reported as unknown, never guessed: a file that was
+changed before its first copy was made has no `before`. Blocks: use it from one thread at a time.
 """
 
 import os
@@ -20,12 +20,12 @@ from .tree_walk import TreeWalker, outermost
 from .working_copies import WorkingCopies
 
 _CLOCK_REALTIME_COARSE = 5  # CLOCK_REALTIME_COARSE of Linux
-_TICK_NS = 20_000_000  # a change within the same tick of the clock may not show in a file's times
-MAX_KEPT_BYTES = 1024 * 1024 * 1024  # of contents before and after, of one run
+_TICK_NS = 20_000_000  # a change within one clock tick may not show in a file's times
+MAX_KEPT_BYTES = 1024 * 1024 * 1024  # contents before and after, in one run
 
 
 class KnownFile(msgspec.Struct, gc=False):
-    """One path as it was last seen. `offset` is -1 where no copy was made."""
+    """One path as last seen. `offset` is -1 if there is no copy."""
 
     kind: Kind
     mode: int
@@ -36,11 +36,11 @@ class KnownFile(msgspec.Struct, gc=False):
     sha256: str = ""
     offset: int = -1
     target: str = ""
-    racy: bool = False  # its times cannot tell whether it was changed once more
+    racy: bool = False  # its times cannot show whether it was changed again
 
 
 class PathChange(NamedTuple):
-    """`ctime_ns`: when it was changed as far as the file tells; None for what is gone."""
+    """`ctime_ns`: when the file was changed, by its own ctime; None for a removed path."""
 
     before: FileEntry
     after: FileEntry
@@ -48,16 +48,16 @@ class PathChange(NamedTuple):
 
 
 class WatchedTree:
-    """Everything below the roots. The first scan is the baseline and finds no change."""
+    """Everything below the roots. The first scan of a root is its baseline and finds no change."""
 
     def __init__(self, store: ContentStore, pack: WorkingCopies, closed: Collection[str]) -> None:
         self._store, self._copies = store, pack
         self._walker = TreeWalker(closed)
         self._roots: tuple[str, ...] = ()
-        self._baselined: set[str] = set()  # roots of which the baseline was taken
+        self._baselined: set[str] = set()  # roots with a baseline
         self._known: dict[str, KnownFile] = {}
         self._kept_bytes = 0
-        self.first_call_ns: int | None = None  # when the first call began that may change something
+        self.first_call_ns: int | None = None  # when the first call began that may change files
 
     @property
     def uncovered(self) -> tuple[str, ...]:
@@ -73,15 +73,15 @@ class WatchedTree:
         return len(self._known)
 
     def add_roots(self, roots: Iterable[str]) -> bool:
-        """Watch these too; True if there is any that was not watched."""
+        """Watch these roots too; True if the set of watched roots changed."""
         fresh = outermost((*self._roots, *roots))
         changed = fresh != self._roots
         self._roots = fresh
         return changed
 
     def scan(self) -> tuple[PathChange, ...]:
-        """What changed since the last scan, in order of paths; contents before and after are in
-        the store, as far as there are copies.
+        """The changes since the last scan, sorted by path. Contents before and after are in the
+        store as far as copies exist.
         """
         began_ns = now_ns()
         found = self._walker.walk(self._roots)
@@ -97,14 +97,14 @@ class WatchedTree:
         return tuple(sorted(changes, key=lambda change: change.after.path))
 
     def covers(self, path: str) -> bool:
-        """True if a change of this path would be found, and what it held is known."""
+        """True if a change of this path would be found and its present contents are known."""
         known = self._known.get(path)
         if known is not None:
             return known.sha256 != UNKNOWN
         return str(Path(path).parent) in self._walker.walked
 
     def refresh(self, paths: Iterable[str]) -> None:
-        """These are as they shall be: whoever changed them is not asked about it."""
+        """Take the present state of these paths as known; it is not reported as a change."""
         began_ns = now_ns()
         for path in paths:
             try:
@@ -153,7 +153,7 @@ class WatchedTree:
         return PathChange(_entry(path, old), FileEntry(path=path, kind="absent"), None)
 
     def _store_content(self, known: KnownFile | None) -> None:
-        """What was changed, or is a change's result, goes to the store for good."""
+        """Copy the contents of a changed file, or of a change's result, to the store for good."""
         if known is None or known.offset < 0:
             return
         try:
@@ -165,7 +165,7 @@ class WatchedTree:
             known.sha256, known.offset = UNKNOWN, -1
 
     def _read_known(self, path: str, facts: os.stat_result, began_ns: int) -> KnownFile | None:
-        """None for what is neither file, folder nor link."""
+        """None if it is neither file, folder nor link."""
         if stat.S_ISDIR(facts.st_mode):
             return _known("folder", facts, began_ns)
         if stat.S_ISLNK(facts.st_mode):
@@ -188,7 +188,7 @@ class WatchedTree:
 
 
 def now_ns() -> int:
-    """By the clock that stamps files; a tick earlier where the file system has a finer one."""
+    """The time of the clock that stamps files; a tick early if the file system has a finer one."""
     return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 

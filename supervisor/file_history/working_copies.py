@@ -1,7 +1,7 @@
-"""One file that holds a copy of every watched file, as long as the run lives.
+"""One unnamed file that holds a copy of every watched file during the run.
 
-Rule guarded: it is a working copy only. What an undo may need goes on to the run's store; this file
-has no name on the disk, so nothing of it outlives its process. Blocks: call it in a thread.
+It holds working copies only: contents that an undo may need are copied to the run's store. The file
+has no name on the disk, so it disappears with its process. Blocks: call it in a thread.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _PART_OF_FREE = 8
 
 
 class CopiedFile(NamedTuple):
-    """A file's contents and where they lie; `facts` are of the moment after they were read."""
+    """The hash, offset and size of a file's copy; `facts` were read after its contents."""
 
     sha256: str
     offset: int
@@ -28,7 +28,7 @@ class CopiedFile(NamedTuple):
 
 
 class WorkingCopies:
-    """Grows up to MOST_BYTES, or a part of what is free on its disk; then nothing is copied."""
+    """Grows up to MAX_BYTES or an eighth of the free disk space; beyond that nothing is copied."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,7 +37,7 @@ class WorkingCopies:
         self._max_bytes = 0
 
     def copy(self, path: str) -> CopiedFile | None:
-        """None if it is no file that can be read, or too large."""
+        """None if it is not a readable file, or too large."""
         try:
             source = open_canonical(path, READ_FLAGS)
         except OSError:
@@ -67,13 +67,13 @@ class WorkingCopies:
         return os.pread(self._fd, size, offset)
 
     def close(self) -> None:
-        """Give all of it back."""
+        """Close the file, which frees its space."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _open(self) -> int:
-        """A file without a name; it never takes more than a part of what is free on its disk."""
+        """Create the unnamed file and set its size limit from the free space on its disk."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         fd, name = tempfile.mkstemp(prefix="copies-", dir=self._folder)
         os.unlink(name)  # noqa: PTH108

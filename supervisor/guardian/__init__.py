@@ -1,1 +1,1 @@
-"""The guardian: a process that judges an action in a person's place, and whoever asks it."""
+"""The guardian: reviewer processes that judge actions in place of a person."""

@@ -1,7 +1,8 @@
-"""The requested action as the JSON that a reviewer judges. Pure.
+"""Renders the requested action as the JSON that a reviewer judges. Pure.
 
-Rule guarded: pretty-printed with sorted keys, every string cut to its budget; the agent that asks
-chooses values, never keys. A model's text stays inside a JSON string, where no line starts.
+The JSON is pretty-printed with sorted keys, and every string is cut to its limit. The requesting
+agent chooses values, never keys. A model's text stays inside a JSON string, so that it cannot start
+a line.
 """
 
 from typing import assert_never
@@ -32,12 +33,12 @@ class NotReviewable(Exception):
 
 
 def render_action(request: ApprovalRequest) -> str:
-    """The JSON text of what is asked for. Raises NotReviewable."""
+    """The JSON text of the requested action. Raises NotReviewable."""
     return render_json(action_object(request))
 
 
 def render_preview(preview: LossPreview) -> str:
-    """What a dry run found, as JSON text."""
+    """The result of a dry run as JSON text."""
     return render_json(
         {
             "summary": preview.summary,
@@ -50,14 +51,14 @@ def render_preview(preview: LossPreview) -> str:
 
 
 def render_json(value: Json) -> str:
-    """Pretty, keys sorted at every level, strings cut, no character that could start a line."""
+    """Pretty-printed, all keys sorted, strings cut, no character that could start a line."""
     data = msgspec.json.encode(_cut_strings(value), order="sorted")
     text = msgspec.json.format(data, indent=2).decode()
     return text.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def action_object(request: ApprovalRequest) -> dict[str, Json]:
-    """As in the table of kinds. Raises NotReviewable."""
+    """The object for each kind of action. Raises NotReviewable."""
     action: AnyAction = request.action
     match action:
         case CommandAction():
@@ -108,7 +109,7 @@ def _command(action: CommandAction, request: ApprovalRequest) -> dict[str, Json]
     if action.commits_in:
         told["writes_repository"] = action.commits_in
     if action.tool == "write_stdin":
-        told["chars"] = action.script  # always: what is typed is what is judged
+        told["chars"] = action.script  # always: the typed characters are what is judged
     elif action.script and not any(action.script in word for word in action.argv):
         told["script"] = action.script
     return told

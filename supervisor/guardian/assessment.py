@@ -1,7 +1,7 @@
-"""A reviewer's last message → an assessment, and what the asking agent is then told. Pure.
+"""Parses a reviewer's last message; renders what the requesting agent reads. Pure.
 
-Rules guarded: only a whole answer that is exactly one object of the schema counts, and what cannot
-be read is no yes; an `allow` that the risk beside it forbids is a denial; *denied* and *the review
+Only a complete answer that is exactly one object of the schema counts; an unreadable answer never
+approves. An `allow` that contradicts the risk it names becomes a denial. *Denied* and *the review
 failed* are different outcomes with different texts.
 """
 
@@ -40,9 +40,9 @@ _DENIED = "The reviewer denied the action and gave no further reason."
 _NO_RATIONALE = "Auto-reviewer denied the action without a specific rationale."
 _RATIONALE_TOKENS = 500
 _MAX_CHARS = 200_000
-_SPACE = " \t\r\n"  # what JSON calls whitespace; any other sign beside the object is an answer more
+_SPACE = " \t\r\n"  # JSON's whitespace; other text beside the object is not accepted
 _FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(?P<inside>.*)\n[ \t]*```", re.DOTALL)
-# What the policy lets nobody allow: critical risk, and high risk that the user has not authorised.
+# What the policy never allows: critical risk, and high risk that the user has not authorized.
 _FORBIDDEN: dict[Risk, frozenset[Authorization]] = {
     "low": frozenset(),
     "medium": frozenset(),
@@ -52,7 +52,7 @@ _FORBIDDEN: dict[Risk, frozenset[Authorization]] = {
 
 
 class Assessment(Value):
-    """What a reviewer came to, with the gaps filled."""
+    """A reviewer's assessment, missing fields filled with defaults."""
 
     outcome: Literal["allow", "deny"]
     risk: Risk
@@ -72,7 +72,7 @@ class _ReviewerAnswer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def assess(message: str) -> Assessment:
-    """Read a reviewer's last message. Raises Unreadable, and nothing else, for any text."""
+    """Parse a reviewer's last message. Raises only AssessmentUnreadable, for any text."""
     said = _read(message)
     allows = said.outcome == "allow"
     bare = said.risk_level is said.user_authorization is said.rationale is msgspec.UNSET
@@ -92,7 +92,7 @@ def assess(message: str) -> Assessment:
 
 
 def _deny_forbidden(said: Assessment) -> Assessment:
-    """The same, unless it allows what the risk that it names forbids: that is a denial."""
+    """Return the assessment, or a denial if it allows what the named risk forbids."""
     if said.outcome == "deny" or said.authorization not in _FORBIDDEN[said.risk]:
         return said
     why = (
@@ -105,7 +105,7 @@ def _deny_forbidden(said: Assessment) -> Assessment:
 
 
 def _read(message: str) -> _ReviewerAnswer:
-    """The one object that is the whole message; one code fence around all of it may stand."""
+    """Decode the object that is the whole message; one code fence around it is accepted."""
     if len(message) > _MAX_CHARS:
         raise AssessmentUnreadable(f"{NOT_JSON}: over {_MAX_CHARS} characters")
     text = message.strip(_SPACE)
@@ -122,7 +122,7 @@ def _read(message: str) -> _ReviewerAnswer:
 
 
 def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object; a key that stands in it twice has no one meaning."""
+    """Make an object; a key that appears twice is ambiguous and refused."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands in it twice")
@@ -134,7 +134,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def rejection_text(assessment: Assessment) -> str:
-    """What an agent reads whose action was denied."""
+    """What an agent reads when its action was denied."""
     reason = assessment.rationale
     if not reason or reason == _DENIED:
         reason = _NO_RATIONALE
@@ -149,7 +149,7 @@ def rejection_text(assessment: Assessment) -> str:
 
 
 def failure_text(why: str) -> str:
-    """What an agent reads when the review itself failed: nobody has judged its action."""
+    """What an agent reads when the review itself failed: nobody judged its action."""
     return (
         "This action was not run, because its automatic review failed. Nobody judged the action "
         "itself, so this is no denial.\n"
@@ -169,7 +169,7 @@ def timeout_text(deadline_s: float) -> str:
 
 
 def retry_text(why: str) -> str:
-    """What a reviewer reads whose answer could not be used."""
+    """What a reviewer reads when its answer could not be used."""
     return (
         f"Your last message could not be used: {why}. Answer for the same requested action again, "
         'now with the JSON object alone: {"outcome": "allow"}, or an object with risk_level, '

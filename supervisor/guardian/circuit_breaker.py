@@ -1,6 +1,7 @@
-"""When a turn has been denied too often it ends: it is trying to get around the reviewer. Pure.
+"""Circuit breaker: ends a turn after too many denials. Pure.
 
-Only verdicts of denial count. A review that came to nothing says nothing about the agent.
+Such a turn is taken as an attempt to get around the reviewer. Only denials count. A failed review
+says nothing about the agent.
 """
 
 from collections import deque
@@ -11,7 +12,7 @@ WINDOW = 50
 
 
 class CircuitBreaker:
-    """One for each agent that is reviewed."""
+    """One for each reviewed agent."""
 
     def __init__(self) -> None:
         self._turn = ""
@@ -20,9 +21,9 @@ class CircuitBreaker:
         self._tripped = False
 
     def count(self, turn_id: str, *, denied: bool) -> str:
-        """Count one review; return the warning if this one ends the turn, once a turn, else "".
+        """Count one review; return a warning if it ends the turn (at most once a turn), else "".
 
-        Another turn starts from nothing; what belongs to no turn counts with the present one.
+        A new turn starts at zero; a review without a turn id counts for the current turn.
         """
         if turn_id and turn_id != self._turn:
             self._turn, self._in_a_row, self._tripped = turn_id, 0, False

@@ -1,7 +1,7 @@
-"""The guardian as the broker asks it: one action in, one verdict out, by its deadline.
+"""The guardian, the broker's automatic reviewer: one action in, one verdict out, by a deadline.
 
-Rules guarded: whatever goes wrong is no yes; a review that failed is told apart from a denial;
-every attempt is in the journal; a lost reviewer costs the one action it was judging.
+An error never approves. A failed review is distinguished from a denial. Every attempt is journaled.
+A lost reviewer process affects only the action that it was judging.
 """
 
 from collections.abc import Awaitable, Callable
@@ -53,7 +53,7 @@ class ReviewFailed(Exception):
 
 
 class _Review:
-    """One review: what is asked, until when, and how many attempts are written down."""
+    """One review: the request, its deadline, and the number of attempts journaled so far."""
 
     def __init__(self, pending: PendingApproval, review_id: str, *, deadline: float) -> None:
         self.pending, self.deadline = pending, deadline
@@ -62,7 +62,7 @@ class _Review:
 
 
 class _Attempt:
-    """One attempt as it will be journaled."""
+    """One attempt, as it will be journaled."""
 
     def __init__(self, number: int, session: ReviewerSession, *, delta: bool) -> None:
         self.number, self.session, self.delta = number, session, delta
@@ -77,7 +77,7 @@ class Guardian:
 
     Args:
         running: The run.
-        bench: The reviewing processes.
+        bench: The reviewer processes.
         plan_of: The plan of an agent by its path, whether it has a process now or not.
         settings: Model, policy and deadline.
     """
@@ -93,11 +93,11 @@ class Guardian:
         self._run, self._pool, self._plan_of = running, bench, plan_of
         self._settings, self._jitter = settings, running.entropy.noise
         self._histories = ReviewedHistories(running)
-        self._breakers: dict[str, CircuitBreaker] = {}  # agent path
+        self._breakers: dict[str, CircuitBreaker] = {}  # by agent path
 
     @property
     def is_stopping(self) -> bool:
-        """True while a review that was given up is being stopped; others go to forks meanwhile."""
+        """True while an interrupted review is being stopped; other reviews use forks."""
         return self._pool.is_stopping
 
     async def review(self, pending: PendingApproval) -> ReviewVerdict:
@@ -108,7 +108,7 @@ class Guardian:
     async def review_case(
         self, pending: PendingApproval, gather: Callable[[PendingApproval], Awaitable[ReviewCase]]
     ) -> ReviewVerdict:
-        """As `review`, of a case that comes from elsewhere; it opens no circuit breaker."""
+        """Like `review`, with the case from `gather`; does not count for the circuit breaker."""
         verdict: ReviewVerdict | None = None
         deadline = trio.current_time() + self._settings.deadline_s
         review = _Review(pending, self._run.entropy.new_id(), deadline=deadline)
@@ -124,7 +124,7 @@ class Guardian:
         if verdict is None:
             text = timeout_text(self._settings.deadline_s)
             verdict = ReviewVerdict(outcome="timed_out", text=text, rationale="no verdict in time")
-        if not review.attempts:  # nobody was asked; that is written down as well
+        if not review.attempts:  # no reviewer was asked; that is journaled as well
             seconds = round(trio.current_time() - review.began, 3)
             reviewed = Reviewed(
                 review_id=review.review_id,
@@ -137,7 +137,7 @@ class Guardian:
         return verdict
 
     def _count_denials(self, pending: PendingApproval, verdict: ReviewVerdict) -> ReviewVerdict:
-        """The circuit breaker: too many denials end the turn of the agent that asks."""
+        """Apply the circuit breaker: too many denials end the requesting agent's turn."""
         breaker = self._breakers.pop(pending.agent, None) or CircuitBreaker()
         self._breakers[pending.agent] = breaker
         while len(self._breakers) > _MAX_BREAKERS:
@@ -179,7 +179,7 @@ class Guardian:
     # --- judging ------------------------------------------------------------------------------
 
     async def _judge(self, case: ReviewCase, review: _Review) -> Assessment:
-        """Have a process judge the case. Raises Failed, NotReviewable, Cancelled."""
+        """Have a process judge the case. Raises ReviewFailed, NotReviewable, Cancelled."""
         seat = profile_for(self._settings, model=case.model, cwd=case.cwd)
         async with self._pool.limiter:
             try:
@@ -198,7 +198,7 @@ class Guardian:
             return assessment
 
     async def _ask(self, case: ReviewCase, review: _Review, lease: ReviewerLease) -> Assessment:
-        """Up to three attempts in one session: after a passing fault, or an unreadable answer."""
+        """Ask up to three times in one session, after transient errors or unreadable answers."""
         session = lease.session
         prompt = build_prompt(case, session.cursors.get(case.agent))
         parts = prompt.parts
@@ -236,7 +236,7 @@ class Guardian:
         case: ReviewCase,
         prompt: ReviewPrompt,
     ) -> Assessment:
-        """One attempt. Raises Unreadable, Trouble, Cancelled."""
+        """Make one attempt. Raises AssessmentUnreadable, NoReviewAnswer, Cancelled."""
         session = attempt.session
         assessment = assess(await session.ask(parts, note=note))
         session.commit(case.agent, prompt.cursor)
@@ -245,7 +245,7 @@ class Guardian:
         return assessment
 
     async def _journal_attempt(self, attempt: _Attempt, review: _Review) -> None:
-        """Write one attempt down, also one that was cut off: what it used is read first."""
+        """Journal one attempt, also a cancelled one; its usage is read first."""
         review.attempts += 1
         duration_s = round(trio.current_time() - attempt.began, 3)
         bill = ReviewUsage()
@@ -283,8 +283,7 @@ def make_guardian(
 ) -> Guardian:
     """The guardian of a run; no process of it starts before the first review.
 
-    Its processes end with the run (`control.end_all`), what it does in the background with the
-    nursery.
+    Its processes end with the run (`control.end_all`), its background tasks with the nursery.
     """
     bench = ReviewerPool(running, control, nursery)
     return Guardian(running, bench, plan_of, settings=running.request.auto_review)

@@ -1,7 +1,7 @@
-"""What a reviewer is asked: the layout of one request, whole or only what is new. Pure.
+"""Builds the prompt of a review: the whole transcript, or what is new since the last one. Pure.
 
-Rule guarded: our own words stand alone at the beginning of a line; everything an agent, a command
-or a web page wrote is either indented or inside a JSON string.
+Only our own text starts at the beginning of a line; everything that an agent, a command or a web
+page wrote is indented or inside a JSON string.
 """
 
 import hashlib
@@ -58,10 +58,10 @@ _CAUSES: dict[Cause, str] = {
 
 
 class ReviewCase(Value):
-    """One action to be judged, and the history of the agent that wants it.
+    """One action to judge, and the history of the agent that requests it.
 
-    `version` counts how often that history was replaced; `handed` are the person's words to the
-    root, shown before the history of an agent below it.
+    `version` counts how often that history was replaced; `handed` holds the person's messages to
+    the root, shown before the history of an agent below the root.
     """
 
     agent: str  # path
@@ -70,11 +70,11 @@ class ReviewCase(Value):
     entries: tuple[TranscriptEntry | None, ...] = ()
     version: int = 0
     handed: tuple[TranscriptEntry, ...] = ()
-    model: str | None = None  # the asking agent's
+    model: str | None = None  # of the requesting agent
 
 
 class ReadCursor(Value):
-    """How far a reviewer has read: of which history, how many entries, below which words."""
+    """How far a reviewer has read: history version, number of entries, digest of `handed`."""
 
     version: int
     seen: int
@@ -83,17 +83,17 @@ class ReadCursor(Value):
 
 class ReviewPrompt(Value):
     parts: tuple[str, ...]
-    cursor: ReadCursor  # where the reviewer stands once it has answered
+    cursor: ReadCursor  # where the reviewer stands after its answer
     delta: bool = False
 
 
 def build_prompt(case: ReviewCase, cursor: ReadCursor | None = None) -> ReviewPrompt:
-    """The request for one review. Raises `action.NotReviewable`.
+    """Build the prompt for one review. Raises `action_json.NotReviewable`.
 
     Args:
         case: What is to be judged.
-        cursor: How far this reviewer has read this agent's history; None: nothing of it. A
-            history that was replaced or has shrunk since is shown whole again.
+        cursor: How far this reviewer has read this agent's history; None: not at all. A history
+            that was replaced or has become shorter since is shown whole again.
     """
     all_entries: Sequence[TranscriptEntry | None] = (*case.handed, *case.entries)
     after = ReadCursor(version=case.version, seen=len(all_entries), handed=_digest(case.handed))

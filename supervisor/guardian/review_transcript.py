@@ -1,8 +1,8 @@
-"""The reviewed agent's history as a reviewer is shown it: chosen, cut and numbered. Pure.
+"""Selects, cuts and numbers the entries of an agent's history that a reviewer sees. Pure.
 
-Rules guarded: the budgets are never passed; tool output cannot push the person's words out; no
-text inside an entry can pass for another entry (every further line of it is indented); what an
-agent wrote never bears the person's name. Everything shown here is evidence, not instructions.
+The token limits are never exceeded. Tool output cannot displace the person's messages. No text
+inside an entry can pass for another entry, since all its further lines are indented. What an agent
+wrote is never attributed to the person. Everything shown is evidence, not instructions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ TOOLS_TOKENS = 10_000
 MAX_OTHER_ENTRIES = 40  # entries that are not the person's
 EMPTY = "<no retained transcript entries>"
 EMPTY_DELTA = "<no retained transcript delta entries>"
-PERSON = "person"  # the author of a person's letter
+PERSON = "person"  # author of a mail that a person sent
 _INDENT = "    "
 _TOKEN_BYTES = 4
 
@@ -36,7 +36,7 @@ Source = Literal["context", "user", "mail", "model", "tool", "note", "unknown"]
 
 
 class TranscriptEntry(Value):
-    """One entry before it is numbered. `text` is already cut to what one entry may have."""
+    """One entry before it is numbered. `text` is already cut to the limit of one entry."""
 
     kind: Kind
     role: str
@@ -44,21 +44,21 @@ class TranscriptEntry(Value):
 
 
 class ChosenEntries(Value):
-    """The chosen entries, rendered, in order; `omitted`: something was left out."""
+    """The chosen entries, rendered, in order; `omitted`: some were left out."""
 
     lines: tuple[str, ...] = ()
     omitted: bool = False
 
 
 def count_tokens(text: str) -> int:
-    """About how many tokens a text has: a quarter of its bytes, rounded up."""
+    """Estimate the tokens of a text: a quarter of its bytes, rounded up."""
     return -(-len(text.encode("utf-8", "replace")) // _TOKEN_BYTES)
 
 
 def cut_middle(text: str, *, limit_tokens: int) -> str:
     """The text, or its head and tail around a mark that says how much is missing.
 
-    Never longer than `limit_tokens`, except that the mark itself is always whole.
+    Never longer than `limit_tokens`, except that the mark itself is never cut.
     """
     data = text.encode("utf-8", "replace")
     most = limit_tokens * _TOKEN_BYTES
@@ -76,12 +76,12 @@ def cut_middle(text: str, *, limit_tokens: int) -> str:
 
 
 def indent(text: str) -> str:
-    """The text with every line after its first one moved in, whatever ends a line."""
+    """Indent every line after the first, whatever character ends a line."""
     return f"\n{_INDENT}".join(text.splitlines())
 
 
 def make_entry(kind: Kind, role: str, text: str) -> TranscriptEntry | None:
-    """An entry, cut to its own budget; None for a blank one."""
+    """An entry, cut to the limit of its kind; None for blank text."""
     if not text.strip():
         return None
     limit = TOOL_TOKENS if kind == "tool" else MESSAGE_TOKENS
@@ -91,18 +91,18 @@ def make_entry(kind: Kind, role: str, text: str) -> TranscriptEntry | None:
 
 
 class TranscriptReader:
-    """Turns items into entries, one after the other; remembers which call has which name."""
+    """Turns items into entries one by one; remembers the tool name of each open call."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def read(self, item: AnyItem, source: Source) -> TranscriptEntry | None:
-        """The entry of one item; None for what a reviewer is not shown.
+        """The entry of one item; None if reviewers do not see such items.
 
         Args:
-            item: Of the reviewed agent's history.
-            source: Where it came from, by the supervisor's own records. "unknown": the history
-                was replaced as a whole, and only the item itself tells.
+            item: From the reviewed agent's history.
+            source: Where it came from, by the supervisor's own records. "unknown": the history was
+                replaced as a whole, so only the item itself shows where it came from.
         """
         match item:
             case Message():
@@ -122,7 +122,7 @@ class TranscriptReader:
 
 
 def _safe_tool_name(name: str) -> str:
-    """A model chose the name of its call: keep it to one harmless word."""
+    """A model chose the name: keep it to one harmless word."""
     return "".join(char if char.isalnum() or char in "_.-" else "?" for char in name[:64])
 
 
@@ -152,15 +152,15 @@ def render_entry(number: int, entry: TranscriptEntry) -> str:
 
 
 def choose_entries(entries: Sequence[TranscriptEntry | None], *, first: int = 1) -> ChosenEntries:
-    """Choose what fits the budgets.
+    """Choose the entries that fit the limits.
 
-    The first of the person's entries always, then the last one, then the others from the newest
-    back; then all other entries from the newest back. One that does not fit is left out, and an
-    older one may still fit.
+    First the person's first entry, then the person's other entries from the newest back; then all
+    other entries from the newest back. An entry that does not fit is left out; an older one may
+    still fit.
 
     Args:
-        entries: In order; None stands for one that is no longer held.
-        first: The number of the first of them.
+        entries: In order; None stands for an entry that is no longer held.
+        first: The number of the first entry.
     """
     lines = {
         index: render_entry(first + index, entry)
@@ -189,12 +189,12 @@ def choose_entries(entries: Sequence[TranscriptEntry | None], *, first: int = 1)
 
 def _kind(entries: Sequence[TranscriptEntry | None], index: int) -> Kind:
     entry = entries[index]
-    assert entry is not None  # only rendered ones are asked about
+    assert entry is not None  # callers ask only for rendered entries
     return entry.kind
 
 
 def person_entries_for_child(entries: Iterable[TranscriptEntry]) -> tuple[TranscriptEntry, ...]:
-    """The person's first and latest words to the root, for the review of an agent below it."""
+    """The person's first and latest messages to the root, for the review of an agent below it."""
     said = [entry for entry in entries if entry.kind == "user"]
     picked = said if len(said) < 2 else [said[0], said[-1]]
     return tuple(

@@ -1,8 +1,8 @@
-"""Agents' histories as the journal tells them, read on from where the last review stopped.
+"""Reads reviewed agents' histories from the journal, continuing where the last review stopped.
 
-Rule guarded: who said what is known from the supervisor's own records: words count as the
-person's only if the supervisor was given them by a person (or the person's task file), and posted
-them. The journal is settled before it is read, so the action's own call is in it.
+Authors come from the supervisor's own records: a text counts as the person's only if the supervisor
+received it from a person (or from the person's task file) and posted it. The journal is flushed
+before it is read, so the call under review is in it.
 """
 
 from collections.abc import Iterable
@@ -29,13 +29,13 @@ _MAX_FOLLOWED = 64
 
 
 class JournalTail:
-    """One journal file, read on from the last whole line. Blocks: call it in a thread."""
+    """Reads one journal file onward from the last complete line. Blocks: call it in a thread."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._offset = path, 0
 
     def read_more(self) -> list[Record]:
-        """The records since the last call; a line that is being written comes the next time.
+        """The records since the last call; an incomplete last line is left for the next call.
 
         Raises OSError, and msgspec.DecodeError for a line that is no record of this version.
         """
@@ -57,24 +57,24 @@ class JournalTail:
 
 
 class ReviewedHistory:
-    """One reviewed agent's entries.
+    """The entries of one reviewed agent.
 
     `version` counts how often its history was replaced. Old entries that are not the person's are
-    let go of; their places stay, so that numbers never change.
+    replaced by None, so that numbers never change.
     """
 
     def __init__(self, *, handed_by: str = "") -> None:
         self.entries: list[TranscriptEntry | None] = []
         self.version = 0
-        self._handed_by = handed_by  # the agent that wrote the tasks of this one, as a harness
+        self._handed_by = handed_by  # the agent that wrote the tasks of this one, as a fan-out
         self._reader = TranscriptReader()
         self._posted: dict[str, InputPosted] = {}
-        self._first_kept = 0  # entries before this one were looked at already
+        self._first_kept = 0  # entries before this index were already checked for dropping
         self._person_texts: set[str] = set()  # texts of the person's entries so far
         self._has_records = False
 
     def read(self, records: Iterable[Record]) -> None:
-        """Take in further records of the agent's file, in order."""
+        """Add further records of the agent's file, in order."""
         for record in records:
             match record.body:
                 case InputPosted() as posted:
@@ -94,7 +94,7 @@ class ReviewedHistory:
 
     @property
     def person_entries(self) -> list[TranscriptEntry]:
-        """The person's entries alone."""
+        """Only the person's entries."""
         return [entry for entry in self.entries if entry is not None and entry.kind == "user"]
 
     def _entry_of(self, body: ItemRecorded) -> TranscriptEntry | None:
@@ -103,17 +103,17 @@ class ReviewedHistory:
         if entry is None or source != "user":
             return entry
         posted = self._posted.pop(body.item_id, None)
-        if posted is None:  # nobody gave the supervisor these words
+        if posted is None:  # the supervisor never received this text
             return make_entry("message", "message of unknown origin", entry.text)
         if posted.source == "fan_out" and self._handed_by:
             return make_entry("message", f"message from agent {self._handed_by}", entry.text)
         return entry
 
     def _check_author(self, entry: TranscriptEntry | None) -> TranscriptEntry | None:
-        """An entry of a replaced history, of which the agent says what it holds.
+        """Check an entry of a replaced history, whose content the agent itself reports.
 
-        So words are the person's only if they were so before. What the file begins with is the
-        supervisor's own record: a fork's share of its parent's history.
+        Its text counts as the person's only if it did so before. A replacement at the start of the
+        file is the supervisor's own record: the part of its parent's history that a fork received.
         """
         if (
             entry is None
@@ -145,11 +145,11 @@ class _Followed:
 
 
 class ReviewedHistories:
-    """The histories of the agents that were reviewed lately; the others are read anew."""
+    """The histories of recently reviewed agents; others are read again from the start."""
 
     def __init__(self, running: RunContext) -> None:
         self._run = running
-        self._followed: dict[str, _Followed] = {}  # by agent id, latest used last
+        self._followed: dict[str, _Followed] = {}  # by agent id, most recently used last
 
     async def read(self, plan: AgentPlan) -> ReviewedHistory:
         """The agent's history as of now. Raises OSError and msgspec.DecodeError."""
@@ -163,7 +163,8 @@ class ReviewedHistories:
             del self._followed[next(iter(self._followed))]
         async with followed.lock:
             await self._run.journal.flush()
-            # The thread is waited for, also when cancelled: what it has read must be taken in.
+            # `run_sync` waits for the thread even when cancelled, so no records that it read are
+            # lost.
             records = await trio.to_thread.run_sync(followed.tail.read_more)
             followed.history.read(records)
         return followed.history

@@ -1,8 +1,8 @@
-"""Which process judges: the trunk if it is free, else a fork of what it had last completed.
+"""Chooses the process for a review: the trunk if free, else a fork of its last completed state.
 
-Rules guarded: one trunk a run, so that its prompt cache holds and it knows what it has read; it
-judges one action at a time; parallel reviews never see each other; whatever cannot be trusted any
-more (it failed, it did not stop, it grew too long) is not asked again.
+A run has one trunk, so that its prompt cache stays valid and it knows what it has read. A process
+judges one action at a time. Parallel reviews never see each other. A process that failed, did not
+stop or grew too long is not asked again.
 """
 
 import trio
@@ -16,25 +16,25 @@ from .reviewer_session import ReviewerSession
 
 TRUNK_PATH = "/guardian"
 MAX_FORKS = 4
-MAX_REVIEWS = 20  # of one trunk; then another one begins with the whole transcript
-MAX_CONTEXT_SHARE = 0.7  # share of its window
+MAX_REVIEWS = 20  # by one trunk; then a new trunk starts with the whole transcript
+MAX_CONTEXT_SHARE = 0.7  # of its context window
 
 
 class ReviewerLease:
-    """A session for one review. `fork`: it ends with it."""
+    """A session for one review. `fork`: the session ends with the review."""
 
     def __init__(self, session: ReviewerSession, *, fork: bool) -> None:
         self.session, self.fork = session, fork
 
 
 class ReviewerPool:
-    """Owns the reviewing processes of a run.
+    """Owns the reviewer processes of a run.
 
     Args:
         running: The run.
         control: Starts and ends processes.
-        nursery: For the ends that nobody waits for.
-        alone: Every review gets a process of its own that has read nothing (for measuring).
+        nursery: Ends and interrupts processes in the background.
+        alone: Every review gets a new process without history (for measuring).
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class ReviewerPool:
         self.limiter = trio.CapacityLimiter(1 + MAX_FORKS)
 
     async def lease(self, seat: ReviewerProfile) -> ReviewerLease:
-        """A process that is ready to be asked; the caller holds one of `places`.
+        """Return a process that is ready to be asked; the caller holds a token of `limiter`.
 
-        Raises SpawnError. Give it back with `done`, `broken` or `cut_off`.
+        Raises SpawnError. Return it with `release`, `release_failed` or `release_interrupted`.
         """
         trunk = self._trunk
         if trunk is not None and not trunk.is_alive:
@@ -70,7 +70,7 @@ class ReviewerPool:
         return ReviewerLease(trunk, fork=False)
 
     async def _start_trunk(self, seat: ReviewerProfile) -> ReviewerLease:
-        """A trunk that is not there yet is busy from now on: whoever comes meanwhile forks."""
+        """Start the trunk. It counts as busy from now on, so parallel reviews fork."""
         path = TRUNK_PATH if TRUNK_PATH not in self._agents.agents else self._fork_path()
         trunk = self._trunk = ReviewerSession(self._run, self._agents, seat=seat, path=path)
         trunk.busy = True
@@ -98,7 +98,7 @@ class ReviewerPool:
 
     @property
     def is_stopping(self) -> bool:
-        """True while a review that was given up is being stopped."""
+        """True while an interrupted review is being stopped."""
         return self._stopping > 0
 
     # --- giving back ---------------------------------------------------------------------------
@@ -112,11 +112,11 @@ class ReviewerPool:
         session.busy = False
 
     def release_failed(self, lease: ReviewerLease) -> None:
-        """The review failed: what is in this process's mind is not gone on with."""
+        """The review failed: the process is ended, since its context is not trusted any more."""
         self._end_session(lease.session)
 
     def release_interrupted(self, lease: ReviewerLease) -> None:
-        """The review was given up in the middle: stopped in the background, or ended."""
+        """The review was interrupted: stop it in the background, or end the process."""
         if lease.fork:
             self._end_session(lease.session)
         else:

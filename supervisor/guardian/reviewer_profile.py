@@ -1,7 +1,7 @@
-"""Who a reviewer is: its words, its rights, its model. Read-only, asks nobody, starts nobody.
+"""The profile of a reviewer: instructions, limits, model. Read-only, asks nobody, starts no agents.
 
-Rule guarded: nothing of the reviewed project reaches these words: the built-in role is used
-whatever roles the run has, without AGENTS.md, and only a person's configuration adds a policy.
+Nothing from the reviewed project reaches the instructions: the built-in role is used whatever roles
+the run has, without AGENTS.md, and only a person's configuration adds a policy.
 """
 
 from functools import cache
@@ -16,14 +16,14 @@ from ..run_request import ReviewSettings
 
 ROLE = "guardian"
 _POLICY, _ANSWER = "# Policy\n", "# Your answer\n"
-# No network, no child, nothing to approve: what would ask is refused.
+# No network, no children, no approvals: a request for one is refused.
 LIMITS = Limits(
     sandbox=ReadOnly(network_access=False), approval="never", reviewer="nobody", max_depth=0
 )
 
 
 class ReviewerProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """All that two reviews must have in common to share a process."""
+    """What two reviews must have in common to share a process."""
 
     model: str | None
     effort: str | None
@@ -32,7 +32,7 @@ class ReviewerProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def profile_for(settings: ReviewSettings, *, model: str | None, cwd: str) -> ReviewerProfile:
-    """The reviewer's model is the configured one, else that of the agent that asks."""
+    """The profile to use; the model is the configured one, else that of the requesting agent."""
     return ReviewerProfile(
         model=settings.model or model,
         effort=settings.effort,
@@ -42,12 +42,12 @@ def profile_for(settings: ReviewSettings, *, model: str | None, cwd: str) -> Rev
 
 
 def brief_for(seat: ReviewerProfile) -> RoleBrief:
-    """The reviewer's role, with the tenant's policy in the place of ours if there is one."""
+    """The reviewer's role, with the configured policy in place of the built-in one."""
     return RoleBrief(name=ROLE, base_instructions=instructions(seat.policy), locked=True)
 
 
 def instructions(policy: str = "") -> str:
-    """The reviewer's base instructions; a blank policy leaves the built-in one."""
+    """The reviewer's base instructions; a blank policy keeps the built-in one."""
     text = _built_in()
     if not policy.strip():
         return text

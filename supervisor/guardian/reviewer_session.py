@@ -1,7 +1,7 @@
-"""One reviewing process: asked one thing at a time, until it is interrupted or ended.
+"""One reviewer process, asked one question at a time until it is interrupted or ended.
 
-Rule guarded: an answer is believed only if it ends the very turn that this question began; a
-process that ends, a turn that fails or is cut off is no answer.
+An answer counts only if it ends the same turn that the question began; a process that ends and a
+turn that fails or is interrupted give no answer.
 """
 
 import math
@@ -35,7 +35,7 @@ _TRANSIENT = frozenset(
 
 
 class NoReviewAnswer(Exception):
-    """No answer came. `again`: the same process may be asked once more."""
+    """No answer came. `is_retryable`: the same process may be asked once more."""
 
     def __init__(self, why: str, *, again: bool = False) -> None:
         super().__init__(why)
@@ -43,16 +43,16 @@ class NoReviewAnswer(Exception):
 
 
 class ReviewUsage(NamedTuple):
-    """What was used since it was last asked; `usd` None: the price is not known."""
+    """Usage since the last reading; `usd` None: the price is not known."""
 
     usage: TokenUsage = TokenUsage()
     usd: float | None = None
 
 
 class ReviewerSession:
-    """One process with the reviewer's role, and how far it has read whose history.
+    """One process with the reviewer's role, and how far it has read each agent's history.
 
-    `committed` is the turn of its latest completed review: forks begin from there.
+    `committed_turn` is the turn of its latest completed review; forks start from there.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ReviewerSession:
         return not self._live_agent.gone.is_set() and self._live_agent.wanted_end is None
 
     async def start(self, history: tuple[AnyItem, ...] = ()) -> None:
-        """Start the process. Raises SpawnError; cancelled, nothing of it is left."""
+        """Start the process. Raises SpawnError; if cancelled, the session counts as ended."""
         memory = AgentMemory(items=list(history)) if history else None
         if memory is not None:
             self._run.note(
@@ -104,11 +104,11 @@ class ReviewerSession:
             raise
 
     async def ask(self, parts: tuple[str, ...], *, note: str = "") -> str:
-        """Put one question and return the last message of the turn. Raises Trouble.
+        """Ask one question and return the last message of the turn. Raises NoReviewAnswer.
 
         Args:
-            parts: The user's message; none to let a turn that failed go on.
-            note: A developer message to stand before it.
+            parts: The user's message; empty to let a failed turn continue.
+            note: A developer message sent before it.
         """
         life = self._live_agent
         if note:
@@ -145,7 +145,7 @@ class ReviewerSession:
         self.committed_turn = self._last_turn
 
     async def read_usage(self) -> ReviewUsage:
-        """What its journal says was used since the last call; also how full its window is."""
+        """Usage since the last call, from its journal; also updates `context_share`."""
         await self._run.journal.flush()
         try:
             records = await trio.to_thread.run_sync(self._tail.read_more)
@@ -175,7 +175,7 @@ class ReviewerSession:
         )
 
     async def interrupt(self) -> bool:
-        """Interrupt what it does; True if it came to rest, and can be asked again, in time."""
+        """Interrupt its turn; True if the turn ended in time and the process can be asked again."""
         life = self._live_agent
         with trio.move_on_after(INTERRUPT_TIMEOUT_S):
             await self._agents.interrupt([life], "the review is over")
@@ -184,13 +184,13 @@ class ReviewerSession:
         return False
 
     async def end(self) -> None:
-        """End the process; bounded."""
+        """End the process; bounded in time."""
         if self._live_agent.child is not None:
             await self._agents.end(self._live_agent, grace_s=_END_GRACE_S)
 
 
 def items_at_end_of(records: list[Record], turn_id: str) -> tuple[AnyItem, ...]:
-    """The history when this turn had been completed; () if it never was. Pure."""
+    """The history when this turn was completed; () if it never was. No I/O."""
     for index, record in enumerate(records):
         if isinstance(record.body, TurnCompleted) and record.body.turn_id == turn_id:
             return tuple(fold_agent(records[: index + 1]).items)
@@ -198,7 +198,7 @@ def items_at_end_of(records: list[Record], turn_id: str) -> tuple[AnyItem, ...]:
 
 
 def price_of(model: ModelInfo | None, usage: TokenUsage) -> float:
-    """Dollars of one response, as the gateway counts them; not a number where unknown. Pure."""
+    """Price of one response in US dollars, as the gateway computes it; NaN if unknown. No I/O."""
     if model is None:
         return math.nan
     cached = min(usage.cached_input_tokens, usage.input_tokens)

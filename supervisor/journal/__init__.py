@@ -1,1 +1,1 @@
-"""The journal: JSON lines, one writer thread, an index for finding, folds for resuming."""
+"""The journal: JSON lines, one writer thread, readers, folds for resuming."""

@@ -1,7 +1,7 @@
-"""The compactions of one agent that can still be taken back, as its file tells them. Pure.
+"""Finds the latest compaction of an agent that can still be undone. No I/O of its own.
 
-Rule guarded: only what the history still begins with can be exchanged for what stood there before;
-whatever replaced the history otherwise since then (a rollback, an image taken back) is not undone.
+It can be undone only if the history still begins with the items of that compaction. If something
+else has replaced them since (a rollback, a removed image), it cannot.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class _CompactionMade(NamedTuple):
 
 
 def find_compaction_undo(records: Iterable[Record]) -> UndoCompaction | None:
-    """What takes the latest compaction back; None if there is none, or it cannot be."""
+    """The op that undoes the latest compaction; None if there is none, or it cannot be undone."""
     made: list[_CompactionMade] = []
 
     def note(memory: AgentMemory, record: Record) -> None:

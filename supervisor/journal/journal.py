@@ -1,8 +1,7 @@
-"""Law 2: journal, then acknowledge, then show. One writer, in batches, in a thread of its own.
+"""The journal writer: journal, then acknowledge, then show. One task, batches, one thread hop each.
 
 `write` never waits: it numbers a record and queues it. The writer task takes all that is queued,
-writes it in one thread hop, and only then calls back, in order: that is where acknowledging and
-showing happen.
+writes it in a thread, and only then calls the callbacks, in order: they acknowledge and show.
 """
 
 import time
@@ -34,7 +33,7 @@ from swarm.mailbox.redact_structs import redact_encoded
 from ..runs.paths import RunPaths
 from .journal_files import JournalFiles
 
-RUN_FILE = "run"  # the supervisor's own records; agents' files carry their ids
+RUN_FILE = "run"  # the supervisor's own records; agents' files are named by their ids
 _SYNCED = (
     RunStarted,
     AgentSpawned,
@@ -58,7 +57,7 @@ class _QueuedRecord(NamedTuple):
 
 
 class Journal:
-    """The only way a record comes to be. Made by `open_journal`."""
+    """The only code that makes records. Made by `open_journal`."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class Journal:
         self._written_seq = last_seq  # all up to here are written and called back
         self._progress = trio.lowlevel.ParkingLot()
         self._files_to_close: list[str] = []
-        self.redacted = Counts()  # what was hidden, by rule; the writing thread counts
+        self.redacted = Counts()  # redactions by rule; the writer thread counts
 
     def write(
         self,
@@ -91,7 +90,7 @@ class Journal:
             body: What happened.
             agent: The path it concerns; "" is the run.
             file: An agent's id, or RUN_FILE.
-            then: Acknowledge and show. It must not raise.
+            then: Acknowledges and shows. It must not raise.
         """
         self._seq += 1
         record = Record(seq=self._seq, ts=round(self._unix_s(), 3), body=body, agent=agent)
@@ -107,7 +106,7 @@ class Journal:
         return record
 
     def close_file(self, file: str) -> None:
-        """This file will hardly be written again: its descriptor is given back."""
+        """Close the descriptor of a file that will hardly be written again."""
         self._files_to_close.append(file)
         self._wake.set()
 
@@ -119,7 +118,7 @@ class Journal:
             await self._progress.park()
 
     async def run(self) -> None:
-        """Write until cancelled; `open_journal` runs it. Raises JournalFailed and stops the run."""
+        """Write until cancelled; `open_journal` runs it. Raises JournalFailed to stop the run."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
@@ -141,8 +140,8 @@ class Journal:
     ) -> list[_QueuedRecord]:
         """Redact and write in order.
 
-        Neighbours of one file go in one write, and no others: whenever this process is killed,
-        what is on disk is a prefix of what was written, over all files.
+        Only adjacent records of one file share a write. So whenever this process is killed, what is
+        on disk is a prefix of what was written, over all files.
         """
         written: list[_QueuedRecord] = []
         synced: dict[str, None] = {}
@@ -160,7 +159,7 @@ class Journal:
         return written
 
     def _redacted(self, entry: _QueuedRecord) -> tuple[_QueuedRecord, bytes]:
-        """The one door to the journal: what is written, and then shown, holds no known secret."""
+        """Redact a record. All records pass here before they are written and shown."""
         record, line = redact_encoded(self.redactor, entry.record, encode_record, self.redacted)
         if record is not entry.record:
             entry = entry._replace(record=record)
@@ -192,8 +191,8 @@ async def open_journal(
     Args:
         places: Its folder exists already.
         last_seq: The highest number in use, from a fold; 0 for a new run.
-        redactor: Knows the run's keys; without one only well-known shapes are hidden.
-        unix_s: The clock by which records are dated.
+        redactor: Knows the run's keys; without one only well-known shapes are redacted.
+        unix_s: The clock that dates records.
     """
     places.journal.mkdir(mode=0o700, exist_ok=True)
     journal = Journal(

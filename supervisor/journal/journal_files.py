@@ -1,6 +1,6 @@
-"""The journal's files as the writer thread sees them: append whole lines, or leave none of them.
+"""The journal's files, for the writer thread: append whole lines, or leave none of them.
 
-Everything here blocks and runs in the writer's thread, but for `repair_tail`, which runs before it.
+Everything here blocks and runs in the writer's thread, except `repair_tail`, which runs before it.
 """
 
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from swarm.mailbox.errors import SwarmError
 
-_MAX_OPEN, _FEWEST_OPEN = 256, 8  # descriptors; the least recently written is closed first
-_OPEN_FILES_DIVISOR = 16  # of all that this process may have: a sixteenth
+_MAX_OPEN, _FEWEST_OPEN = 256, 8  # descriptors; the least recently written one is closed first
+_OPEN_FILES_DIVISOR = 16  # at most a sixteenth of what this process may open
 
 
 class JournalFailed(SwarmError):
-    """A line could not be written. What was acknowledged before is on disk; the run must stop."""
+    """A line could not be written. Acknowledged records are on disk; the run must stop."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ def max_open_files(limit: int) -> int:
 
 
 class JournalFiles:
-    """Append-only files in one folder, by name. Not for two threads at once; `close` when done."""
+    """Append-only files in one folder, by name. One thread at a time; `close` when done."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,9 +42,10 @@ class JournalFiles:
         self._max_open = max_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     def append(self, name: str, lines: Iterable[bytes]) -> None:
-        """Write the lines (each ends in a newline) in one go.
+        """Append the lines (each ends in a newline).
 
-        Raises JournalFailed. A short write (a full disk) is cut back, so no torn line stays.
+        Raises JournalFailed. After a short write (a full disk) the file is cut back, so no torn
+        line stays.
         """
         path = self._folder / f"{name}.jsonl"
         data = b"".join(lines)
@@ -70,7 +71,7 @@ class JournalFiles:
             raise JournalFailed(path, error) from error
 
     def close_file(self, name: str) -> None:
-        """Close a file that will hardly be written again; writing it later opens it anew."""
+        """Close a file that will hardly be written again; a later write reopens it."""
         if (fd := self._open.pop(name, None)) is not None:
             os.close(fd)
 
@@ -91,7 +92,7 @@ class JournalFiles:
 
 
 def repair_tail(path: Path) -> int:
-    """Cut a torn last line (a power loss in mid-write); return how many bytes went. 0 is usual."""
+    """Cut a torn last line (after a power loss); return how many bytes were cut, usually 0."""
     with path.open("rb+") as file:
         size = file.seek(0, os.SEEK_END)
         end = size

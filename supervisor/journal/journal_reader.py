@@ -1,8 +1,8 @@
-"""Records back from the files: in order of seq, streamed, with what cannot be read left out aloud.
+"""Reads records back: streamed, in order of seq, with unreadable lines reported and left out.
 
-Rule guarded: memory does not grow with a journal's length, and nothing is guessed. A torn last
-line is no record yet; a line that is damaged is named and left out; a record of a newer version is
-refused, since what it changes cannot be known.
+Memory does not grow with a journal's length, and nothing is guessed. A torn last line is no record
+yet. A damaged line is reported and left out. A record of a newer version is refused, since its
+effect is unknown.
 """
 
 import heapq
@@ -24,8 +24,8 @@ from ..runs.paths import RunPaths
 from .journal import RUN_FILE
 
 _log = logging.getLogger("swarm.journal")
-MAX_LINE_BYTES = 64 * 1024 * 1024  # nothing that we write comes near
-_OPEN_AT_ONCE = 200  # of more files than that, each is opened anew for every chunk of it
+MAX_LINE_BYTES = 64 * 1024 * 1024  # far more than any line that is written
+_OPEN_AT_ONCE = 200  # with more files than that, each is reopened for every chunk
 _CHUNKS_BYTES = 16 * 1024 * 1024  # of all files together then
 _TAIL_BYTES = 64 * 1024
 _KNOWN_TAGS = frozenset(str(one.__struct_config__.tag) for one in get_args(AnyRecordBody))
@@ -49,9 +49,9 @@ class BadLine(Value):
 BadLineHandler = Callable[[BadLine], None]
 
 
-@lru_cache(maxsize=1_000)  # a journal is read several times; a line is named once
+@lru_cache(maxsize=1_000)  # a journal is read several times, a line logged once
 def log_bad_line(bad: BadLine) -> None:
-    """Who wants nothing else done about a bad line."""
+    """The default handler of bad lines: log them."""
     _log.warning("%s", bad)
 
 
@@ -74,7 +74,7 @@ def read_file(path: Path, heed: BadLineHandler = log_bad_line) -> Iterator[Recor
 
     Args:
         path: The file.
-        heed: Is told of every other line that is no record; the rest is read all the same.
+        heed: Called with every other line that is no record; the rest is read all the same.
 
     Raises JournalUnreadable for a record of a newer version.
     """
@@ -107,17 +107,17 @@ def read_records(
 
 
 def run_records(places: RunPaths, heed: BadLineHandler = log_bad_line) -> Iterator[Record]:
-    """The supervisor's own records alone: enough to list a run's agents and how they ended."""
+    """The supervisor's own records: enough to list a run's agents and how they ended."""
     return read_records(places, file=RUN_FILE, heed=heed)
 
 
 def last_seq(places: RunPaths) -> int:
-    """The highest number in use, from the ends of the files: as quick for a long journal."""
+    """The highest number in use, from the ends of the files: quick also for a long journal."""
     return max((_last_seq_of(path) for path in places.journal.glob("*.jsonl")), default=0)
 
 
 def records_after(places: RunPaths, file: str, seq: int) -> list[Record]:
-    """The records of one file that came after this number, read from its end: few, as a rule."""
+    """The records of one file after this number, read from its end: few, as a rule."""
     path = places.journal / f"{file}.jsonl"
     if not path.exists():
         return []
@@ -128,7 +128,7 @@ def records_after(places: RunPaths, file: str, seq: int) -> list[Record]:
             span = min(size, max(_TAIL_BYTES, span * 4))
             stream.seek(size - span)
             if span < size:
-                stream.readline()  # most likely not a whole one
+                stream.readline()  # most likely not a whole line
             found = list(_records(path, _lines(stream.readline), log_bad_line))
             if span == size or (found and found[0].seq <= seq):
                 return [record for record in found if record.seq > seq]
@@ -144,7 +144,7 @@ def _last_seq_of(path: Path) -> int:
             file.seek(size - span)
             lines = file.read(span).splitlines()
             if span < size:
-                del lines[0]  # most likely not a whole one
+                del lines[0]  # most likely not a whole line
             for back, line in enumerate(reversed(lines)):
                 record = _decoded(line, partial(_where, path, 0))
                 if record is not None:
@@ -217,7 +217,7 @@ def _lines(readline: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def _lines_by_chunk(path: Path, chunk_bytes: int) -> Iterator[bytes]:
-    """As `_lines`, and the file is open only while a chunk (one line at least) is read."""
+    """Like `_lines`, but the file is open only while a chunk (at least one line) is read."""
     offset = 0
     while True:
         lines: list[bytes] = []

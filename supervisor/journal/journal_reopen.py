@@ -1,4 +1,4 @@
-"""The journal of a run that has ended, opened to add to it. The caller holds the run's lock."""
+"""Opens the journal of an ended run to append to it. The caller holds the run's lock."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from .journal_reader import last_seq
 
 @asynccontextmanager
 async def reopen_journal(places: RunPaths) -> AsyncIterator[Journal]:
-    """Torn last lines are cut first; numbers go on."""
+    """Cut torn last lines, then open the journal; numbers continue."""
     for file in places.journal.glob("*.jsonl"):
         repair_tail(file)
     async with open_journal(places, last_seq=last_seq(places)) as journal:

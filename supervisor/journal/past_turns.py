@@ -1,4 +1,4 @@
-"""An agent's turns as its file tells of them, and which one a person means. Streamed."""
+"""Lists an agent's turns from its file, and finds the one that a person means. Streamed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,7 @@ class PastTurn(Value):
 
 
 def list_turns(records: Iterable[Record]) -> list[PastTurn]:
-    """In order. A turn that went on in another life counts once."""
+    """The turns in order. A turn that continued in another process counts once."""
     turns: dict[str, PastTurn] = {}
     for record in records:
         match record.body:
@@ -40,9 +40,9 @@ def list_turns(records: Iterable[Record]) -> list[PastTurn]:
 
 
 def find_turn(turns: Sequence[PastTurn], wanted: str) -> PastTurn:
-    """By number (1 is the first, -1 the last), `last`, or the head or tail of its id.
+    """Find a turn by number (1 is the first, -1 the last), `last`, or its id's head or tail.
 
-    Raises UsageError that says which there are.
+    Raises UsageError that lists the last turns.
     """
     if not turns:
         raise UsageError("this agent has had no turn")

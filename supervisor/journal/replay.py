@@ -1,7 +1,7 @@
-"""Lines → state: what a resumed run and a restarted agent need to know. Pure folds over records.
+"""Folds records into the state that a resumed run and a restarted agent need. Pure.
 
-`fold_run` reads the supervisor's own records (few, also for ten thousand agents); `fold_agent`
-reads one agent's file and is only called for an agent that shall live again.
+`fold_run` reads the supervisor's own records (few, even for ten thousand agents); `fold_agent`
+reads one agent's file and is called only for an agent that is started again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,26 +40,26 @@ from swarm.mailbox.protocol.settings import AgentSettings
 
 
 class AgentPast(msgspec.Struct):
-    """One agent as the run's own records tell it."""
+    """One agent, from the run's own records."""
 
     spawned: AgentSpawned
     ended: AgentEnded | None = None
     ended_seq: int = 0
-    settings: AgentSettings | None = None  # what a person changed, in whichever life
-    usd: float | None = None  # what it has paid, in all its lives
+    settings: AgentSettings | None = None  # what a person changed, in any part of the run
+    usd: float | None = None  # what it has paid, over all its processes
 
     @property
     def is_unfinished(self) -> bool:
-        """True if its work has no end but the one that the run's end made of it."""
+        """True if its work has no end, or only the one that the run's end caused."""
         return self.ended is None or self.ended.cut_off
 
 
 class RunPast(msgspec.Struct):
-    """A run as its own records tell it."""
+    """A run, from its own records."""
 
     started: RunStarted | None = None
     provider: ProviderChosen | None = None
-    agents: dict[str, AgentPast] = {}  # path → its last life
+    agents: dict[str, AgentPast] = {}  # path → its last start
     plan: FanOutPlanned | None = None
     fan_ended: dict[int, FanOutItemEnded] = {}  # index → its last end
     completed: RunCompleted | None = None
@@ -67,7 +67,7 @@ class RunPast(msgspec.Struct):
     starts: int = 0  # how often the run was started or resumed
     started_ts: float = 0.0
     last_seq: int = 0
-    bad_lines: tuple[str, ...] = ()  # what could not be read of it, in words
+    bad_lines: tuple[str, ...] = ()  # its unreadable lines, in words
 
 
 def fold_run(records: Iterable[Record]) -> RunPast:
@@ -107,29 +107,29 @@ def fold_run(records: Iterable[Record]) -> RunPast:
 
 
 class AgentMemory(msgspec.Struct):
-    """What an agent's file remembers: enough to live again."""
+    """What an agent's file says: enough to start the agent again."""
 
     items: list[AnyItem] = []
     usage: TokenUsage = TokenUsage()
-    open_turn: str | None = None  # a turn that began and did not end
-    output_schema: bytes | None = None  # what the answer of its last turn was to fit
+    open_turn: str | None = None  # a turn that started and did not end
+    output_schema: bytes | None = None  # the JSON schema of its last turn's answer
     open_calls: dict[str, CallBegan] = {}  # begun and not ended, in order
     ended_calls: dict[str, CallEnded] = {}  # ended, and without an output in the history
-    inputs: dict[str, InputPosted] = {}  # posted and not yet in the history
+    inputs: dict[str, InputPosted] = {}  # sent and not yet in the history
     mails: dict[str, Mail] = {}  # likewise
     last_message: str | None = None
-    last_end: TurnCompleted | TurnFailed | TurnAborted | None = None  # None: taken back, or none
-    last_end_seq: int = 0  # of that, or of what took it back
+    last_end: TurnCompleted | TurnFailed | TurnAborted | None = None  # None: rolled back, or none
+    last_end_seq: int = 0  # of that end, or of its rollback
     last_seq: int = 0
 
 
 def fold_agent(
     records: Iterable[Record], *, before: Callable[[AgentMemory, Record], None] | None = None
 ) -> AgentMemory:
-    """Fold one agent's file. `before` is shown each record with the memory it will change.
+    """Fold one agent's file. `before` gets each record with the memory that it will change.
 
     An input counts as taken up when its turn began (a turn's id is the id of the input that began
-    it) or when an item with its id stands in the history.
+    it) or when an item with its id is in the history.
     """
     memory = AgentMemory()
     for record in records:
@@ -142,14 +142,14 @@ def fold_agent(
 
 
 def interrupted_end(call: CallBegan) -> CallEnded:
-    """Law 3: how a call ends whose process died: it is told to the model and never run again."""
+    """The end of a call whose process died: the model is told; the call never runs again."""
     return CallEnded(
         turn_id=call.turn_id, call_id=call.call_id, tool=call.tool, status="interrupted"
     )
 
 
 def last_answer(items: Sequence[AnyItem]) -> str | None:
-    """The last words of the model itself, if any."""
+    """The model's own last message, if any."""
     for item in reversed(items):
         if isinstance(item, Message) and item.role == "assistant" and item.author is None:
             return text_of(item.content)
@@ -218,5 +218,5 @@ def _close_turn(memory: AgentMemory) -> None:
 
 
 def _drop_continue_inputs(memory: AgentMemory) -> None:
-    """A mere "go on" leaves nothing in the history; any turn fulfils it or makes it needless."""
+    """Drop inputs that only mean "continue": any turn satisfies them, and no item shows them."""
     memory.inputs = {name: one for name, one in memory.inputs.items() if one.parts}

@@ -1,8 +1,7 @@
-"""An agent's history with the places where its turns begin: to take the last of them back, or to
-go on from one of them elsewhere. Pure folds over records.
+"""Folds an agent's history with the places where its turns begin, for rollbacks and forks.
 
-Rule guarded: a cut lies between turns, so that no call loses its output; a turn that a crash cut in
-two is one.
+No I/O of its own. A cut is always between turns, so that no call loses its output; a turn that a
+crash cut in two is one turn.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from swarm.mailbox.protocol.records import ContextRecorded, ItemRecorded, Record
 
 
 class TurnStart(NamedTuple):
-    """Where a turn begins: the index of its first item. `turn_id` "" = it was compacted."""
+    """Where a turn begins: the index of its first item. `turn_id` "": it was compacted."""
 
     turn_id: str
     at: int
@@ -32,7 +31,7 @@ class HistoryTurns(msgspec.Struct):
 
 
 class RolledBackHistory(NamedTuple):
-    """What is left, and the ids of the turns that are not; those compacted have none."""
+    """The remaining items, how many turns were dropped, and their ids; compacted ones have none."""
 
     items: tuple[AnyItem, ...]
     turns: int
@@ -60,10 +59,10 @@ def fold_turns(records: Iterable[Record]) -> HistoryTurns:
 
 
 def drop_last_turns(found: HistoryTurns, turns: int) -> RolledBackHistory:
-    """Without the last so many turns; without all of them if there are no more.
+    """Drop the last `turns` turns; all of them if there are no more.
 
     Source: Codex `thread_rollback`; differs in that a turn is what the journal calls one, so that
-    words which steered it are part of it.
+    inputs which steered it are part of it.
     """
     gone = found.turns[-turns:] if turns > 0 else []
     at = gone[0].at if gone else len(found.items)
@@ -85,7 +84,7 @@ def _replace_items(found: HistoryTurns, body: ContextRecorded) -> None:
 
 
 def _turns_in(items: Sequence[AnyItem]) -> list[TurnStart]:
-    """Of a compacted history: turns begin with a person's words or another agent's letter."""
+    """The turns of a compacted history: each begins with a person's or another agent's message."""
     return [
         TurnStart("", at)
         for at, item in enumerate(items)

@@ -1,1 +1,1 @@
-"""The network proxy as the supervisor sees it: its process, its questions, agents' tickets."""
+"""The supervisor's side of the network proxy: its process, its questions, agents' tickets."""

@@ -1,6 +1,6 @@
-"""The proxy's questions, put to whoever decides about approvals.
+"""Translates the network proxy's questions to approval requests and decisions to answers.
 
-Guards: without somebody to decide, and for whatever is no yes, the answer is no.
+Anything but an approval is answered with no.
 """
 
 from typing import Literal
@@ -16,7 +16,7 @@ _encode_key = msgspec.json.Encoder(order="sorted").encode
 
 
 def approval_request(asked: NetworkAsked) -> ApprovalRequest:
-    """The question as people and reviewers see it."""
+    """The proxy's question as the approval request that people and reviewers see."""
     target = asked.target
     action = NetworkAction(
         host=target.host, port=target.port, protocol=target.protocol, trigger=asked.trigger
@@ -30,16 +30,16 @@ def approval_request(asked: NetworkAsked) -> ApprovalRequest:
 
 
 def network_key(target: NetworkTarget) -> str:
-    """What a grant names: this host, protocol and port."""
+    """The key of a grant: this host, protocol and port."""
     return _encode_key(
         {"host": target.host, "network": target.protocol, "port": target.port}
     ).decode()
 
 
 def network_answer(asked: NetworkAsked, decided: Decided) -> NetworkAnswered:
-    """The decision as the proxy obeys it. A no is remembered if it was said for longer than once.
+    """The decision as an answer for the proxy, which remembers it if its scope outlasts once.
 
-    A person's no for once stays one: the same command may be tried again later and is asked anew.
+    A denial for once is not remembered: a later attempt asks again.
     """
     allow = decided.outcome == "approved"
     remember, below = _remember_for(decided.scope, asked.agent)

@@ -1,4 +1,4 @@
-"""What agents may reach: rule files' words merged into the run's policy, and tickets. Pure."""
+"""Merges rule files into the run's network policy, and makes agents' proxy tickets. Pure."""
 
 import msgspec
 
@@ -10,9 +10,9 @@ from swarm.mailbox.protocol.rules import NetworkRule, RuleSet
 
 
 def with_rules(policy: NetworkPolicy, rules: RuleSet) -> NetworkPolicy:
-    """The policy and the rules together: what either denies is denied, what either asks is asked.
+    """Merge policy and rules: what either denies is denied, what either asks about is asked about.
 
-    While a rule file cannot be read nobody knows what it denies: then nothing is allowed unasked.
+    If a rule file cannot be read, its denials are unknown, so nothing is allowed without asking.
     """
     if rules.broken:
         return msgspec.structs.replace(policy, allow=())
@@ -26,7 +26,7 @@ def with_rules(policy: NetworkPolicy, rules: RuleSet) -> NetworkPolicy:
 
 
 def ticket_for(path: str, limits: Limits, run_key: bytes) -> bytes:
-    """What the agent at this path shows to the proxy; b"" for one without a way to it."""
+    """The proxy ticket of the agent at this path; b"" if it has no network access."""
     if limits.network is None:
         return b""
     asks = limits.approval != "never" and not limits.network.managed
@@ -43,5 +43,5 @@ def _hosts(rules: RuleSet, decision: str) -> tuple[str, ...]:
 def _pattern(rule: NetworkRule) -> str:
     try:
         return normalize_pattern(rule.host)
-    except InvalidHost:  # the rules' own reader has refused it already
+    except InvalidHost:  # the parser of the rules has refused it already
         return ""

@@ -1,7 +1,7 @@
-"""The network proxy's keeper: starts it, hears it, starts it anew when it dies, answers it.
+"""Starts, monitors and restarts the network proxy, and answers its questions.
 
-Guards: a run without a network policy never has a proxy. While there is none, commands' connections
-are refused; a new one knows nothing of the old one's answers and asks again.
+A run without a network policy never has a proxy. While the proxy is down, commands' connections are
+refused. A restarted proxy has no earlier answers and asks again.
 """
 
 import logging
@@ -47,7 +47,7 @@ class ProxyManager:
     def __init__(
         self, running: RunContext, nursery: trio.Nursery, decider: Decider, *, first_epoch: int
     ) -> None:
-        """`life` is to be set: whoever is alive at a path."""
+        """`find_agent` is to be set by the owner: it returns the live agent at a path."""
         self._run, self._nursery, self._decider = running, nursery, decider
         self._epoch = first_epoch
         self._child: Child | None = None
@@ -61,11 +61,13 @@ class ProxyManager:
         self.find_agent: Callable[[str], LiveAgent | None] = lambda path: None
 
     def is_proxy(self, peer: bytes) -> bool:
-        """True for the present proxy's letters."""
+        """True if the peer is the present proxy."""
         return bool(self._identity) and peer == self._identity
 
     async def supervise(self) -> None:
-        """Start it and watch it until cancelled or ended. Returns at once if none is needed."""
+        """Start the proxy and restart it until cancelled, ended or given up; return if none is
+        needed.
+        """
         if self._run.request.network is None:
             return
         while not self._ending:
@@ -108,28 +110,28 @@ class ProxyManager:
         self._child = await self._run.processes.start(spec, title="network proxy")
 
     def _on_ended(self) -> None:
-        """Its process has ended: whoever waits for its questions need not."""
+        """The proxy process has ended: dismiss the peer and cancel its open questions."""
         self._run.mailbox.dismiss(self._identity)
         self._identity, self._child = b"", None
         for scope in self._open_questions.values():
             scope.cancel()
-        self._open_questions.clear()  # a new proxy counts its questions from the beginning
+        self._open_questions.clear()  # a new proxy numbers its questions from the start
 
     async def wait_ready(self) -> None:
-        """Until commands can know the certificates of a proxy that looks into tunnels; bounded."""
+        """Wait until the certificates of a proxy that opens tunnels are ready; at most 10 s."""
         if opens_tunnels(self._run.request.network):
             with trio.move_on_after(_READY_TIMEOUT_S):
                 await self.ready.wait()
 
     async def monitor_heartbeat(self) -> None:
-        """SIGKILL a proxy whose loop has not beaten for 10 s (30 s before its Hello)."""
+        """Send SIGKILL to a proxy that sent no message for 10 s (30 s before its Hello)."""
         if self._run.request.network is None:
             return
         last_round = trio.current_time()
         while True:
             await trio.sleep(_POLL_S)
             now = trio.current_time()
-            if now - last_round > _POLL_S + 2:  # this process was held up itself
+            if now - last_round > _POLL_S + 2:  # this process itself was delayed
                 self.last_heartbeat = now
             last_round = now
             limit_s = _HEARTBEAT_TIMEOUT_S if self._trusted else _START_TIMEOUT_S
@@ -138,11 +140,11 @@ class ProxyManager:
                 self._child.kill_group()
 
     def expect_end(self) -> None:
-        """The run ends: the household ends the proxy with all else, and that is no event."""
+        """The run ends: the process manager will end the proxy too, and that end is expected."""
         self._ending = True
 
     def on_message(self, letter: ReceivedMessage) -> None:
-        """One letter of the proxy; never waits."""
+        """Handle one message of the proxy; never waits."""
         self.last_heartbeat = trio.current_time()
         self._run.mailbox.acknowledge(letter)
         try:
@@ -179,7 +181,7 @@ class ProxyManager:
                 return
 
     async def _serve_question(self, asked: NetworkAsked, scope: trio.CancelScope) -> None:
-        """One question until it is answered or nobody waits for the answer."""
+        """Serve one question until it is answered or withdrawn."""
         try:
             with scope:
                 decided = await self._decider.decide(asked.agent, approval_request(asked))
@@ -192,7 +194,7 @@ class ProxyManager:
         try:
             await self._run.mailbox.post(self._identity, encode_proxy_op(op))
         except PeerGone:
-            return  # it has died; its commands' connections with it
+            return  # the proxy has died, and its commands' connections with it
 
     def _on_blocked(self, event: NetworkBlocked) -> None:
         self.blocked.append(event)
@@ -206,7 +208,7 @@ class ProxyManager:
             self._run.note(Warned(message=f"{event.agent}: {message}"))
 
     def _note_end(self, ended: ProcessEnd) -> bool:
-        """False if its end was meant."""
+        """False if the end was expected."""
         if self._ending:
             return False
         _log.warning("the network proxy ended: %s\n%s", ended.reason, ended.stderr_tail)

@@ -1,1 +1,1 @@
-"""Processes of the run: how they begin, how they are watched, how none of them is left."""
+"""Processes of the run: how they start, are watched, and all end."""

@@ -1,6 +1,6 @@
-"""One started process: waiting for its end by pidfd, learning its status, reading its last words.
+"""One started process: waits for its end by pidfd, gets its exit status, reads its stderr.
 
-Who may reap it depends on who its parent is now: the fork-server reports, or we are the parent.
+Its present parent reaps it: either the fork-server, which reports the status, or this process.
 """
 
 import os
@@ -23,11 +23,11 @@ _PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 
 
 class ChildProcess:
-    """A `Child`. Its pidfd is open exactly until its end is known."""
+    """Implements `Child`. Its pidfd is open exactly until its end is known."""
 
     def __init__(self, *, pid: int, pidfd: int, stderr_fd: int, report: ExitReport | None) -> None:
         self._pid, self._pidfd = pid, pidfd
-        self._report = report  # None: we are its parent
+        self._report = report  # None: this process is its parent
         self._warm = report is not None
         self._stderr = StderrTail(stderr_fd)
         self._ended: ProcessEnd | None = None
@@ -51,16 +51,16 @@ class ChildProcess:
 
     @property
     def stderr_text(self) -> str:
-        """What it printed so far, the last 64 KiB."""
+        """Its stderr so far, the last 64 KiB."""
         return self._stderr.text
 
     @property
     def is_own_child(self) -> bool:
-        """True if we are its parent, from the beginning or by adoption."""
+        """True if this process is its parent, from the start or by adoption."""
         return self._report is None or self._report.is_lost
 
     def mark_warm(self) -> None:
-        """The entry process forked it from its own libraries."""
+        """Note that the entry process forked it, with its libraries imported."""
         self._warm = True
 
     async def wait_ended(self) -> ProcessEnd:
@@ -80,9 +80,10 @@ class ChildProcess:
                 os.killpg(self._pid, number)  # an older kernel
 
     def kill_group(self) -> None:
-        """Stop it first, so that it neither starts nor releases anything while we look below it.
+        """Kill the group and all descendants; stop the process first, so that it starts no more.
 
-        What is born in this moment is an orphan soon: whoever adopts it kills it (`wait_ended`).
+        A process started at this very moment soon becomes an orphan: its adopter kills it
+        (`wait_ended`).
         """
         if self._ended is not None:
             return
@@ -94,9 +95,9 @@ class ChildProcess:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     async def watch(self, on_end: Callable[["ChildProcess"], Awaitable[None]]) -> None:
-        """Run once, beside everything else: returns when the process ended and all is known.
+        """Run once, as a task: returns when the process has ended and its status is known.
 
-        `on_end` comes before anybody is told; it is bounded.
+        `on_end` is called before any waiter of `wait_ended` wakes; it is bounded.
         """
         status: int | None = None
         try:
@@ -107,7 +108,7 @@ class ChildProcess:
                 await on_end(self)
                 await self._stderr.wait_end(limit_s=_STDERR_TIMEOUT_S)
                 nursery.cancel_scope.cancel()
-        finally:  # also when cancelled: nobody waits for ever, no descriptor stays
+        finally:  # also when cancelled: no waiter hangs, no descriptor leaks
             end = describe_end(status)
             self._ended = msgspec.structs.replace(end, stderr_tail=self._stderr.text)
             os.close(self._pidfd)
@@ -119,5 +120,5 @@ class ChildProcess:
                 await self._report.received.wait()
             if not self._report.is_lost:
                 return self._report.status
-        self.signal_group(signal.SIGKILL)  # a zombie still: its group's number is nobody else's
+        self.signal_group(signal.SIGKILL)  # still a zombie, so its group id is not reused
         return reap(self._pidfd)

@@ -1,6 +1,6 @@
-"""Starting a Python child from nothing: the fallback where there is no fork-server.
+"""Starts a Python child without the fork-server: the fallback when there is none.
 
-`-P` always: the working directory is the user's project, and a trio.py lying there must not be
+Always with `-P`: the working directory is the user's project, and a trio.py there must not be
 imported. posix_spawn needs neither a thread nor an object that must be waited for.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from .process_types import SpawnError
 
-_FIRST_FREE_FD = 64  # first move the descriptors out of the way of their final numbers
+_FIRST_FREE_FD = 64  # moves the descriptors out of the way of their final numbers
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
 
 
@@ -21,9 +21,10 @@ def spawn_cold(program: Sequence[str], fds: Sequence[int], *, stderr_fd: int) ->
 
     Args:
         program: Arguments of the interpreter, for example ("-m", "swarm.worker.process.cold_entry",
-        title).
-        fds: What the child gets, as numbers 3, 4 … at the end of its arguments. Not closed here.
-        stderr_fd: Where its output goes. Not closed here.
+            title).
+        fds: Become descriptors 3, 4 … in the child, numbered at the end of its arguments. Not
+            closed here.
+        stderr_fd: Where its stdout and stderr go. Not closed here.
 
     Raises SpawnError if the system refuses. The caller reaps the child.
     """

@@ -1,9 +1,9 @@
 """What the entry process does before Trio, a thread or a ZeroMQ context exists.
 
-It raises the limit of open files, makes the life-line, and forks the fork-server from the libraries
-that all processes need: it imports the rest while the command line and the configuration are still
-read here. The gateway is needed a little later, and forked when they are read: with both at once
-the first agent would wait.
+It raises the open-files limit, makes the lifeline pipe, and forks the fork-server once the
+libraries that all processes need are imported: the fork-server imports the rest while the command
+line and the configuration are still being read here. The gateway is needed a little later and is
+forked once they are read: forking both at once would delay the first agent.
 """
 
 import gc
@@ -35,10 +35,10 @@ _MAX_PACKET_BYTES = 32 * 1024
 
 
 class ChildPrograms(msgspec.Struct, frozen=True, kw_only=True):
-    """The children's programs by name as text: this room may not import theirs.
+    """The children's programs by name, as text: this package may not import theirs.
 
-    `module:function` is called in a forked child as (channel fd, life-line fd) → exit code. The
-    cold ones are arguments of the interpreter, to which descriptor numbers are added.
+    `module:function` is called in a forked child as (channel fd, lifeline fd) → exit code. The cold
+    ones are arguments of the interpreter, to which descriptor numbers are added.
     """
 
     shared: tuple[str, ...] = (
@@ -57,11 +57,11 @@ class ChildPrograms(msgspec.Struct, frozen=True, kw_only=True):
     cold_child: tuple[str, ...] = (
         "-m",
         "swarm.worker.process.cold_entry",
-    )  # the title follows, then numbers
+    )  # the title follows, then descriptor numbers
 
 
 class LaunchedProcess(msgspec.Struct, kw_only=True):
-    """A process that waits for orders on a channel. Whoever takes it closes its descriptors."""
+    """A process that waits for orders on a channel. Its user closes its descriptors."""
 
     pid: int
     pidfd: int
@@ -75,7 +75,7 @@ class LaunchedProcess(msgspec.Struct, kw_only=True):
 
 
 class EarlyProcesses(msgspec.Struct, kw_only=True):
-    """Descriptors and pids; no context, no thread. The household takes the launched ones out."""
+    """Descriptors and pids; no context, no thread. The process manager takes the processes over."""
 
     lifeline_reader: int
     lifeline_writer: int
@@ -85,11 +85,12 @@ class EarlyProcesses(msgspec.Struct, kw_only=True):
     environment: dict[str, str]  # as the fork-server knows it
 
     def complete(self) -> None:
-        """All is read: the fork-server learns what became of the environment since its birth (keys
-        that were taken out of it, what the configuration set), and the gateway is forked, unless
-        there is a second thread. Call it once, before the household takes them.
+        """Update the fork-server's environment and fork the gateway.
 
-        Raises UsageError for a variable that is too long to be told.
+        The fork-server gets each variable that changed since its fork (removed keys, variables set
+        by the configuration). With a second thread alive no gateway is forked. Call it once, before
+        the process manager takes the processes over. Raises UsageError for a variable that is too
+        long to send.
         """
         before, self.environment = self.environment, dict(os.environ)
         for name in before | self.environment:
@@ -99,15 +100,15 @@ class EarlyProcesses(msgspec.Struct, kw_only=True):
             if len(packet) > _MAX_PACKET_BYTES:
                 raise UsageError(f"the environment variable {name[:60]!r} is too long")
             if self.server is not None:
-                with suppress(OSError):  # it died; whoever gives it work sees why
+                with suppress(OSError):  # it died; its next use shows why
                     self.server.channel.send(packet)
         if _is_single_threaded():
             self.gateway = _fork_program(self.programs.gateway, self.lifeline_reader, secrets=())
 
     def close(self) -> None:
-        """Let go of the life-line: every process of the run ends. May be called twice.
+        """Close the lifeline: every process of the run ends. May be called twice.
 
-        Those that nobody took up have no children; they are gone when this returns.
+        Processes that were not taken over have no children; they are gone when this returns.
         """
         for launched in (self.server, self.gateway):
             if launched is not None:
@@ -122,16 +123,16 @@ class EarlyProcesses(msgspec.Struct, kw_only=True):
 def start_early(
     programs: ChildPrograms | None = None, *, secrets: Collection[str] = ()
 ) -> EarlyProcesses:
-    """Prepare this process and start the fork-server; `EarlyProcesses.complete` goes on.
+    """Prepare this process and start the fork-server; `EarlyProcesses.complete` does the rest.
 
     Args:
-        programs: Whom to start; only tests name others.
-        secrets: Values of keys that were taken out of the environment before: wiped from the
-            memory that the fork-server inherits. Those taken later are told by `settle`.
+        programs: What to start; only tests name others.
+        secrets: Values of keys that were taken out of the environment before: wiped from the memory
+            that the fork-server inherits. `complete` reports keys that are taken out later.
 
     Returns:
-        Ignition; close it when the run is over. With a second thread alive nothing is forked: the
-        fork-server starts cold, and the gateway when its spec is known.
+        EarlyProcesses; close it when the run is over. With a second thread alive nothing is forked:
+            the fork-server starts cold, and the gateway when its spec is known.
     """
     chosen = programs or ChildPrograms()
     _raise_open_files_limit()
@@ -149,7 +150,7 @@ def start_early(
         return ignition
     for name in chosen.shared:
         importlib.import_module(name)
-    gc.freeze()  # modules: no collection of ours, or of a child's, needs to look at them again
+    gc.freeze()  # modules: no garbage collection, here or in a child, needs to visit them again
     ignition.server = _fork_program(chosen.forkserver, reader, secrets=secrets)
     return ignition
 
@@ -160,7 +161,7 @@ def _is_single_threaded() -> bool:
 
 
 def launch_fork_server(ignition: EarlyProcesses) -> LaunchedProcess:
-    """Start a fork-server from nothing: the first was lost, or this process has threads.
+    """Start a fork-server without forking: the first was lost, or this process has threads.
 
     Raises SpawnError.
     """
@@ -183,7 +184,7 @@ def launch_fork_server(ignition: EarlyProcesses) -> LaunchedProcess:
 
 def _raise_open_files_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # 1,000 agents need it; fewer do without
+    with suppress(ValueError, OSError):  # 1,000 agents need it; smaller runs do not
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
@@ -208,7 +209,7 @@ def _fork_program(program: str, lifeline_fd: int, *, secrets: Collection[str]) -
 def _run_program(
     program: str, channel_fd: int, stderr_fd: int, lifeline_fd: int, secrets: Collection[str]
 ) -> int:
-    """In the child; its exit code."""
+    """Runs in the child; returns its exit code."""
     reset_inherited_state(stderr_fd=stderr_fd, keep={channel_fd, lifeline_fd})
     wipe_secrets(secrets)
     module, _, name = program.partition(":")
@@ -217,7 +218,7 @@ def _run_program(
 
 
 def kill_launched(launched: LaunchedProcess) -> None:
-    """SIGKILL a process that was never taken up, and reap it. Never waits long."""
+    """SIGKILL a process that was never used, and reap it. Never waits long."""
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(launched.pidfd, signal.SIGKILL)
     with suppress(ChildProcessError):

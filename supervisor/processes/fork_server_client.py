@@ -1,4 +1,4 @@
-"""The supervisor's end of the fork-server's channel: orders out, reports in, each with its fd."""
+"""The supervisor's end of the fork-server channel: orders out, reports in, with their fds."""
 
 import os
 import signal
@@ -33,20 +33,20 @@ _ONE_FD = socket.CMSG_SPACE(array("i").itemsize)
 
 
 class ForkServerGone(SpawnError):
-    """It died, or is as good as dead; what it was last told to do it may have done."""
+    """The fork-server died or does not answer; it may have carried out its last order."""
 
 
 class ExitReport:
-    """What the server will say of one child's end; made before the child can end."""
+    """The fork-server's report of one child's end; made before the child can end."""
 
     def __init__(self) -> None:
         self.received = trio.Event()
-        self.status: int | None = None  # of waitpid
-        self.is_lost = False  # the server is gone and reaped: we are the parent now
+        self.status: int | None = None  # as from waitpid
+        self.is_lost = False  # the server is gone and reaped: this process is the parent now
 
 
 class ForkedProcess(NamedTuple):
-    """A process the server forked; the pidfd is the receiver's to close."""
+    """A process that the server forked; the receiver closes the pidfd."""
 
     pid: int
     pidfd: int
@@ -61,7 +61,7 @@ class _Pending:
 
 
 class ForkServerClient:
-    """One fork-server's life as seen from here. `run` must run beside everything else."""
+    """One fork-server, as the supervisor sees it. `run` must run as a task."""
 
     def __init__(self, launched: LaunchedProcess) -> None:
         self.pid, self.pidfd = launched.pid, launched.pidfd
@@ -74,17 +74,18 @@ class ForkServerClient:
         self._socket = trio.socket.from_stdlib_socket(launched.channel)
         self._sending = trio.Lock()
         self._pending: dict[int, _Pending] = {}
-        self._reports: dict[int, ExitReport] = {}  # by pid, of those not reaped yet
+        self._reports: dict[int, ExitReport] = {}  # by pid, of processes not reaped yet
         self._last_request = 0
 
     async def start(
         self, order: StartProcess, fds: Sequence[int], *, silence_s: float
     ) -> ForkedProcess:
-        """Let it fork once. The caller closes `fds`; `order.request` is set here.
+        """Have it fork once. The caller closes `fds`; `order.request` is set here.
 
-        If the caller stops waiting, the child is killed as soon as it is reported.
-        Raises SpawnError when the server refuses; ServerGone when it is dead, or says nothing at
-        all for `silence_s`: orders are obeyed in turn, so one that answers others is only busy.
+        If the caller stops waiting, the child is killed as soon as it is reported. Raises
+        SpawnError when the server refuses; ForkServerGone when it is dead or sends nothing at all
+        for `silence_s`. It serves orders in turn, so a server that answers other orders is only
+        busy.
         """
         self._last_request += 1
         number, title = self._last_request, order.title
@@ -116,13 +117,13 @@ class ForkServerClient:
                 await pending.done.wait()
 
     async def guard(self, pid: int, pidfd: int) -> None:
-        """Let it end this process too when the life-line ends."""
+        """Have it end this process, too, when the lifeline closes."""
         await self._send(encode_fork(GuardProcess(pid=pid)), (pidfd,))
 
     async def run(self) -> None:
-        """Read reports until the server is gone and reaped, or is cancelled.
+        """Read reports until the server is gone and reaped, or until cancelled.
 
-        On return every pending start has failed, and no exit report is waited for in vain.
+        On return every pending start has failed, and every missing exit report is marked as lost.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -147,18 +148,18 @@ class ForkServerClient:
         self._pending.clear()
 
     def request_exit(self) -> None:
-        """Tell it to end everything below it and leave."""
+        """Have it end all its descendants and exit."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """SIGKILL: it does not answer. What it forked lives on."""
+        """SIGKILL a server that does not answer. The processes that it forked live on."""
         if not self.gone.is_set():
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     async def _reap_server(self) -> None:
-        """It closed its channel, so it has no reason to stay; one that does is killed."""
+        """It closed its channel, so it should exit; if it does not, it is killed."""
         with trio.move_on_after(_EXIT_TIMEOUT_S):
             await trio.lowlevel.wait_readable(self.pidfd)
         self.kill()
@@ -182,7 +183,7 @@ class ForkServerClient:
             try:
                 report: AnyForkReport = decode_fork_report(packet)
             except msgspec.DecodeError:
-                return  # it speaks another protocol; as good as gone
+                return  # another protocol: treated as gone
             match report:
                 case ProcessStarted(request=request, pid=pid):
                     self._reports[pid] = exit_report = ExitReport()
@@ -216,9 +217,10 @@ class ForkServerClient:
 def _forked_process(
     pid: int, fds: Sequence[int], report: ExitReport
 ) -> ForkedProcess | StartFailed:
-    """Without its pidfd (there was no descriptor for it) a process could not be watched: it ends.
+    """The forked process; if it came without a pidfd, kill it, since it could not be watched.
 
-    Its number is still its own: the server reaps it after it has reported the start.
+    That happens when this process has no descriptor left. Its pid is not reused yet: the server
+    reaps it only after it has reported the start.
     """
     if fds:
         return ForkedProcess(pid, fds[0], report)
@@ -234,7 +236,7 @@ def _kill(pidfd: int) -> None:
 
 
 def reap(pidfd: int) -> int | None:
-    """The waitpid status of a child of ours that ended; None if somebody else had it."""
+    """Reap an ended child; its waitpid status, or None if it is not this process's to reap."""
     try:
         seen = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""The gateway's keeper: starts it, hears it, starts it anew when it dies, tells the agents."""
+"""Manages the gateway process: starts it, handles its messages, replaces it when it dies."""
 
 import logging
 from collections.abc import Callable
@@ -42,7 +42,7 @@ from .process_types import Child, SpawnError, StartInterrupted
 from .restart_policy import GiveUp, decide_restart
 
 _log = logging.getLogger("swarm.keeper")
-_SEND_TIMEOUT_S = 12.0  # more than the silence after which an agent counts as dead
+_SEND_TIMEOUT_S = 12.0  # longer than the silence after which an agent is killed
 _HEARTBEAT_TIMEOUT_S = 10.0
 _START_TIMEOUT_S = 30.0
 
@@ -64,7 +64,7 @@ class GatewayManager:
         self._identity = b""
         self._trusted = False
         self._ending = False
-        self._known_socket = ""  # its socket, if it was there
+        self._known_socket = ""  # its socket, if the file existed
         self._deaths: list[float] = []
         self.last_heartbeat = trio.current_time()
         self.ready = trio.Event()
@@ -74,7 +74,7 @@ class GatewayManager:
         self.path_of: Callable[[str], str] = lambda agent_id: ""
 
     def is_gateway(self, peer: bytes) -> bool:
-        """True for the present gateway's letters."""
+        """True for messages of the present gateway."""
         return peer == self._identity
 
     async def start(self, *, first: bool) -> None:
@@ -121,7 +121,7 @@ class GatewayManager:
             self._child = await home.start(spec, title="gateway", keys=request.keys)
 
     async def supervise(self, live_agents: Callable[[], list[LiveAgent]]) -> None:
-        """Watch the process until cancelled; a dead one is replaced by the restart rule."""
+        """Watch the process until cancelled; replace a dead one by the restart policy."""
         while True:
             assert self._child is not None
             ended = await self._child.wait_ended()
@@ -148,15 +148,18 @@ class GatewayManager:
             await self._send_address(live_agents())
 
     async def _send_address(self, agents: list[LiveAgent]) -> None:
-        """All at once: who does not take the word is dead by the limit. Those being born are told
-        by who bears them."""
+        """Send all agents the gateway's address in parallel.
+
+        An agent that does not take it within the limit has been killed by then. An agent that is
+        starting gets the address from its start.
+        """
         with trio.move_on_after(_SEND_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
                 for agent in agents:
                     nursery.start_soon(send_gateway_address, self._run, agent, self._address)
 
     async def forget_agent(self, agent_id: str, epoch: int) -> None:
-        """Tell the gateway that nobody waits for this life's answers any more."""
+        """Tell the gateway that nobody waits for this process's responses any more."""
         with trio.move_on_after(1):
             try:
                 gone = AgentGone(agent_id=agent_id, epoch=epoch)
@@ -165,9 +168,9 @@ class GatewayManager:
                 return
 
     def kill_if_silent(self) -> None:
-        """SIGKILL a gateway whose loop has not beaten for 10 s; it is replaced.
+        """SIGKILL a gateway that sent no heartbeat for 10 s; it is replaced.
 
-        Before its Hello it imports and may be slow: then it has 30 s.
+        Before its Hello it is importing and may be slow: then the limit is 30 s.
         """
         limit_s = _HEARTBEAT_TIMEOUT_S if self._trusted else _START_TIMEOUT_S
         if trio.current_time() - self.last_heartbeat > limit_s and self._child:
@@ -175,7 +178,7 @@ class GatewayManager:
             self._child.kill_group()
 
     def kill_if_unreachable(self) -> None:
-        """SIGKILL a gateway whose socket was deleted: no new agent finds it; it is replaced."""
+        """SIGKILL a gateway whose socket was deleted (no agent could reach it); it is replaced."""
         socket = self._address.endpoint.removeprefix("ipc://")
         if not self._trusted or self._ending or self._child is None:
             return
@@ -198,7 +201,7 @@ class GatewayManager:
             return
 
     def on_message(self, letter: ReceivedMessage) -> None:
-        """One letter of the gateway; never waits."""
+        """Handle one message of the gateway; never waits."""
         self.last_heartbeat = trio.current_time()
         try:
             event = decode_gateway_event(letter.body)

@@ -1,6 +1,6 @@
-"""Ending one process: ask, bounded wait, SIGTERM to the group, bounded wait, SIGKILL to all below.
+"""Ends one process in steps: ask, wait, SIGTERM to its group, wait, SIGKILL to all descendants.
 
-The deadline covers everything: also a child that neither hears nor obeys is gone by then.
+The deadline covers all steps, also for a child that ignores every request.
 """
 
 import signal
@@ -13,23 +13,24 @@ from swarm.mailbox.errors import SwarmError
 
 from .process_types import Child, ProcessEnd
 
-_ASK_SHARE = 0.7  # of the grace: an answer takes longer than dying of SIGTERM
-_KILL_LIMIT_S = 2.0  # the kernel's own time; more only in an uninterruptible wait
+_ASK_SHARE = 0.7  # of the grace: exiting on request takes longer than dying of SIGTERM
+_KILL_LIMIT_S = 2.0  # for the kernel; a process needs more only in an uninterruptible wait
 
 
 async def stop_child(
     child: Child, ask: Callable[[], Awaitable[None]] | None, *, grace_s: float
 ) -> ProcessEnd:
-    """Climb the ladder until the process has ended; by `grace_s` + 2 s at the latest.
+    """Take the steps until the process has ended; by `grace_s` + 2 s at the latest.
 
     Args:
-        child: The process; one that ended already costs nothing.
-        ask: Asks it to leave by itself, for example by a Shutdown op. A SwarmError from it (it
-            cannot be reached) leads to the next rung at once. None: begin with SIGTERM.
+        child: The process; one that has ended already takes no time.
+        ask: Asks it to exit by itself, for example by a Shutdown op. A SwarmError from it (it
+            cannot be reached) leads to the next step at once. None: begin with SIGTERM.
         grace_s: Time for asking and SIGTERM together; 0 kills at once.
 
     Returns:
-        How it ended. `exit_code` and `signal` None with a reason if even SIGKILL did not end it.
+        How it ended. `exit_code` and `signal` are None, with a reason, if even SIGKILL did not end
+            it.
     """
     with trio.move_on_after(grace_s) as grace:
         if ask is not None and grace_s > 0:

@@ -1,7 +1,8 @@
-"""What an adopted agent leaves behind when it dies: this process, a subreaper, is its parent now.
+"""Kills and reaps orphans that this process (a subreaper) adopted.
 
-While a fork-server lives this is its work. After one was lost, agents it forked are our children,
-and so become their commands. Our own subprocesses share our process group; commands never do.
+While a fork-server lives it does this itself. After one was lost, the agents that it forked become
+children of this process, and so do their commands when those agents die. Subprocesses of this
+process share its process group; commands never do.
 """
 
 import os
@@ -15,7 +16,7 @@ from swarm.mailbox.process_tree import children_of, is_zombie, kill_descendants_
 def reap_orphans(known: Collection[int]) -> int:
     """Kill and reap every child of this process that is neither in `known` nor in our group.
 
-    Returns how many there were. What takes a moment to die is reaped by a later sweep.
+    Returns how many there were. A later call reaps those that take a moment to die.
     """
     ours, found = os.getpgrp(), 0
     for pid in children_of(os.getpid()):

@@ -1,7 +1,7 @@
 """Owns every process of the run; when the block ends, none is left.
 
-Warm through the fork-server, else cold. A lost fork-server costs no agent: they are adopted by
-this process (a subreaper) and a new server starts.
+Starts through the fork-server, else cold. The loss of a fork-server ends no agent: this process (a
+subreaper) adopts them, and a new server starts.
 """
 
 import os
@@ -26,20 +26,20 @@ from .process_types import Child, SpawnError, StartInterrupted
 from .restart_policy import GiveUp, decide_restart
 from .spawn_payload import SpawnPayload, open_spawn_payload
 
-START_LIMIT_S = 3.0  # of a fork-server's silence; then it counts as dead
-MAX_STARTING = 16  # at once: more are no sooner done, and each would seem slow
+START_LIMIT_S = 3.0  # a fork-server silent for so long counts as dead
+MAX_STARTING = 16  # at once: more would finish no sooner, and each would seem slow
 _CLOSE_GRACE_S = 5.0
 _KILL_LIMIT_S = 2.0
 _POLL_S = 0.005
 
 
 class ProcessManager:
-    """Starts processes and watches each one to its end. Made by `open_process_manager` only."""
+    """Starts processes and watches each to its end. Made by `open_process_manager` only."""
 
     def __init__(self, ignition: EarlyProcesses, nursery: trio.Nursery) -> None:
         self._early, self._nursery = ignition, nursery
         self._children: dict[int, ChildProcess] = {}  # by pid, oldest first; living ones only
-        self._server: ForkServerClient | None = None  # orders are kept until it is ready
+        self._server: ForkServerClient | None = None  # orders wait until it is ready
         if ignition.server is not None:
             self._server, ignition.server = ForkServerClient(ignition.server), None
         self._start_limiter = trio.CapacityLimiter(MAX_STARTING)
@@ -49,17 +49,17 @@ class ProcessManager:
 
     @property
     def start_limiter(self) -> trio.CapacityLimiter:
-        """Held by whoever waits for a Hello."""
+        """Held while waiting for a Hello."""
         return self._start_limiter
 
     @property
     def children(self) -> tuple[Child, ...]:
-        """The living ones, oldest first."""
+        """The living processes, oldest first."""
         return tuple(self._children.values())
 
     @property
     def server_pid(self) -> int | None:
-        """The fork-server that takes orders now; None: starts are cold."""
+        """The pid of the fork-server that takes orders now; None: starts are cold."""
         return self._server.pid if self._server and not self._server.ended.is_set() else None
 
     async def start(
@@ -72,8 +72,9 @@ class ProcessManager:
             title: For example `/root/scout [explorer]`; `ps` shows it after `swarm: `.
             keys: For a gateway; reach the child through a pipe.
 
-        Raises SpawnError: nothing was started. StartLost: nothing of it is left; another try must
-        not use this spec, so that two processes never live, nor seem to, under one identity.
+        Raises SpawnError: nothing was started. StartInterrupted: nothing of it is left; the next
+        try must use another identity, so that two processes never have, nor seem to have, the same
+        one.
         """
         if self._closing:
             raise SpawnError("the run is ending; nothing new starts")
@@ -100,7 +101,7 @@ class ProcessManager:
         return child
 
     async def start_first_gateway(self, spec: AnySpec, keys: Mapping[str, str]) -> Child:
-        """Give the gateway that was forked at ignition its spec; start one if there is none.
+        """Give the early forked gateway its spec; start one if there is none.
 
         Raises SpawnError.
         """
@@ -111,10 +112,10 @@ class ProcessManager:
         title = f"swarm: gateway {run}"
         order = encode_fork(StartProcess(request=0, title=title, run=run, has_keys=True))
         with open_spawn_payload(spec, keys) as parcel:
-            try:  # one packet into an empty socket: it never blocks
+            try:  # one packet into an empty socket never blocks
                 fds = (parcel.spec_fd, *parcel.key_fds)
                 socket.send_fds(waiting.channel, [order], fds)
-            except OSError:  # it died already, perhaps of a broken import: a second one shows why
+            except OSError:  # it died, perhaps of a broken import: a second one shows why
                 kill_launched(waiting)
                 return await self.start(spec, title="gateway", keys=keys)
         waiting.channel.close()
@@ -137,13 +138,13 @@ class ProcessManager:
             child.kill_group()
 
     async def _on_child_ended(self, child: ChildProcess) -> None:
-        """It is over when nothing that it left lives. Below the fork-server that was seen to."""
+        """Reap what the child left. Below the fork-server, the fork-server does that."""
         self._children.pop(child.pid, None)
         if child.is_own_child and (self._lost_server or not child.warm):
             await self._reap_orphans()
 
     async def _reap_orphans(self) -> None:
-        """Until nothing is left of adopted agents' commands, nor a zombie of them."""
+        """Repeat until no command of an adopted agent is left, not even a zombie; at most 2 s."""
         with trio.move_on_after(_KILL_LIMIT_S):
             while True:
                 waiting = self._early.gateway
@@ -153,10 +154,11 @@ class ProcessManager:
                 await trio.sleep(_POLL_S)
 
     async def _fork(self, order: StartProcess, parcel: SpawnPayload) -> ForkedProcess | None:
-        """None when there is no fork-server, or it is still importing: it was told nothing.
+        """None when there is no fork-server or it is still importing: then no order was sent.
 
-        Raises SpawnError when it says no: a cold start could not either. StartLost when it was
-        told and does not answer: it is ended, and whatever it may have forked.
+        Raises SpawnError when it refuses: a cold start would fail as well. Raises StartInterrupted
+        when it got the order and does not answer: then it is killed, and so is all that it may have
+        forked.
         """
         link = self._server
         if link is None:
@@ -170,7 +172,7 @@ class ProcessManager:
         except ForkServerGone as error:
             link.kill()
             with trio.move_on_after(_KILL_LIMIT_S):
-                await link.gone.wait()  # reaped: what it forked and did not report is ours now
+                await link.gone.wait()  # reaped: what it forked without a report is ours now
             await self._reap_orphans()
             raise StartInterrupted(f"{order.title.removeprefix('swarm: ')}: {error}") from error
 
@@ -181,17 +183,17 @@ class ProcessManager:
         try:
             return pid, os.pidfd_open(pid), None
         except OSError as error:
-            os.kill(pid, signal.SIGKILL)  # a child of ours, not reaped yet: the number is its own
+            os.kill(pid, signal.SIGKILL)  # a child of ours, not reaped yet: its pid is not reused
             os.waitpid(pid, 0)
             raise SpawnError(f"cannot watch a new process: {error.strerror}") from error
 
     async def supervise_fork_server(self) -> None:
-        """Have a fork-server while the run lasts; give up on it after too many deaths."""
+        """Keep a fork-server running; give up after too many deaths."""
         while not self._closing:
             try:
                 link = self._server or ForkServerClient(launch_fork_server(self._early))
             except SpawnError:
-                return  # cold starts from here on
+                return  # only cold starts from here on
             await self._run_fork_server(link)
             self._server_deaths.append(trio.current_time())
             verdict = decide_restart(self._server_deaths, now=trio.current_time())
@@ -208,16 +210,16 @@ class ProcessManager:
                 await link.run()
         finally:
             self._server = None
-        self._lost_server = True  # and we are the parent of what it forked
+        self._lost_server = True  # and this process is the parent of what it forked
 
     async def _have_guarded(self, child: ChildProcess) -> None:
-        """The server ends also what is not below it. If either dies there is nothing to do."""
+        """Have the server end this child, too. If either dies, nothing is to be done."""
         if self._server is not None and child.is_own_child and child.ended is None:
             with suppress(SpawnError):
                 await self._server.guard(child.pid, child.pidfd)
 
     async def close(self, *, grace_s: float) -> None:
-        """TERM to all, wait, KILL: newest first and bounded. The fork-server goes last."""
+        """SIGTERM to all, wait, SIGKILL: newest first and bounded. The fork-server goes last."""
         self._closing = True
         for child in reversed(self._children.copy().values()):
             child.signal_group(signal.SIGTERM)
@@ -242,7 +244,7 @@ class ProcessManager:
             await self._reap_orphans()
 
     def stop_watching(self) -> None:
-        """Stop watching. After `close`, or with nobody left to watch."""
+        """Stop watching. Call it after `close`, or when there is nothing to watch."""
         self._nursery.cancel_scope.cancel()
 
     async def _wait_all(self) -> None:
@@ -256,8 +258,8 @@ async def open_process_manager(
 ) -> AsyncIterator[ProcessManager]:
     """Own all processes until the block ends, however it ends. The caller closes `ignition`.
 
-    Asking agents to stop is the caller's business, inside the block; at its end they get SIGTERM,
-    `grace_s` later SIGKILL, with all that descends from this process.
+    Inside the block the caller asks agents to stop. At its end all processes get SIGTERM, and after
+    `grace_s` SIGKILL, with all descendants of this process.
     """
     async with trio.open_nursery() as nursery:
         home: ProcessManager = await nursery.start(_run_process_manager, ignition)
@@ -265,7 +267,7 @@ async def open_process_manager(
             yield home
         finally:
             limit_s = grace_s + 4 * _KILL_LIMIT_S
-            with trio.move_on_after(limit_s, shield=True):  # shielded, yet bounded
+            with trio.move_on_after(limit_s, shield=True):  # shielded, but bounded
                 await home.close(grace_s=grace_s)
             home.stop_watching()
 
@@ -274,7 +276,7 @@ async def _run_process_manager(
     ignition: EarlyProcesses,
     task_status: trio.TaskStatus[ProcessManager] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """The watchers outlive a cancellation from outside until `close` has done its bounded work."""
+    """Shield the watchers from outside cancellation until `close` has done its bounded work."""
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as nursery:
             home = ProcessManager(ignition, nursery)

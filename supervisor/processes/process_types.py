@@ -1,4 +1,4 @@
-"""What a started process is to everyone above the spawner: a value when it ended, a few verbs."""
+"""The interface of a started process, and the value that describes its end."""
 
 import signal
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ class SpawnError(SwarmError):
 
 
 class StartInterrupted(SpawnError):
-    """The fork-server was lost over a start, and what it may have begun is dead.
+    """The fork-server was lost during a start, and what it may have started is dead.
 
-    It may have spoken in its spec's name: try again, but under another identity.
+    That process may have sent messages under its spec's identity: try again with another one.
     """
 
 
@@ -29,7 +29,7 @@ class DiedBeforeHello(SpawnError):
 
 
 class ProcessEnd(Value):
-    """How a process ended. Both numbers are None when nobody could learn it: count it crashed."""
+    """How a process ended. Both numbers None: the status is unknown, it counts as a crash."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -38,66 +38,67 @@ class ProcessEnd(Value):
 
 
 class Child(Protocol):
-    """One process of the run. Its end is seen by waiting for the process itself."""
+    """One process of the run. Its end is found by waiting for the process itself."""
 
     @property
     def pid(self) -> int: ...
 
     @property
     def pidfd(self) -> int:
-        """Readable once it ended; closed soon after, so only for use before."""
+        """Readable once it has ended and closed soon after, so use it only before the end."""
         ...
 
     @property
     def warm(self) -> bool:
-        """True if it was forked, False if it started from nothing."""
+        """True if it was forked, False if it was started cold."""
         ...
 
     @property
     def stderr_text(self) -> str:
-        """What it printed so far, the last 64 KiB."""
+        """Its stderr so far, the last 64 KiB."""
         ...
 
     async def wait_ended(self) -> ProcessEnd:
-        """Return once the process and all that it left behind are gone, and its last words are
-        read. Any number may wait.
+        """Return once the process and all that it left behind are gone, and its stderr is read.
+
+        Any number of tasks may wait.
         """
         ...
 
     def signal_group(self, number: int) -> None:
-        """Signal its process group. Nothing happens once it ended."""
+        """Signal its process group. No effect once it has ended."""
         ...
 
     def kill_group(self) -> None:
-        """SIGKILL the group and all that descends from the process, in whatever session."""
+        """SIGKILL the group and all descendants of the process, in whatever session."""
         ...
 
 
 class ProcessStarter(Protocol):
-    """Who starts the processes of a run, and leaves none behind."""
+    """Starts the processes of a run, and leaves none behind."""
 
     @property
     def start_limiter(self) -> trio.CapacityLimiter:
-        """Held by whoever waits for a Hello."""
+        """Held while waiting for a Hello."""
         ...
 
     async def start(
         self, spec: AnySpec, *, title: str, keys: Mapping[str, str] | None = None
     ) -> Child:
-        """Start a process for this spec. Raises SpawnError and StartLost."""
+        """Start a process for this spec. Raises SpawnError and StartInterrupted."""
         ...
 
     async def start_first_gateway(self, spec: AnySpec, keys: Mapping[str, str]) -> Child:
-        """The gateway that a run begins with. Raises SpawnError."""
+        """Start the run's first gateway. Raises SpawnError."""
         ...
 
     async def close(self, *, grace_s: float) -> None:
-        """End all that lives; bounded."""
+        """End all living processes; bounded."""
         ...
 
 
 def describe_end(status: int | None) -> ProcessEnd:
-    """Turn a status of waitpid(2) into an Ended without last words; None: it was never learnt."""
+    """A ProcessEnd from a waitpid(2) status, without stderr; None: the status is unknown."""
     if status is None:
         return ProcessEnd(reason="ended, and nobody could learn how")
     number = status & 0x7F
@@ -108,7 +109,7 @@ def describe_end(status: int | None) -> ProcessEnd:
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL` for 9; `signal 77` for what has no name."""
+    """`SIGKILL` for 9; `signal 77` for a number without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:

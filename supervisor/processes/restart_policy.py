@@ -1,4 +1,4 @@
-"""Whether a process that died starts again, and when: at most 3 times in 60 seconds. Pure.
+"""Whether and when a dead process is restarted: at most 3 times in 60 seconds. Pure.
 
 Source: OTP's restart intensity; the back-off is ours.
 """
@@ -22,7 +22,7 @@ class GiveUp(Value):
 
 
 def decide_restart(deaths: Sequence[float], *, now: float) -> Restart | GiveUp:
-    """`deaths` are the times of all deaths, the present one included, on the clock of `now`."""
+    """Decide after a death. `deaths`: the times of all deaths, this one included."""
     recent = sum(1 for moment in deaths if now - moment < PERIOD_S)
     if recent > MAX_RESTARTS:
         return GiveUp(reason=f"it died {recent} times within {PERIOD_S:g} s")

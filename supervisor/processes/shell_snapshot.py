@@ -1,8 +1,8 @@
-"""The login shell's environment, taken once a run, when the first agent is about to need it.
+"""The login shell's environment, taken once per run, just before the first agent needs it.
 
-Guards: it never fails and never waits long: a profile that hangs, prints or breaks leaves the
-environment that was given. A shell that must go is asked to (SIGTERM, to all it started): start-up
-files take locks, and one that is killed leaves them behind for every later login.
+It never fails and never waits long: if a profile hangs, prints or breaks, the given environment
+stays. A shell that must end gets SIGTERM, with all that it started, and SIGKILL only if it ignores
+that: startup files take locks, and a killed one leaves them behind for every later login.
 """
 
 import os
@@ -22,12 +22,12 @@ _MAX_BYTES = 1024 * 1024
 
 
 class ShellSnapshot:
-    """One answer for all agents of the run.
+    """One snapshot for all agents of the run.
 
     Args:
-        environment: What is given when the shell cannot be asked; without any provider's keys.
-        asked: False: the shell is left alone, what is given counts.
-        withheld: Names that no agent may see, also if a start-up file exports them.
+        environment: The environment if the shell cannot be asked; without any provider's keys.
+        asked: False: no shell is started, only `environment` counts.
+        withheld: Names that no agent may see, even if a startup file exports them.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ShellSnapshot:
         self._snapshot: dict[str, str] | None = None
 
     async def get(self) -> dict[str, str]:
-        """The run's own variables and a login shell's; the first caller pays for it."""
+        """The run's own variables and a login shell's; only the first call starts the shell."""
         async with self._taking:
             if self._snapshot is None:
                 found = await _read_environment(self._environment) if self._asked else {}
@@ -77,7 +77,7 @@ async def _read_environment(environment: dict[str, str]) -> dict[str, str]:
 
 
 async def _stop_shell(shell: trio.Process) -> None:
-    """It has ended, or is asked to; SIGKILL only for who does not listen."""
+    """End the shell unless it has ended: SIGTERM, and SIGKILL if it ignores that."""
     with trio.CancelScope(shield=True):
         with trio.move_on_after(0.05):
             await shell.wait()

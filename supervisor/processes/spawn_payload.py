@@ -1,4 +1,4 @@
-"""What a new process is given: a sealed spec, its keys by pipe, and a pipe for its last words."""
+"""What a new process gets: a sealed spec, keys by pipe, and a pipe for its stderr."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ _encode_keys = msgspec.msgpack.Encoder().encode
 
 
 class SpawnPayload:
-    """Descriptors that live as long as the `with` block; the child has its own copies."""
+    """Descriptors that are open as long as the `with` block; the child has its own copies."""
 
     def __init__(self) -> None:
         self._open: list[int] = []
@@ -33,7 +33,7 @@ class SpawnPayload:
         return (self.spec_fd, self.stderr_writer, *self.key_fds)
 
     def take_stderr(self) -> int:
-        """The reading end, which from now on is the caller's to close."""
+        """The reading end, which the caller closes from now on."""
         self._open.remove(self._stderr_reader)
         return self._stderr_reader
 
@@ -70,7 +70,7 @@ class SpawnPayload:
 
 @contextmanager
 def open_spawn_payload(spec: AnySpec, keys: Mapping[str, str] | None) -> Iterator[SpawnPayload]:
-    """Pack; at the end of the block all is closed but what was taken. Raises SpawnError."""
+    """Open the payload; the end of the block closes all but what was taken. Raises SpawnError."""
     parcel = SpawnPayload()
     try:
         try:

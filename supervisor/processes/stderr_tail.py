@@ -1,4 +1,4 @@
-"""The last words of a process: what it printed, the last 64 KiB kept for the error report."""
+"""The last 64 KiB of a process's stderr, kept for the error report."""
 
 import trio
 
@@ -16,7 +16,7 @@ class StderrTail:
         self._at_end = trio.Event()
 
     async def read_all(self) -> None:
-        """Return when nobody holds the writing end any more; closes the reading end."""
+        """Return when no process holds the writing end any more; closes the reading end."""
         async with self._stream:
             try:
                 while chunk := await self._stream.receive_some(_CHUNK_BYTES):
@@ -27,7 +27,7 @@ class StderrTail:
                 self._at_end.set()
 
     async def wait_end(self, *, limit_s: float) -> str:
-        """The tail, once the pipe ended or `limit_s` passed: an orphan may still hold it."""
+        """The tail, once the pipe ended or `limit_s` passed: an orphan may still hold the pipe."""
         with trio.move_on_after(limit_s):
             await self._at_end.wait()
         return self.text

@@ -1,1 +1,1 @@
-"""Review mode: a run, or an agent, has changes to code reviewed."""
+"""Review mode: a run, or an agent of it, has code changes reviewed."""

@@ -1,7 +1,7 @@
-"""A review within a living run: an agent's changes looked at by a child of its own.
+"""A review within a live run: a child of an agent reviews the agent's changes.
 
-Rule guarded: the reviewer is a child like any other, within its parent's bounds, and its answer
-comes to its parent as any child's does; what is told beside that is for people.
+The reviewer is an ordinary child within its parent's limits, and its parent receives its answer as
+any child's; the review-mode records are only for people.
 """
 
 from functools import partial
@@ -20,8 +20,8 @@ from ..run_context import RunContext
 from ..team.team_service import TeamService
 from .review_output import parse_review
 
-_MAX_AT_ONCE = 100  # names that are tried
-_SLOT_TIMEOUT_S = 3.0  # for a slot: who asks waits for the answer
+_MAX_AT_ONCE = 100  # names to try
+_SLOT_TIMEOUT_S = 3.0  # how long to wait for a slot; the requester waits for the reply
 
 
 async def start_child_review(
@@ -31,7 +31,7 @@ async def start_child_review(
     asker: TeamAgent,
     wish: ReviewWork,
 ) -> AnyControlReply:
-    """Start it; its end is told when it comes."""
+    """Start the review; a background task records its end."""
     numbers = range(1, _MAX_AT_ONCE)
     names = (f"review_{number}" for number in numbers)
     name = next((one for one in names if agency.team.find(f"{asker.path}/{one}") is None), None)
@@ -54,7 +54,7 @@ async def start_child_review(
 
 
 async def _start(agency: TeamService, asker: TeamAgent, wish: Spawn) -> AnyReply:
-    """As a wish of the agent's own. Raises NotPossible."""
+    """Start the reviewer like a child that the agent itself spawns. Raises AgentRequestError."""
     births, gate = agency.spawner, agency.spawn_limits
     gate.check(asker.plan, wish, births.roles, provider=births.provider())
     show = partial(agency.lifecycle.show_position, f"{asker.path}/{wish.task_name}")
@@ -63,7 +63,7 @@ async def _start(agency: TeamService, asker: TeamAgent, wish: Spawn) -> AnyReply
 
 
 async def _report_end(running: RunContext, agency: TeamService, asker: str, reviewer: str) -> None:
-    """Wait for the reviewer's first end and tell what it came to."""
+    """Wait until the reviewer ends for the first time and record its findings."""
     while True:
         member = agency.team.find(reviewer)
         if member is None:

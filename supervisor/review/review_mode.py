@@ -1,7 +1,6 @@
-"""Review mode of a run: when it was entered, and what it came to.
+"""Records when a run enters and leaves review mode, and makes the result.
 
-Rule guarded: who entered it leaves it, with the reviewer's findings or with none, before the run's
-own end is told.
+A run that entered review mode leaves it, with or without findings, before its own end is recorded.
 """
 
 import msgspec
@@ -15,7 +14,7 @@ from .review_output import NO_ANSWER, parse_review, render_review
 
 
 def enter_review(running: RunContext) -> None:
-    """The root is about to be given what it shall review."""
+    """Record that the root is about to receive its review task."""
     review = running.request.review
     if review is not None:
         entered = EnteredReviewMode(target=review.target, hint=review.hint)
@@ -23,7 +22,7 @@ def enter_review(running: RunContext) -> None:
 
 
 def exit_review(running: RunContext, completed: RunCompleted) -> RunCompleted:
-    """Tell the findings, and give them as people read them for the run's result."""
+    """Record the findings and use their rendered text as the run's result."""
     if running.request.review is None:
         return completed
     if completed.status != "completed":

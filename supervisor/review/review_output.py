@@ -1,7 +1,6 @@
-"""A reviewer's answer: the schema it is asked for, how it is read, how people see it. Pure.
+"""A reviewer's answer: its JSON schema, its parsing and its rendering for people. Pure.
 
-Rule guarded: whatever a model answers becomes a `ReviewOutput`, bounded; nothing it says is lost
-because its form is wrong.
+Any answer of a model becomes a bounded `ReviewOutput`; an answer in the wrong form is kept as text.
 """
 
 from typing import Any
@@ -18,7 +17,7 @@ _LAST_LINE = 10_000_000
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    """Every property required and no other: what strict providers want."""
+    """A schema that requires every property and allows no other, as strict providers need it."""
     return {
         "type": "object",
         "properties": properties,
@@ -54,7 +53,7 @@ SCHEMA = _closed(
 
 
 def parse_review(text: str) -> ReviewOutput:
-    """The answer as JSON; else from its first `{` to its last `}`; else its plain words."""
+    """Parse the answer as JSON, else the part from its first `{` to its last `}`, else as text."""
     for piece in (text, text[text.find("{") : text.rfind("}") + 1]):
         try:
             return _bounded(msgspec.json.decode(piece.encode(), type=ReviewOutput, strict=False))
@@ -94,7 +93,7 @@ def _share(score: float) -> float:
 
 
 def render_review(output: ReviewOutput) -> str:
-    """As people read it: what the reviewer says on the whole, then each finding with its place."""
+    """Render for people: explanation, verdict, then each finding with its location."""
     blocks = [output.overall_explanation] if output.overall_explanation else []
     if output.overall_correctness:
         sure = f"{output.overall_confidence_score:.0%}"
@@ -121,7 +120,7 @@ def _render_finding(one: ReviewFinding) -> str:
 
 
 def as_json(output: ReviewOutput) -> dict[str, Any]:
-    """Every field, also those that hold their default."""
+    """All fields, including those with default values."""
     return {
         "findings": [
             {

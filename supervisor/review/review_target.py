@@ -1,7 +1,7 @@
-"""What is to be reviewed: looked up in the repository, put into words for the reviewer.
+"""Finds what is to be reviewed in the repository and writes the prompt for the reviewer.
 
-Rule guarded: what is not there is told before anything starts. The repository is looked at in the
-read-only sandbox: its own configuration names programs that git would run.
+A target that does not exist is reported before anything starts. git runs in the read-only sandbox,
+since the repository's own configuration names programs that git would run.
 """
 
 import shlex
@@ -11,7 +11,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.review import ReviewTarget
 
-RunScript = Callable[[str], str]  # a shell script → what it prints
+RunScript = Callable[[str], str]  # a shell script → its output
 _MAX_NAME_CHARS = 500
 _HEAD = """\
 export GIT_OPTIONAL_LOCKS=0 LC_ALL=C
@@ -23,12 +23,12 @@ echo "root $root"
 
 
 class ReviewTargetOptions(Value):
-    """As said on the command line; at most one of the three, or none for what is uncommitted."""
+    """The command-line options; at most one of the three targets, none for uncommitted changes."""
 
     uncommitted: bool = False
     base: str | None = None
     commit: str | None = None
-    words: str = ""  # of the person: instead of a target, or beside one
+    words: str = ""  # the person's text: instead of a target, or in addition to one
 
 
 class FoundReviewTarget(Value):
@@ -40,7 +40,10 @@ class FoundReviewTarget(Value):
 
 
 def find_target(wish: ReviewTargetOptions, look: RunScript) -> FoundReviewTarget:
-    """Look the target up. Raises UsageError: two at once, no repository, unknown, nothing there."""
+    """Look the target up.
+
+    Raises UsageError: two targets at once, no repository, an unknown target, or nothing to review.
+    """
     chosen = [wish.uncommitted, wish.base is not None, wish.commit is not None]
     if sum(chosen) > 1:
         raise UsageError("give one of --uncommitted, --base and --commit")
@@ -60,7 +63,7 @@ def find_target(wish: ReviewTargetOptions, look: RunScript) -> FoundReviewTarget
 
 
 def _name(name: str, option: str) -> str:
-    """A name that git cannot take for an option."""
+    """Check that git cannot take the name for an option."""
     if not name.strip() or name.startswith("-") or len(name) > _MAX_NAME_CHARS or "\0" in name:
         raise UsageError(f"{option}: {name[:80]!r} is no name of a branch or commit")
     return name
@@ -135,7 +138,7 @@ def _commit(name: str, look: RunScript) -> FoundReviewTarget:
 
 
 def _run_script(look: RunScript, script: str) -> dict[str, str]:
-    """Run it below the head; lines `key value`. Raises UsageError where there is no repository."""
+    """Run `_HEAD` and script; parse `key value` lines. Raises UsageError without repository."""
     lines = look(f"{_HEAD}{script}exit 0\n").splitlines()
     found: dict[str, str] = {}
     for line in lines:

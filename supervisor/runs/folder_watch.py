@@ -1,7 +1,7 @@
-"""Whether what a run stands on is still there: its lock, the folder of its sockets. Once a second.
+"""Checks once a second that a run's lock and mailbox socket still exist.
 
-Rule guarded: no run lives on where nobody can see it. Whose folder was deleted or moved away has
-nothing more that it could write, and no other terminal finds it: it says so and ends.
+No run continues where nobody can see it. If its folder was deleted or moved away, it cannot write
+any more and no other terminal finds it: it ends with an error.
 """
 
 import os
@@ -21,21 +21,21 @@ _START_TIME_FIELD = 19  # field of proc(5) stat, counted after the name
 
 
 class FolderGone(SwarmError):
-    """The run's folder, or that of its sockets, was taken away; the text names it."""
+    """The run's folder or its mailbox socket was removed; the text names it."""
 
 
 class RunOwner(Value):
-    """Who holds a run, as a file in its folder of sockets tells it: no command may write there."""
+    """The process that holds a run, from a file in its socket folder (no command can write it)."""
 
     pid: int
-    started: int  # clock ticks: tells the process from a later one of the same number
+    started: int  # clock ticks: tells the process from a later one with the same pid
     folder: str  # the run's
     device: int
     inode: int  # of its lock
 
 
 def write_owner(places: RunPaths, lock_fd: int) -> None:
-    """Say which process holds this run. Raises SwarmError."""
+    """Write which process holds this run. Raises SwarmError."""
     facts = os.fstat(lock_fd)
     owner = RunOwner(
         pid=os.getpid(),
@@ -54,7 +54,7 @@ def write_owner(places: RunPaths, lock_fd: int) -> None:
 
 
 def read_owner(file: Path) -> RunOwner | None:
-    """None for whatever is no such file."""
+    """The owner in `file`; None if there is no such file, or it cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=RunOwner)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -62,7 +62,7 @@ def read_owner(file: Path) -> RunOwner | None:
 
 
 def is_lock_gone(lock: Path, device: int, inode: int) -> bool:
-    """True only if it certainly is: a disk that does not answer proves nothing."""
+    """True only if the lock is certainly gone: a disk that does not answer proves nothing."""
     try:
         facts = os.stat(lock, follow_symlinks=False)  # noqa: PTH116 — once a second, for ever
     except (FileNotFoundError, NotADirectoryError):
@@ -73,18 +73,18 @@ def is_lock_gone(lock: Path, device: int, inode: int) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """One look, on a local disk or in memory: too short for a thread."""
+    """A short check on a local disk or in memory: needs no thread."""
     return path.exists()
 
 
 def process_start_ticks(pid: int) -> int:
-    """When a process started. Raises OSError: there is none."""
+    """When a process started, in clock ticks. Raises OSError if there is none."""
     stat = Path(f"/proc/{pid}/stat").read_bytes()
     return int(stat.rpartition(b") ")[2].split()[_START_TIME_FIELD])
 
 
 async def watch_folders(places: RunPaths, lock_fd: int) -> None:
-    """Until cancelled. Raises FolderGone."""
+    """Run until cancelled. Raises FolderGone."""
     ours = os.fstat(lock_fd)
     post = Path(places.mailbox_endpoint.removeprefix("ipc://"))
     was_open = exists(post)

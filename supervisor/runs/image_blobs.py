@@ -1,7 +1,7 @@
-"""Pictures into the run's folder, by content address. Blocks: call it in a thread.
+"""Stores images in the run's folder under their content hash. Blocks: call it in a thread.
 
-Rule guarded: nothing else becomes a blob, for what is read by its address cannot be redacted: a
-text is refused, and so is a picture in which a key of the run stands.
+Nothing but images becomes a blob, since data read by its hash cannot be redacted: text is refused,
+and so is an image that contains a key of the run.
 """
 
 import hashlib
@@ -42,8 +42,8 @@ def check_image(path: Path) -> str:
 def store_image(blobs: Path, image: str) -> tuple[str, str]:
     """Copy `image`, a canonical path, into `blobs`; return its `blob:` reference and its name.
 
-    What was read is what is judged: a link that a command put on the way is not followed. Raises
-    UsageError for a file that is missing, too large or no image.
+    The bytes that are checked are those that are stored, and a link that a command put on the way
+    is not followed. Raises UsageError for a file that is missing, too large or no image.
     """
     path = Path(image)
     data, mime = _read_image(path, is_canonical=True)
@@ -65,7 +65,7 @@ def _read_image(path: Path, *, is_canonical: bool) -> tuple[bytes, str]:
 
 
 def store_blob(blobs: Path, wish: StoreBlob, redactor: Redactor) -> BlobStored | RequestRefused:
-    """Store what an agent looked at; never raises."""
+    """Store an image that an agent looked at; never raises."""
     digest = hashlib.sha256(wish.data).hexdigest()
     if digest != wish.sha256 or len(wish.data) > _MAX_BLOB_BYTES:
         return RequestRefused(message="the bytes do not fit their sha256, or are over 32 MiB")

@@ -1,7 +1,8 @@
-"""Leftovers of dead runs: processes that should have died with their supervisor. For `doctor`.
+"""Finds and ends leftover processes of dead runs, which should have ended themselves. For `doctor`.
 
-It cannot end a foreign process: ours by user, by title or mark, of a run that nobody holds; and
-the process is pinned (pidfd) and looked at again before it is signalled.
+It cannot end a foreign process: a leftover belongs to our user, is known by its title or variable,
+and its run is held by nobody. The process is pinned (pidfd) and checked again before it is
+signalled.
 """
 
 import errno
@@ -33,23 +34,23 @@ _PARENT, _SESSION, _STARTED = 1, 3, 19  # fields of proc(5) stat, counted after 
 
 
 class Leftover(Value):
-    """One process, as it was when it was found. `started` (clock ticks) tells it from a reuse."""
+    """One leftover process. `started` (clock ticks) tells it from a later one with the same pid."""
 
     pid: int
     started: int
     title: str
-    run: str = ""  # short id; "" for what has not been told its run, and for commands
+    run: str = ""  # short id; "" if it knew no run yet, and for commands
 
 
 class Leftovers(Value):
     """What `doctor` lists."""
 
     processes: tuple[Leftover, ...] = ()
-    folders: tuple[str, ...] = ()  # of sockets, whose run nobody holds
+    folders: tuple[str, ...] = ()  # socket folders of runs that nobody holds
 
 
 def find_leftovers(places: UserPaths) -> Leftovers:
-    """Look through /proc and the runtime folder. Nothing is changed."""
+    """Search /proc and the runtime folder. Changes nothing."""
     folders = _stale_socket_folders(places)
     return Leftovers(processes=tuple(_find_processes(places)), folders=folders)
 
@@ -78,10 +79,10 @@ def _find_processes(places: UserPaths) -> list[Leftover]:
 
 
 def _lost_supervisors(places: UserPaths) -> Iterator[Leftover]:
-    """Those that hold a run whose folder is gone: nobody sees them, and nobody else can end them.
+    """Supervisors whose run's folder is gone: nobody sees them, and nobody else can end them.
 
-    Their own word in their folder of sockets proves it, and the process's start: no command can
-    write there, and a title proves nothing.
+    The owner file in the socket folder and the process's start time prove it: no command can write
+    there. A title proves nothing.
     """
     for folder in _socket_folders(places):
         owner = read_owner(folder / "owner")
@@ -103,7 +104,7 @@ def _lost_supervisor(owner: RunOwner, *, run: str) -> Leftover | None:
 
 
 def _find_leftover(pid: int, places: UserPaths) -> Leftover | None:
-    """None unless it certainly is one: whatever cannot be read is somebody else's."""
+    """The leftover with this pid, or None. A process that cannot be read belongs to others."""
     try:
         if not _is_our_user(pid) or is_zombie(pid):
             return None
@@ -121,7 +122,7 @@ def _find_leftover(pid: int, places: UserPaths) -> Leftover | None:
 
 
 def _is_run_dead(run: str, is_orphan: Callable[[], bool], places: UserPaths) -> bool:
-    """A run whose folder we know is dead when nobody holds its lock; else ask who the parent is."""
+    """A known run is dead when nobody holds its lock; for an unknown one `is_orphan` decides."""
     folders = [one for one in _run_folders(places) if run and short_id(one.name) == run]
     if folders:
         return not any(_is_locked(folder) for folder in folders)
@@ -129,7 +130,7 @@ def _is_run_dead(run: str, is_orphan: Callable[[], bool], places: UserPaths) -> 
 
 
 def _is_orphan(pid: int) -> bool:
-    """True if the tree's uppermost titled process hangs on a stranger of another session.
+    """True if the tree's topmost titled process has a parent in another session.
 
     A living supervisor is the parent of that process and shares its session.
     """
@@ -144,7 +145,7 @@ def _end(leftover: Leftover, places: UserPaths) -> bool:
         pidfd = os.pidfd_open(leftover.pid)
     except OSError:
         return False
-    try:  # pinned: from here on the number cannot become another process's
+    try:  # pinned: from here on the pid cannot be reused
         if leftover not in (_find_leftover(leftover.pid, places), *_lost_supervisors(places)):
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
@@ -168,7 +169,7 @@ def _stale_socket_folders(places: UserPaths) -> tuple[str, ...]:
 
 
 def _model_folders() -> Iterator[Path]:
-    """What earlier versions left of the embedded model: a folder of ours with its dead socket."""
+    """What earlier versions left of the embedded model: our folders with only a dead socket."""
     with suppress(OSError):
         for folder in sorted(Path(tempfile.gettempdir()).glob("swarm-*")):
             if not _is_our_folder(folder):
@@ -181,7 +182,7 @@ def _model_folders() -> Iterator[Path]:
 
 
 def _has_no_listener(path: Path) -> bool:
-    """True for a socket at which nobody listens."""
+    """True for a socket on which nobody listens."""
     if not path.is_socket():
         return False
     with socket.socket(socket.AF_UNIX) as caller:
@@ -190,7 +191,7 @@ def _has_no_listener(path: Path) -> bool:
 
 
 def _has_lost_owner(folder: Path) -> bool:
-    """True if the process that made this folder has ended, or holds a run whose folder is gone."""
+    """True if this folder's owner process has ended, or holds a run whose folder is gone."""
     if (owner := read_owner(folder / "owner")) is None:
         return False
     try:
@@ -225,7 +226,7 @@ def _is_locked(folder: Path) -> bool:
 
 
 def _is_our_user(pid: int) -> bool:
-    """By status, not by the folder's owner: a process that may not be dumped shows root there."""
+    """Checks the status file, not /proc's folder owner: that is root for undumpable processes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("Uid:"):
             return set(line.split()[1:]) == {str(os.getuid())}

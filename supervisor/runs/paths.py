@@ -1,4 +1,4 @@
-"""Where files live: XDG folders or `$SWARM_HOME`, and one run's folder and sockets."""
+"""Where files are: XDG folders or `$SWARM_HOME`, and one run's folder and sockets."""
 
 import os
 import stat
@@ -15,14 +15,14 @@ _CA_FOLDER = "proxy"  # in the state folder, beside the runs
 
 
 class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's folders. Nothing is created before something is written there."""
+    """The user's folders. A folder is created only when something is written there."""
 
     config: Path
     state: Path
     cache: Path
     runtime: Path
-    # What an administrator says. The first is always read, whatever the environment says: another
-    # can only be added, so that nobody escapes the requirements by a variable.
+    # The administrator's folders. The first one is always read: a variable can only add a folder,
+    # so nobody escapes the requirements through the environment.
     system: tuple[Path, ...] = SYSTEM_FOLDERS
 
     @property
@@ -35,17 +35,17 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ca_key(self) -> Path:
-        """Of the network proxy's certificates: no command ever sees it."""
+        """The key of the network proxy's CA: no command ever sees it."""
         return self.state / _CA_FOLDER / "ca.key"
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """What no command ever sees: sockets and journals of all runs, and that key."""
+        """What no command ever sees: the sockets and journals of all runs, and the CA key."""
         return (str(self.runtime), str(self.runs), str(self.ca_key))
 
 
 def find_user_paths(environment: dict[str, str]) -> UserPaths:
-    """The folders for this environment (CLI.md, "Files"). Reads no file."""
+    """The folders for this environment (README.md, "Files"). Reads no file."""
     if home := environment.get("SWARM_HOME"):
         base = Path(home).absolute()
         return UserPaths(
@@ -92,7 +92,7 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def owner_file(self) -> Path:
-        """Tells which process holds the run; see `folder_watch`."""
+        """Names the process that holds the run; see `folder_watch`."""
         return self.sockets / "owner"
 
     @property
@@ -113,7 +113,7 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ca_folder(self) -> Path:
-        """Of the network proxy's certificates; one for all runs."""
+        """The network proxy's certificates; one folder for all runs."""
         return self.folder.parent.parent / _CA_FOLDER
 
     @property
@@ -134,7 +134,7 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def proxy_socket(self) -> str:
-        """Of the network proxy: a plain path, no ZeroMQ endpoint."""
+        """The network proxy's socket: a plain path, no ZeroMQ endpoint."""
         return f"{self.sockets}/n"
 
     def gateway_endpoint(self, epoch: int) -> str:
@@ -142,14 +142,14 @@ class RunPaths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def paths_of_run(places: UserPaths, run_id: RunId | str) -> RunPaths:
-    """Names only; nothing is created."""
+    """The paths of a run; nothing is created."""
     return RunPaths(folder=places.runs / run_id, sockets=places.runtime / short_id(run_id))
 
 
 def make_private_folder(folder: Path) -> Path:
-    """Create `folder` with mode 0700, or check that it is ours and closed to others.
+    """Create `folder` with mode 0700, or check that it is ours and close it to others.
 
-    Raises SwarmError naming the folder when it is someone else's, open to others, or unwritable.
+    Raises SwarmError that names the folder when it belongs to someone else or cannot be made.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -167,11 +167,10 @@ def make_private_folder(folder: Path) -> Path:
 
 
 def find_run(places: UserPaths, wanted: str | None, *, broken: bool = False) -> RunId:
-    """The run meant by a full id, a unique head or tail of one, a name, or None for the newest.
+    """Find a run by full id, by a unique head or tail of one, by name, or None for the newest.
 
-    `broken`: folders that tell of no run are meant too, as `ps` lists them.
-
-    Raises UsageError when none or several fit, and says how to see what there is.
+    `broken`: also consider folders without `run.json`, as `ps` lists them. Raises UsageError when
+    none or several fit, and says how to list them.
     """
     folders = places.runs.iterdir() if places.runs.is_dir() else ()
     known = sorted(entry.name for entry in folders
@@ -184,7 +183,7 @@ def find_run(places: UserPaths, wanted: str | None, *, broken: bool = False) -> 
     if wanted in known or len(fits) == 1:
         return RunId(wanted if wanted in known else fits[0])
     if not fits:
-        from .run_label import find_runs_named  # seldom: it opens a file of every run
+        from .run_label import find_runs_named  # rare: opens a file per run
 
         fits = find_runs_named((places.runs / run for run in known), wanted)
         if len(fits) == 1:

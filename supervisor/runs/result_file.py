@@ -1,4 +1,4 @@
-"""The result: written to a file in one step, in a folder that is held open from the run's start."""
+"""Writes the result file in one step, into a folder held open from the run's start."""
 
 from pathlib import Path
 from typing import IO
@@ -8,10 +8,10 @@ from swarm.mailbox.safe_open import OpenFolder, check_file_name, resolve_links
 
 
 class ResultFile:
-    """Where `-o` puts the answer. A command that swaps the folder for a link leads it nowhere."""
+    """The file of `-o`. A command that replaces the folder by a link does not redirect it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError: there is no such folder, or it is no name for a file."""
+        """Raises UsageError: there is no such folder, or the file name is invalid."""
         self._path = path.absolute()
         try:
             check_file_name(self._path.name)
@@ -20,7 +20,7 @@ class ResultFile:
             raise UsageError(f"cannot write the result to {path}: {error.strerror}") from error
 
     def write(self, text: str) -> None:
-        """All of it or nothing: a reader sees the file before until then. Raises SwarmError."""
+        """Replace the file in one step: readers see the old one until then. Raises SwarmError."""
 
         def write(file: IO[bytes]) -> None:
             file.write(text.encode("utf-8", "replace"))

@@ -1,7 +1,7 @@
-"""A run as one archive to hand to somebody else: its records and settings, without known secrets.
+"""Exports a run as one archive for somebody else: records and settings, known secrets redacted.
 
-Rule guarded: every line passes the redactor once more, with what counts as a secret today; what
-cannot be redacted (copies of files, images) stays at home. Blocks.
+Every line is redacted once more, with today's secrets. What cannot be redacted (copies of files,
+images) is not exported. Blocks.
 """
 
 import io
@@ -36,24 +36,24 @@ class ExportResult(NamedTuple):
 
     files: int
     lines: int
-    redacted: int  # lines in which something was hidden
+    redacted: int  # lines in which something was redacted
     size_bytes: int
 
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
-    """Values of variables whose names say that they are secret."""
+    """Values of variables whose names suggest a secret."""
     return [
         value
         for name, value in environment.items()
         if _SECRET_NAME.search(name) and len(value) >= MIN_SECRET_CHARS
-        and not value.startswith("/")  # a path to a secret is none
+        and not value.startswith("/")  # the path to a secret is no secret
     ]  # fmt: skip
 
 
 def export_run(source: RunPaths, target: Path, *, redactor: Redactor, force: bool) -> ExportResult:
     """Write a gzipped tar archive, in one step and readable by its owner alone.
 
-    Raises UsageError: no run, or the file is there already; SwarmError: it cannot be written.
+    Raises UsageError: no run, or the file exists already; SwarmError: it cannot be written.
     """
     read_metadata(source)
     if target.exists() and not force:
@@ -88,7 +88,7 @@ def _write_archive(source: RunPaths, file: IO[bytes], redactor: Redactor) -> Exp
 
 
 def _redact_file(path: Path, target: IO[bytes], redactor: Redactor) -> tuple[int, int]:
-    """Whole lines only: the last one of a living run may be half-written."""
+    """Whole lines only: the last one of a live run may be half-written."""
     count = hidden = 0
     is_journal = path.suffix == ".jsonl"
     with path.open("rb") as file:
@@ -103,7 +103,7 @@ def _redact_file(path: Path, target: IO[bytes], redactor: Redactor) -> tuple[int
 
 
 def _add_file(archive: tarfile.TarFile, name: str, file: IO[bytes]) -> None:
-    """Nothing of this machine's users goes with it."""
+    """Add a file without owner names or ids of this machine."""
     facts = tarfile.TarInfo(name)
     facts.size = file.seek(0, os.SEEK_END)
     facts.mode, facts.mtime = 0o600, int(time.time())

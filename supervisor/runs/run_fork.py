@@ -1,8 +1,8 @@
-"""A new run that goes on from a turn of another one's root. The other one is only read.
+"""Forks a run: a new run continues from a turn of another run's root. The source is only read.
 
-Rule guarded: the copy is whole before it can be found: its `run.json` comes last. What the root had
-not read at that turn is not copied; a turn that was cut off is closed; what does not come along
-(calls that ran, other agents) is told to the model and to the person.
+The copy is complete before it can be found: its `run.json` is written last. Inputs and mail that
+the root had not read at that turn are not copied; a turn that was cut off is closed. The model and
+the person are told what is not copied (running calls, other agents).
 """
 
 import os
@@ -58,8 +58,8 @@ from .run_metadata import (
     write_metadata,
 )
 
-_LINES_PER_WRITE = 500  # lines of a write
-FORKED = "forked"  # the status of a copy that has not begun
+_LINES_PER_WRITE = 500  # lines per write
+FORKED = "forked"  # the status of a copy that has not started
 _CUT_OFF = "interrupted: this conversation was branched off while the call ran"
 _NOTE = Path(__file__).with_name("forked.md")
 _AGENTS_NOTE = Path(__file__).with_name("forked_agents.md")
@@ -68,17 +68,17 @@ AT_WORK = "at work"
 
 
 class ForkPoint(NamedTuple):
-    """Up to where the history is taken over. `open_turn` "" = it ends between two turns."""
+    """Up to where the history is copied. `open_turn` "": it ends between two turns."""
 
     turn_id: str
     number: int
     last_seq: int
     open_turn: str
-    left: tuple[tuple[str, str], ...] = ()  # other agents by then: their paths and states
+    left: tuple[tuple[str, str], ...] = ()  # the other agents at that point: paths and states
 
 
 def find_fork_point(source: RunPaths, root_id: str, at: str) -> ForkPoint:
-    """The end of the turn that is meant; "" is all there is. Raises UsageError."""
+    """The end of the turn `at`; "": the end of the file. Raises UsageError."""
     turns = list_turns(read_records(source, file=root_id))
     turn: PastTurn = find_turn(turns, at or "last")
     last = turn.end_seq
@@ -89,11 +89,11 @@ def find_fork_point(source: RunPaths, root_id: str, at: str) -> ForkPoint:
 
 
 def fork_run(source: RunPaths, target: RunPaths, *, at: str, agent_id: str) -> ForkPoint:
-    """Make `target` a run whose root has the history of `source`'s up to that turn.
+    """Make `target` a run whose root has `source`'s history up to that turn.
 
     Args:
         source: A run, alive or not.
-        target: A fresh id's places; nothing is there yet.
+        target: The paths of a new id; nothing is there yet.
         at: A turn, as `find_turn` reads it; "" = all up to now.
         agent_id: Of the new root.
 
@@ -124,7 +124,7 @@ def fork_run(source: RunPaths, target: RunPaths, *, at: str, agent_id: str) -> F
 
 
 def _other_agents(source: RunPaths, cut: ForkPoint) -> Iterator[tuple[str, str]]:
-    """All agents but the root and the reviewers, as they stood at the cut."""
+    """All agents but the root and the reviewers, with their states at the cut."""
     past = fold_run(one for one in run_records(source) if one.seq <= cut.last_seq)
     for path, agent in sorted(past.agents.items()):
         if path != ROOT_PATH and not is_reviewer(path):
@@ -132,7 +132,7 @@ def _other_agents(source: RunPaths, cut: ForkPoint) -> Iterator[tuple[str, str]]
 
 
 def describe_agents_left_out(left: Sequence[tuple[str, str]]) -> str:
-    """The agents that did not come along, in words: `/root/a (completed), /root/b (at work)`."""
+    """The agents that are not copied, in words: `/root/a (completed), /root/b (at work)`."""
     named = [f"{path} ({state})" for path, state in left[:_MAX_NAMED]]
     if len(left) > _MAX_NAMED:
         named.append(f"and {len(left) - _MAX_NAMED} more")
@@ -189,7 +189,7 @@ def _write_journal(
 def _copied_records(
     source: RunPaths, file: str, cut: ForkPoint
 ) -> Iterator[tuple[AnyRecordBody, str]]:
-    """The root's own records up to the cut, without what it had not taken up; and the closing."""
+    """The root's records up to the cut, without what it had not taken up; then the closing."""
     read = {one.body.item_id for one in _until(source, file, cut)
             if isinstance(one.body, ItemRecorded)}  # fmt: skip
     read |= {turn.turn_id for turn in list_turns(_until(source, file, cut))}
@@ -223,7 +223,7 @@ def _note(
 def _missing_outputs(
     items: Iterable[AnyItem], cut: ForkPoint
 ) -> Iterator[tuple[AnyRecordBody, str]]:
-    """One for each call that has none: every call of a history has its output."""
+    """An output for each call that has none: every call of a history needs one."""
     waiting: dict[str, AnyCall] = {}
     for item in items:
         if isinstance(item, AnyCall):
@@ -264,7 +264,7 @@ def _line(seq: int, body: AnyRecordBody, agent: str) -> bytes:
 
 
 def _copy_blobs(source: Path, target: Path) -> None:
-    """By name, which is their address; the same disk holds each once."""
+    """Link or copy the blobs: a link shares the disk space."""
     with os.scandir(source) as entries:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):

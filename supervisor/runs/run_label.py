@@ -1,6 +1,6 @@
-"""What people say of a run: its name, that it is put away, and where it came from. `label.json`.
+"""A run's label, `label.json`: its name, whether it is archived, the run it was forked from.
 
-Rule guarded: the supervisor never writes it, so that a live run can be renamed as well.
+The supervisor never writes it, so a live run can be renamed as well.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ MAX_NAME_CHARS = 80
 
 
 class RunLabel(Value):
-    """All of it has a default: most runs have no file."""
+    """Every field has a default: most runs have no file."""
 
     name: str = ""
     archived: bool = False
@@ -27,14 +27,14 @@ class RunLabel(Value):
 
 
 def read_label(places: RunPaths) -> RunLabel:
-    """A file that cannot be read is none: nothing of the run depends on it."""
+    """The run's label. An unreadable file counts as none: nothing of the run depends on it."""
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         return msgspec.json.decode((places.folder / "label.json").read_bytes(), type=RunLabel)
     return RunLabel()
 
 
 def write_label(places: RunPaths, label: RunLabel) -> None:
-    """In one step. Raises SwarmError if the folder cannot be written."""
+    """Replace the file in one step. Raises SwarmError if the folder cannot be written."""
     path = places.folder / "label.json"
     fresh = path.with_suffix(f".{os.getpid()}")
     try:
@@ -54,7 +54,7 @@ def find_runs_named(folders: Iterable[Path], name: str) -> list[str]:
 
 
 def check_run_name(name: str) -> str:
-    """The name as it is kept. Raises UsageError for one that could not be told or found."""
+    """The name with normalised blanks. Raises UsageError if it is too long or unprintable."""
     short = " ".join(name.split())
     if len(short) > MAX_NAME_CHARS or not short.isprintable():
         raise UsageError(f"a name has at most {MAX_NAME_CHARS} characters, all of them printable")

@@ -1,6 +1,6 @@
-"""The runs on this machine: listing, judging and deleting them. Reads `run.json`, no journal.
+"""The runs on this machine: listing, states, deletion. Reads `run.json`, no journal.
 
-Rule: nothing outside the folder of runs is ever deleted, and never a run that is alive.
+It never deletes anything outside the runs folder, nor a run that is alive.
 """
 
 import os
@@ -44,7 +44,7 @@ class RunSummary(Value):
 
 
 class RunFilter(Value):
-    """Which runs are wanted. `before`: a run's id; only older ones."""
+    """Which runs to list. `before`: a run's id; only older ones."""
 
     with_archived: bool = True
     limit: int | None = None
@@ -78,7 +78,7 @@ def list_runs(places: UserPaths, wanted: RunFilter = _ALL_RUNS) -> tuple[RunSumm
 
 
 def summarize(here: RunPaths, *, with_size: bool = False) -> RunSummary:
-    """One run. Never raises for what is wrong in its folder."""
+    """The summary of one run. Faults in its folder never raise."""
     run_id = here.folder.name
     size = folder_size(here.folder) if with_size else 0
     label = read_label(here)
@@ -91,7 +91,7 @@ def summarize(here: RunPaths, *, with_size: bool = False) -> RunSummary:
 
 
 def run_state(about: RunMetadata, here: RunPaths) -> str:
-    """The run's status; "running" only if its process is there, else "stopped"."""
+    """The run's status; "running" only if its process lives, else "stopped"."""
     if is_run_alive(here):
         return "running"
     return "stopped" if about.status == "running" else about.status
@@ -119,13 +119,15 @@ def _summary_of(about: RunMetadata, state: str, size: int, label: RunLabel) -> R
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below; of a tree without end, those of its first million files."""
+    """Bytes of all files below the folder, at most of the first million files."""
     return sum(islice(file_sizes(folder), _MOST_COUNTED))
 
 
 def file_sizes(folder: Path) -> Iterator[int]:
-    """Each file's bytes. Commands can change what is below while this is read: nothing outside is
-    entered, by no link; what vanishes, or lies too deep to be named, counts nothing.
+    """Yield each file's size. Commands may change the tree meanwhile.
+
+    Nothing outside is entered and no link followed; files that vanish, or whose path is too long,
+    do not count.
     """
     try:
         top = open_canonical(os.path.realpath(folder), FOLDER_FLAGS)
@@ -142,7 +144,7 @@ def file_sizes(folder: Path) -> Iterator[int]:
 
 
 def _sizes_in(fd: int, path: str, waiting: list[str]) -> Iterator[int]:
-    """Of an open folder, which is closed; the folders in it are added to those that wait."""
+    """Sizes in an open folder, which is then closed; its subfolders are added to `waiting`."""
     try:
         with os.scandir(fd) as entries:
             for entry in entries:
@@ -175,10 +177,10 @@ def remove_run(places: UserPaths, run_id: str) -> None:
 def choose_runs_to_prune(
     runs: Sequence[RunSummary], *, older_s: float | None, keep: int, now: float | None = None
 ) -> tuple[RunSummary, ...]:
-    """Which runs `prune` deletes: beyond the newest `keep`, and older than `older_s`; none that is
-    alive or put away.
+    """The runs that `prune` deletes: beyond the newest `keep`, and older than `older_s`.
 
-    Pure. `runs` are newest first, as `list_runs` gives them; running ones do not count for `keep`.
+    Never a live or archived run. No I/O, except the clock if `now` is None. `runs` are newest
+    first, as from `list_runs`; running and archived ones do not count for `keep`.
     """
     moment = time.time() if now is None else now
     ended = [run for run in runs if run.state != "running" and not run.archived]

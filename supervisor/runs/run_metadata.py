@@ -1,4 +1,4 @@
-"""What a run's folder says about the run: `run.json`, the saved request, and the lock on it all."""
+"""A run's metadata on disk: `run.json`, the saved request, and the lock of the folder."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ from ..run_request import RunRequest
 from .paths import RunPaths, make_private_folder
 
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"}
-_MOUNT_ESCAPE = re.compile(r"\\([0-7]{3})")  # blank, tab, line end and backslash in a mount point
+_MOUNT_ESCAPE = re.compile(r"\\([0-7]{3})")  # escaped space, tab, newline or backslash
 
 
 class RunMetadata(Value):
@@ -32,7 +32,7 @@ class RunMetadata(Value):
     task: str
     cwd: str
     pid: int
-    started: float  # unix seconds
+    started: float  # Unix seconds
     version: str
     status: str = "running"  # else RunCompleted.status
     ended: float | None = None
@@ -49,7 +49,7 @@ def write_metadata(places: RunPaths, about: RunMetadata) -> None:
 
 
 def read_metadata(places: RunPaths) -> RunMetadata:
-    """Raises UsageError for a folder of another version or one that is no run, saying which."""
+    """Raises UsageError for a folder that is no run, or of another version, and says which."""
     try:
         raw = places.metadata.read_bytes()
         version = msgspec.json.decode(raw, type=dict[str, object]).get("schema_version")
@@ -66,9 +66,9 @@ def read_metadata(places: RunPaths) -> RunMetadata:
 
 
 def save_request(places: RunPaths, request: RunRequest) -> None:
-    """Keep what `resume` needs. Keys, environment and provider headers are never written.
+    """Save what `resume` needs. Keys, environment and providers are never written.
 
-    Of the prompt no more than the journal has of it: it may hold a key as well.
+    The prompt is redacted as in the journal: it may contain a key as well.
     """
     kept = msgspec.structs.replace(
         request,
@@ -94,7 +94,7 @@ def load_request(places: RunPaths) -> RunRequest:
 
 @contextmanager
 def lock_run(places: RunPaths) -> Iterator[int]:
-    """Own the run's folder; a second owner is refused. The kernel lets go when we die.
+    """Lock the run's folder; a second owner is refused. The kernel unlocks it when we die.
 
     The value is the lock's descriptor.
     """
@@ -116,7 +116,7 @@ def lock_run(places: RunPaths) -> Iterator[int]:
             os.ftruncate(fd, 0)
             os.pwrite(fd, str(os.getpid()).encode(), 0)
         except OSError as error:
-            with suppress(OSError):  # an empty folder would be listed as a run
+            with suppress(OSError):  # an otherwise empty folder would be listed as a run
                 if [*places.folder.iterdir()] == [places.lock]:
                     places.lock.unlink()
                     places.folder.rmdir()
@@ -143,7 +143,7 @@ def is_run_alive(places: RunPaths) -> bool:
 
 
 def is_empty_run(places: RunPaths) -> bool:
-    """True for a folder in which nothing was ever told of a run."""
+    """True for a folder without a record and without `run.json`."""
     try:
         told = any(file.stat().st_size for file in places.journal.glob("*.jsonl"))
     except OSError:
@@ -152,7 +152,7 @@ def is_empty_run(places: RunPaths) -> bool:
 
 
 def network_filesystem_of(folder: Path) -> str | None:
-    """The file system's type if `folder` lies on one where locks are unsafe, else None."""
+    """The file system's type if `folder` is on one where locks are unsafe, else None."""
     try:
         mounts = Path("/proc/self/mounts").read_text(errors="replace")
         return find_network_filesystem(str(folder.resolve()), mounts)
@@ -170,7 +170,7 @@ def find_network_filesystem(path: str, mounts: str) -> str | None:
         point = _MOUNT_ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields[1])
         if is_within(path, point) and len(point) >= len(
             best
-        ):  # of two at one place, the later covers the earlier
+        ):  # a later mount covers an earlier one
             best, kind = point, fields[2]
     return kind if kind in _NETWORK_FILESYSTEMS else None
 

@@ -1,7 +1,7 @@
-"""A run's status from how its root agent ended. Pure.
+"""A run's status from the end of its root agent. No I/O.
 
-Rule guarded: a run is completed only if its root's work came to a good end and its answer fits; a
-provider that did not answer, or refused for good, is told from any other failure.
+A run is completed only if its root's work ended well and its answer fits the schema. A provider
+that did not answer, or refused for good, has a status of its own.
 """
 
 from typing import Literal
@@ -32,12 +32,12 @@ def run_result(
     *,
     schema: dict[str, object] | None,
 ) -> RunCompleted:
-    """What the run came to.
+    """The outcome of the run.
 
     Args:
         outcome: How the root ended.
-        end: Its last turn's end, if there was one in this life of the run.
-        schema: What the answer must fit.
+        end: Its last turn's end, if there was one since the last start or resume of the run.
+        schema: The JSON schema that the answer must fit.
     """
     status = _status_of(outcome, end)
     if status == "budget" and isinstance(end, TurnCompleted):
@@ -51,7 +51,7 @@ def run_result(
 
 
 def as_interrupted(completed: RunCompleted) -> RunCompleted:
-    """The same run, if a person interrupted agents at work after the root had answered."""
+    """The same outcome, if agents were interrupted at work after the root had answered."""
     if completed.status != "completed":
         return completed
     why = "agents at work were interrupted after the root had answered"

@@ -1,1 +1,1 @@
-"""What a program sees of a run: JSON lines, and servers for editors and other agents."""
+"""Program interfaces to a run: JSON lines, and servers for editors and other agents."""

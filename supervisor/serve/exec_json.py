@@ -1,7 +1,8 @@
-"""`--json`: one JSON object a line on stdout, and nothing else there.
+"""`--json`: one JSON object per line on stdout, and nothing else there.
 
-Rule: every line carries `ts` and an ascending `seq`; the last is always `run.completed`. A reader
-that is gone ends the stream quietly; one that is too slow is told how many lines it missed.
+Every line has `ts` and an ascending `seq`; the last line is always `run.completed`. If the reader
+has gone, the stream ends without an error. A reader that is too slow is told how many lines it
+missed.
 """
 
 import time
@@ -22,8 +23,8 @@ class ExecJsonDisplay:
     """The JSON lines of a run (a `RunDisplay`).
 
     Args:
-        stdout: Only its file number is used where it has one; nothing else may write there.
-        clock: Unix seconds, for lines that no record gave a time.
+        stdout: Written through its file descriptor if it has one; nothing else may write there.
+        clock: Unix seconds, for lines without a record's time.
     """
 
     def __init__(self, stdout: TextIO, *, clock: Callable[[], float] = time.time) -> None:
@@ -34,7 +35,7 @@ class ExecJsonDisplay:
 
     @property
     def closed(self) -> bool:
-        """Nobody reads any more."""
+        """The reader has gone."""
         return self._spool.closed
 
     def on_feed(self, feed: AnyFeed) -> None:
@@ -42,11 +43,11 @@ class ExecJsonDisplay:
             return
         if isinstance(feed, TransientEvent):
             self._put(passing_event_lines(feed, self._state), self._clock())
-        elif not isinstance(feed.record.body, RunCompleted):  # that one is `finish`'s, the last
+        elif not isinstance(feed.record.body, RunCompleted):  # `finish` writes that one last
             self._put(record_lines(feed.record, self._state), feed.record.ts)
 
     async def draw(self, current: Callable[[], RunView]) -> None:
-        """Write while the run goes on. The view is not looked at: lines come from records."""
+        """Write lines while the run goes on. The view is unused: lines come from records."""
         await self._spool.drain()
 
     def finish(self, completed: RunCompleted) -> None:

@@ -1,6 +1,6 @@
-"""The lines of the queue in `--json`: what is asked, and what came of it. Pure.
+"""Convert approval records to JSON lines. No I/O.
 
-Rule: they name their agent, the root too: a reader answers by id and must know for whom.
+These lines name their agent even if it is the root: a reader answers by id and must know for whom.
 """
 
 from swarm.mailbox.protocol.records import ApprovalRequested, ApprovalResolved
@@ -10,7 +10,7 @@ from .json_lines import AnyLine, ApprovalRequestedLine, ApprovalResolvedLine
 
 
 def approval_line(body: ApprovalRequested | ApprovalResolved, path: str) -> AnyLine:
-    """One record of the queue as a line."""
+    """One approval record as a line."""
     line: ApprovalRequestedLine | ApprovalResolvedLine
     match body:
         case ApprovalRequested(request=request):

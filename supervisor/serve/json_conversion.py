@@ -1,8 +1,10 @@
-"""Records in, JSON lines out: pure, in order, the same lines for the same records.
+"""Convert records to JSON lines, in order; equal records give equal lines. No I/O.
 
-Rule: an item that was started is completed, whatever becomes of its turn or its process; what one
-can recover from is a `warning`; `error` is said only for the root, before the line that ends it.
-Source: Codex `exec --json`; differs in unique ids, usage per turn, and what `docs/json.md` adds.
+Every started item is completed, whatever happens to its turn or its process. A recoverable problem
+is a `warning`; an `error` appears only for the root, before the line that ends it.
+
+Source: Codex `exec --json`. Differences: unique ids, usage per turn, and the additions in
+`docs/json.md`.
 """
 
 from msgspec import UNSET
@@ -80,14 +82,14 @@ from .json_state import JsonAgent, JsonState
 
 
 def record_lines(record: Record, state: JsonState) -> list[AnyLine]:
-    """The lines of one record, `ts` and `seq` not yet set. `thread.started` is always first.
+    """The lines of one record, without `ts` and `seq`. The first line is always `thread.started`.
 
-    Lines from before the root's start, or a fan-out's, are held back until it; `run.completed`
-    waits for nothing.
+    Lines from before the start of the root or of a fan-out are held back until then;
+    `run.completed` does not wait.
     """
     state.track_budget(record)
     if is_reviewer(record.agent):
-        return []  # what it came to is told as an assessment
+        return []  # the assessment line reports a reviewer's result
     path = state.paths.get(_agent_id(record), record.agent)
     lines = _run_lines(record, state)
     if lines is None:
@@ -111,7 +113,7 @@ def record_lines(record: Record, state: JsonState) -> list[AnyLine]:
 
 
 def passing_event_lines(feed: TransientEvent, state: JsonState) -> list[AnyLine]:
-    """Retries, waits and throttling: said once each, until something else is said."""
+    """Retries, waits and throttling, each written once until something else follows."""
     event = feed.event
     lines: list[AnyLine] = []
     if is_reviewer(feed.agent):
@@ -227,7 +229,7 @@ def _agent_lines(record: Record, state: JsonState, path: str) -> list[AnyLine]:
         return _spawned(body, state)
     if not path:
         return [WarningLine(message=body.message)] if isinstance(body, Warned) else []
-    if isinstance(body, TurnDiff):  # its agent may be gone
+    if isinstance(body, TurnDiff):  # the agent's process may have ended
         return [_turn_diff(body)]
     agent = state.agent(path)
     item_id = f"item_{record.seq}"

@@ -1,7 +1,7 @@
-"""Items that are open: started once, completed once, with one id. Pure.
+"""Track open JSON items: each is started once and completed once, with one id. No I/O.
 
-Rule: a command that goes on as a session keeps its item open until the session ends; a plan keeps
-its item open until the turn ends; nothing stays open when its agent is gone.
+The item of a command that continues as a session stays open until the session ends; the item of a
+plan stays open until the turn ends. No item stays open after its agent has ended.
 """
 
 import shlex
@@ -43,7 +43,9 @@ _MAX_OUTPUT = 64 * 1024  # characters kept of a session's output over all its ca
 
 
 def message_item(item: AnyItem, item_id: str) -> AgentMessage | ReasoningItem | None:
-    """What a model said, if it is shown: calls and outputs have items of their own."""
+    """An item for the model's text or reasoning; None for calls and outputs, which have their
+    own.
+    """
     match item:
         case Message(role="assistant", content=content) if text := text_of(content):
             return AgentMessage(id=item_id, text=text)
@@ -54,7 +56,7 @@ def message_item(item: AnyItem, item_id: str) -> AgentMessage | ReasoningItem | 
 
 
 class OpenItems:
-    """One agent's calls, sessions and plan."""
+    """The open calls, sessions and plan of one agent."""
 
     def __init__(self) -> None:
         self._calls: dict[str, tuple[AnyCallDetail, AnyJsonItem | None]] = {}
@@ -62,13 +64,13 @@ class OpenItems:
         self._todo: TodoList | None = None
 
     def begin(self, body: CallBegan, item_id: str) -> list[AnyLine]:
-        """A plan and keys typed into a session start no item of their own."""
+        """Begin a call's item. A plan and input to a session begin none."""
         item = _opened(body, item_id)
         self._calls[body.call_id] = (body.detail, item)
         return [] if item is None else [ItemStartedLine(item=item)]
 
     def end(self, body: CallEnded, item_id: str) -> list[AnyLine]:
-        """A call that was refused before it began has only its end."""
+        """End a call's item. A call that was refused before it began has only an end."""
         detail, item = self._calls.pop(body.call_id, (None, None))
         match detail, item:
             case StdinCall(session_id=session_id), _:
@@ -96,7 +98,7 @@ class OpenItems:
                 return [ItemCompletedLine(item=made)]
 
     def close_turn(self) -> list[AnyLine]:
-        """The plan is done with; calls still open never ended. Sessions live on."""
+        """Complete the plan, and fail calls that never ended. Sessions continue."""
         lines: list[AnyLine] = []
         for _, item in self._calls.values():
             if item is not None:
@@ -108,7 +110,7 @@ class OpenItems:
         return lines
 
     def close_all(self) -> list[AnyLine]:
-        """The process is gone, and its sessions with it."""
+        """The process has ended: complete its sessions too."""
         lines = self.close_turn()
         lines += [ItemCompletedLine(item=_failed(item)) for item in self._sessions.values()]
         self._sessions.clear()
@@ -173,7 +175,7 @@ def _status(body: CallEnded) -> ItemStatus:
 
 
 def _only_failed(status: ItemStatus) -> ItemStatus:
-    """A file change knows no `declined`."""
+    """A file change has no status `declined`."""
     return "failed" if status == "declined" else status
 
 

@@ -1,7 +1,7 @@
-"""The lines of `--json`, as structs: Codex's `exec --json` shapes and our additions.
+"""The structs of `--json` lines: Codex's `exec --json` forms and our additions.
 
-Rule: a field is never left out because of its value (a zero or a null is an answer); only fields
-marked UNSET are. New fields may come, old ones keep name, type and meaning (`docs/json.md`).
+A field is never left out because of its value (zero and null are valid values); only fields marked
+UNSET are. New fields may be added; existing ones keep name, type and meaning (`docs/json.md`).
 """
 
 from typing import Any, Literal, dataclass_transform
@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.parsed_command import ParsedCommand
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class JsonPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A record inside a line."""
+    """An object inside a line."""
 
 
 class JsonUsage(JsonPart):
@@ -39,7 +39,7 @@ class JsonFileChange(JsonPart):
 
 
 class JsonRateLimit(JsonPart):
-    """One allowance of the account at the provider."""
+    """One rate-limit window of the account at the provider."""
 
     name: str
     used_percent: float
@@ -58,7 +58,7 @@ ItemStatus = Literal["in_progress", "completed", "failed", "declined"]
 
 
 class JsonItem(JsonPart, tag_field="type"):
-    id: str  # unique in the run, the same in started, updated and completed
+    id: str  # unique in the run; the same in started, updated and completed
 
 
 class AgentMessage(JsonItem, tag="agent_message"):
@@ -70,7 +70,7 @@ class ReasoningItem(JsonItem, tag="reasoning"):
 
 
 class CommandExecution(JsonItem, tag="command_execution"):
-    command: str  # the whole argv, quoted for a shell
+    command: str  # the complete argv, quoted for a shell
     parsed_cmd: tuple[ParsedCommand, ...]
     aggregated_output: str = ""
     exit_code: int | None = None
@@ -87,7 +87,7 @@ class TodoList(JsonItem, tag="todo_list"):
 
 
 class ToolCall(JsonItem, tag="tool_call"):
-    """Ours: any other tool, with the argument that says most."""
+    """Our addition: any other tool, with its most telling argument."""
 
     tool: str
     argument: str
@@ -102,9 +102,9 @@ AnyJsonItem = AgentMessage | ReasoningItem | CommandExecution | FileChangeItem |
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
 class JsonLine(msgspec.Struct, kw_only=True, tag_field="type"):
-    """Any line. `ts` and `seq` are set when it is written, so a line is not frozen."""
+    """Base of all lines. `ts` and `seq` are set when it is written, so a line is not frozen."""
 
-    agent: str | UnsetType = UNSET  # the path; left out for the root's own lines
+    agent: str | UnsetType = UNSET  # the path; absent for the root's own lines
     ts: str = ""  # RFC 3339, UTC, milliseconds
     seq: int = 0  # ascending in this stream
 
@@ -138,10 +138,10 @@ class ItemCompletedLine(JsonLine, tag="item.completed"):
 
 class TurnCompletedLine(JsonLine, tag="turn.completed"):
     usage: JsonUsage  # of this turn
-    total_usage: JsonUsage  # of this agent since its beginning
+    total_usage: JsonUsage  # of this agent since its start
     context_tokens: int = 0
     context_window: int = 0
-    context_left_percent: int | None = None  # None: the window is not known
+    context_left_percent: int | None = None  # None: the window is unknown
 
 
 class TurnFailedLine(JsonLine, tag="turn.failed"):
@@ -166,7 +166,7 @@ class RateLimitsLine(JsonLine, tag="rate_limits"):
 class ReviewEnteredLine(JsonLine, tag="review.entered"):
     target: str
     hint: str
-    reviewer: str | UnsetType = UNSET  # the path of who reviews, where it is not this agent
+    reviewer: str | UnsetType = UNSET  # the reviewer's path, if it is another agent
 
 
 class ReviewExitedLine(JsonLine, tag="review.exited"):
@@ -179,7 +179,7 @@ class AgentSpawnedLine(JsonLine, tag="agent.spawned"):
     nickname: str
     parent: str | None
     depth: int
-    epoch: int  # over 1: a later life, of a run that was resumed
+    epoch: int  # above 1: a later process, in a resumed run
     model: str | None
     agent_id: str
     pid: int
@@ -207,7 +207,7 @@ class ApprovalRequestedLine(JsonLine, tag="approval.requested"):
 
 
 class ApprovalResolvedLine(JsonLine, tag="approval.resolved"):
-    """Likewise."""
+    """Always names its agent."""
 
     id: str
     outcome: str
@@ -233,23 +233,23 @@ class FanOutItemLine(JsonLine, tag="fan_out.item"):
 
 
 class TurnDiffLine(JsonLine, tag="turn.diff"):
-    """What a turn's patches and commands changed in files; after its `turn.completed`."""
+    """The file changes of a turn's patches and commands; comes after its `turn.completed`."""
 
     turn_id: str
-    unified_diff: str  # with `file`: its head
+    unified_diff: str  # with `file`: only its head
     files: int
     added: int
     removed: int
-    hidden: int  # files that are shown nowhere here: the diff would be too long
+    hidden: int  # files that are left out because the diff would be too long
     no_copy: int  # files that no undo can bring back
     shared_with: tuple[str, ...]  # agents that may have made some of these changes
-    uncovered: tuple[str, ...]  # folders of which a command's changes are not known: the first
+    uncovered: tuple[str, ...]  # the first folders where a command's changes are unknown
     uncovered_count: int
-    file: str | UnsetType = UNSET  # in the run's folder: all that is shown
+    file: str | UnsetType = UNSET  # in the run's folder: the complete diff
 
 
 class ContextCompactedLine(JsonLine, tag="context.compacted"):
-    """An agent's history was made shorter; see docs/context.md."""
+    """An agent's history was compacted; see docs/context.md."""
 
     id: str
     trigger: str
@@ -261,14 +261,14 @@ class ContextCompactedLine(JsonLine, tag="context.compacted"):
 
 
 class ContextRestoredLine(JsonLine, tag="context.restored"):
-    """A person took the compaction of this id back."""
+    """A person undid the compaction with this id."""
 
     id: str
     items: int
 
 
 class BudgetUse(JsonPart):
-    """The bounds of the run (null: none) and what counts against them."""
+    """The limits of the run (null: none) and what counts against them."""
 
     tokens: int | None
     usd: float | None
@@ -288,12 +288,10 @@ class RunCompletedLine(JsonLine, tag="run.completed"):
     message: str | UnsetType = UNSET
     usd: float | None = None
     duration_s: float = 0.0
-    budget: BudgetUse | UnsetType = UNSET  # only where a bound holds
-    review_usage: JsonUsage | UnsetType = UNSET  # only where a reviewer was asked; not in `usage`
+    budget: BudgetUse | UnsetType = UNSET  # only if a limit holds
+    review_usage: JsonUsage | UnsetType = UNSET  # only if a reviewer was asked; not in `usage`
     review_usd: float | UnsetType | None = UNSET  # its part of `usd`
-    redacted: dict[str, int] | UnsetType = (
-        UNSET  # only where a secret was hidden: how often, by rule
-    )
+    redacted: dict[str, int] | UnsetType = UNSET  # only if a secret was hidden: count by rule
 
 
 AnyLine = (

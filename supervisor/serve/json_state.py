@@ -1,4 +1,4 @@
-"""What the JSON lines of a stream remember of the records before."""
+"""The state that JSON lines need from earlier records."""
 
 from msgspec import UNSET, UnsetType
 
@@ -20,17 +20,17 @@ class JsonAgent:
         self.total = TokenUsage()
         self.context_tokens = self.context_window = 0
         self.usd: float | None = None
-        self.notice = ""  # the last one, so that it is said once
+        self.notice = ""  # the last notice, so that it is written once
         self.ended = False
 
 
 class JsonState:
-    """One stream's memory: two words for each agent that ended, more for those that live."""
+    """The state of one stream: small for each ended agent, more for agents with a process."""
 
     def __init__(self) -> None:
         self.run_id = ""
-        self.started = False  # thread.started was said
-        self.early_lines: list[AnyLine] = []  # lines from before it
+        self.started = False  # `thread.started` was written
+        self.early_lines: list[AnyLine] = []  # lines held back until then
         self.agents: dict[str, JsonAgent] = {}
         self.paths: dict[str, str] = {}  # agent id → path
         self.spawned = 0
@@ -48,7 +48,7 @@ class JsonState:
         return self.agents.setdefault(path, JsonAgent())
 
     def track_budget(self, record: Record) -> None:
-        """Follow the books: the run's bounds and what counts against them."""
+        """Track the budget: the run's limits and what counts against them."""
         match record.body:
             case BudgetSet() as body if record.agent == ROOT_PATH:
                 self.budget = body.budget
@@ -72,7 +72,7 @@ class JsonState:
         self.drawn_requests += requests
 
     def budget_use(self) -> BudgetUse | UnsetType:
-        """The run's bounds at its end; unset where none holds."""
+        """The run's limits and use at its end; unset if no limit holds."""
         if self.budget == Budget():
             return UNSET
         return BudgetUse(

@@ -1,1 +1,1 @@
-"""Agents that start agents: spawn, mail, wait, halt, close, as the supervisor does them."""
+"""Agents that start agents: spawn, mail, wait, interrupt, close, on the supervisor's side."""

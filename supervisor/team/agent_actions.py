@@ -1,7 +1,6 @@
-"""What one agent may do to others: write, give a task, list, halt, close. And a person: all of it.
+"""Requests that act on other agents: send mail, give a task, list, interrupt, close.
 
-Rule guarded: an agent halts and closes only what is below it; every ending is bounded by the ladder
-of ask, TERM, KILL.
+An agent interrupts and closes only its descendants. Every end is bounded: ask, TERM, KILL.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,17 +55,17 @@ class AgentActions:
         self._run, self._agents, self._team = running, control, team
         self._mail, self._lifecycle = post, lives
 
-    # --- letters -------------------------------------------------------------------------------
+    # --- mail ----------------------------------------------------------------------------------
 
     async def send(self, asker: TeamAgent, wish: SendMail) -> AnyReply:
-        """A letter that wakes nobody."""
+        """Send mail that starts no turn."""
         reader = self._recipient(asker, wish.target, wish.message)
         letter = self._mail.make_mail(asker.path, reader.path, wish.message)
         await self._mail.send_and_wait_written(reader, letter)
         return _sent(reader)
 
     async def follow_up(self, asker: TeamAgent, wish: FollowUp) -> AnyReply:
-        """A task for an agent that is there, working or finished."""
+        """Give a task to an existing agent, working or finished."""
         reader = self._recipient(asker, wish.target, wish.message)
         if reader.path == ROOT_PATH:
             raise AgentRequestError("Follow-up tasks can't target the root agent")
@@ -89,10 +88,10 @@ class AgentActions:
             )
         return reader
 
-    # --- looking -------------------------------------------------------------------------------
+    # --- listing -------------------------------------------------------------------------------
 
     def list_team(self, asker: TeamAgent, wish: ListAgents) -> AnyReply:
-        """The root first, then by path; those that were closed are left out."""
+        """The root first, then by path; closed agents are left out."""
         prefix = ROOT_PATH
         if wish.path_prefix:
             try:
@@ -117,7 +116,7 @@ class AgentActions:
     async def halt(
         self, asker: TeamAgent, wish: HaltAgent, abort_waiting: Callable[[TeamAgent], bool]
     ) -> AnyReply:
-        """Abort a turn; the agent stays. Who is not there needs no halt."""
+        """Abort a turn; the agent stays. An unknown target is no error."""
         target = self._descendant(asker, wish.target, verb="interrupt")
         if target is None:
             return PreviousStatus(status=NOT_FOUND)
@@ -136,7 +135,7 @@ class AgentActions:
                 return
 
     async def close(self, asker: TeamAgent, wish: CloseAgent) -> AnyReply:
-        """End an agent and all below it, for good."""
+        """End an agent and all its descendants for good."""
         target = self._descendant(asker, wish.target, verb="close")
         if target is None:
             return PreviousStatus(status=NOT_FOUND)
@@ -147,7 +146,7 @@ class AgentActions:
     async def end_members(
         self, members: Sequence[TeamAgent], *, grace_s: float = CLOSE_GRACE_S
     ) -> None:
-        """End these for good, side by side; who stands in line for them is refused."""
+        """End these in parallel and for good; those that wait for a slot give up waiting."""
         for member in members:
             member.closed = True
             if (parent := self._team.members.get(member.plan.parent or "")) is not None:
@@ -163,7 +162,7 @@ class AgentActions:
         self._team.notify_change()
 
     def _end_without_process(self, member: TeamAgent) -> None:
-        """It is finished, suspended, or in line; a first life in line is withdrawn by its wish."""
+        """End a member that is finished, suspended or queued; cancel a first start in progress."""
         if not member.is_active:
             return
         if member.start_scope is not None:

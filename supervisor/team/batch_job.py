@@ -1,6 +1,6 @@
-"""One batch job while it runs: its rows, who works on them, what came of them. Waits for nothing.
+"""One running batch job: its rows, their workers, their results. Never waits.
 
-Rule guarded: only a row's own worker reports its result, once, while it works.
+Only a row's own worker reports its result: once, and while it works.
 """
 
 import re
@@ -22,21 +22,21 @@ from ..agents.child_plan import AgentRequestError
 from .job_files import TableFile
 from .job_table import JobResultSpool, JobRow, JobTable, job_item_prompt, read_rows
 
-JOB_WORKER = re.compile(r"job_[0-9a-f]{8}_[0-9]+(_[0-9]+)?\Z")  # their names
+JOB_WORKER = re.compile(r"job_[0-9a-f]{8}_[0-9]+(_[0-9]+)?\Z")  # the workers' names
 JobStatus = Literal["completed", "failed", "cancelled"]
 JobFate = Literal["cancelled", "later", "now"]
-"""What becomes of the rest of a job that is cut off: nothing, done by a resume, or at once.
+"""What follows when a job is cut off: nothing, a resume continues it, or it continues at once.
 
-Said before the cut, and kept: a job that was given up stays so, even if the run ends a moment
-later.
+It is set before the job is cut off, and a cancellation stays: a cancelled job stays cancelled, even
+if the run ends a moment later.
 """
 _MAX_FAILURES_LISTED = 5
 _CANCELLED = "cancelled by worker request"
-_STATUS, _ERROR = 4, 6  # of the cells of a row that has ended
+_STATUS, _ERROR = 4, 6  # columns of an ended row's cells
 
 
 class JobItem:
-    """A row that is being worked on."""
+    """A row that a worker works on."""
 
     def __init__(self, row: JobRow, path: str) -> None:
         self.row, self.path = row, path
@@ -45,7 +45,7 @@ class JobItem:
 
 
 class BatchJob:
-    """One job. `attempt` counts how often it was begun: first, then by each resume."""
+    """One job. `attempt` counts its starts: the first, then each resume."""
 
     def __init__(
         self,
@@ -67,42 +67,42 @@ class BatchJob:
         self.fault: str | None = None
         self.failures: deque[dict[str, str | None]] = deque(maxlen=_MAX_FAILURES_LISTED)
         self.shown_at = float("-inf")
-        self.asker = ""  # the path of the agent that wanted it
+        self.asker = ""  # the path of the agent that requested it
         self.file: TableFile | None = None
-        self._fate: JobFate | None = None  # nobody has said it yet
+        self._fate: JobFate | None = None  # None: not set
 
     @property
     def has_call(self) -> bool:
-        """A call waits for it; one that was taken up goes on by itself."""
+        """True if a call waits for it; a resumed job has none."""
         return self.attempt == 1
 
     @property
     def fate(self) -> JobFate:
-        """That of a job which nobody destined for another one: its call was withdrawn."""
+        """The fate that was set; else "cancelled": its call was withdrawn."""
         return self._fate or "cancelled"
 
     def set_fate(self, fate: JobFate) -> None:
-        """What becomes of it when it is cut off next."""
+        """Set what follows when the job is cut off next."""
         if self._fate != "cancelled":
             self._fate = fate
 
     def remaining_rows(self) -> Iterator[JobRow]:
-        """Those without an end, in order."""
-        assert self.file is not None  # a job that is begun has one
+        """The rows without an end, in order."""
+        assert self.file is not None  # a started job has one
         headers = self.table.headers
         for row in read_rows(self.file, headers, id_column=self.request.id_column):
             if row.index >= self.table.rows or not self.spool.has(row.index):
                 yield row
 
     def begin(self, row: JobRow, asker: str) -> JobItem:
-        """Its worker's path tells the job, the row and, from the second on, the attempt."""
+        """Start a row. Its worker's path names job, row and, from the second on, the attempt."""
         again = f"_{self.attempt}" if self.attempt > 1 else ""
         path = f"{asker}/job_{self.job_id[-8:]}_{row.index + 1}{again}"
         item = self.running[row.item_id] = JobItem(row, path)
         return item
 
     def finish(self, item: JobItem, error: str | None) -> JobRowEnded:
-        """One row has ended: into the spool with it. Returns what the journal shall hold."""
+        """End a row and add it to the spool. Returns the record for the journal."""
         self.running.pop(item.row.item_id, None)
         cells = (
             self.job_id, item.row.item_id, str(item.row.index), item.row.source_id or "",
@@ -114,14 +114,14 @@ class BatchJob:
         return JobRowEnded(index=item.row.index, cells=cells)
 
     def restore_rows(self, ended: Iterable[JobRowEnded]) -> None:
-        """Rows that an earlier attempt has done: they are not run again."""
+        """Add rows that an earlier attempt has done: they do not run again."""
         for one in ended:
             if 0 <= one.index < self.table.rows and not self.spool.has(one.index):
                 self._count(one.cells)
                 self.spool.add(one.index, list(one.cells))
 
     def now(self) -> str:
-        """The moment, as a table says it."""
+        """The present time as it stands in the results."""
         moment = datetime.fromtimestamp(self._entropy.unix_s(), UTC)
         return moment.isoformat(timespec="seconds")
 
@@ -138,7 +138,7 @@ class BatchJob:
         return "failed" if self.fault else "cancelled" if self.stopping else "completed"
 
     def summary(self, output: Path | str) -> bytes:
-        """What the asker reads, as JSON."""
+        """The JSON summary for the asker."""
         return msgspec.json.encode(
             {
                 "job_id": self.job_id,
@@ -153,7 +153,7 @@ class BatchJob:
         )
 
     def first_input(self, item: JobItem) -> UserInput:
-        """The first words to the worker of a row."""
+        """The first input of a row's worker."""
         text = job_item_prompt(
             self.request.instruction,
             self.table.headers,
@@ -173,7 +173,7 @@ def open_job(
     attempt: int = 1,
     chances: EntropySources = SYSTEM_ENTROPY,
 ) -> BatchJob:
-    """A job that has not begun. Raises NotPossible: its schema is none."""
+    """A job that has not started. Raises AgentRequestError for an invalid schema."""
     try:
         job = BatchJob(table, wish, spool, job_id=job_id, attempt=attempt, chances=chances)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -184,9 +184,9 @@ def open_job(
 
 
 def report_result(jobs: Mapping[str, BatchJob], path: str, wish: ReportJobResult) -> ResultAccepted:
-    """Take the result of the worker at `path`: its own row's, while it works, once.
+    """Take a result from the worker at `path`: only for its own row, while it works, once.
 
-    One that does not fit raises NotPossible, with the reason: it may be sent again.
+    A result that does not fit raises AgentRequestError with the reason; it may be sent again.
     """
     job = jobs.get(wish.job_id)
     item = job.running.get(wish.item_id) if job is not None else None

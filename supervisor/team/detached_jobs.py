@@ -1,8 +1,8 @@
-"""Jobs that outlived their call: they go on by themselves, and their asker is told by letters.
+"""Batch jobs that outlived their call: they continue by themselves and mail their asker.
 
-Rule guarded: the call that wanted the job was told to the model as interrupted and is never run
-again; the job's rows are. An asker that wants the same job again joins it instead of doubling it,
-also while it has not read yet that the job has ended.
+The call that requested the job was reported to the model as interrupted and never runs again; the
+job's rows do. An asker that requests the same job again joins it instead of starting a second one,
+even if it has not read yet that the job has ended.
 """
 
 import trio
@@ -38,7 +38,7 @@ class _DetachedJob:
 
 
 class DetachedJobs:
-    """Owns the jobs without a call. `idle` is False while any goes on."""
+    """Owns the jobs without a call. `is_idle` is False while any runs."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class DetachedJobs:
         self._run, self._team, self._mail = running, team, post
         self._jobs, self._nursery = jobs, nursery
         self._running: dict[str, _DetachedJob] = {}
-        self._announced: dict[str, _DetachedJob] = {}  # ended ones, by the letter that says so
+        self._announced: dict[str, _DetachedJob] = {}  # ended jobs, by the id of the mail about it
         jobs.on_cut_off = self.start
 
     @property
@@ -59,38 +59,37 @@ class DetachedJobs:
         return not self._running
 
     def restore(self) -> set[str]:
-        """Take up what an earlier part of the run left. Returns the ids of all its jobs."""
+        """Continue the jobs that an earlier part of the run left. Returns the ids of all jobs."""
         past = fold_jobs(run_records(self._run.paths))
         for job in past.unfinished.values():
             self.start(job)
         return past.ids
 
     def start(self, job: UnfinishedJob) -> None:
-        """Go on with it in a task of its own."""
+        """Continue the job in a task of its own."""
         going = self._running[job.began.job_id] = _DetachedJob(job)
         self._nursery.start_soon(self._continue, going)
 
     async def join(self, asker: TeamAgent, wish: SpawnOnCsv) -> AnyReply:
-        """Do what the wish asks for: by waiting for the same job if it goes on already."""
+        """Serve the request; wait for the same job if it already runs."""
         for going in self._running.values():
             if (going.job.asker, going.job.began.wish) == (asker.path, wish):
                 return await self._wait(going)
         self._forget_read(asker)
-        for mail_id in asker.unread_mail:  # it asks while the letter of the end is on its way
+        for mail_id in asker.unread_mail:  # the mail that reports the end may still be on its way
             ended = self._announced.get(mail_id)
             if ended is not None and ended.job.began.wish == wish:
                 return _reply_of(ended)
         return await self._jobs.run(asker, wish)
 
     def cancel_jobs_of(self, asker: str) -> None:
-        """This agent is gone for good: nobody wants its jobs any more."""
+        """Cancel the jobs of an agent that is gone for good."""
         for going in self._running.values():
             if going.job.asker == asker:
                 going.scope.cancel()
 
     def cancel_all(self) -> None:
-        """A person stops the work,
-        or the run ends (then `JobRunner.set_fate` was told so before)."""
+        """Cancel all jobs. The caller has set their fate with `JobRunner.set_fate` before."""
         for going in self._running.values():
             going.scope.cancel()
 
@@ -136,7 +135,7 @@ class DetachedJobs:
             self._announced[self._notify(asker, job, words, wakes=True)] = going
 
     async def _wait_for_asker(self, path: str) -> TeamAgent:
-        """The root is there only once it lives again."""
+        """Wait for the asker's process: the root has none until it is restarted."""
         while (asker := self._team.find(path)) is None or not asker.epoch:
             await self._team.wait_change()
         return asker

@@ -1,7 +1,7 @@
-"""What a forked child is given of its parent's conversation: the latest turns, then a filter. Pure.
+"""What a forked child gets of its parent's history: the latest turns, then a filter. No I/O.
 
 Source: Codex's fork modes (first cut, then filter). Differs: an untagged answer that ended its turn
-is kept (wires without phases have no others), and so are letters that gave a task.
+is kept (wires without phases have no others), and so is mail that gave a task.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def parse_fork_turns(text: str) -> int | None:
 
 
 class _HistoryEntry:
-    """An item of the parent's, and whether a turn of instruction starts with it."""
+    """An item of the parent's history, and whether it starts a turn."""
 
     def __init__(self, item: AnyItem, *, starts_turn: bool, is_task: bool = False) -> None:
         self.item, self.starts_turn, self.is_task = item, starts_turn, is_task
@@ -50,7 +50,7 @@ def fork_history(records: Iterable[Record], *, turns: int | None) -> tuple[AnyIt
 
 def _read(records: Iterable[Record]) -> list[_HistoryEntry]:
     entries: list[_HistoryEntry] = []
-    tasks: set[str] = set()  # letters that start a turn
+    tasks: set[str] = set()  # mail that starts a turn
     for record in records:
         match record.body:
             case ItemRecorded(item=item, item_id=item_id, source=source):
@@ -83,7 +83,7 @@ def _mark_answer(entries: list[_HistoryEntry], last_message: str) -> None:
 def _is_kept(one: _HistoryEntry) -> bool:
     item = one.item
     if not isinstance(item, Message):
-        return isinstance(item, Compaction)  # what a provider made of its beginning
+        return isinstance(item, Compaction)  # a provider's summary of its start
     if item.role != "assistant":
         return True
     return item.phase == "final_answer" or one.is_task or (one.ended_turn and item.phase is None)

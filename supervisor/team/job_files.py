@@ -1,8 +1,8 @@
-"""The files of a batch job, as the supervisor opens them for an agent: its table and its results.
+"""The files of a batch job, opened by the supervisor for an agent: its table and its results.
 
-Guards: the supervisor is not confined, so both keep to what the agent's own commands may read and
-write; each is decided on once and held open from then on. A command that swaps a folder for a
-link, or the table for a pipe, leads neither anywhere else.
+The supervisor is not sandboxed, so both files keep to what the agent's own commands may read and
+write. Each is checked once and held open from then on: a command that replaces a folder by a link,
+or the table by a pipe, redirects neither.
 """
 
 import errno
@@ -41,7 +41,7 @@ from swarm.mailbox.safe_open import (
 
 from ..agents.child_plan import AgentRequestError
 
-MAX_BYTES = 64 << 20  # of a table; the largest is 100,000 rows, which then have 670 bytes each
+MAX_BYTES = 64 << 20  # of a table; with the maximum of 100,000 rows, each may have 670 bytes
 _OUTSIDE = (
     "the results cannot be written to {folder}: it is outside of what you may write; name another "
     "place in output_csv_path"
@@ -52,14 +52,14 @@ class FileAccess(Value):
     """Where an agent's own commands may read and write. Paths are canonical."""
 
     sandbox: SandboxPolicy
-    roots: tuple[str, ...] = ()  # its folder, and those that were added to it
+    roots: tuple[str, ...] = ()  # its working directory and the folders added to it
     hidden: tuple[str, ...] = ()
     granted: ExtraPermissions = ExtraPermissions()
 
     def may_read(self, path: str) -> bool:
-        """Of a canonical path."""
+        """`path` is canonical."""
         if any(is_within(path, tree) for tree in (*SANDBOX_TREES, *self.hidden)):
-            return False  # what /proc says of us is not what it would say of a command
+            return False  # /proc shows the supervisor other things than it shows a command
         given = any(is_within(path, one) for one in (*self.granted.read, *self.granted.write))
         match self.sandbox:
             case DangerFullAccess():
@@ -71,7 +71,7 @@ class FileAccess(Value):
                 return shown or not any(is_within(path, tree) for tree in PRIVATE_TREES)
 
     def may_write(self, path: str) -> bool:
-        """Of a canonical path; below each root the protected names are closed."""
+        """`path` is canonical; below each root the protected names are read-only."""
         if not self.may_read(path):
             return False
         match self.sandbox:
@@ -97,12 +97,14 @@ class FileAccess(Value):
 
 
 class TableFile:
-    """A table that is held open: each look reads it from its start, whatever its name leads to by
-    then. Close it.
+    """A table file that is held open.
+
+    Each `open` reads the same file from its start, whatever its name leads to by then. The caller
+    closes it.
     """
 
     def __init__(self, path: Path, may: Callable[[str], bool]) -> None:
-        """Raises NotPossible: it cannot be read, or is no regular file."""
+        """Raises AgentRequestError: it cannot be read, is no regular file, or is over 64 MiB."""
         self.path = path
         self._fd = -1
         try:
@@ -114,19 +116,19 @@ class TableFile:
             raise AgentRequestError(f"csv input {path} is over {MAX_BYTES >> 20} MiB")
 
     def open(self) -> IO[str]:
-        """Its text. Reading raises OSError where it has grown over the bound."""
+        """The file as text. Reading raises OSError if the file has grown over the limit."""
         raw = io.BufferedReader(_PositionedReader(self._fd), 1 << 16)
         return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
 
     def close(self) -> None:
-        """It can be called twice."""
+        """May be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class _PositionedReader(io.RawIOBase):
-    """A reader with a place of its own in a file that others read, too."""
+    """A reader with its own position in a descriptor that others read, too."""
 
     def __init__(self, fd: int) -> None:
         self._fd, self._at = fd, 0
@@ -143,10 +145,10 @@ class _PositionedReader(io.RawIOBase):
 
 
 class ResultsFile:
-    """Where the results will go: its folder is held from the moment when that was decided."""
+    """The results file: its folder is held open from the moment when it was checked."""
 
     def __init__(self, output: Path, reach: FileAccess) -> None:
-        """Raises NotPossible: its agent may not write there, or there is no such folder."""
+        """Raises AgentRequestError: the agent may not write there, or there is no such folder."""
         self._access, self._name = reach, output.name
         try:
             check_file_name(output.name)
@@ -158,11 +160,11 @@ class ResultsFile:
 
     @property
     def path(self) -> Path:
-        """Where it is now: a command may have moved the folder."""
+        """Its present path: a command may have moved the folder."""
         return Path(self._folder.path, self._name)
 
     def write(self, write: Callable[[IO[bytes]], None]) -> None:
-        """All of it in one step. Raises OSError, or NotPossible: the folder is elsewhere now."""
+        """Replace the file in one step. Raises OSError; AgentRequestError if the folder moved."""
         self._check(self._folder.path)
         self._folder.replace(self._name, write)
 

@@ -1,6 +1,6 @@
-"""Jobs of a run's earlier part, from its records: which were cut off, and what they had done. Pure.
+"""Batch jobs of a run's earlier part, from its records: which were cut off, which rows ended. Pure.
 
-Rule guarded: a job that was begun and never closed goes on; a row that has an end never runs again.
+A job that was begun and never closed continues; a row that has ended never runs again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from swarm.mailbox.protocol.records import JobBegan, JobClosed, JobRowEnded, Rec
 
 
 class UnfinishedJob(msgspec.Struct, frozen=True):
-    """A job without an end. `asker` is the path of the agent that wanted it."""
+    """A job without an end. `asker` is the path of the agent that requested it."""
 
     began: JobBegan
     asker: str
@@ -40,5 +40,5 @@ def fold_jobs(records: Iterable[Record]) -> JobHistory:
 
 
 def finished_rows(records: Iterable[Record]) -> Iterator[JobRowEnded]:
-    """From a job's own file."""
+    """The ended rows, from the records of a job's own file."""
     return (record.body for record in records if isinstance(record.body, JobRowEnded))

@@ -1,8 +1,8 @@
-"""Batch jobs: one worker for each row of a table, in order, as slots come free.
+"""Runs batch jobs: one worker per table row, in order, as slots come free.
 
-Rule guarded: memory holds the workers of now; rows and results stay on disk. What was cut off by
-the end of the supervisor, of the asker's process or at a bound of the run goes on where it stopped.
-Source: Codex `spawn_agents_on_csv`; that a job outlives its call is ours.
+Memory holds only the present workers; rows and results stay on disk. A job that was cut off (by the
+end of the supervisor or of the asker's process, or by a limit of the run) continues where it
+stopped. Source: Codex `spawn_agents_on_csv`; Codex's jobs do not outlive their call.
 """
 
 import csv
@@ -45,7 +45,7 @@ _NOT_REPORTED = "worker finished without calling report_agent_job_result"
 
 
 class JobRunner:
-    """Runs jobs, each in the task of whoever calls `run` or `go_on`."""
+    """Runs jobs, each in the task that calls `run` or `continue_job`."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class JobRunner:
     ) -> None:
         self._run, self._agents, self._team = running, control, team
         self._spawner, self._nursery = births, nursery
-        request = running.request  # its folders, before any command could put links in their place
+        request = running.request  # folders as of now: later a command may put links there
         self._roots = {one: os.path.realpath(one) for one in (request.cwd, *request.add_dirs)}
         self._jobs: dict[str, BatchJob] = {}
-        self.on_cut_off: Callable[[UnfinishedJob], None] = lambda job: None  # its fate is `now`
+        self.on_cut_off: Callable[[UnfinishedJob], None] = lambda job: None  # if its fate is `now`
 
     async def run(self, asker: TeamAgent, wish: SpawnOnCsv) -> AnyReply:
-        """From the table to the results; raises NotPossible before anything is started."""
+        """Run a new job from table to results. AgentRequestError before anything is started."""
         if asker.plan.depth + 1 > asker.plan.limits.max_depth:
             raise AgentRequestError(_DEPTH)
         if self._run.registry.max_agents == 1:
@@ -85,7 +85,7 @@ class JobRunner:
             return JobEnded(summary=await self._run_job(asker, began, table, file))
 
     async def continue_job(self, asker: TeamAgent, cut_off: UnfinishedJob) -> bytes:
-        """The rest of a job; its summary. Raises NotPossible: its table is another one now."""
+        """Run the rest of a job; return its summary. AgentRequestError if its table changed."""
         began = cut_off.began
         try:
             source = Path(asker.plan.cwd) / began.wish.csv_path
@@ -100,16 +100,16 @@ class JobRunner:
             raise
 
     def set_fate(self, fate: JobFate, *, asker: str | None = None) -> None:
-        """What becomes of the jobs that this agent's calls wait for, when they are cut off next.
+        """Set what follows when the jobs that this agent's calls wait for are cut off next.
 
-        None: of all jobs, also of those that go on by themselves.
+        `asker` None: all jobs, also those without a call.
         """
         for job in self._jobs.values():
             if asker is None or (job.has_call and job.asker == asker):
                 job.set_fate(fate)
 
     def report(self, asker: TeamAgent, wish: ReportJobResult) -> AnyReply:
-        """Take a worker's result."""
+        """Accept a worker's result."""
         return report_result(self._jobs, asker.path, wish)
 
     # --- one job -------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class JobRunner:
                 await self._run_workers(asker, job)
                 job.fault = job.fault or await self._write_results(job, place)
                 is_over = True
-            finally:  # a cancelled nursery's error is a group: no `except` would catch it
+            finally:  # a cancelled nursery raises a group, which no `except` here would catch
                 del self._jobs[job.job_id]
                 self._run.journal.close_file(job.job_id)
                 if is_over or job.fate == "cancelled":
@@ -171,7 +171,7 @@ class JobRunner:
         job.restore_rows(finished_rows(read_records(self._run.paths, file=job.job_id)))
 
     def close_job(self, asker: str, job_id: str, status: JobStatus) -> None:
-        """Nothing of this job will run any more."""
+        """Journal that nothing of this job will run any more."""
         self._run.note(JobClosed(job_id=job_id, status=status), agent=asker)
 
     async def _run_workers(self, asker: TeamAgent, job: BatchJob) -> None:
@@ -186,10 +186,10 @@ class JobRunner:
             job.fault = f"the table changed while it was read: {group.exceptions[0]}"
 
     async def _write_results(self, job: BatchJob, place: ResultsFile) -> str | None:
-        """Write the results; returns why not."""
+        """Write the results; return the error, or None."""
 
         def write(target: IO[bytes]) -> None:
-            assert job.file is not None  # it was read to the end just now
+            assert job.file is not None  # its rows have just been read to the end
             write_results(target, job.file, job.table, job.spool, id_column=job.request.id_column)
 
         try:
@@ -210,7 +210,7 @@ class JobRunner:
     # --- one row -------------------------------------------------------------------------------
 
     async def _run_row(self, asker: TeamAgent, job: BatchJob, item: JobItem) -> str | None:
-        """Why the row failed; None if it did not."""
+        """Run one row; return why it failed, or None."""
         member = self._add_member(asker, job, item)
         limit_s = job.request.max_runtime_seconds or self._run.request.job_seconds or _RUNTIME_S
         ended_in_time = False
@@ -247,7 +247,7 @@ class JobRunner:
         self._run.broadcast.state.set_agent_state(path, "queued", note=f"number {place} in line")
 
     async def _end(self, life: LiveAgent) -> None:
-        """Also when the job itself is cancelled: nobody else ends its workers."""
+        """Runs outside the job's own scope: if the job is cancelled, this still ends its worker."""
         if life.path in self._agents.agents:
             await self._agents.end(life)
 

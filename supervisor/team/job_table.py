@@ -1,7 +1,7 @@
-"""A batch job's table: its rows as a stream, each item's name and prompt, where the results go.
+"""A batch job's table: streamed rows, item names, prompts, results.
 
-Rule guarded: the whole table is checked before anything starts, and never held in memory; what a
-cell says is put into a prompt and nowhere else.
+The whole table is checked before anything starts, and is never held in memory. A cell's text goes
+into a prompt and the results, and nowhere else.
 """
 
 import csv
@@ -38,7 +38,7 @@ class JobRow(Value):
 
 
 class JobTable(Value):
-    """A table that was read once, from its first line to its last, and is sound."""
+    """A table that was read once as a whole and is valid."""
 
     path: str
     headers: tuple[str, ...]
@@ -46,7 +46,7 @@ class JobTable(Value):
 
 
 def check_table(file: TableFile, *, id_column: str | None) -> JobTable:
-    """Read it all once. Raises NotPossible naming the line."""
+    """Read the whole table once. Raises AgentRequestError that names the fault."""
     path = file.path
     try:
         headers = read_headers(file)
@@ -65,7 +65,7 @@ def check_table(file: TableFile, *, id_column: str | None) -> JobTable:
 
 
 def read_headers(file: TableFile) -> tuple[str, ...]:
-    """The first line's names. Raises NotPossible if they are none, or not each once."""
+    """The column names. Raises AgentRequestError if all are blank or one is duplicated."""
     with file.open() as text:
         headers = tuple(next(csv.reader(text, strict=True), ()))
     if not any(name.strip() for name in headers):
@@ -81,7 +81,7 @@ def read_headers(file: TableFile) -> tuple[str, ...]:
 def read_rows(
     file: TableFile, headers: tuple[str, ...], *, id_column: str | None
 ) -> Iterator[JobRow]:
-    """The rows in order; wholly blank ones are left out. Raises NotPossible, as `check_table`."""
+    """The rows in order, without blank ones. Raises AgentRequestError, as `check_table`."""
     column = None if id_column is None else headers.index(id_column)
     names: dict[str, int] = {}
     index = 0
@@ -108,7 +108,7 @@ def read_rows(
 
 
 def _unique(name: str, names: dict[str, int]) -> str:
-    """`a`, `a-2`, `a-3` …; a name that is taken in that form already is passed over."""
+    """`a`, `a-2`, `a-3` …; skips names that are taken already."""
     if name not in names:
         names[name] = 1
         return name
@@ -121,7 +121,7 @@ def _unique(name: str, names: dict[str, int]) -> str:
 
 
 def fill_template(instruction: str, values: dict[str, str]) -> str:
-    """`{column}` is replaced, `{{` and `}}` are braces, other braces stay. Filled text is final."""
+    """Replace `{column}`; `{{` and `}}` become braces, others stay. Filled text is final."""
 
     def one(hit: re.Match[str]) -> str:
         if hit[0] in {"{{", "}}"}:
@@ -134,7 +134,7 @@ def fill_template(instruction: str, values: dict[str, str]) -> str:
 def job_item_prompt(
     instruction: str, headers: tuple[str, ...], row: JobRow, *, job_id: str, schema: bytes | None
 ) -> str:
-    """What the worker of one row is told."""
+    """The prompt of one row's worker."""
     values = dict(zip(headers, row.cells, strict=True))
     wanted = schema.decode(errors="replace") if schema is not None else "any JSON object"
     return "\n\n".join(
@@ -152,21 +152,21 @@ def job_item_prompt(
 
 
 def output_path_for(table: Path, wanted: str | None, *, job_id: str) -> Path:
-    """Where the results go: beside the table unless said otherwise."""
+    """The path of the results: beside the table unless `wanted` names one."""
     if wanted is not None:
         return Path(wanted)
     return table.with_name(f"{table.stem}.agent-job-{job_id[:8]}.csv")
 
 
 class JobResultSpool:
-    """Finished rows on disk, in order of their ends; memory holds 8 bytes a row."""
+    """Ended rows on disk, in order of their ends; memory holds 8 bytes a row."""
 
     def __init__(self, file: IO[bytes], rows: int) -> None:
         self._file = file
         self._offsets = array("q", [-1]) * rows
 
     def add(self, index: int, cells: list[str]) -> None:
-        """Keep what row `index` came to."""
+        """Keep the result cells of row `index`."""
         self._offsets[index] = self._file.seek(0, os.SEEK_END)
         self._file.write(msgspec.json.encode(cells) + b"\n")
 
@@ -175,7 +175,7 @@ class JobResultSpool:
         return self._offsets[index] >= 0
 
     def cells_of(self, index: int) -> list[str] | None:
-        """None: the row was never begun."""
+        """The result cells of a row; None if it has not ended."""
         if self._offsets[index] < 0:
             return None
         self._file.seek(self._offsets[index])
@@ -190,7 +190,10 @@ def write_results(
     *,
     id_column: str | None,
 ) -> None:
-    """The table with its result columns, in order of the rows. Raises OSError, NotPossible."""
+    """Write the ended rows with their result columns, in row order.
+
+    Raises OSError and AgentRequestError.
+    """
     text = io.TextIOWrapper(target, encoding="utf-8", newline="")
     writer = csv.writer(text)
     writer.writerow([*table.headers, *RESULT_COLUMNS])
@@ -199,4 +202,4 @@ def write_results(
         if cells is not None:
             writer.writerow([*row.cells, *cells])
     text.flush()
-    text.detach()  # closed by who opened it
+    text.detach()  # its opener closes it

@@ -1,7 +1,7 @@
-"""Letters between agents: journaled, then handed over in order, or returned as dead.
+"""Mail between agents: journaled, then delivered in order, or returned as dead.
 
-Rule guarded: nothing is handed over before it is written, and a letter belongs to one agent id: a
-new agent under an old name never sees it. An agent that has no process gets it in its next life.
+No mail is delivered before it is written. Mail belongs to one agent id: a new agent with an old
+name never sees it. An agent without a process gets it in its next process.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from ..run_context import RunContext
 from .team_members import TeamMembers, preview
 
 _DELIVERY_TIMEOUT_S = 2.0
-MAX_UNREAD = 1_000  # letters of one reader; more are refused
-_SILENT_ENDS = frozenset({"interrupted"})  # somebody wanted it so: no parent is woken
+MAX_UNREAD = 1_000  # unread mail per reader; more is refused
+_SILENT_ENDS = frozenset({"interrupted"})  # somebody requested this end, so the parent is not woken
 
 MailKind = Literal["new_task", "message", "followup", "final_answer"]
 
@@ -36,7 +36,7 @@ def make_mail(
     wakes: bool = False,
     chances: EntropySources = SYSTEM_ENTROPY,
 ) -> Mail:
-    """A letter with an id of its own."""
+    """A mail with a new id."""
     return Mail(
         mail_id=chances.new_id(),
         author=author,
@@ -50,7 +50,7 @@ def make_mail(
 def make_report(
     member: TeamAgent, outcome: AgentEnded, chances: EntropySources = SYSTEM_ENTROPY
 ) -> Mail | None:
-    """What a parent is told when its child's work has come to an end; None for the root."""
+    """The report to a parent that its child's work has ended; None if nobody gets one."""
     parent = member.plan.parent
     if parent is None or not member.plan.reports or member.closed:
         return None
@@ -68,7 +68,7 @@ def make_report(
 
 
 class MailDelivery:
-    """Carries letters. `wake` is called for a reader without a process whom a letter wakes."""
+    """Delivers mail. `wake` is called for a reader without a process that the mail shall wake."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ class MailDelivery:
         kind: MailKind = "message",
         wakes: bool = False,
     ) -> Mail:
-        """A letter that is not posted yet."""
+        """A mail that is not sent yet."""
         chances = self._run.entropy
         return make_mail(author, reader, content, kind=kind, wakes=wakes, chances=chances)
 
     def send(
         self, reader: TeamAgent, mail: Mail, written: Callable[[], None] = lambda: None
     ) -> None:
-        """Journal a letter, then carry it; a closed reader's is dead at once. Never waits.
+        """Journal a mail, then deliver it; mail to a closed reader is dead at once. Never waits.
 
         `written` is called when the journal has it.
         """
@@ -119,11 +119,11 @@ class MailDelivery:
         self._journal(reader, mail, carry)
 
     def is_written(self, mail: Mail) -> bool:
-        """False while the journal does not have it: nobody may be given it yet."""
+        """False until the journal has it: before that nobody may get it."""
         return mail.mail_id not in self._unwritten
 
     async def send_and_wait_written(self, reader: TeamAgent, mail: Mail) -> None:
-        """As `post`; return once the letter is written."""
+        """Like `send`; return once the mail is written."""
         written = trio.Event()
         self.send(reader, mail, written.set)
         await written.wait()
@@ -140,7 +140,7 @@ class MailDelivery:
         )
 
     def mark_dead(self, reader: TeamAgent, mail: Mail, *, reason: str) -> None:
-        """It can never be delivered: say so in the journal."""
+        """Journal that it can never be delivered."""
         self._run.note(
             MailHandled(mail_id=mail.mail_id, dead=True, reason=reason),
             agent=reader.path,
@@ -148,9 +148,9 @@ class MailDelivery:
         )
 
     def mark_answers_read(self, reader: TeamAgent, authors: frozenset[str]) -> None:
-        """The output of a wait gives these agents' answers whole: their letters are read with it.
+        """Mark the answers of these agents as read: a wait's output contains them whole.
 
-        Else the letter, coming a moment later, would start a turn of its own over the same words.
+        Else the mail, arriving a moment later, would start another turn about the same answer.
         """
         for mail in tuple(reader.unread_mail.values()):
             if mail.kind == "final_answer" and mail.author in authors:
@@ -163,13 +163,13 @@ class MailDelivery:
         self._team.forget_read_mail(reader)
 
     def bounce_all(self, reader: TeamAgent, *, reason: str) -> None:
-        """The reader is gone: its letters are dead, and those who wrote them are told."""
+        """The reader is gone: mark its mail as dead and notify the authors."""
         for mail in self._team.drop_mail(reader):
             self.mark_dead(reader, mail, reason=reason)
             self.notify_author(mail, reason=reason)
 
     def notify_author(self, mail: Mail, *, reason: str) -> None:
-        """Who wrote a dead letter hears of it; a first task's refusal is told by its call."""
+        """Notify a dead mail's author; for a first task, the spawn call reports the failure."""
         author = self._team.find(mail.author)
         if author is None or author.closed or mail.kind not in {"message", "followup"}:
             return
@@ -179,17 +179,17 @@ class MailDelivery:
         )
 
     async def wait_delivered(self, reader: TeamAgent) -> None:
-        """Return once all that was posted to it so far is on its way; bounded."""
+        """Return once all mail sent to it so far is on its way, or after 2 s."""
         with trio.move_on_after(_DELIVERY_TIMEOUT_S):
             await self._run.journal.flush()
             if (carried := self._delivering.get(reader.path)) is not None:
                 await carried.wait()
 
-    # --- carrying ------------------------------------------------------------------------------
+    # --- delivery ------------------------------------------------------------------------------
 
     def _deliver(self, reader: TeamAgent, mail: Mail) -> None:
         if self.is_closed or reader.closed or mail.mail_id not in reader.unread_mail:
-            return  # it is dead, or was handed over at the beginning of a life
+            return  # it is dead, or a new process already got it
         if reader.path in self._delivering:
             reader.outbox.append(mail)
         elif not self._try_deliver(reader, mail):
@@ -198,7 +198,7 @@ class MailDelivery:
             self._nursery.start_soon(self._deliver_outbox, reader)
 
     async def _deliver_outbox(self, reader: TeamAgent) -> None:
-        """One task a reader, so that its letters keep their order."""
+        """Deliver the outbox; one task per reader keeps its mail in order."""
         try:
             while reader.outbox:
                 await self._deliver_one(reader, reader.outbox.popleft())
@@ -206,21 +206,21 @@ class MailDelivery:
             self._delivering.pop(reader.path).set()
 
     def _try_deliver(self, reader: TeamAgent, mail: Mail) -> bool:
-        """True if nothing more has to be done for it; False: its mailbox is full."""
+        """True if this mail needs nothing more; False: the socket's queue is full."""
         life = self._receiving_agent(reader, mail)
         try:
             return life is None or self._run.send_nowait(life, Deliver(mail=mail))
         except PeerGone:
-            return True  # its next life gets all that was not read
+            return True  # its next process gets all that was not read
 
     def _receiving_agent(self, reader: TeamAgent, mail: Mail) -> LiveAgent | None:
-        """The life that takes its letters now; None: its next one gets all that was not read."""
+        """The agent that takes its mail now; None: its next process gets all unread mail."""
         life = reader.live_agent
         if life is None and mail.trigger_turn:
             self._wake(reader)
         if life is None or not life.hello.is_set() or life.wanted_end or life.suspending:
             return None
-        return life if life.is_redelivered else None  # what its last life left undone comes first
+        return life if life.is_redelivered else None  # first, it gets what its last process left
 
     async def _deliver_one(self, reader: TeamAgent, mail: Mail) -> None:
         life = self._receiving_agent(reader, mail)
@@ -229,4 +229,4 @@ class MailDelivery:
         try:
             await self._run.send(life, Deliver(mail=mail))
         except PeerGone:
-            return  # its next life gets all that was not read
+            return  # its next process gets all that was not read

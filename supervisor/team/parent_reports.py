@@ -1,7 +1,7 @@
-"""A child's end told to its parent, also when the run was killed between the end and its letter.
+"""Reports a child's end to its parent by mail, also if the run was killed between end and report.
 
-Rule guarded: a parent is told of every end of its child's, also when the word of it was lost with
-the supervisor. An end and its letter are written in one step, so only the last of a journal count.
+A parent is told of every end of a child, also if the report was lost with the supervisor. An end
+and its report are journaled in one step, so a resume checks only the last records of the journal.
 """
 
 import msgspec
@@ -16,17 +16,17 @@ from ..runs.paths import RunPaths
 from .mail_delivery import MailDelivery, make_report
 from .team_members import TeamMembers
 
-_LAST_RECORDS = 256  # records: what one step writes, with room
+_LAST_RECORDS = 256  # more than one step writes
 
 
 def report_to_parent(
     running: RunContext, team: TeamMembers, post: MailDelivery, end: tuple[TeamAgent, AgentEnded]
 ) -> None:
-    """Journal the letter that says how a member's work ended, and have it carried."""
+    """Journal and deliver the mail that reports how a member's work ended."""
     report = make_report(*end, running.entropy)
     parent = team.members.get(end[0].plan.parent or "")
     if end[1].cut_off:
-        return  # it goes on with a resume
+        return  # a resume continues it
     if report is not None and not running.request.wake_parents:
         report = msgspec.structs.replace(report, trigger_turn=False)
     if report is not None and parent is not None and not parent.closed:
@@ -34,7 +34,7 @@ def report_to_parent(
 
 
 def unreported_ends(places: RunPaths, past: RunPast) -> list[str]:
-    """Paths of agents that ended just before the cut, and of which no letter told their parent."""
+    """Paths of agents that ended just before the cut and whose parent got no report."""
     return [
         path
         for path, agent in past.agents.items()
@@ -48,7 +48,7 @@ def unreported_ends(places: RunPaths, past: RunPast) -> list[str]:
 def _was_reported(places: RunPaths, past: RunPast, agent: AgentPast) -> bool:
     parent = past.agents.get(agent.spawned.parent or "")
     if parent is None:
-        return True  # nobody is there to be told
+        return True  # there is no parent to tell
     return any(
         isinstance(record.body, MailPosted)
         and record.seq > agent.ended_seq

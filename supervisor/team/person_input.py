@@ -1,7 +1,7 @@
-"""A person's words to an agent, whether it has a process now or not.
+"""Delivers a person's input to an agent, with or without a process.
 
-Rule guarded: what was accepted is heard. Nobody's run ends while words are being written for one of
-its agents, and once it ends none are accepted any more.
+Every accepted input is read. The run does not end while an input for one of its agents is being
+written, and once it ends it accepts none.
 """
 
 from collections.abc import Callable
@@ -31,15 +31,15 @@ class PersonInput:
 
     @property
     def is_idle(self) -> bool:
-        """False while somebody's words are on their way to the journal."""
+        """False while an input is on its way to the journal."""
         return not self._writing
 
     def close(self) -> None:
-        """The run ends: who speaks now is told so."""
+        """The run ends: refuse further input."""
         self._is_closed = True
 
     async def send(self, member: TeamAgent, words: UserInput) -> None:
-        """Journaled on return. Raises NotPossible: nobody will hear it in this run."""
+        """Journaled on return. Raises AgentRequestError: no agent will read it in this run."""
         if self._is_closed:
             raise AgentRequestError("the run is ending; say it with `swarm resume`")
         self._writing += 1
@@ -47,7 +47,7 @@ class PersonInput:
             await self._write_and_deliver(member, words)
         finally:
             self._writing -= 1
-            # the end of the run may wait for this, or a turn without a process
+            # the end of the run, or a suspended turn, may wait for this
             self._team.notify_change()
 
     async def _write_and_deliver(self, member: TeamAgent, words: UserInput) -> None:

@@ -1,8 +1,8 @@
-"""Who is in the tree: every agent that was ever started or stands in line, with what it came to.
+"""All agents of the tree: those that ever started or wait for a slot, and their results.
 
-Rule guarded: a path is an agent's for the whole run and so is its result; its process may end, and
-its memory here too: who has finished, and whose parent was told, lies on the shelf until somebody
-asks for it. Whoever waits for a change waits for the bell, and nothing here waits.
+A path and its result belong to one agent for the whole run. Its process may end, and its memory
+here may go, too: an agent that has finished and whose parent was told is archived on disk until a
+request needs it. Code that waits for a change calls `wait_change`; nothing else here waits.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,16 +20,16 @@ from ..agents.heap_trim import trim_heap
 from ..agents.live_agent import AgentPlan
 from ..agents.team_agent import ACTIVE_STATES, PREVIEW_CHARS, TeamAgent, restore_agent
 
-_ARCHIVE_BATCH = 64  # members are shelved when there are more
+_ARCHIVE_BATCH = 64  # members are archived when there are more
 
 
 class TeamMembers:
-    """All members by path, in the order of their coming.
+    """All members by path, in the order in which they were added.
 
     Args:
-        shelf: Where the finished go; without one all stay in memory.
-        adopt: Told path and id of one that comes back from the shelf.
-        release: Told the path of one that went there: the shelf knows its owner.
+        shelf: The archive of finished agents; without one all stay in memory.
+        adopt: Called with path and id of an agent restored from the archive.
+        release: Called with the path of an archived agent, whose owner the archive knows.
     """
 
     def __init__(
@@ -39,16 +39,16 @@ class TeamMembers:
         adopt: Callable[[str, str], None] = lambda path, owner: None,
         release: Callable[[str], None] = lambda path: None,
     ) -> None:
-        self.members: dict[str, TeamAgent] = {}  # those in memory; `find` knows the others too
+        self.members: dict[str, TeamAgent] = {}  # those in memory; `find` also finds archived ones
         self._finished, self._on_restored, self._on_archived = shelf, adopt, release
         self._archived_in_use: WeakValueDictionary[str, TeamAgent] = (
             WeakValueDictionary()
-        )  # shelved, yet in use
-        self._forgotten: list[FinishedAgent] = []  # paths of the forgotten, for the shelf
+        )  # archived, but still referenced
+        self._forgotten: list[FinishedAgent] = []  # their paths wait for the archive
         self._last_order = 0
         self._archive_at = _ARCHIVE_BATCH
         self._active: set[str] = set()
-        self._waking_mail: dict[str, str] = {}  # unread letters that will start a turn → reader
+        self._waking_mail: dict[str, str] = {}  # unread mail that will start a turn → reader
         self._changed = trio.Event()
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class TeamMembers:
     # --- members -------------------------------------------------------------------------------
 
     def add(self, plan: AgentPlan, *, state: str) -> TeamAgent:
-        """A new member. The caller has checked that the path is nobody else's."""
+        """Add a member. The caller has checked that no other agent has the path."""
         if len(self.members) >= self._archive_at:
             self._archive_finished()
         member = self.members[plan.path] = TeamAgent(plan, state=state)
@@ -67,7 +67,7 @@ class TeamMembers:
         return member
 
     def find(self, path: str) -> TeamAgent | None:
-        """The agent with this path, also one that finished long ago."""
+        """The agent with this path, also an archived one."""
         member = self.members.get(path)
         if member is not None or self._finished is None:
             return member
@@ -80,14 +80,14 @@ class TeamMembers:
         return self._restore(path, member)
 
     def find_named(self, step: str) -> list[TeamAgent]:
-        """All whose path ends with this step."""
+        """All agents whose path ends with this step."""
         here = [path for path in self.members if path.endswith(f"/{step}")]
         away = self._finished.paths_named(step) if self._finished is not None else []
         found = (self.find(path) for path in (*here, *away))
         return [member for member in found if member is not None]
 
     def forget(self, member: TeamAgent) -> None:
-        """It was never started, or its answer went elsewhere: nobody asks for it again."""
+        """Remove a member that never started or reports elsewhere: nobody asks for it again."""
         if self.members.get(member.path) is member:
             del self.members[member.path]
         if member.epoch and self._finished is not None and not member.forgotten:
@@ -108,13 +108,13 @@ class TeamMembers:
         self.notify_change()
 
     def mark_reported(self, asker: TeamAgent, member: TeamAgent) -> None:
-        """The asker hears of the member's latest end; that is news for its parent alone."""
+        """Note that the parent knows of the member's latest end; no effect for another asker."""
         if member.plan.parent == asker.path:
             self._ensure_in_memory(member)
             member.ends_reported = member.end_count
 
     def subtree(self, path: str) -> list[TeamAgent]:
-        """The agent and all below it, also those who finished long ago."""
+        """The agent and all its descendants, archived ones included."""
         if self._finished is not None:
             for kept in self._finished.descendants_of(path):
                 if kept.encoded:
@@ -124,11 +124,11 @@ class TeamMembers:
         return [one for one in self.members.values() if is_within(AgentPath(one.path), top)]
 
     def children_of(self, path: str) -> Iterator[TeamAgent]:
-        """Direct children that are at work, or whose end their parent has not heard of."""
+        """Direct children in memory, among them all that work or have an unreported end."""
         return (one for one in self.members.values() if one.plan.parent == path)
 
     def all_children_of(self, path: str) -> list[TeamAgent]:
-        """Direct children, however long ago they finished."""
+        """Direct children, archived ones included."""
         if self._finished is not None:
             for kept in self._finished.children_of(path):
                 if kept.encoded:
@@ -143,20 +143,20 @@ class TeamMembers:
         return {one.path: one.nickname for one in away if one.encoded and one.is_child} | here
 
     def others_active(self, path: str) -> bool:
-        """True if anybody but `path` works, or will be woken by a letter."""
+        """True if any agent but `path` works or has mail that will wake it."""
         return len(self._active) > (path in self._active) or any(
             reader != path for reader in self._waking_mail.values()
         )
 
     @property
     def is_idle(self) -> bool:
-        """Nobody works and no unread letter will make anybody work."""
+        """True if no agent works and no unread mail will wake one."""
         return not self._active and not self._waking_mail
 
-    # --- the shelf -----------------------------------------------------------------------------
+    # --- archive -------------------------------------------------------------------------------
 
     def _archive_finished(self) -> None:
-        """Put away whoever is at rest and below whom nobody is left, the deepest first."""
+        """Archive the resting members without children in memory, the deepest first."""
         shelf = self._finished
         if shelf is None:
             return
@@ -176,7 +176,7 @@ class TeamMembers:
         self._archive_at = max(_ARCHIVE_BATCH, 2 * len(self.members))
 
     def _is_end_reported(self, member: TeamAgent) -> bool:
-        """Nobody is left who would have to be told."""
+        """True if nobody has to be told of its end any more."""
         parent = self.members.get(member.plan.parent or "")
         if parent is None:
             return member.path != ROOT_PATH
@@ -191,7 +191,7 @@ class TeamMembers:
         self._on_archived(member.path)
 
     def _archive_path(self, member: TeamAgent) -> None:
-        """A forgotten one's path stays its own; many are written at once."""
+        """Archive the path of a forgotten member, which stays taken; written in batches."""
         parent, owner = member.plan.parent or "", member.plan.agent_id
         self._forgotten.append(
             FinishedAgent(path=member.path, parent=parent, owner=owner, order=member.order)
@@ -204,7 +204,7 @@ class TeamMembers:
                 trim_heap()
 
     def _restore(self, path: str, held: TeamAgent | None) -> TeamAgent | None:
-        """Whoever held it all the time finds the same one here."""
+        """Restore an archived agent; if `held` is the object still in use, that one is kept."""
         assert self._finished is not None
         kept = self._finished.take(path)
         if held is None and (kept is None or not kept.encoded):
@@ -221,11 +221,11 @@ class TeamMembers:
         return member
 
     def _ensure_in_memory(self, member: TeamAgent) -> None:
-        """Changed by one who held it: it is in memory again."""
+        """Restore an archived member that is changed by code that still refers to it."""
         if self.members.get(member.path) is not member and not member.forgotten:
             self.find(member.path)
 
-    # --- letters -------------------------------------------------------------------------------
+    # --- mail ----------------------------------------------------------------------------------
 
     def add_mail(self, member: TeamAgent, mail: Mail) -> None:
         self._ensure_in_memory(member)
@@ -235,14 +235,14 @@ class TeamMembers:
         self.notify_change()
 
     def forget_read_mail(self, member: TeamAgent) -> None:
-        """Letters that left `member.letters` have been read: they wake nobody any more."""
+        """Forget waking mail that left `member.unread_mail`: it was read and wakes nobody now."""
         for mail_id, reader in tuple(self._waking_mail.items()):
             if reader == member.path and mail_id not in member.unread_mail:
                 del self._waking_mail[mail_id]
         self.notify_change()
 
     def drop_mail(self, member: TeamAgent) -> list[Mail]:
-        """Nobody will read these. Returns them."""
+        """Remove and return the mail that this member will never read."""
         dropped = list(member.unread_mail.values())
         member.unread_mail.clear()
         member.outbox.clear()
@@ -250,13 +250,13 @@ class TeamMembers:
         return dropped
 
     def has_waking_mail(self, member: TeamAgent) -> bool:
-        """True if a letter waits that starts a turn."""
+        """True if it has unread mail that starts a turn."""
         return any(mail.trigger_turn for mail in member.unread_mail.values())
 
     # --- changes -------------------------------------------------------------------------------
 
     def notify_change(self) -> None:
-        """Something changed: everybody who waits looks again."""
+        """Wake all tasks that wait for a change."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -265,16 +265,16 @@ class TeamMembers:
         await self._changed.wait()
 
     async def wait_done(self, has_no_jobs: Callable[[], bool]) -> AgentEnded:
-        """Return when all work is done: how the root's ended.
+        """Return how the root's work ended, once all work is done.
 
-        That is when the root's turn has ended, nobody works or stands in line, and no letter is
-        on its way that would wake anybody; or at once when the root failed or was stopped.
+        That is when the root's turn has ended, no agent works or waits for a slot, and no mail will
+        wake one; or at once when the root failed or was stopped.
         """
         while True:
             root = self.members.get(ROOT_PATH)
             outcome = None if root is None else root.outcome
             if root is not None and root.is_active and not (outcome and outcome.cut_off):
-                outcome = None  # else a letter has begun a turn while the run ends
+                outcome = None  # else mail has started a turn while the run ends
             is_done = self.is_idle and has_no_jobs()
             if outcome is not None and (outcome.state not in GOOD_ENDS or is_done):
                 return outcome
@@ -282,5 +282,5 @@ class TeamMembers:
 
 
 def preview(text: str) -> str:
-    """The head of a task, for lists."""
+    """The first 500 characters of a task, for lists."""
     return text if len(text) <= PREVIEW_CHARS else text[: PREVIEW_CHARS - 1] + "…"

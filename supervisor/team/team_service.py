@@ -1,7 +1,7 @@
-"""The agency: agents' requests come in, replies go out; what becomes of agents is told onward.
+"""Team service: serves agents' requests, and passes on what happens to agents.
 
-Rule guarded: every request ends in one reply, a refusal that says why, or with the process that
-asked. Nobody acts upon an agent that is not below him.
+Every request ends in one reply, which may be a refusal with a reason, or with the process that sent
+it. An agent can only end or interrupt its descendants.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -56,13 +56,13 @@ from .person_input import PersonInput
 from .team_members import TeamMembers
 from .wait_calls import WaitCalls
 
-MAX_OPEN_REQUESTS = 64  # requests of one process at a time
+MAX_OPEN_REQUESTS = 64  # per process at a time
 _CRASH_STATES = frozenset({"crashed", "killed"})
-_LIMIT_STATES = frozenset({"budget", "deadline"})  # a resume may raise them
+_LIMIT_STATES = frozenset({"budget", "deadline"})  # a resume may raise these limits
 
 
 class TeamService:
-    """One a run, made by `open_agency`. Watches control, and serves what agents ask."""
+    """One per run, made by `run_team_service`. Observes agents and serves their requests."""
 
     def __init__(self, running: RunContext, control: AgentManager, nursery: trio.Nursery) -> None:
         self._run, self._agents, self._nursery = running, control, nursery
@@ -96,23 +96,23 @@ class TeamService:
         nursery.start_soon(self._deadlock_detector.run)
 
     async def wait_done(self) -> AgentEnded:
-        """Return when the run's work is done: how the root's ended."""
+        """Return how the root's work ended, once the run's work is done."""
         return await self.team.wait_done(
             lambda: self._detached_jobs.is_idle and self._person_input.is_idle
         )
 
     def plan_of(self, path: str) -> AgentPlan | None:
-        """Who has this path, whether it has a process now or not."""
+        """The plan of the agent with this path, with or without a process."""
         member = self.team.members.get(path)
         return None if member is None else member.plan
 
     def restore(self, past: RunPast, root: AgentPlan) -> None:
-        """A resumed run: its team is there again, and those who had not finished go on.
+        """Restore a resumed run's team; its unfinished agents continue.
 
-        The caller starts the root; letters that come before its Hello wait for it.
+        The caller starts the root; mail that comes before its Hello waits for it.
         """
-        top = self.team.add(root, state=IDLE)  # what its children come to is told to it
-        top.is_starting = True  # by the one who restores: no letter starts it
+        top = self.team.add(root, state=IDLE)  # so that its children can report to it
+        top.is_starting = True  # the caller starts it: no mail does
         known = {
             one.spawned.agent_id for one in past.agents.values()
         } | self._detached_jobs.restore()
@@ -135,18 +135,20 @@ class TeamService:
         close_unstarted(self._run, self.mail, known)
 
     async def send_input(self, member: TeamAgent, words: UserInput) -> None:
-        """A person speaks to an agent, whether it has a process now or not. Journaled on return.
-        Raises NotPossible: nobody will hear it in this run."""
+        """Send a person's input to an agent, with or without a process. Journaled on return.
+
+        Raises AgentRequestError: no agent will read it in this run.
+        """
         await self._person_input.send(member, words)
 
     async def leave_message(self, member: TeamAgent, text: str) -> None:
-        """A person's words that wake nobody: read at the agent's next turn, if there is one."""
+        """A person's message that starts no turn: the agent reads it at its next turn, if any."""
         await self.mail.send_and_wait_written(
             member, self.mail.make_mail("person", member.path, text)
         )
 
     def close(self) -> None:
-        """The run ends: no wish is granted any more, nobody waits."""
+        """The run ends: refuse new spawns, cancel all waiting requests."""
         self._person_input.close()
         self._jobs.set_fate("later")
         self._detached_jobs.cancel_all()
@@ -169,16 +171,14 @@ class TeamService:
             self.mail.send(parent, note)
 
     def interrupt_waiting(self) -> None:
-        """Ctrl-C reaches also the turns that wait without a process, and jobs without a turn: a
-        resume takes them up.
-        """
+        """Apply Ctrl-C to suspended turns and to jobs without a turn; a resume continues them."""
         self._jobs.set_fate("later")
         self._detached_jobs.cancel_all()
         for member in tuple(self.team.members.values()):
             self.interrupt_suspended(member)
 
     def interrupt_suspended(self, member: TeamAgent) -> bool:
-        """Abort a turn that waits without a process; False if there is none."""
+        """Abort a suspended turn; False if there is none."""
         if not self.lifecycle.abort_suspended(member):
             return False
         self._cancel_requests(member.path)
@@ -266,7 +266,7 @@ class TeamService:
         try:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:
-            return  # it ended meanwhile; nobody waits
+            return  # its process ended meanwhile; nobody waits
 
     def _open_requests(self, path: str) -> Iterator[AnyRequest]:
         return (request for request, _ in self._open.get(path, {}).values())
@@ -301,7 +301,7 @@ class TeamService:
         self.team.notify_change()
 
     def on_turn_started(self, agent: LiveAgent) -> None:
-        self._cancel_requests(agent.path)  # nobody waits any more for what the turn before asked
+        self._cancel_requests(agent.path)  # nobody waits for what the previous turn requested
         if (member := self._member_of(agent)) is not None:
             self.team.set_state(member, "running")
 
@@ -322,9 +322,9 @@ class TeamService:
         later = outcome is not None and (outcome.cut_off or outcome.state in _LIMIT_STATES)
         if (
             agent.turn is None and not agent.turn_ends_pending
-        ):  # else what is open is the wish of its next turn
+        ):  # else the open requests are its next turn's
             self._jobs.set_fate("later" if later else "cancelled", asker=agent.path)
-            self._cancel_requests(agent.path)  # as of an interrupted turn: its wishes are withdrawn
+            self._cancel_requests(agent.path)  # as if its turn were interrupted
         if member is None or outcome is None:
             return
         member.outcome, member.last_turn_end = outcome, agent.last_turn_end
@@ -336,7 +336,7 @@ class TeamService:
         if agent.suspending:
             return
         if agent.wanted_end is None and not agent.said_goodbye:
-            self._jobs.set_fate("now", asker=agent.path)  # it will live again
+            self._jobs.set_fate("now", asker=agent.path)  # it will be restarted
         self._cancel_requests(agent.path)
 
     def on_gone(self, agent: LiveAgent) -> None:
@@ -353,7 +353,7 @@ class TeamService:
         self.team.notify_change()
 
     def _member_of(self, agent: LiveAgent) -> TeamAgent | None:
-        """The member of this very agent; an old one under the same path is nobody."""
+        """The member for this agent; None if its path now belongs to another agent id."""
         member = self.team.members.get(agent.path)
         same = member is not None and member.plan.agent_id == agent.plan.agent_id
         return member if same else None
@@ -364,7 +364,7 @@ class TeamService:
         self.team.set_state(member, outcome.state)
 
     def _give_up(self, member: TeamAgent, state: str) -> None:
-        """It will have no process again by itself: its letters come back, its children end."""
+        """It gets no further process: its mail bounces, and its descendants end."""
         self._detached_jobs.cancel_jobs_of(member.path)
         self.mail.bounce_all(member, reason=f"{member.path} is {state}")
         below = [one for one in self.team.subtree(member.path) if one is not member]
@@ -387,7 +387,7 @@ async def run_team_service(
     control: AgentManager,
     task_status: trio.TaskStatus[TeamService] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Live until cancelled; the started value is the agency."""
+    """Run until cancelled; the started value is the TeamService."""
     async with trio.open_nursery() as nursery:
         agency = TeamService(running, control, nursery)
         task_status.started(agency)

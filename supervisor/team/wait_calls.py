@@ -1,4 +1,4 @@
-"""wait_agent, as the supervisor does it: look, wait for the bell, look again, until time is up."""
+"""wait_agent on the supervisor's side: look, wait for a change, look again, until the timeout."""
 
 import msgspec
 import trio
@@ -27,18 +27,18 @@ from .wait_decision import decide_wait, result_at_timeout
 MAX_TIMEOUT_S = 3_600.0
 MAX_TARGETS = 256
 _CUT_MARK = "… [cut]"
-_RESULT_BYTES = 36_000  # of all results in one output; the letters carry the whole
+_RESULT_BYTES = 36_000  # of all results in one output; the mail has them whole
 
 
 class WaitCalls:
-    """Serves waits; several of one agent at a time if it likes."""
+    """Serves waits; one agent may have several at a time."""
 
     def __init__(self, team: TeamMembers, post: MailDelivery, lives: AgentLifecycle) -> None:
         self._team, self._mail, self._lifecycle = team, post, lives
 
     async def wait(self, asker: TeamAgent, wish: WaitFor) -> Waited:
-        """Return by `timeout_s` in any case; 0 only looks. Raises NotPossible."""
-        if not wish.timeout_s >= 0:  # also what is no number
+        """Return after `timeout_s` at the latest; 0 only looks. Raises AgentRequestError."""
+        if not wish.timeout_s >= 0:  # also refuses NaN
             raise AgentRequestError("timeout_ms must be greater than zero")
         if len(wish.targets) > MAX_TARGETS:
             raise AgentRequestError(f"at most {MAX_TARGETS} targets can be waited for at once")
@@ -47,7 +47,8 @@ class WaitCalls:
             while True:
                 waited = decide_wait(self._team, asker, targets, wish.mode)
                 if waited is not None:
-                    # The letters that it speaks of come before it, so both are read together.
+                    # Deliver the mail that the reply refers to before it, so that both are read
+                    # together.
                     await self._mail.wait_delivered(asker)
                     return waited
                 await self._team.wait_change()
@@ -60,9 +61,9 @@ class WaitCalls:
         return member
 
     def resume(self, member: TeamAgent, request: AnyRequest, reply: AnyReply) -> None:
-        """The asker has no process now: its next one finds the reply as the call's output."""
+        """The asker has no process now: its next one gets the reply as the call's output."""
         if isinstance(request, Spawn) and isinstance(reply, Spawned):
-            answer = spawn_result(request, reply, tells_wait=True)  # it did, for certain
+            answer = spawn_result(request, reply, tells_wait=True)  # a suspended spawn has waited
             self._lifecycle.resume(member, _as_json(answer))
         elif isinstance(reply, Waited):
             ends = _end_rows(reply.finished)
@@ -76,7 +77,7 @@ class WaitCalls:
 
 
 def find_member(team: TeamMembers, asker: TeamAgent, reference: str) -> TeamAgent:
-    """The agent that is meant. Raises NotPossible: no path, or nobody's."""
+    """The agent that `reference` names. Raises AgentRequestError: no valid path, or no agent."""
     try:
         path = resolve_path(reference, base=AgentPath(asker.path))
     except ValueError as error:

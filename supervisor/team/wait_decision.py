@@ -1,7 +1,7 @@
-"""When a wait is over, and what it then says. Pure: a look at the team, nothing is waited for.
+"""When a wait is over, and what it then returns. Never waits; marks reported ends as seen.
 
-Rule guarded: a wait ends at once when something is there already, and never stays open for what
-cannot come any more: an agent that ended, however it ended, counts as finished.
+A wait ends at once if its result is there already, and never stays open for what cannot come any
+more: an agent that ended, however it ended, counts as finished.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,11 @@ def decide_wait(
     targets: Sequence[TeamAgent],
     mode: Literal["any", "all"],
 ) -> Waited | None:
-    """What to answer now; None = nothing yet.
+    """The result now; None: keep waiting.
 
-    Without targets, `any`: news of any child, or any letter; `all`: all children. With targets:
-    their ends. A letter that is no child's answer ends every wait, and so does a person's word.
+    Without targets, `any` waits for a new end of any child or for any mail, `all` for all children.
+    With targets it waits for their ends. Mail that is no child's answer ends every wait, and so
+    does a person's input.
     """
     watched = list(targets) if targets else list(team.children_of(asker.path))
     finished = [one for one in watched if not one.is_active]
@@ -35,14 +36,14 @@ def decide_wait(
         finished = watched = team.all_children_of(asker.path)
     if over or _has_person_input(asker) or _has_message(asker):
         return _make_result(team, asker, watched, finished, timed_out=False)
-    if not team.others_active(asker.path):  # nobody is left who could write or finish
+    if not team.others_active(asker.path):  # no other agent could still write or finish
         rest = [one for one in watched if not one.is_active]
         return _make_result(team, asker, watched, rest, timed_out=False)
     return None
 
 
 def result_at_timeout(team: TeamMembers, asker: TeamAgent, targets: Sequence[TeamAgent]) -> Waited:
-    """What is told when the time is up: who finished all the same, and who works on."""
+    """The result at the timeout: who has finished all the same, and who still works."""
     watched = list(targets) if targets else list(team.children_of(asker.path))
     finished = [one for one in watched if not one.is_active] if targets else []
     return _make_result(team, asker, watched, finished, timed_out=True)

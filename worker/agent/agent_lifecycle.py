@@ -1,7 +1,7 @@
-"""One life of an agent over any mailbox: from Hello to Goodbye.
+"""One agent process's lifecycle over any mailbox, from Hello to Goodbye.
 
-Rule guarded: at Shutdown the turn is aborted, commands are ended, and what was said is delivered,
-each under a deadline; then nothing of the agent runs.
+At Shutdown the turn is aborted, commands are ended and queued events are delivered, each within a
+deadline; afterwards nothing of the agent runs.
 """
 
 import os
@@ -39,35 +39,35 @@ _STATM = "/proc/self/statm"
 
 
 class ToolHost(Protocol):
-    """What an agent acts with: its tools, and the commands that they started."""
+    """The tools of an agent and the commands that they started."""
 
     def make_registry(self, reporter: Reporter, team: TeamClient) -> ToolRegistry:
-        """The tools, once a life; some say things of their own, or ask about the team."""
+        """Create the tools, once per process; some emit events or send requests about the team."""
         ...
 
     @property
     def live_commands(self) -> int:
-        """Commands that run now."""
+        """Number of commands that run now."""
         ...
 
     def set_environment_source(self, source: EnvironmentSource) -> None:
-        """Whom to ask for the environment of commands, before the first of them."""
+        """Set where to request the environment of commands; called before the first command."""
         ...
 
     def apply_settings(self, spec: AgentSpec) -> None:
-        """Its settings have changed; no call runs."""
+        """Apply changed settings; no call runs meanwhile."""
         ...
 
     def set_rules(self, rules: RuleSet) -> None:
-        """Commands are judged by these rules from now on; calls may run."""
+        """Judge commands by these rules from now on; calls may run meanwhile."""
         ...
 
     async def prewarm(self) -> None:
-        """Get ready for the first call; called once, while it is being written."""
+        """Prepare for the first call; called once, while the model writes that call."""
         ...
 
     async def end_commands(self) -> None:
-        """End all commands; bounded."""
+        """End all commands within a limited time."""
         ...
 
 
@@ -78,14 +78,14 @@ async def run_agent_lifecycle(
     hands: ToolHost,
     chances: EntropySources = SYSTEM_ENTROPY,
 ) -> None:
-    """One life, from Hello to Goodbye, over any mailbox.
+    """Run one agent from Hello to Goodbye, over any mailbox.
 
     Args:
         spec: The agent.
         post: The mailbox to the supervisor; owned by the caller.
-        dial: Opens a mailbox to a gateway's endpoint; used again whenever it has moved.
-        hands: Its tools and commands; owned by the caller, its commands are ended here.
-        chances: Ids, noise, the wall clock, the process's number.
+        dial: Opens a mailbox to a gateway's endpoint; called again whenever the gateway has moved.
+        hands: The agent's tools and commands; owned by the caller, the commands are ended here.
+        chances: Ids, noise, the wall clock and the pid.
     """
     hello = Hello(
         secret=spec.secret,
@@ -93,7 +93,7 @@ async def run_agent_lifecycle(
         protocol_version=PROTOCOL_VERSION,
         lock_gap=lock_gap() if spec.role.locked else "",
     )
-    await post.post(encode_event(hello))  # before the rest: the supervisor works on it meanwhile
+    await post.post(encode_event(hello))  # first of all: the supervisor works on it meanwhile
     reporter = Reporter(post)
     session = AgentSession(spec, reporter, dial, chances)
     hands.set_environment_source(partial(_request_environment, reporter, spec))
@@ -126,7 +126,7 @@ async def run_agent_lifecycle(
 
 
 async def _send_heartbeats(session: AgentSession, hands: ToolHost) -> None:
-    """Tell every two seconds that the loop runs, and whether anything moves."""
+    """Send a heartbeat every two seconds: the loop runs, and whether there is progress."""
     while True:
         await trio.sleep(HEARTBEAT_S)
         session.reporter.emit_transient(
@@ -140,7 +140,7 @@ async def _send_heartbeats(session: AgentSession, hands: ToolHost) -> None:
 
 
 async def _request_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[str, str]:
-    """The login shell's environment, which the supervisor takes once a run; else the spec's."""
+    """Request the login shell's environment, read once a run by the supervisor; else the spec's."""
     with trio.move_on_after(_ENVIRONMENT_LIMIT_S):
         reply = await reporter.request(GetEnvironment())
         if isinstance(reply, EnvironmentReply):
@@ -151,7 +151,7 @@ async def _request_environment(reporter: Reporter, spec: AgentSpec) -> Mapping[s
 async def _prewarm_before_first_call(session: AgentSession, hands: ToolHost) -> None:
     """Prepare the tools while the model still writes its first call.
 
-    Not before: half of all agents never make one, and each would wake its launcher or carry an
+    Not earlier: half of all agents never make a call, and each would wake its launcher or hold an
     environment for nothing.
     """
     await session.sampler.call_started.wait()
@@ -159,7 +159,7 @@ async def _prewarm_before_first_call(session: AgentSession, hands: ToolHost) -> 
 
 
 async def _end_commands_on_request(session: AgentSession, hands: ToolHost) -> None:
-    """An interrupt ends what still runs in the background, for ever; each time bounded."""
+    """End background commands after each interrupt, within a limited time; loops for ever."""
     while True:
         await session.end_commands_requested.wait()
         session.end_commands_requested = trio.Event()
@@ -172,7 +172,7 @@ async def _end_commands_on_request(session: AgentSession, hands: ToolHost) -> No
 
 
 def _resident_bytes() -> int:
-    try:  # plain calls: a heartbeat must not cost what an agent's idleness is worth
+    try:  # plain calls: a heartbeat of an idle agent must cost little
         fd = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return int(os.read(fd, 256).split()[1]) * _PAGE_BYTES

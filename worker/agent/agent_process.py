@@ -1,7 +1,7 @@
-"""An agent process: mailbox, session, commands, and the one Trio run that holds them.
+"""An agent process: opens mailbox, launcher and commands and runs the lifecycle in one Trio run.
 
-Rule guarded: the agent lives exactly as long as its supervisor wants. It ends in order at Shutdown,
-at once when the life-line closes, and by a crash that says why on stderr; it leaves no command.
+The process ends in order at Shutdown, at once when the lifeline closes, and by a crash whose cause
+it writes to stderr. It leaves no command running.
 """
 
 import os
@@ -38,12 +38,12 @@ _LAUNCHER_GONE = (
 
 
 def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) -> int:
-    """Live until Shutdown; returns the exit code. Call it after the fork, before any Trio run.
+    """Run the agent until Shutdown; returns the exit code. Call it after the fork, outside of Trio.
 
     Args:
         spec: All that this agent may know.
         launcher: This agent's end of its launcher's socket.
-        lifeline_fd: Reading end of the supervisor's life-line; None = nobody watches.
+        lifeline_fd: Reading end of the supervisor's lifeline; None: there is no lifeline.
     """
     try:
         if spec.role.locked:
@@ -51,7 +51,7 @@ def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) 
         trio.run(_open_and_run, spec, launcher, lifeline_fd)
     except BaseException as error:
         if _contains_only(error, LauncherGone):
-            sys.stderr.write(f"{_LAUNCHER_GONE}\n")  # known, and no fault of this program
+            sys.stderr.write(f"{_LAUNCHER_GONE}\n")  # a known cause, no bug
         else:
             traceback.print_exc()
         sys.stderr.flush()
@@ -60,24 +60,25 @@ def run_agent(spec: AgentSpec, launcher: LauncherLink, lifeline_fd: int | None) 
 
 
 def lock_process(spec: AgentSpec) -> None:
-    """Confine this very process, for good: it may read, but write nowhere and reach no network.
+    """Confine this process permanently: it may read, but write nowhere and reach no network.
 
-    Where the kernel has no Landlock it stays as it is, and says so (`sandbox/role_lock.py`).
+    Where the kernel has no Landlock the process stays unconfined and says so
+    (`sandbox/role_lock.py`).
 
-    Its launcher was forked before and starts commands in their own sandbox
-    (`exec/launch_policy.py`: in no
-    other, whatever this process may ask). Call it while there is one thread: Landlock binds the
-    thread that asks, and those made later. Raises OSError.
+    Its launcher was forked before and starts commands only in their own sandbox, whatever this
+    process may request (`exec/launch_policy.py`). Call it while there is one thread: Landlock binds
+    the calling thread and the threads created later. Raises OSError.
     """
     if spec.limits.network is not None:
-        probe_sandbox()  # locked, it could not try bwrap, and the proxy's way leads only through it
+        # Before the lock: a locked process cannot test bwrap, which the network proxy requires.
+        probe_sandbox()
     forbid_new_privileges()
     if landlock_abi():
         apply_landlock(agent_lock_rules(spec.cwd, (*spec.hidden_paths, *_denied_paths(spec))))
 
 
 def _denied_paths(spec: AgentSpec) -> tuple[str, ...]:
-    """What its permission profile denies by name, but for what this process cannot do without."""
+    """Return the paths that the permission profile denies, but those that this process needs."""
     policy = spec.limits.sandbox
     if not isinstance(policy, ProfilePolicy):
         return ()
@@ -87,7 +88,7 @@ def _denied_paths(spec: AgentSpec) -> tuple[str, ...]:
 
 
 def agent_lock_rules(cwd: str, hidden: tuple[str, ...]) -> LandlockRules:
-    """All may be read but `hidden`, and what lies in crowded folders without leading to `cwd`."""
+    """Allow reading everything but `hidden`, and but crowded folders that do not lead to `cwd`."""
     visible = tuple({os.path.realpath(cwd), *_import_folders()})
     plan = SandboxPlan(stack="landlock", hidden=hidden, visible=visible, network=False)
     return landlock_rules(plan, terminals=True)
@@ -95,7 +96,7 @@ def agent_lock_rules(cwd: str, hidden: tuple[str, ...]) -> LandlockRules:
 
 @cache
 def _import_folders() -> tuple[str, ...]:
-    """Where modules are that may yet be imported; looked up in the fork-server for all."""
+    """Folders of modules still to be imported; computed in the fork-server for all agents."""
     here = str(Path(__file__).parents[1])
     ours = (here, sys.prefix, sys.base_prefix, *(one for one in sys.path if one.startswith("/")))
     return tuple(map(os.path.realpath, ours))
@@ -116,20 +117,23 @@ async def _open_and_run(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | 
         ):
             living.start_soon(_fail_when_launcher_ends, launcher)
             await run_agent_lifecycle(spec, post, dial, Toolset(spec, commands))
-            living.cancel_scope.cancel()  # from here on the launcher may end: it is told to
+            living.cancel_scope.cancel()  # from here on the launcher's end is expected
         nursery.cancel_scope.cancel()
 
 
 async def _fail_when_launcher_ends(launcher: LauncherClient) -> None:
-    """Without its launcher an agent can run nothing, and it may not fork another one now: it has
-    threads. So this life ends as a crash, commands and all, and the usual rule gives it the next.
+    """Raise LauncherGone when the launcher ends.
+
+    Without a launcher an agent can run no command, and it cannot fork another one because it has
+    threads now. So the process crashes, its commands end, and the supervisor's restart rule
+    applies.
     """
     await launcher.wait_gone()
     raise LauncherGone(_LAUNCHER_GONE)
 
 
 def _contains_only(error: BaseException, kind: type[Exception]) -> bool:
-    """Whether it is such an error, or a group of nothing else."""
+    """True for an error of this kind, or a group that contains nothing else."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return all(_contains_only(member, kind) for member in group.exceptions)

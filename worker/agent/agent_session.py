@@ -1,7 +1,7 @@
-"""One agent's state, in memory only: history, inbox, usage, and the turn that runs.
+"""One agent's state, in memory only: history, inbox, usage and the running turn.
 
-Rule guarded: the history and what the supervisor was told of it are changed in one step, without
-an await between them. The agent owns no files; the supervisor's journal is the memory.
+The history changes and the supervisor is notified in one step, without an await between them. The
+agent owns no files; the supervisor's journal is the durable copy.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ Source = Literal["context", "user", "mail", "model", "tool", "note"]
 
 
 class AgentSession:
-    """State and the steps that change it. `drive` owns the turns; one runs at a time."""
+    """State of an agent and the steps that change it. `run_turns` runs one turn at a time."""
 
     def __init__(
         self,
@@ -73,16 +73,16 @@ class AgentSession:
         self.team = TeamClient(spec, reporter, self.inbox)
         self.meter = TokenMeter(spec.total_usage)
         self.turn: Turn | None = None
-        self.output_schema = spec.output_schema  # of the last turn; one without words keeps to it
+        self.output_schema = spec.output_schema  # kept by a turn without user input
         self.told_context = ToldContext()
         self.compactor = HistoryCompactor(self)
         self._guidance = GuidanceWatch(spec, ())
         self._guidance_text = spec.user_instructions
-        self._is_first_context = spec.epoch == 1  # the chain was read for this very beginning
+        self._is_first_context = spec.epoch == 1  # the spec's AGENTS.md texts are current
         self._closing = False
         self._item_count = 0
         self._last_output_event: PendingEvent | None = (
-            None  # the last one that was said, perhaps not written yet
+            None  # the last one emitted, perhaps not posted yet
         )
         self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
         self._timezone = local_timezone(spec.environment)
@@ -90,11 +90,11 @@ class AgentSession:
         self._work_arrived = trio.Event()
         self._idle = trio.Event()
         self.wanted_settings: AgentSettings | None = None  # from the next turn on
-        self.on_settings_applied: Callable[[AgentSpec], None] = lambda spec: None  # tools are told
+        self.on_settings_applied: Callable[[AgentSpec], None] = lambda spec: None  # for the tools
         self.on_rules_changed: Callable[[RuleSet], None] = lambda rules: None  # likewise
         self.pause = PauseState(reporter, paused=spec.paused)
-        self.end_commands_requested = trio.Event()  # set: what commands still run are to end now
-        self.tells_commands_ended = False  # and no turn's end tells the model so
+        self.end_commands_requested = trio.Event()  # set: end the running commands
+        self.tells_commands_ended = False  # True: a notice reports it, as no abort note does
         self.history = self._restore()
         self.sampler = Sampler(spec, self.history, dial)
         self.sampler.before_sample = self.wait_outputs_journaled
@@ -102,7 +102,7 @@ class AgentSession:
 
     @property
     def orchestrator(self) -> Orchestrator:
-        """Who performs calls; set once, before the first turn."""
+        """Performs calls; set once, before the first turn."""
         if self._orchestrator is None:
             raise RuntimeError("the session was given no tools")
         return self._orchestrator
@@ -112,17 +112,17 @@ class AgentSession:
         self._orchestrator = orchestrator
 
     def tool_specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
-        """What this model is told of the tools; made once a model."""
+        """Return the tool specs for this model; computed once per model."""
         if self._tools is None or self._tools[0] != model.slug:
             self._tools = model.slug, self.orchestrator.registry.specs(model)
         return self._tools[1]
 
     async def wait_model(self) -> ModelInfo:
-        """The model, with the window that the configuration says. Raises SampleTrouble."""
+        """Return the model, with the configured context window. Raises SamplingError."""
         return with_configured_window(await self.sampler.wait_model(), self.spec.context)
 
     def apply_wanted_settings(self) -> None:
-        """Between two turns: work as was last wanted."""
+        """Apply the settings that were last received; called between two turns."""
         wanted, self.wanted_settings = self.wanted_settings, None
         if wanted is None:
             return
@@ -142,13 +142,13 @@ class AgentSession:
             self.sampler.change_model(self.spec)
 
     def add_rule(self, prefix: tuple[str, ...]) -> None:
-        """What is judged from here on knows it, in the running turn too."""
+        """Allow commands with this prefix from now on, in the running turn too."""
         rules = self.spec.rules.allowing(prefix)
         self.spec = self.team.spec = msgspec.structs.replace(self.spec, rules=rules)
         self.on_rules_changed(rules)
 
     def begin_sampling(self, model: ModelInfo) -> None:
-        """A turn is about to sample this model."""
+        """Prepare for a turn that is about to sample this model."""
         head = len(instructions_for(self.spec, model).encode())
         for tool in self.tool_specs(model):
             head += len(tool.name) + len(tool.description) + len(tool.parameters)
@@ -156,7 +156,7 @@ class AgentSession:
         self.sampling_started.set()
 
     async def run_turns(self) -> None:
-        """Run turns one after another, as the inbox calls for them; for ever."""
+        """Run turns one after another, as the inbox requires; loops for ever."""
         while True:
             opening = self.inbox.next_opening()
             if opening is not None and not self._closing:
@@ -172,24 +172,24 @@ class AgentSession:
             await self._work_arrived.wait()
 
     def admit_input(self, words: UserInput) -> None:
-        """A person's words: they steer the running turn, or start one."""
+        """Add a person's input: it joins the running turn or starts one."""
         running = self.turn is not None and self.turn.is_open
         if self.inbox.add_input(words, running=running):
             self._work_arrived.set()
 
     def deliver_mail(self, mail: Mail) -> None:
-        """A letter: it joins the running turn, or the next one, or starts one."""
+        """Add mail: it joins the running turn or the next one, or starts one."""
         if self.inbox.add_mail(mail):
             self._work_arrived.set()
 
     def add_notice(self, text: str) -> None:
-        """Something to be told before the next request."""
+        """Add a notice for the model, to be recorded before the next request."""
         self.inbox.add_notice(Notice(notice_id=self.new_id(), text=text))
 
     def interrupt(self, reason: AbortReason, *, keep_commands: bool = False) -> None:
-        """Abort the running turn, if its end is not decided yet. What comes later starts anew.
+        """Abort the running turn unless its end is already decided. Later input starts a new turn.
 
-        Its commands end with it, those of an idle agent too, unless they are to be kept.
+        The turn's commands end with it, and those of an idle agent too, unless `keep_commands`.
         """
         aborted = self._abort_turn(reason, commands_ended=not keep_commands)
         self.compactor.interrupt()
@@ -205,7 +205,7 @@ class AgentSession:
         return True
 
     def request_compaction(self, undo: UndoCompaction | None) -> None:
-        """A person wants the history shortened, or what it was before: before the next request."""
+        """Compact the history or undo a compaction, as a person asked, before the next request."""
         if undo is None:
             self.compactor.request()
         else:
@@ -213,9 +213,9 @@ class AgentSession:
         self._work_arrived.set()
 
     async def close(self) -> None:
-        """Abort the turn, start no other, return at rest; the caller sets the deadline.
+        """Abort the turn, start no other and return when none runs; the caller sets the deadline.
 
-        Its commands are the caller's to end.
+        The caller ends the commands.
         """
         self._closing = True
         self._abort_turn("interrupted", commands_ended=True)
@@ -223,14 +223,14 @@ class AgentSession:
         await self._idle.wait()
 
     def new_item_id(self) -> str:
-        """An item id, unique in the run: agent, life, count."""
+        """Return an item id that is unique in the run: agent, epoch, count."""
         self._item_count += 1
         return f"{self.spec.agent_id[-8:]}-{self.spec.epoch}-{self._item_count}"
 
     def record(
         self, turn_id: str, item: AnyItem, *, source: Source, item_id: str | None = None
     ) -> None:
-        """Add an item to the history and say so, in one step. It is encoded here, once."""
+        """Append an item to the history and emit it, in one step; encodes the item once."""
         raw = self.history.append(item)
         self.meter.add_item(estimate_item(item, encoded_bytes=len(bytes(raw))))
         told = ItemCompleted(
@@ -242,15 +242,15 @@ class AgentSession:
             self.reporter.emit(told)
 
     async def wait_outputs_journaled(self) -> None:
-        """Return once every output so far is on disk: only then may a model read it. Else what it
-        does next could follow from something that no later life knows of.
+        """Return once every tool output so far is journaled; only then may a model read it.
+        Otherwise the model could act on an output that is unknown after a restart.
         """
         if self._last_output_event is not None:
             await self.reporter.wait_journaled(self._last_output_event)
             self._last_output_event = None
 
     def record_context(self, turn: Turn, model: ModelInfo) -> None:
-        """Add what the model must know first, or what of it has changed."""
+        """Record the context that the model does not know yet or that has changed."""
         if self._guidance.is_enabled and not self._is_first_context:
             self._guidance_text = self._guidance.read_chain()
         self._is_first_context = False
@@ -261,7 +261,7 @@ class AgentSession:
     def build_context(
         self, model: ModelInfo, *, anew: bool = False
     ) -> tuple[tuple[Message, ...], ToldContext]:
-        """What the model must be told that it was not; `anew`: as if nothing had been told."""
+        """Return the context not yet told to the model; `anew`: as if nothing had been told."""
         today = datetime.fromtimestamp(self._entropy.unix_s()).astimezone()
         place = context_blocks.EnvironmentFacts(
             cwd=self.spec.cwd,
@@ -276,13 +276,13 @@ class AgentSession:
         return context_items(spec, place=place, model=model, told=told)
 
     def agent_labels(self) -> tuple[str, ...]:
-        """The agents below this one, as its model is told of them."""
+        """Return the labels of this agent's children, as its model is told of them."""
         return tuple(
             f"{name} ({nick})" if nick else name for name, nick in self.team.list_children()
         )
 
     def decoded_history(self) -> tuple[AnyItem, ...]:
-        """Every item, opened; takes as long as the history is."""
+        """Decode every item; takes time in proportion to the history."""
         return tuple(decode_item(bytes(raw)) for raw in self.history.all_items())
 
     def replace_history(
@@ -294,9 +294,9 @@ class AgentSession:
         undoes: str = "",
         rolled_back: int = 0,
     ) -> None:
-        """Go on with other items, and say so, in one step.
+        """Replace the history and notify the supervisor, in one step.
 
-        Raises MessageTooLarge: they are too many to be told; nothing was changed.
+        Raises MessageTooLarge if the items do not fit into one message; then nothing has changed.
         """
         raws = tuple(msgspec.Raw(encode_item(item)) for item in items)
         told = ContextReplaced(
@@ -312,7 +312,7 @@ class AgentSession:
         self.reporter.emit(told)
 
     def record_pending(self, turn: Turn) -> None:
-        """Add what waits in the inbox and may be read now."""
+        """Record the notices, input and mail of the inbox that may be read now."""
         for notice in self.inbox.drain_notices():
             self.record(turn.turn_id, text_message("developer", notice.text), source="note")
         for entry in self.inbox.drain():
@@ -326,13 +326,13 @@ class AgentSession:
                     self.record(turn.turn_id, letter, source="mail", item_id=entry.mail_id)
 
     def record_input(self, turn: Turn, words: UserInput) -> None:
-        """Add a person's words; a schema that they carry holds for the rest of the turn."""
+        """Record a person's input; its output schema holds for the rest of the turn."""
         turn.output_schema = words.output_schema or turn.output_schema
         message = context_blocks.user_message(words.parts)
         self.record(turn.turn_id, message, source="user", item_id=words.input_id)
 
     def record_outputs(self, turn: Turn) -> None:
-        """Add the outputs of the response's calls, in call order; an aborted one says so."""
+        """Record the outputs of the response's calls, in call order, those of aborted ones too."""
         limit = 10_000 if turn.model is None else turn.model.output_limit_tokens
         turn.check_repetition()
         for pending in turn.pending:
@@ -342,7 +342,7 @@ class AgentSession:
         self._record_folder_guidance(turn)
 
     def _record_folder_guidance(self, turn: Turn) -> None:
-        """Add the AGENTS.md files of folders below where these calls have worked, each once."""
+        """Record the AGENTS.md files of folders where these calls have worked, each once."""
         if turn.model is None or turn.model.short_prompt:
             return
         for one in self._guidance.find_new_guidance(self.orchestrator.drain_details()):
@@ -364,7 +364,7 @@ class AgentSession:
         return True
 
     def _restore(self) -> ConversationHistory:
-        """The history of former lives, made whole; outputs added for that are said."""
+        """Rebuild the history of earlier processes and repair it; added outputs are emitted."""
         if not self.spec.history:
             return ConversationHistory()
         items = tuple(decode_item(bytes(raw)) for raw in self.spec.history)

@@ -1,7 +1,7 @@
-"""What the agent is asked to do: one `match` over every op.
+"""Dispatch of the supervisor's ops to the agent session.
 
-Rule guarded: this loop never waits for a turn. An op is acknowledged when it is applied, and
-applying takes no time: words and letters go to the inbox, the rest are signals.
+The loop never waits for a turn. An op is acknowledged when it is applied, and applying it does not
+block: input and mail go to the inbox, the other ops set state or signal.
 """
 
 from typing import assert_never
@@ -41,7 +41,7 @@ _REASONS: dict[str, AbortReason] = {
 
 
 async def serve_ops(session: AgentSession, post: Mailbox) -> Shutdown:
-    """Apply ops in the moment in which they come; return at Shutdown."""
+    """Apply each op as soon as it is received; return at Shutdown."""
     last: list[Shutdown] = []
 
     def take(letter: ReceivedMessage) -> bool:
@@ -62,7 +62,7 @@ async def serve_ops(session: AgentSession, post: Mailbox) -> Shutdown:
 
 
 def apply_op(session: AgentSession, op: AnyOp) -> None:
-    """Apply one op to the session, at once."""
+    """Apply one op to the session, without waiting."""
     match op:
         case UserInput():
             session.admit_input(op)

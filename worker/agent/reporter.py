@@ -1,8 +1,8 @@
-"""The agent's voice to the supervisor: durable events in order, passing ones coalesced.
+"""Events and requests from the agent to the supervisor: durable events in order, deltas coalesced.
 
-Rule guarded: saying never waits and never fails half-way, so a history and what was told of it
-cannot part when a turn is cancelled. One task posts; who must know that an event is journaled
-(a call about to run) waits for its ticket.
+Emitting an event never waits and cannot be interrupted half-way, so the history and the emitted
+events stay consistent when a turn is cancelled. One task posts the events; code that needs an event
+journaled (before a call runs) waits for its PendingEvent.
 """
 
 from collections import deque
@@ -27,27 +27,27 @@ from ..event_limits import fit_event
 
 COALESCE_S = 0.02
 COALESCE_CHARS = 2_048
-_MAX_DIRECT_BYTES = 64 * 1024  # far below what any mailbox takes
-_MAX_STREAMS = 256  # more at once are sent on as they come
+_MAX_DIRECT_BYTES = 64 * 1024  # far below the limit of any mailbox
+_MAX_STREAMS = 256  # with more streams at once, deltas are sent immediately
 
 DeltaKind = type[TextArrived] | type[ReasoningArrived] | type[OutputArrived]
 
 
 class PendingEvent:
-    """One durable event on its way."""
+    """One durable event that may not be posted yet."""
 
     def __init__(self) -> None:
         self.posted = trio.Event()
         self.seq = 0
 
     def mark_posted(self, seq: int) -> None:
-        """It is on its way, under this number."""
+        """Note that the event was posted under this sequence number."""
         self.seq = seq
         self.posted.set()
 
 
 class _PendingRequest:
-    """A request on its way to its reply."""
+    """A request that waits for its reply."""
 
     def __init__(self, heed: Callable[[QueuedForSlot], None] | None) -> None:
         self.on_queued = heed
@@ -56,7 +56,7 @@ class _PendingRequest:
 
 
 class Reporter:
-    """Says events on one mailbox. `pump` and `pulse` run beside it for the agent's life."""
+    """Emits events on one mailbox. `run_outbox` and `run_deltas` run beside it all the time."""
 
     def __init__(self, post: Mailbox) -> None:
         self._post = post
@@ -72,11 +72,11 @@ class Reporter:
     # --- durable -----------------------------------------------------------------------------
 
     def emit(self, event: AnyEvent) -> None:
-        """Queue a durable event; it is posted in the order of saying. One too large is cut."""
+        """Queue a durable event; events are posted in this order. An event too large is cut."""
         self._enqueue(fit_event(event), None)
 
     def emit_tracked(self, event: AnyEvent) -> PendingEvent:
-        """As `say`, for an event that must be journaled before something else happens."""
+        """Like `emit`, for an event that must be journaled before something else happens."""
         ticket = PendingEvent()
         self._enqueue(fit_event(event), ticket)
         return ticket
@@ -89,13 +89,13 @@ class Reporter:
     async def request(
         self, request: AnyRequest, *, heed: Callable[[QueuedForSlot], None] | None = None
     ) -> AnyReply:
-        """Put a request to the supervisor and wait for its reply; the caller sets the deadline.
+        """Send a request to the supervisor and wait for its reply; the caller sets the deadline.
 
-        One that is too large for any mailbox is refused here.
+        A request that is too large for any mailbox is refused here.
 
         Args:
-            request: What is asked.
-            heed: Is told of the request's place while it waits in line.
+            request: The request.
+            heed: Called with the request's position while it is queued for a slot.
         """
         self._request_count += 1
         number = self._request_count
@@ -113,7 +113,7 @@ class Reporter:
             del self._requests[number]
 
     def receive_reply(self, request_id: int, reply: AnyReply) -> None:
-        """The supervisor's reply has come; one that nobody waits for is dropped."""
+        """Deliver the supervisor's reply; a reply to an unknown or answered request is dropped."""
         question = self._requests.get(request_id)
         if question is None or question.reply is not None:
             return
@@ -125,14 +125,14 @@ class Reporter:
         question.answered.set()
 
     async def flush(self) -> None:
-        """Return once everything said is acknowledged; the caller sets the deadline."""
+        """Return once every queued event is acknowledged; the caller sets the deadline."""
         while self._outbox:
             self._outbox_empty = trio.Event()
             await self._outbox_empty.wait()
         await self._post.flush()
 
     async def run_outbox(self) -> None:
-        """Post what was said, for ever. Over a full window it waits, and saying goes on."""
+        """Post queued events, for ever. A full send window blocks this task, but not `emit`."""
         while True:
             while self._outbox:
                 body, ticket = self._outbox[0]
@@ -157,14 +157,14 @@ class Reporter:
         self._outbox.append((body, ticket))
         self._outbox_filled.set()
 
-    # --- passing -----------------------------------------------------------------------------
+    # --- transient ---------------------------------------------------------------------------
 
     def emit_transient(self, event: AnyEvent) -> None:
-        """Send a passing event at once; it may be lost."""
+        """Send a transient event at once; it may be lost."""
         self._post.send_transient(encode_event(event))
 
     def emit_delta(self, kind: DeltaKind, turn_id: str, name: str, delta: str) -> None:
-        """Text of an item, or output of a call: sent within 20 ms or at 2 KiB."""
+        """Add text of an item or output of a call; it is sent within 20 ms or at 2 KiB."""
         self.progress += 1
         key = (kind, name)
         waiting = self._deltas.get(key)
@@ -178,11 +178,11 @@ class Reporter:
             self._delta_pending.set()
 
     def discard_deltas(self, kind: DeltaKind, name: str) -> None:
-        """The whole has come: what still waits of its pieces is not needed any more."""
+        """Drop unsent deltas of an item that is complete."""
         self._deltas.pop((kind, name), None)
 
     async def run_deltas(self) -> None:
-        """Send waiting deltas 20 ms after the first of them, for ever; sleeps when none come."""
+        """Send pending deltas 20 ms after the first of them; loops for ever."""
         while True:
             await self._delta_pending.wait()
             await trio.sleep(COALESCE_S)

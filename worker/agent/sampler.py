@@ -1,7 +1,7 @@
-"""The agent's end of the gateway: one conversation, one sample at a time.
+"""Client of the gateway: one conversation, one sample at a time.
 
-Rule guarded: a sample always ends. The gateway's own word ends it, or our deadline on its silence,
-or the news that it was started anew; whatever was heard until then is kept by the caller.
+A sample always ends: by the gateway's final event, by the deadline on its silence, or because the
+gateway was restarted. The caller keeps the events received until then.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,9 +41,9 @@ from swarm.mailbox.protocol.spec import AgentSpec
 
 from .context.conversation_history import ConversationHistory, UnsentItems
 
-SILENCE_MARGIN_S = 30.0  # over the provider's idle timeout: the gateway cuts first
-ALIVE_LIMIT_S = 7200.0  # of a gateway that says it is at the request, and nothing else of it
-OPEN_LIMIT_S = 1800.0  # for the gateway to know us and our model; it may have to fetch the model
+SILENCE_MARGIN_S = 30.0  # on top of the provider's idle timeout: the gateway gives up first
+ALIVE_LIMIT_S = 7200.0  # for a gateway that sends nothing but SampleAlive
+OPEN_LIMIT_S = 1800.0  # for ConversationOpened; the gateway may have to fetch the model
 _CANCEL_LIMIT_S = 0.05
 
 OpenMailbox = Callable[[str], AbstractAsyncContextManager[Mailbox]]
@@ -52,7 +52,7 @@ OnSampleEvent = Callable[[SampleStreamEvent], bool]
 
 
 class SamplingError(SwarmError):
-    """A sample, or the conversation, failed. Carries the gateway's word or our own."""
+    """A sample or the conversation failed. Carries the gateway's SampleFailed or a local one."""
 
     def __init__(self, failed: SampleFailed) -> None:
         super().__init__(failed.message)
@@ -60,23 +60,23 @@ class SamplingError(SwarmError):
 
 
 class SampleParameters(Value):
-    """What stays the same over the requests of one turn."""
+    """Parameters that stay the same over the requests of one turn."""
 
     turn_id: str
     instructions: str
     tools: tuple[ToolSpec, ...] = ()
     effort: str | None = None
     output_schema: bytes | None = None
-    # Of a request beside the conversation:
-    extra: tuple[msgspec.Raw, ...] = ()  # items that follow the history this once
+    # Only for a request outside of the conversation:
+    extra: tuple[msgspec.Raw, ...] = ()  # items that follow the history in this request only
     instead: tuple[msgspec.Raw, ...] | None = None  # items in place of the history
-    compacts: bool = False  # the provider shall shorten it, not answer
+    compacts: bool = False  # the provider compacts the history instead of answering
     summary: Summary = "auto"
     verbosity: Verbosity | None = None
 
 
 class Sampler:
-    """Asks the gateway. `stay_connected` runs beside it; only one task samples."""
+    """Sends requests to the gateway. `stay_connected` runs beside it; only one task samples."""
 
     def __init__(self, spec: AgentSpec, history: ConversationHistory, dial: OpenMailbox) -> None:
         self._spec, self._history, self._open_mailbox = spec, history, dial
@@ -91,10 +91,10 @@ class Sampler:
         self._opens_unanswered = 0  # sent on this mailbox and not yet answered
         self._must_reopen = False
         self.before_sample: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint_if_cancelled
-        self.call_started = trio.Event()  # the model has begun to write a call, for the first time
+        self.call_started = trio.Event()  # the model has begun to write its first call
 
     async def stay_connected(self) -> None:
-        """Hold a mailbox to the gateway, and a new one whenever it has moved; for ever."""
+        """Hold a mailbox to the gateway; open a new one whenever it has moved. Loops for ever."""
         while True:
             moved = self._moved
             opening = encode_sample_op(self._opening())
@@ -114,13 +114,13 @@ class Sampler:
         )
 
     def change_model(self, spec: AgentSpec) -> None:
-        """Open the conversation anew, with this spec's model, before the next sample."""
+        """Open the conversation again, with this spec's model, before the next sample."""
         self._spec, self._must_reopen = spec, True
         self._history.forget_sent()
         self._model, self._refusal = None, None
 
     def move(self, endpoint: str, token: bytes) -> None:
-        """The gateway was started anew: an open sample fails as retryable, the next goes there."""
+        """The gateway restarted: a running sample fails as retryable, the next uses `endpoint`."""
         self._endpoint, self._token = endpoint, token
         self._history.forget_sent()
         self._mailbox, self._connected, self._refusal = None, trio.Event(), None
@@ -130,9 +130,9 @@ class Sampler:
             self._attempt.cancel()
 
     async def wait_model(self) -> ModelInfo:
-        """The model of this conversation; the first call waits for the gateway.
+        """Return the model of this conversation; the first call waits for the gateway.
 
-        Raises SampleTrouble if it refuses the conversation or stays silent.
+        Raises SamplingError if the gateway refuses the conversation or stays silent.
         """
         while self._model is None:
             if self._refusal is not None:
@@ -141,7 +141,7 @@ class Sampler:
                 await self._receive_model()
             except SamplingError as trouble:
                 if trouble.failed.kind != "connection_failed":
-                    raise  # else it was started anew before it knew us: we ask the new one
+                    raise  # otherwise the gateway was restarted before it answered: ask the new one
         return self._model
 
     async def _receive_model(self) -> None:
@@ -155,7 +155,7 @@ class Sampler:
                 return
             self._opens_unanswered -= 1
             if self._opens_unanswered > 0:
-                return  # of a model that we do not want any more
+                return  # the answer for a model that was replaced meanwhile
             if isinstance(event, ConversationOpened):
                 self._model = event.model
             else:
@@ -164,14 +164,12 @@ class Sampler:
     async def sample(
         self, question: SampleParameters, hear: OnSampleEvent
     ) -> SampleCompleted | None:
-        """Sample once; `hear` gets each event in order, and may return True to end it early.
+        """Sample once; `hear` receives each event in order and may return True to end early.
 
-        Returns None if `hear` ended it.
+        Returns None if `hear` ended it. The request is sent after `before_sample` has returned.
 
         Raises:
-            SampleTrouble: The attempt failed; what `hear` got stays valid.
-
-        Nothing is sent before `ready` has returned.
+            SamplingError: The attempt failed; the events that `hear` received stay valid.
         """
         await self.before_sample()
         async with self._attempting(self._silence_s()) as mailbox:
@@ -213,7 +211,7 @@ class Sampler:
                 case ConversationRefused(message=message):
                     raise _sampling_error("no_provider", message)
                 case _ if event.request_id != number:
-                    continue  # the rest of a sample that we gave up
+                    continue  # the rest of a sample that was given up
                 case NeedHistory():
                     self._history.forget_sent()
                     await self._send(mailbox, question, number)
@@ -227,7 +225,7 @@ class Sampler:
                     if hear(event):
                         return None
                 case SampleAlive():
-                    continue  # that it was heard is all
+                    continue  # it only moves the deadline
                 case SampleWaiting(delay_s=delay_s):
                     silence_s += delay_s
                     hear(event)
@@ -281,7 +279,7 @@ class Sampler:
 
     @asynccontextmanager
     async def _attempting(self, limit_s: float) -> AsyncIterator[Mailbox]:
-        """A mailbox, in a scope that silence and a moved gateway end with SampleTrouble."""
+        """Yield a mailbox; silence or a moved gateway ends the scope with SamplingError."""
         moved = self._moved
         scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
         self._attempt = scope
@@ -301,7 +299,7 @@ class Sampler:
 
 
 async def _cancel(mailbox: Mailbox, number: int) -> None:
-    """Tell the gateway that nobody listens any more: bounded, also while being cancelled."""
+    """Cancel the sample at the gateway; time-limited, and shielded from our own cancellation."""
     with trio.move_on_after(_CANCEL_LIMIT_S, shield=True), suppress(MailboxError):
         await mailbox.post(encode_sample_op(CancelSample(request_id=number)))
 

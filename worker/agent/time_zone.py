@@ -1,10 +1,10 @@
-"""The time zone of this machine, as the model is told it."""
+"""The machine's time zone, as told to the model."""
 
 import os
 
 
 def local_timezone(environment: dict[str, str]) -> str:
-    """The IANA name of the local time zone, as far as the system tells; else Etc/UTC."""
+    """Return the IANA name of the local time zone; Etc/UTC if the system does not tell it."""
     named = environment.get("TZ", "").lstrip(":")
     if named and "/" in named and not named.startswith("/"):
         return named

@@ -1,1 +1,1 @@
-"""Commands: started by the launcher, read in bounds, ended with everything below them."""
+"""Commands: started by the launcher, read in bounds, ended together with their process trees."""

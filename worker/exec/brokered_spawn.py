@@ -1,12 +1,12 @@
-"""Starting a command whose files are brokered (`sandbox/file_broker.py`), from the launcher.
+"""Starts a command whose file calls are brokered (`sandbox/file_broker.py`), from the launcher.
 
-Two threads: one confines itself to all that the command may have or have done for it, and stays to
-answer its calls; a second one, made by the first, takes the command's own, narrower rules on top,
-starts the command and ends. The command's rules lie below the broker's, so the kernel lets the
-broker read its memory, and never the other way round.
+Two threads: the broker thread confines itself to everything that the command may have or have done
+for it, and stays to answer its calls. The broker thread makes a second thread, which adds the
+command's own, narrower rules, starts the command and ends. The command's Landlock domain is nested
+below the broker's, so the kernel lets the broker read the command's memory, and never the reverse.
 
-Guards: the broker has no capabilities, and a working folder and umask of its own. All signals are
-held in both threads.
+The broker has no capabilities, and its own working folder and umask. All signals are blocked in
+both threads.
 """
 
 import ctypes
@@ -49,8 +49,10 @@ _T = TypeVar("_T")
 def start_under_broker(
     confinement: Confinement, confine: Callable[[], None], start: Callable[[], _T]
 ) -> _T:
-    """What `start` returns, called in a thread that `confine` has confined and whose calls, and
-    those of all it starts, are answered from now on. Raises what either raises, OSError.
+    """Call `start` in a thread that `confine` has confined, and return its result.
+
+    From then on the broker answers the system calls of that thread and of all that it starts.
+    Raises what either callable raises, OSError.
     """
     outcome = SimpleQueue[_T | BaseException]()
     held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -66,14 +68,17 @@ def start_under_broker(
 
 
 def wait_for_brokers(limit_s: float) -> None:
-    """Once nothing lives that could call: what they have to remove is removed, or time is up."""
+    """Wait until the brokers have removed what they must remove, at most `limit_s` each.
+
+    Call it when no process is left that could make a brokered call.
+    """
     for thread in threading.enumerate():
         if thread.name == _NAME:
             thread.join(limit_s)
 
 
 class _BrokerThread(Generic[_T]):
-    """The thread that answers, for as long as somebody could call."""
+    """The thread that answers calls as long as a process could make one."""
 
     def __init__(
         self,
@@ -91,7 +96,7 @@ class _BrokerThread(Generic[_T]):
     def run(self) -> None:
         try:
             self._serve_calls()
-        except BaseException as error:  # before anything began: the launcher is not left waiting
+        except BaseException as error:  # before anything began: unblock the launcher
             self._outcome.put(error)
         finally:
             self._is_over.set()
@@ -129,13 +134,13 @@ class _BrokerThread(Generic[_T]):
             listener = install_notify_filter(build_notify_filter(names))
             self._listeners.put(listener)
             result: _T | BaseException = self._start()
-        except BaseException as error:  # whatever happens, the launcher is not left waiting
+        except BaseException as error:  # whatever happens, unblock the launcher
             result = error
         if listener is None:
             self._listeners.put(None)
         self._outcome.put(result)
         if self._brokered.rules is None:
-            self._is_over.wait()  # bwrap dies with the thread that began it
+            self._is_over.wait()  # the kernel kills bwrap when the thread that started it ends
 
 
 def _handlers(
@@ -166,7 +171,7 @@ def _continue_call(_: PendingSyscall) -> SyscallAnswer:
 
 
 def _chain_handlers(one: SyscallHandler, other: SyscallHandler) -> SyscallHandler:
-    """What the first has nothing to say about, the other judges, by its own look at it."""
+    """Call the first handler; if it lets the call continue, the second one decides."""
 
     def handle(call: PendingSyscall) -> SyscallAnswer:
         answer = one(call)
@@ -183,7 +188,7 @@ def _own_connect_handlers(policy: FilePolicy, rules: ConnectRules) -> Mapping[st
 
 
 def _unshare_working_folder() -> None:
-    """From here on this thread's working folder and umask are its own."""
+    """Give this thread its own working folder and umask."""
     if _libc.unshare(_CLONE_FS) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"unshare: {os.strerror(number)}")

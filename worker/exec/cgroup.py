@@ -1,9 +1,9 @@
-"""A control group of the kernel's for one agent's commands, where this user was given some.
+"""A cgroup for the commands of one agent, where this user may create one.
 
-Guards: version 2 only, and only below a folder that is writable and already hands memory and
-process control on: nothing of others is moved or changed. The launcher enters before its first
-command, so that what it starts is inside from the first instruction on. What cannot be done is left
-to the watchdog, which runs in any case.
+Cgroup version 2 only, and only below a folder that is writable and already delegates the memory and
+pids controllers: no group of others is moved or changed. The launcher enters the cgroup before its
+first command, so every command is inside from its first instruction on. The watchdog runs in any
+case and enforces what the cgroup cannot.
 """
 
 import os
@@ -19,14 +19,14 @@ _PREFIX = "swarm-"
 
 
 class Cgroup:
-    """This process and what it starts; made by `enter_cgroup`."""
+    """The cgroup of this process and of all that it starts; made by `enter_cgroup`."""
 
     def __init__(self, folder: Path, home: Path, memory_bytes: int | None) -> None:
         self._folder, self._original_group, self._memory_bytes = folder, home, memory_bytes
         self._kills = 0
 
     def take_oom_kill(self) -> Overrun | None:
-        """Set once after the kernel ended a process for the group's want of memory."""
+        """Return an overrun once after the kernel's OOM killer killed a process of this cgroup."""
         kills = _count(self._folder / "memory.events", "oom_kill")
         if kills <= self._kills or self._memory_bytes is None:
             return None
@@ -35,20 +35,20 @@ class Cgroup:
         return Overrun(limit="agent_memory", allowed=self._memory_bytes, measured=peak)
 
     def leave(self) -> None:
-        """Go back, and remove the group; call it when all commands are dead."""
+        """Return to the original cgroup and remove this one; call it when all commands are dead."""
         with suppress(OSError):
             _write(self._original_group / "cgroup.procs", "0")
             self._folder.rmdir()
 
 
 def find_parent_cgroup(proc: Path = Path("/proc/self")) -> tuple[Path, Path] | None:
-    """Where groups may be made, and the group this process is in now; None: nowhere."""
+    """The cgroup where groups may be made, and the current one; None if there is none."""
     mount, home = _mount_of(proc), _current_group_of(proc)
     if mount is None or home is None:
         return None
     here = Path(f"{mount}/{home}".rstrip("/"))
     above = here.parent if here != mount else None
-    # A group with processes of its own hands nothing on, so the one above is looked at.
+    # A cgroup that has processes of its own cannot delegate controllers, so look at its parent.
     if above is None or not {*_read_words(above / "cgroup.subtree_control")} >= _NEEDED:
         return None
     writable = os.access(above, os.W_OK) and os.access(above / "cgroup.procs", os.W_OK)
@@ -56,21 +56,21 @@ def find_parent_cgroup(proc: Path = Path("/proc/self")) -> tuple[Path, Path] | N
 
 
 def enter_cgroup(limits: ResourceLimits, proc: Path = Path("/proc/self")) -> Cgroup | None:
-    """Make a group with the agent's bounds and go there. None where that cannot be done."""
+    """Make a cgroup with the agent's limits and enter it; None where that is not possible."""
     found = find_parent_cgroup(proc)
     if found is None or (limits.agent_memory_bytes is None and limits.agent_processes is None):
         return None
     above, here = found
     for left in above.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            left.rmdir()  # of a launcher that was killed; one in use cannot be removed
+            left.rmdir()  # left by a killed launcher; a cgroup in use cannot be removed
     folder = above / f"{_PREFIX}{os.getpid()}"
     try:
         folder.mkdir()
         if limits.agent_memory_bytes is not None:
             _write(folder / "memory.max", str(limits.agent_memory_bytes))
         if limits.agent_processes is not None:
-            _write(folder / "pids.max", str(limits.agent_processes + 1))  # the launcher
+            _write(folder / "pids.max", str(limits.agent_processes + 1))  # + 1: the launcher
         _write(folder / "cgroup.procs", "0")
     except OSError:
         with suppress(OSError):
@@ -80,7 +80,7 @@ def enter_cgroup(limits: ResourceLimits, proc: Path = Path("/proc/self")) -> Cgr
 
 
 def _mount_of(proc: Path) -> Path | None:
-    """Where version 2 is mounted from its root."""
+    """The path where cgroup version 2 is mounted from its root."""
     for line in _text(proc / "mountinfo").splitlines():
         left, _, right = line.partition(" - ")
         fields = left.split()

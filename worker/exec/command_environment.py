@@ -1,8 +1,8 @@
-"""The environment of a command. Pure.
+"""Builds the environment of a command. No I/O.
 
-Guards: names that look like secrets are left out unless the person says otherwise (Codex has that
-off); variables that make a loader or a shell run other code before the command are always left
-out, since the command that was judged would not be the one that runs. Order and table: the
+Variables whose names look like secrets are left out unless the user decides otherwise (Codex keeps
+them by default). Variables that make a loader or a shell run other code before the command are
+always left out: otherwise the reviewed command would not be the one that runs. Order and table: the
 configuration sheet, 6.9.
 """
 
@@ -16,7 +16,7 @@ CORE_VARIABLES = frozenset(
     "PATH SHELL TMPDIR TEMP TMP HOME LANG LC_ALL LC_CTYPE LOGNAME USER".split()  # noqa: SIM905
 )
 DEFAULT_EXCLUDES = ("*KEY*", "*SECRET*", "*TOKEN*")
-# Paging, colour and language as a program without a person wants them.
+# Settings for a program without a user: no paging, no colour, a fixed language.
 FORCED_VARIABLES: dict[str, str] = {
     "NO_COLOR": "1",
     "TERM": "dumb",
@@ -30,8 +30,9 @@ FORCED_VARIABLES: dict[str, str] = {
     "SWARM_CI": "1",
 }
 
-# LD_PRELOAD, LD_AUDIT and their kin; files a shell reads unasked; functions that shadow commands.
-# LD_LIBRARY_PATH stays: compilers and GPU tools need it, and it names folders, not code to run.
+# LD_PRELOAD, LD_AUDIT and the like; files that a shell reads by itself; functions that shadow
+# commands. LD_LIBRARY_PATH stays: compilers and GPU tools need it, and it names folders, not code
+# to run.
 _CODE_INJECTING = re.compile(
     r"(?!LD_LIBRARY_PATH$)(?:LD_.*|DYLD_.*|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4"
     r"|GCONV_PATH|BASH_FUNC_.*)",
@@ -43,16 +44,16 @@ _SETTABLE = re.compile(r"[^=\0]+")
 def command_environment(
     base: Mapping[str, str], policy: ShellEnvironmentPolicy, extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """What a command gets.
+    """Build the environment of a command.
 
     Args:
         base: The environment to inherit from, already without any provider's key.
-        policy: inherit → default excludes → exclude → set → include_only.
-        extra: Marks and forced values of ours; no rule of the policy drops them.
+        policy: Applied in the order inherit → default excludes → exclude → set → include_only.
+        extra: Swarm's own marks and forced values; no rule of the policy drops them.
 
     Returns:
-        A new dict. Of `set`, a variable that runs code before the command is kept only if its name
-        was written out there by the person: that is their own decision.
+        A new dict. A variable that runs code before the command is kept only if the user wrote its
+        name in `set`: that is their own decision.
     """
     inherited = {name: value for name, value in base.items() if _is_inherited(name, policy)}
     if not policy.ignore_default_excludes:
@@ -78,7 +79,7 @@ def _is_inherited(name: str, policy: ShellEnvironmentPolicy) -> bool:
             return True
         case "core":
             return name in CORE_VARIABLES
-        case _:  # "none", and anything unreadable: nothing
+        case _:  # "none", and any unknown value: inherit nothing
             return False
 
 
@@ -89,7 +90,7 @@ def _without(variables: dict[str, str], patterns: Iterable[str]) -> dict[str, st
 
 @lru_cache(maxsize=64)
 def _matcher(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Whole names, any case, `*` any run, `?` one character; no patterns match nothing."""
+    """Match whole names, any case; `*` is any run, `?` one character; no patterns match nothing."""
     if not patterns:
         return re.compile(r"(?!)")
     words = (re.escape(one).replace(r"\*", ".*").replace(r"\?", ".") for one in patterns)

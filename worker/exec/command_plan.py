@@ -1,7 +1,7 @@
-"""What a command of an agent would be held to: the one place where its spec becomes a plan.
+"""Turns an agent's spec into the sandbox plan of its commands; the only place that does so.
 
-Guards: the agent, which shows and judges a plan, and its launcher, which enforces a locked role's,
-come to the same plan from the same spec.
+The agent shows and judges a plan, and the launcher of a locked role enforces one. Both derive the
+same plan from the same spec.
 """
 
 import os
@@ -19,13 +19,13 @@ from ..sandbox.sandbox_probe import probe_sandbox
 
 
 class FolderHidden(SandboxUnavailable):
-    """A command would start where its sandbox shows nothing; it was not started."""
+    """The command would start in a folder that its sandbox hides; it was not started."""
 
 
 def plan_command(
     spec: AgentSpec, policy: SandboxPolicy, cwd: str, extra: ExtraPermissions | None = None
 ) -> SandboxPlan:
-    """The plan by what this machine offers now, with what was granted on top of the policy.
+    """The plan for what this machine offers now, with the granted permissions added to the policy.
 
     Raises SandboxUnavailable.
     """
@@ -36,13 +36,13 @@ def plan_command(
     check_hidden_folders(spec.hidden_folders)
     held = spec.limits.sandbox
     if isinstance(held, ProfilePolicy) and isinstance(policy, ReadOnly):
-        policy = read_only_profile(held)  # our own looks see no more than its commands
-    # A path that has become a link since it was granted leads where nobody looked: left out.
+        policy = read_only_profile(held)  # swarm's own commands see no more than the agent's
+    # A granted path that has become a symlink since leads to a place that nobody reviewed: skip it.
     write, read = (_unmoved(paths) for paths in _paths_of(extra))
     facts = probe_sandbox()
     stack = facts.stack
     sockets: tuple[str, ...] = ()
-    if stack == "bwrap" and facts.notifies:  # else nothing connects to any
+    if stack == "bwrap" and facts.notifies:  # without both, a command can connect to no Unix socket
         sockets = allowed_sockets(spec.limits.unix_sockets)
     if spec.ca_bundle:
         read = (*read, spec.ca_bundle)
@@ -62,8 +62,10 @@ def plan_command(
 
 
 def check_hidden_folders(folders: tuple[FolderIdentity, ...]) -> None:
-    """Raises SandboxUnavailable where a path does not lead to what must be hidden any more: that
-    would be masked in vain, and what it was called is open somewhere else.
+    """Check that each path still leads to the folder that must be hidden.
+
+    Otherwise the mask would cover the wrong folder, and the hidden one would be open under another
+    path. Raises SandboxUnavailable.
     """
     for mark in folders:
         try:
@@ -78,8 +80,9 @@ def check_hidden_folders(folders: tuple[FolderIdentity, ...]) -> None:
 
 
 def check_workdir(plan: SandboxPlan, workdir: str) -> None:
-    """Raises FolderHidden where the sandbox does not show the folder that a command is to start in:
-    bwrap would start it elsewhere and say nothing.
+    """Check that the sandbox shows the folder in which a command is to start.
+
+    bwrap would silently start it elsewhere. Raises FolderHidden.
     """
     folder = os.path.realpath(workdir)
     shown = (*plan.visible, *plan.writable, *plan.readable)
@@ -89,14 +92,14 @@ def check_workdir(plan: SandboxPlan, workdir: str) -> None:
 
 
 def _deepest(folder: str, trees: tuple[str, ...]) -> int:
-    """The length of the longest of these that it is in; 0 for none."""
+    """The length of the longest of `trees` that contains `folder`; 0 if none does."""
     return max((len(tree) for tree in trees if is_within(folder, tree)), default=0)
 
 
 def _with_network(
     spec: AgentSpec, policy: SandboxPolicy, extra: ExtraPermissions | None
 ) -> SandboxPolicy:
-    """With the network, where that was granted; a run with a proxy keeps to its proxy."""
+    """The policy with network access if that was granted; a run with a proxy keeps to its proxy."""
     if extra is None or not extra.network or spec.limits.network is not None:
         return policy
     if isinstance(policy, DangerFullAccess):

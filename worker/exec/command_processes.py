@@ -1,7 +1,7 @@
-"""Which command a process belongs to, when its parents are gone.
+"""Finds out which command a process belongs to, even when its parents are gone.
 
-Guards: ownership is read from the kernel (session) and from a mark in the process's environment at
-its start. A process that shows neither hides where it comes from: nobody owns it.
+Ownership is read from the kernel (the session) and from a mark in the process's environment at its
+start. A process that shows neither has no owner.
 """
 
 import os
@@ -16,14 +16,14 @@ COMMAND_VARIABLE = "SWARM_COMMAND"  # in every command's environment: LAUNCHER-T
 
 
 def command_mark(token: int) -> str:
-    """The mark's value for a command of this launcher."""
+    """The value of `COMMAND_VARIABLE` for a command of this launcher."""
     return f"{os.getpid()}-{token}"
 
 
 def processes_of(token: int, firsts: Mapping[int, int], alive: Collection[int]) -> list[int]:
-    """The living processes of a command, and orphans that no command in `alive` owns.
+    """The live processes of a command, and orphans that no command in `alive` owns.
 
-    An empty answer is certain: nothing of it lives.
+    An empty result is certain: no process of the command lives.
 
     Args:
         firsts: Each command's first process → its token.
@@ -37,8 +37,9 @@ def processes_of(token: int, firsts: Mapping[int, int], alive: Collection[int]) 
 
 
 def processes_by_command(firsts: Mapping[int, int], alive: Collection[int]) -> dict[int, list[int]]:
-    """As `processes_of` for every token in `alive`, in one walk. A snapshot: somebody may be
-    missing.
+    """`processes_of` for every token in `alive`, in one walk.
+
+    This is a snapshot: processes may be missing.
     """
     trees: dict[int, list[int]] = {token: [] for token in alive}
     for child in children_of(os.getpid()):
@@ -50,7 +51,7 @@ def processes_by_command(firsts: Mapping[int, int], alive: Collection[int]) -> d
 
 
 def _owner(child: int, firsts: Mapping[int, int], alive: Collection[int]) -> int | None:
-    """The token of the command that a child of this launcher belongs to; None: it hides that."""
+    """The token of the command that owns a child of this launcher; None if the owner is unknown."""
     owner = firsts.get(child)
     if owner is None:
         owner = firsts.get(_session(child)) or _marked_token(child)
@@ -59,7 +60,7 @@ def _owner(child: int, firsts: Mapping[int, int], alive: Collection[int]) -> int
 
 
 def has_children() -> bool:
-    """Reaps those that have ended on the way."""
+    """Whether this process has children; reaps those that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
@@ -69,14 +70,15 @@ def has_children() -> bool:
 
 
 def outside_group(pids: Collection[int], group: int) -> list[int]:
-    """Those of `pids` that a signal to `group` would not reach."""
+    """The processes of `pids` that a signal to `group` would not reach."""
     return [pid for pid in pids if _group(pid) != group]
 
 
 def kill_groups(pids: Collection[int]) -> None:
     """SIGKILL the process groups of `pids`, all of which descend from this launcher.
 
-    A group lies in one session, and every command began one of its own: nobody else is in it.
+    A process group lies within one session, and every command starts its own session: so no other
+    process is in these groups.
     """
     own = os.getpgrp()
     for group in {_group(pid) for pid in pids} - {own, -1}:

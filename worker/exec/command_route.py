@@ -1,10 +1,11 @@
-"""A command's way to the network proxy, from the agent's side.
+"""The agent's side of a command's route to the network proxy.
 
-The stage inside the sandbox hands out its listener; it goes on to the proxy with the agent's
-sealed ticket. The socket to the proxy is the way's life: closed, the proxy lets go of all of it.
+The entrypoint inside the sandbox sends its listener to the agent, which passes it on to the proxy
+together with the agent's sealed ticket. The route lasts as long as the socket to the proxy: when it
+closes, the proxy drops the listener and all connections.
 
-Guards: without a proxy the command runs all the same and its connections are refused. Nothing that
-the inside sends is believed to be more than one listener.
+Without a proxy the command still runs, and its connections are refused. From inside the sandbox the
+agent accepts one listener and nothing else.
 """
 
 import array
@@ -19,25 +20,25 @@ from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.proxy import OpenRoute, RouteBlocked, decode_route, encode_route
 
 _ENTRYPOINT_LIMIT_S = 5.0
-_PROXY_LIMIT_S = 2.0  # a proxy that died is there again by then
+_PROXY_LIMIT_S = 2.0  # long enough for the proxy to restart
 _TRY_AGAIN_S = 0.05
 _MOST_BLOCKED = 200
 _MOST_BYTES = 64 * 1024
 
 
 class RouteRequest(Value):
-    """Where the proxy is, and what to show it."""
+    """Where the proxy is, and what identifies the command to it."""
 
-    endpoint: str  # path of its socket
+    endpoint: str  # path of the proxy's socket
     ticket: bytes
     command: str = ""
 
 
 class CommandRoute:
-    """Made before the command starts; `close` ends it, also when nothing ever began."""
+    """The route of one command. Make it before the command starts; always `close` it."""
 
     def __init__(self, request: RouteRequest) -> None:
-        """Raises OSError: no socket could be made."""
+        """Raises OSError if no socket could be made."""
         self._request = request
         self._our_end, self._entrypoint_end = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET
@@ -48,11 +49,11 @@ class CommandRoute:
 
     @property
     def entrypoint_fd(self) -> int:
-        """For the child's fd `bwrap.ROUTE_FD`."""
+        """The fd for the child's `bwrap.ROUTE_FD`."""
         return self._entrypoint_end.fileno()
 
     async def send_listener(self) -> None:
-        """Once the command was launched: pass its listener on. Never fails, and is bounded."""
+        """Pass the command's listener on, once the command is launched. Bounded; never fails."""
         self._entrypoint_end.close()
         listener: int | None = None
         try:
@@ -67,7 +68,7 @@ class CommandRoute:
             self._our_end.close()
 
     async def _receive_listener(self) -> int | None:
-        """None if the stage died before it had one."""
+        """The listener; None if the entrypoint ended before it had one."""
         while True:
             try:
                 fds = array.array("i")
@@ -92,7 +93,7 @@ class CommandRoute:
             try:
                 link.connect(self._request.endpoint)
                 link.sendmsg([body], rights, socket.MSG_NOSIGNAL)
-            except OSError:  # it died, and its keeper starts another
+            except OSError:  # the proxy is down; the supervisor restarts it
                 link.close()
                 await trio.sleep(_TRY_AGAIN_S)
             else:
@@ -111,7 +112,7 @@ class CommandRoute:
         return tuple(self._blocked)
 
     def close(self) -> None:
-        """The proxy drops the listener and every connection of the command."""
+        """Close the route: the proxy drops the listener and every connection of the command."""
         self.blocked_requests()
         for one in (self._our_end, self._entrypoint_end, self._proxy):
             if one is not None:

@@ -1,10 +1,10 @@
-"""Starting a command from the launcher without forking Python: posix_spawn, four times as fast.
+"""Starts a command from the launcher with posix_spawn, four times as fast as forking Python.
 
-Guards: a confined command is spawned by a thread that has confined itself first: such confinement
-belongs to a thread and passes to what it starts. For Landlock alone the thread ends right after.
-bwrap dies with the thread that began it, so for bwrap there is one that stays, asleep but while it
-spawns; the launcher waits for it. What a command's calls wait for is answered by threads of the
-launcher that are not confined (`sandbox/syscall_dispatcher.py`).
+A confined command is spawned by a thread that has confined itself first: such confinement belongs
+to a thread and passes to what it starts. For Landlock alone the thread ends right after. The kernel
+kills bwrap when the thread that started it ends, so for bwrap one thread stays, and sleeps except
+while it spawns; the launcher waits for it. The system calls of a command that wait for an answer
+are answered by unconfined threads of the launcher (`sandbox/syscall_dispatcher.py`).
 """
 
 import os
@@ -44,13 +44,13 @@ class SpawnFailed(Exception):
         self.number, self.step = number, step
 
 
-_ConfineResult = int | SpawnFailed | None  # a listener, or none
+_ConfineResult = int | SpawnFailed | None  # a listener, or None
 
 
 def spawn_command(order: LaunchOrder, fds: Sequence[int]) -> int:
-    """Start it in a session of its own; returns its pid. Raises SpawnFailed.
+    """Start the command in its own session; return its pid. Raises SpawnFailed.
 
-    Its resource limits are the launcher's, see `set_process_limits`.
+    It inherits the launcher's resource limits, see `set_process_limits`.
     """
     try:
         os.chdir(order.cwd)
@@ -67,7 +67,7 @@ def spawn_command(order: LaunchOrder, fds: Sequence[int]) -> int:
 
 
 def set_process_limits(limits: CommandLimits) -> None:
-    """Bound this process and all it will start, for good. Raises OSError, ValueError."""
+    """Limit this process and all that it will start, for good. Raises OSError, ValueError."""
     for kind, value in (
         (resource.RLIMIT_DATA, limits.memory_bytes),
         (resource.RLIMIT_NPROC, limits.processes),
@@ -78,7 +78,7 @@ def set_process_limits(limits: CommandLimits) -> None:
         if value is not None:
             most = _capped(value, resource.getrlimit(kind)[1])
             resource.setrlimit(kind, (most, most))
-    if limits.open_files is not None:  # a soft one: programs that need more raise it themselves
+    if limits.open_files is not None:  # a soft limit: programs that need more raise it themselves
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (_capped(limits.open_files, hard), hard))
 
@@ -88,10 +88,10 @@ def _capped(value: int, hard: int) -> int:
 
 
 def confine_self(confinement: Confinement, *, terminal_fd: int | None = None) -> int | None:
-    """Confine the calling thread and all it will start, for good. Raises OSError.
+    """Confine the calling thread and all that it will start, for good. Raises OSError.
 
-    The terminal of the command, if it has one, is granted on top. Returns the listener of the calls
-    that wait, for `serve_syscalls` of a thread that is not confined.
+    The command's terminal, if it has one, is granted in addition. Returns the listener of the calls
+    that wait for an answer, for `serve_syscalls` in a thread that is not confined.
     """
     forbid_new_privileges()
     if confinement.drop_capabilities:
@@ -110,8 +110,9 @@ def confine_self(confinement: Confinement, *, terminal_fd: int | None = None) ->
 
 
 def serve_syscalls(listener: int, confinement: Confinement) -> None:
-    """From now on, for as long as this process lives. The listener is closed when nobody is left
-    under its filter.
+    """Answer the calls of `listener` as long as this process lives.
+
+    The listener is closed when no process is left under its filter.
     """
     rules = confinement.connect
     assert rules is not None
@@ -128,7 +129,7 @@ def _dispatcher() -> SyscallDispatcher:
 
 
 class _SpawnerThread:
-    """Confines itself once, then spawns whatever it is given."""
+    """A thread that confines itself once, then spawns each order it receives."""
 
     def __init__(self, confinement: Confinement) -> None:
         self._confinement = confinement
@@ -161,21 +162,24 @@ class _SpawnerThread:
             outcome: int | SpawnFailed = SpawnFailed(0, "exec")
             try:
                 outcome = confined if isinstance(confined, SpawnFailed) else _try_spawn(order, fds)
-            finally:  # whatever happens, the launcher is not left waiting
+            finally:  # whatever happens, unblock the launcher
                 self._outcomes.put(outcome)
 
 
 @cache
 def _spawner_thread(confinement: Confinement) -> _SpawnerThread:
-    """One for each of the two kinds of confinement that bwrap is put under. Of a forked child it
-    would be dead: only launchers come here, and they fork none that do.
+    """One thread for each of the two kinds of confinement around bwrap.
+
+    It would not survive a fork; but only launchers use it, and they fork no process that does.
     """
     return _SpawnerThread(confinement)
 
 
 def needs_fork(order: LaunchOrder) -> bool:
-    """True where posix_spawn will not do. It holds Python's lock until the program runs, so nobody
-    would answer a call that the child makes before: the opening of its terminal.
+    """True where posix_spawn cannot start the command.
+
+    posix_spawn holds the GIL until the program runs, so the broker could not answer a call that the
+    child makes before, such as opening its terminal.
     """
     is_brokered = order.confinement is not None and order.confinement.broker is not None
     return order.limits != CommandLimits() or (is_brokered and order.take_terminal)
@@ -184,8 +188,9 @@ def needs_fork(order: LaunchOrder) -> bool:
 def fork_command(
     order: LaunchOrder, fds: Sequence[int], become: Callable[[LaunchOrder], NoReturn]
 ) -> int:
-    """Fork; the child goes on with `become`. A brokered one is confined by then, and its order says
-    no more of that. Returns its pid. Raises OSError.
+    """Fork; the child continues with `become`. Returns its pid. Raises OSError.
+
+    A brokered command is confined before the fork, and its order then carries no confinement.
     """
     confinement = order.confinement
 
@@ -205,7 +210,10 @@ def fork_command(
 
 
 def _confine_brokered(confinement: Confinement, *, terminal_fd: int | None = None) -> None:
-    """All but what makes calls wait, of which a thread can have one. Raises OSError."""
+    """Confine the thread without the notify filter, because a thread can have only one.
+
+    Raises OSError.
+    """
     bare = msgspec.structs.replace(confinement, connect=None, broker=None)
     confine_self(bare, terminal_fd=terminal_fd)
 
@@ -240,12 +248,12 @@ def _spawn_confined(order: LaunchOrder, fds: Sequence[int], confinement: Confine
             return pid
         case [SpawnFailed() as failure]:
             raise failure
-        case _:  # the thread broke: nothing was started
+        case _:  # the thread failed: nothing was started
             raise SpawnFailed(0, "sandbox")
 
 
 def _try_confine(confinement: Confinement, *, terminal_fd: int | None = None) -> _ConfineResult:
-    """The listener of the calling thread's waiting calls, if any; or why it is not confined."""
+    """Confine the calling thread: its listener of waiting calls, None, or the failure."""
     try:
         return confine_self(confinement, terminal_fd=terminal_fd)
     except OSError as error:
@@ -272,16 +280,17 @@ def _spawn(order: LaunchOrder, fds: Sequence[int]) -> int:
         )
     except OSError as error:
         raise SpawnFailed(error.errno or 0, "exec") from error
-    except ValueError as error:  # a NUL byte in a word
+    except ValueError as error:  # a NUL byte in an argument
         raise SpawnFailed(22, "exec") from error
 
 
 def _file_actions(order: LaunchOrder, fds: Sequence[int]) -> list[_FileAction]:
-    """Standard files (and bwrap's two) in place. Targets go upwards, and no source is below 3, so
-    that none is overwritten before it is copied.
+    """Put the standard files (and bwrap's two) in place.
+
+    Targets ascend, and no source is below 3, so none is overwritten before it is copied.
     """
     if order.take_terminal:
-        # The first terminal that a session's leader opens becomes its controlling one.
+        # The first terminal that a session leader opens becomes its controlling terminal.
         name = os.ttyname(fds[0])
         actions: list[_FileAction] = [(os.POSIX_SPAWN_OPEN, 0, name, os.O_RDWR, 0)]
         return [*actions, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
@@ -290,7 +299,10 @@ def _file_actions(order: LaunchOrder, fds: Sequence[int]) -> list[_FileAction]:
 
 
 def _find_program(order: LaunchOrder) -> str:
-    """As execvp does, by the command's own PATH. What is not found is left for exec to refuse."""
+    """Find the program as execvp does, by the command's own PATH.
+
+    Raises FileNotFoundError, which the caller reports as a failed exec.
+    """
     name = order.argv[0]
     if "/" in name:
         return name

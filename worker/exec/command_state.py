@@ -1,6 +1,6 @@
-"""What an agent knows of a command that its launcher was told to start, and what can go wrong.
+"""What an agent knows of a command that its launcher was told to start, and how it can fail.
 
-Guards: each failure says what happened and what of the command may be left.
+Each error says what happened and what may be left of the command.
 """
 
 import os
@@ -12,15 +12,15 @@ from swarm.mailbox.protocol.base import Value
 
 from .launcher_protocol import CommandLaunched, NotLaunched, Overrun
 
-TREE_KILL_LIMIT_S = 10.0  # for what was killed to be gone: a process in the kernel's hands may stay
+TREE_KILL_LIMIT_S = 10.0  # time for killed processes to end: one that waits in the kernel may stay
 
 
 class LauncherGone(SwarmError):
-    """The launcher has died, and every command with it; this agent can run no more of them."""
+    """The launcher has died, and every command with it; this agent can run no more commands."""
 
 
 class ProcessTreeStuck(SwarmError):
-    """Something of a command does not die of SIGKILL: the kernel holds it, mostly for a disk."""
+    """A process of a command survives SIGKILL because it waits in the kernel, mostly for a disk."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -42,16 +42,16 @@ class CommandNotStarted(SwarmError):
 
 
 class ExitStatus(Value):
-    """How a command's first process ended; one of the two is set."""
+    """How a command's first process ended; either `exit_code` or `signal` is set."""
 
     exit_code: int | None = None
     signal: int | None = None
     leftovers: bool = False  # processes it left behind may still live: kill_tree
-    overrun: Overrun | None = None  # the launcher killed it for that
+    overrun: Overrun | None = None  # the limit for which the launcher killed it
 
 
 class CommandState:
-    """What is known of one token."""
+    """What is known of one launch token."""
 
     def __init__(self) -> None:
         self.begun = trio.Event()

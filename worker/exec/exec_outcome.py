@@ -1,4 +1,4 @@
-"""What a session is asked and what it answers: requests, outcomes, time limits, error texts. Pure.
+"""Requests, outcomes, time limits and error texts of exec sessions. No I/O.
 
 Source: unified exec, safety sheet 3.2 to 3.4; the same numbers and the same texts.
 """
@@ -55,7 +55,7 @@ STDIN_CLOSED = (
 
 
 class ExecRequest(Value):
-    """One command for the model or for us; `policy` is what it was decided to run under."""
+    """One command of the model or of swarm itself; `policy` is its sandbox policy."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -64,8 +64,8 @@ class ExecRequest(Value):
     commits_in: str = ""  # a repository whose data may be written too
     tty: bool = False
     yield_time_ms: int = DEFAULT_EXEC_YIELD_MS
-    timeout_ms: int | None = None  # set: never a session; killed at this time instead
-    environment: dict[str, str] = {}  # over all others
+    timeout_ms: int | None = None  # if set: never a session; killed at this time instead
+    environment: dict[str, str] = {}  # overrides all others
     limits: CommandLimits = CommandLimits()
 
 
@@ -74,17 +74,17 @@ class ExecOutcome(Value):
 
     chunk_id: str
     wall_time_s: float
-    output: str  # since the last answer; undecodable bytes replaced
-    original_token_count: int  # of all that was printed, also of what was not kept
+    output: str  # since the last result; undecodable bytes replaced
+    original_token_count: int  # of everything printed, also of what was not kept
     exit_code: int | None = None  # 128 + n for signal n; None while it runs
     session_id: int | None = None  # set while it runs
-    denied: bool = False  # it looks as if the sandbox stopped it
+    denied: bool = False  # the sandbox seems to have stopped it
     warning: str = ""  # for the model: too many open sessions
     blocked: tuple[str, ...] = ()  # sentences about what the network proxy refused
     moved_aside: tuple[str, ...] = ()  # what it had put in a protected name's place
 
     def with_warning(self, text: str) -> "ExecOutcome":
-        """The same, and one thing more that the model is told."""
+        """The same outcome with one more warning for the model."""
         return msgspec.structs.replace(self, warning=". ".join(filter(None, (self.warning, text))))
 
 
@@ -94,7 +94,7 @@ def exec_yield_s(yield_time_ms: int) -> float:
 
 
 def write_yield_s(yield_time_ms: int, *, is_poll: bool, max_poll_ms: int = MAX_POLL_MS) -> float:
-    """How long `write` waits; a poll (nothing written) waits longer, so that it is worth it."""
+    """How long `write` waits; a poll (nothing written) waits longer to be worth a call."""
     if is_poll:
         return min(max(yield_time_ms, MIN_POLL_MS), max(max_poll_ms, MIN_POLL_MS)) / 1000
     return min(max(yield_time_ms, MIN_YIELD_MS), MAX_YIELD_MS) / 1000
@@ -122,7 +122,7 @@ def waited_text(waited_s: float) -> str:
 
 
 def closed_text(session_ids: Sequence[int]) -> str:
-    """Which sessions were ended for another command's sake; empty if none was."""
+    """Which sessions were ended to make room for another command; empty if none was."""
     if not session_ids:
         return ""
     names = ", ".join(map(str, session_ids))
@@ -133,7 +133,7 @@ def closed_text(session_ids: Sequence[int]) -> str:
 
 
 def overrun_text(overrun: Overrun | None) -> str:
-    """Which limit the command was killed at; empty if it was not."""
+    """The limit at which the command was killed; empty if it was not."""
     if overrun is None:
         return ""
     whose = "together with this agent's other commands " if "agent" in overrun.limit else ""
@@ -152,7 +152,7 @@ def _mebibytes(size: int) -> str:
 
 
 def complete_utf8_length(data: bytes) -> int:
-    """Length of the longest head of `data` that does not end inside a UTF-8 character."""
+    """Length of the longest prefix of `data` that does not end inside a UTF-8 character."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte < 0x80:

@@ -1,8 +1,8 @@
-"""One session: a running command, what it has printed since the last answer, and its end.
+"""One exec session: a running command, its output since the last result, and its end.
 
-Guards: `run` is the only owner of the command. However it ends (exit, kill, cancellation) the whole
-tree is dead and every file closed when `finished` is set. Nothing polls: the end of the process
-and of its output are events.
+`run` is the only owner of the command. However it ends (exit, kill, cancellation), the whole
+process tree is dead and every file closed when `finished` is set, unless the launcher died or the
+kernel holds a process. Nothing polls: the end of the process and of its output are events.
 """
 
 import codecs
@@ -21,7 +21,7 @@ from .running_command import CommandRequest, RunningCommand
 
 OnOutput = Callable[[str], None]
 
-_TRAILING_OUTPUT_S = 0.05  # for what a child left behind still prints into the pipe
+_TRAILING_OUTPUT_S = 0.05  # for output that a child left behind still prints into the pipe
 _KILL_LIMIT_S = 5.0
 _PIECE_BYTES, _MOST_PIECES = 8192 - 3, 10_000
 _YIELD_AFTER_BYTES = 1024 * 1024
@@ -35,9 +35,9 @@ class ExecSession:
         self.finished = trio.Event()
         self.status: ExitStatus | None = None
         self.moved_aside: tuple[str, ...] = ()
-        self.last_used = self.awaited = 0  # `awaited`: calls that wait for it now
+        self.last_used = self.awaited = 0  # `awaited`: how many calls wait for it now
         self._buffer = HeadTailBuffer()
-        self._partial_character = b""  # the first bytes of a character whose rest is not here yet
+        self._partial_character = b""  # the first bytes of a character whose rest has not arrived
         self._output_ended = trio.Event()
         self._listener: OnOutput | None = None
         self._pieces_left = 0
@@ -45,12 +45,12 @@ class ExecSession:
 
     @property
     def has_ended(self) -> bool:
-        """Nothing of it lives."""
+        """True when no process of it lives."""
         return self.finished.is_set()
 
     @property
     def overrun(self) -> Overrun | None:
-        """The limit it was killed at."""
+        """The limit at which it was killed."""
         return self.status.overrun if self.status else None
 
     @property
@@ -63,7 +63,7 @@ class ExecSession:
         return 128 + (self.status.signal or 0)
 
     async def run(self) -> None:
-        """The session's whole life."""
+        """Run the session from its start to its end."""
         is_whole_tree_dead = False
         try:
             async with trio.open_nursery() as nursery:
@@ -72,12 +72,12 @@ class ExecSession:
                 with trio.move_on_after(_TRAILING_OUTPUT_S):
                     await self._output_ended.wait()
                 nursery.cancel_scope.cancel()
-            if self.status.leftovers:  # in bwrap they are dying; wait until that is so
+            if self.status.leftovers:  # in bwrap they are dying; wait until they are dead
                 await self.command.kill_tree()
             is_whole_tree_dead = True
             self._drain()
         except SwarmError:
-            is_whole_tree_dead = True  # or nobody can: the launcher died, or the kernel holds it
+            is_whole_tree_dead = True  # or unkillable: the launcher died, or the kernel holds it
         finally:
             if not is_whole_tree_dead:
                 await self._kill()
@@ -86,7 +86,7 @@ class ExecSession:
             self.finished.set()
 
     async def _kill(self) -> None:
-        """Also while being cancelled: shielded, yet bounded."""
+        """Kill the tree, also while being cancelled: shielded, with a time limit."""
         deadline = trio.current_time() + _KILL_LIMIT_S
         with trio.CancelScope(shield=True, deadline=deadline), contextlib.suppress(SwarmError):
             await self.command.kill_tree()
@@ -120,7 +120,7 @@ class ExecSession:
 
     @contextlib.contextmanager
     def stream_output_to(self, listener: OnOutput | None) -> Iterator[None]:
-        """Pass output on as text, at most 8 KiB a piece and 10,000 pieces, while inside."""
+        """Pass output on as text while inside: at most 8 KiB a piece and 10,000 pieces."""
         self._listener, self._pieces_left = listener, _MOST_PIECES
         self._decoder.reset()
         try:
@@ -129,7 +129,7 @@ class ExecSession:
             self._listener = None
 
     def take_output(self) -> tuple[str, BufferedOutput]:
-        """Text since the last call, and what it was made of. Keeps back half a character."""
+        """Text since the last call, and its buffered bytes. Keeps back an incomplete character."""
         kept = self._buffer.take()
         data = self._partial_character + kept.joined()
         whole = len(data) if self.finished.is_set() else complete_utf8_length(data)

@@ -1,8 +1,8 @@
-"""All command sessions of one agent: start, write, close, end.
+"""All exec sessions of one agent: start, write, close, end.
 
-Guards: no session outlives the block that opened it; a command is answered at the end of its yield
-time or at its own end, whichever comes first, with no fixed pauses; none is closed while a call
-waits for it (`slots`).
+No session outlives the block that opened it. A call returns at the end of its yield time or when
+its command ends, whichever comes first, with no fixed pauses. A session is not closed while a call
+waits for it (`session_slots`).
 """
 
 import random
@@ -51,7 +51,7 @@ from .session_slots import SessionSlots, choose_session_to_close
 
 EnvironmentSource = Callable[[], Awaitable[Mapping[str, str]]]
 _SYSTEM_RANDOM = random.SystemRandom()  # has no state, so a fork may share it
-_MAX_CLOSED_IDS = 1024  # ids of sessions closed to make room, for the answer to who asks for one
+_MAX_CLOSED_IDS = 1024  # ids of sessions closed to make room, to explain them to a later call
 
 
 class ExecSessions:
@@ -67,7 +67,7 @@ class ExecSessions:
         self._launcher, self._spec, self._nursery, self._random = launcher, spec, nursery, chance
         self._sessions: dict[int, ExecSession] = {}
         self._slots = SessionSlots(self._make_room)
-        self._closed: dict[int, None] = {}  # to make room; the latest last
+        self._closed: dict[int, None] = {}  # closed to make room; the latest last
         self._closed_unreported: list[int] = []
         self._uses = 0
         self._source: EnvironmentSource | None = None
@@ -76,7 +76,7 @@ class ExecSessions:
         self._prewarmed = PrewarmedSandbox(launcher, nursery)
 
     def apply_settings(self, spec: AgentSpec) -> None:
-        """The agent's settings have changed; what runs goes on as it was started."""
+        """Use the agent's new settings; running commands keep theirs."""
         self._spec = spec
 
     async def exec(self, request: ExecRequest, on_output: OnOutput | None = None) -> ExecOutcome:
@@ -85,14 +85,14 @@ class ExecSessions:
         Raises:
             ExecFailed: it never ran; the text is for the model.
 
-        If cancelled, the command is killed: nobody has learned its session id.
+        If cancelled, the command is killed, because the caller never learned its session id.
         """
         await self.load_environment()
         try:
             waited_s = await self._slots.acquire()
         except SessionQueueFull as error:
             raise ExecFailed(request.argv, str(error)) from error
-        started = trio.current_time()  # waiting in line takes nothing of its time
+        started = trio.current_time()  # waiting for a slot does not count
         session = await self._start(request)
         with self._awaiting(session):
             self._prewarm_next(request, session)
@@ -111,7 +111,7 @@ class ExecSessions:
             timed_out = request.timeout_ms is not None and not session.finished.is_set()
             if timed_out:
                 await self._terminate(session)
-            self._prewarm_next(request, session)  # a long one has outlived the first that waited
+            self._prewarm_next(request, session)  # a long command outlives the first prewarmed one
             outcome = self._outcome(session, started, timed_out=timed_out)
         late = waited_text(waited_s)
         return outcome if not late else outcome.with_warning(late)
@@ -119,7 +119,7 @@ class ExecSessions:
     async def write(
         self, session_id: int, chars: str, yield_time_ms: int, on_output: OnOutput | None = None
     ) -> ExecOutcome:
-        """Write to a session's terminal (or only wait, if `chars` is empty) and see what it says.
+        """Write to a session's terminal (or only wait, if `chars` is empty) and return its output.
 
         Raises:
             StdinFailed: no such session, or it has no open input.
@@ -140,24 +140,24 @@ class ExecSessions:
             return self._outcome(session, started)
 
     async def load_environment(self) -> None:
-        """Ask for the login shell's environment if that has not been done; `exec` does it too."""
+        """Get the login shell's environment if that has not been done; `exec` does it too."""
         async with self._snapshotting:
             if self._snapshot is None:
                 given = self._spec.environment
                 self._snapshot = given if self._source is None else await self._source()
 
     def set_environment_source(self, source: EnvironmentSource) -> None:
-        """Whom to ask for the environment, once; without a source it is the spec's."""
+        """Set the source that is asked once for the environment; without one the spec's is used."""
         self._source = source
 
     def shell_argv(self, script: str, *, shell: str | None = None) -> tuple[str, ...]:
-        """The words that run `script`: the person's shell, not as a login shell (`warm`)."""
+        """The argv that runs `script` in the user's shell, not as a login shell."""
         return (shell or find_shell(self._spec.environment), "-c", script)
 
     def plan(
         self, policy: SandboxPolicy, cwd: str, extra: ExtraPermissions | None = None
     ) -> SandboxPlan:
-        """What `exec` would enforce. Raises SandboxUnavailable."""
+        """The plan that `exec` would enforce. Raises SandboxUnavailable."""
         return plan_command(self._spec, policy, cwd, extra)
 
     def is_open(self, session_id: int) -> bool:
@@ -165,11 +165,14 @@ class ExecSessions:
         return session_id in self._sessions
 
     def live_count(self) -> int:
-        """Commands that run now."""
+        """How many commands run now."""
         return sum(not session.finished.is_set() for session in self._sessions.values())
 
     async def terminate_all(self) -> int:
-        """Kill every session and forget it; returns how many were running. None waits then."""
+        """Kill and forget every session, and discard the prewarmed sandbox.
+
+        Returns how many commands were running.
+        """
         sessions = tuple(self._sessions.values())
         running = self.live_count()
         async with trio.open_nursery() as nursery:
@@ -195,22 +198,22 @@ class ExecSessions:
         return session
 
     async def _check_launcher(self, session: ExecSession) -> None:
-        """Of a command that still runs the end must be told: by one who is there to tell."""
+        """For a command that still runs, check that the launcher lives and can report its end."""
         if not session.finished.is_set():
             with suppress(LauncherGone):
                 await self._launcher.check_alive()
 
     def _prewarm_next(self, request: ExecRequest, session: ExecSession) -> None:
-        if request.timeout_ms is None:  # our own looks come alone
+        if request.timeout_ms is None:  # swarm's own commands do not come in series
             self._prewarmed.prepare_next(session.request)
 
     def _build_request(self, request: ExecRequest) -> CommandRequest:
-        """What it is held to now. Raises SandboxUnavailable, OSError."""
-        # By the agent's own folder: where a command says it wants to run gives it no rights.
+        """The request under the plan that holds now. Raises SandboxUnavailable, OSError."""
+        # Plan by the agent's own folder: the folder that a command asks for gives it no rights.
         plan = self.plan(request.policy, self._spec.cwd, request.extra)
         check_workdir(plan, request.cwd)
         if request.commits_in:
-            from ..sandbox.commit_grant import with_commit_grant  # for the few that commit
+            from ..sandbox.commit_grant import with_commit_grant  # only few commands commit
 
             plan = with_commit_grant(plan, request.commits_in) or plan
         return CommandRequest(
@@ -241,7 +244,7 @@ class ExecSessions:
         except InputClosed as error:
             if not session.command.is_tty:
                 raise StdinFailed(STDIN_CLOSED) from error
-            # It has just ended: its last words and exit code are the better answer.
+            # It has just ended: its last output and exit code are the better result.
 
     def _outcome(
         self, session: ExecSession, started: float, *, timed_out: bool = False
@@ -269,7 +272,7 @@ class ExecSessions:
 
     @contextmanager
     def _awaiting(self, session: ExecSession) -> Iterator[None]:
-        """A call waits for it: until it is answered its slot is nobody else's."""
+        """Mark that a call waits for the session: until it returns, the session keeps its slot."""
         session.awaited += 1
         self._use(session)
         try:
@@ -290,7 +293,7 @@ class ExecSessions:
                 return number
 
     def _make_room(self) -> bool:
-        """Close a session for the next command's sake; False if a call waits for each."""
+        """Close a session to make room for the next command; False if a call waits for each."""
         session = choose_session_to_close(self._sessions.values())
         if session is None:
             return False
@@ -323,7 +326,7 @@ class ExecSessions:
 async def open_exec_sessions(
     launcher: LauncherClient, spec: AgentSpec, *, chance: random.Random | None = None
 ) -> AsyncIterator[ExecSessions]:
-    """Sessions for the block's time; at its end every command's tree is killed.
+    """Exec sessions for the duration of the block; at its end every command's tree is killed.
 
     Args:
         spec: Its environment, shell policy, private /tmp and hidden paths are used.

@@ -1,9 +1,10 @@
 """Between fork and exec: the forked child becomes the command, or reports why it could not.
 
-For commands with limits of their own; all others are spawned (`spawn.py`).
+Only for commands that `command_spawn.needs_fork` names; all others are spawned
+(`command_spawn.py`).
 
-Guards: single-threaded, short, never returns, never raises; no file is open in the command but its
-three standard ones (and bwrap's two), since all others close on exec.
+The code is single-threaded and short, never returns and never raises. Only the three standard files
+(and bwrap's two) are open in the command, since all others close on exec.
 """
 
 import array
@@ -30,7 +31,7 @@ LISTENER_TAG = b"listener"
 
 
 class ForkedCommand(NamedTuple):
-    """A forked child that has not become its command yet."""
+    """A forked child that has not yet become its command."""
 
     order: LaunchOrder
     pid: int
@@ -38,7 +39,7 @@ class ForkedCommand(NamedTuple):
 
 
 def receive_child_report(report: socket.socket) -> tuple[bytes, int | None]:
-    """What a child said, b"" at its end; and the listener of its waiting calls, if that came."""
+    """A child's next report (b"" at its end), and the listener of its waiting calls if it came."""
     fds = array.array("i")
     try:
         room = socket.CMSG_LEN(fds.itemsize)
@@ -52,8 +53,10 @@ def receive_child_report(report: socket.socket) -> tuple[bytes, int | None]:
 
 
 def exec_forked_command(order: LaunchOrder, fds: list[int], report_fd: int) -> NoReturn:
-    """Does not return. A failure is written to `report_fd`, a socket, as b"ERRNO STEP"; the
-    listener of calls that wait for the launcher goes there as well, if there is one.
+    """Become the command. Does not return.
+
+    A failure is written to `report_fd`, a socket, as b"ERRNO STEP". If there are calls that wait
+    for the launcher, their listener is sent there too.
     """
     step = "setup"
     try:
@@ -78,7 +81,7 @@ def exec_forked_command(order: LaunchOrder, fds: list[int], report_fd: int) -> N
         os.execvpe(order.argv[0], order.argv, order.environment)
     except OSError as error:
         _report(report_fd, error.errno or 0, step)
-    except (ValueError, MemoryError):  # a NUL byte in a word, a limit below the present use
+    except (ValueError, MemoryError):  # a NUL byte in an argument, a limit below the present use
         _report(report_fd, 22, step)
     finally:
         os._exit(127)
@@ -97,8 +100,8 @@ def _reset_signals() -> None:
 
 
 def _install_fds(fds: list[int], report_fd: int) -> int:
-    """Put `fds` at 0, 1, 2 (and bwrap's at 3, 4); returns where the report is now."""
-    # First out of the way: a source must not be overwritten before it is copied.
+    """Put `fds` at 0, 1, 2 (and bwrap's at 3, 4); return where the report is now."""
+    # Move all out of the way first: a source must not be overwritten before it is copied.
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD) for fd in fds]
     report_fd = fcntl.fcntl(report_fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
     for target, fd in zip((0, 1, 2, SECCOMP_FD, ROUTE_FD), moved, strict=False):

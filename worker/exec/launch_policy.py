@@ -1,9 +1,9 @@
-"""A launcher that a locked agent cannot talk out of its sandbox.
+"""The launch policy of a locked role: the launcher's own check of every order.
 
-Guards: what a locked role's commands may reach follows from the sealed spec alone, which the
-launcher reads itself; nothing that the agent sends widens it, for the agent may be hostile. The
-launcher wraps and filters each command with its own words and its own copy of the filter, and no
-variable that steers bwrap's loader passes.
+What a locked role's commands may reach follows only from the sealed spec, which the launcher reads
+itself. Nothing that the agent sends widens it, because the agent may be hostile. The launcher wraps
+and filters each command with its own arguments and its own copy of the filter, and passes on no
+variable that steers bwrap's loader.
 """
 
 import os
@@ -23,17 +23,19 @@ _BWRAP_END = "--"
 
 
 class LaunchPolicy:
-    """What every order is made to be, or refused for."""
+    """Rewrites each order to what its role allows, or refuses it."""
 
     def __init__(self, spec: AgentSpec) -> None:
         self._spec = spec
-        self._confinement: Confinement | None = None  # made once: it costs a walk over folders …
-        # … but a profile may close files that have come since.
+        self._confinement: Confinement | None = None  # made once: it takes a walk over folders;
+        # but a profile may also close files that appeared since.
         self._is_reusable = not isinstance(spec.limits.sandbox, ProfilePolicy)
 
     def enforce(self, order: LaunchOrder, fds: list[int]) -> LaunchOrder | None:
-        """The order as it may run; None if it may not. A given filter in `fds` is replaced; a
-        socket behind it leads only to the proxy, whose policy for this agent is sealed.
+        """The order as it may run; None if it may not.
+
+        A filter among `fds` is replaced. A route socket stays: it leads only to the proxy, whose
+        policy for this agent is sealed.
         """
         route = fds[4:5]
         for fd in (*fds[3:4], *fds[5:]):
@@ -57,9 +59,10 @@ class LaunchPolicy:
     def _wrap_in_bwrap(
         self, order: LaunchOrder, fds: list[int], plan: SandboxPlan
     ) -> LaunchOrder | None:
-        """Planned anew for each command: a socket that a rule opens may have come since.
+        """Wrap the command in bwrap by a plan made now: a socket that a rule opens may be new.
 
-        The agent may have wrapped it for another stack than ours: locked, it cannot try bwrap.
+        The agent may have wrapped it for another stack than ours: a locked agent cannot probe
+        bwrap.
         """
         words, inside, tty = order.argv, dict[str, str](), order.take_terminal
         if order.wrapped:
@@ -71,19 +74,19 @@ class LaunchPolicy:
                 words, tty = _without_entrypoint(words)
         prepared = prepare_command(plan, words, order.environment | inside, tty=tty)
         assert prepared.filter_fd is not None
-        fds.insert(3, prepared.filter_fd)  # closed with the others
+        fds.insert(3, prepared.filter_fd)  # the caller closes it with the others
         return msgspec.structs.replace(
             order,
             argv=prepared.argv,
             environment=prepared.environment,
-            take_terminal=False,  # a stage inside does
+            take_terminal=False,  # the entrypoint inside takes it
             confinement=prepared.confinement,
             wrapped=True,
             placeholders=(),  # a read-only sandbox needs none
         )
 
     def _confine_directly(self, order: LaunchOrder, plan: SandboxPlan) -> LaunchOrder:
-        """Wrapped or not, it is confined before it begins."""
+        """Confine the command before it begins, whether or not the agent wrapped it."""
         if self._confinement is None or not self._is_reusable:
             self._confinement = prepare_command(plan, (), {}, tty=False).confinement
         return msgspec.structs.replace(
@@ -92,7 +95,7 @@ class LaunchPolicy:
 
 
 def read_launch_policy(spec_fd: int) -> LaunchPolicy | None:
-    """The pin of the agent with this sealed spec, which is closed; None: its role is not locked.
+    """Read the policy from a sealed spec and close `spec_fd`; None if the role is not locked.
 
     Raises msgspec.DecodeError, OSError: then nothing may be started at all.
     """
@@ -104,7 +107,7 @@ def read_launch_policy(spec_fd: int) -> LaunchPolicy | None:
 
 
 def _without_entrypoint(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """What the agent's stage would become, and whether it takes the terminal: ours does that."""
+    """The words without the agent's entrypoint, and whether that one takes the terminal."""
     for tty in (True, False):
         stage = entrypoint_argv(tty=tty, proxied=True)
         if words[: len(stage)] == stage:
@@ -113,6 +116,6 @@ def _without_entrypoint(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
 
 
 def _variables_inside(words: tuple[str, ...]) -> dict[str, str]:
-    """What the agent's own wrapping sets inside the sandbox only; there it harms nobody."""
+    """Loader variables that the agent's wrapping sets inside the sandbox only; harmless there."""
     triples = zip(words, words[1:], words[2:], strict=False)
     return {n: v for word, n, v in triples if word == "--setenv" and is_loader_variable(n)}

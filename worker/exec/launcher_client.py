@@ -1,7 +1,7 @@
-"""The agent's hold on its launcher: fork it before anything else, then give it orders.
+"""The agent's client of its launcher: fork it first, then send it orders.
 
-Guards: `fork_launcher` is called while the process has one thread, no Trio and no ZeroMQ context.
-Nothing here forks later: a process with threads must not.
+`fork_launcher` is called while the process has one thread, no Trio and no ZeroMQ context. Nothing
+here forks later, because a process with threads must not.
 """
 
 import contextlib
@@ -49,32 +49,31 @@ from .launcher_protocol import (
 )
 
 _SOCKET_BUFFER_BYTES = 1 << 20
-ASK_AFTER_S = 5.0  # an order unanswered for so long: is anybody there?
-SILENCE_S = 10.0  # who does not answer that for so long counts as dead
+ASK_AFTER_S = 5.0  # an order unanswered for so long: send a ping
+SILENCE_S = 10.0  # a launcher that leaves a ping unanswered for so long counts as dead
 _START_LIMIT_S = 60.0  # for a program to become its command: a file system may hang
-_LEAVE_LIMIT_S = 2.5  # for a launcher whose agent hung up; then it is killed
+_LEAVE_LIMIT_S = 2.5  # for a launcher to exit after its agent hung up; then it is killed
 
 
 class LauncherLink(msgspec.Struct, frozen=True, kw_only=True):
-    """What `fork_launcher` returns; `sock` is owned by whoever opens the launcher with it."""
+    """What `fork_launcher` returns; `open_launcher` closes `sock`."""
 
     pid: int
     sock: socket.socket
 
 
 class _EarlyLauncher:
-    link: LauncherLink | None = (
-        None  # forked by `fork_launcher_early`, for `fork_launcher` to hand out
-    )
+    link: LauncherLink | None = None  # made by `fork_launcher_early` for `fork_launcher`
 
 
 def fork_launcher(*, lifeline_fd: int | None, spec_fd: int | None = None) -> LauncherLink:
-    """Fork the launcher, or hand out the one that `fork_launcher_early` made.
+    """Fork the launcher, or return the one that `fork_launcher_early` made.
 
     Args:
-        lifeline_fd: Reading end of the run's life-line; at its end the launcher kills and exits.
-        spec_fd: The agent's sealed spec: of a locked role the launcher pins itself by it, before
-            its first command. None: nothing is pinned.
+        lifeline_fd: Reading end of the run's lifeline pipe; when it closes, the launcher kills all
+            commands and exits.
+        spec_fd: The agent's sealed spec. For a locked role the launcher enforces it from its first
+            command on. None: nothing is enforced.
 
     Raises:
         RuntimeError: this process has more than one thread.
@@ -102,12 +101,13 @@ def fork_launcher_early(
     title: str = "",
     waits: bool = False,
 ) -> int:
-    """As the first act of an agent that is a bare fork itself (`fork_bare`), before it settles.
+    """Fork the launcher as the first act of an agent that is itself a bare fork (`fork_bare`).
 
-    Whatever a process writes to before it forks is there twice; this launcher shares nearly all of
-    its memory with the fork-server. It is then `fork_launcher`'s.
+    Each page that a process writes before it forks exists twice; a launcher forked this early
+    shares nearly all of its memory with the fork server. `fork_launcher` returns it later.
 
-    With `waits` it learns its standard files, spec and title only by `configure_early_launcher`.
+    With `waits`, the launcher gets its standard files, spec and title only by
+    `configure_early_launcher`.
 
     Returns the descriptor that must stay open until then. Raises OSError.
     """
@@ -116,7 +116,7 @@ def fork_launcher_early(
 
 
 def configure_early_launcher(title: str, stderr_fd: int, spec_fd: int) -> None:
-    """What a launcher that waits must know before its first order. Raises OSError: it is dead."""
+    """Send a waiting launcher what it needs before its first order. Raises OSError: it is dead."""
     link = _EarlyLauncher.link
     if link is not None:
         socket.send_fds(link.sock, [title.encode()], (stderr_fd, spec_fd))
@@ -141,10 +141,10 @@ def _fork(
 
 
 class LauncherClient:
-    """Gives orders and waits for what comes of them. One task (in `open_launcher`) receives.
+    """Sends orders and waits for their results. One task (in `open_launcher`) receives replies.
 
-    Each verb has a deadline. A launcher that does not answer (stopped, wedged) is killed and counts
-    as dead from that moment on.
+    Each request has a deadline. A launcher that does not answer (stopped, hung) is killed and
+    counts as dead from then on.
     """
 
     def __init__(self, sock: socket.socket, pid: int | None = None) -> None:
@@ -156,11 +156,11 @@ class LauncherClient:
         self._gone = trio.Event()
 
     async def wait_gone(self) -> None:
-        """Return when it has died, with every command."""
+        """Return when the launcher, with every command, has died."""
         await self._gone.wait()
 
     async def check_alive(self) -> None:
-        """Return if it answers; else it is killed. Raises LauncherGone."""
+        """Return if the launcher answers; otherwise kill it. Raises LauncherGone."""
         heard = self._pong
         with trio.move_on_after(SILENCE_S):
             await self._send(Ping(), ())
@@ -183,10 +183,10 @@ class LauncherClient:
         stderr_fd: int,
         bwrap_fds: Sequence[int] = (),
     ) -> CommandLaunched:
-        """Start a command; returns when its program runs. The fds stay the caller's; bwrap's are
-        its filter and perhaps the way's socket.
+        """Start a command; return when its program runs.
 
-        Raises CommandNotStarted, LauncherGone. If cancelled, the command is killed.
+        The caller keeps the fds; `bwrap_fds` are the seccomp filter and, if there is one, the
+        route's socket. If cancelled, the command is killed. Raises CommandNotStarted, LauncherGone.
         """
         command = self._commands[order.token] = CommandState()
         fds = [stdin_fd, stdout_fd, stderr_fd, *bwrap_fds]
@@ -216,7 +216,7 @@ class LauncherClient:
                 raise LauncherGone("the launcher died; no command can be started")
 
     async def wait(self, token: int) -> ExitStatus:
-        """The end of a launched command's first process. Raises LauncherGone."""
+        """The exit status of a launched command's first process. Raises LauncherGone."""
         command = self._commands[token]
         await command.ended.wait()
         if command.status is None:
@@ -224,13 +224,13 @@ class LauncherClient:
         return command.status
 
     def signal(self, token: int, number: signal.Signals) -> None:
-        """Send to the command's processes; nothing happens if it has ended."""
+        """Send a signal to the command's processes; nothing happens if the command has ended."""
         self._send_nowait(SignalOrder(token=token, number=number))
 
     async def kill_tree(self, token: int) -> None:
-        """SIGKILL the whole tree; returns when nothing of it lives.
+        """SIGKILL the whole tree; return when no process of it lives.
 
-        Raises LauncherGone, TreeStays.
+        Raises LauncherGone, ProcessTreeStuck.
         """
         command = self._commands.get(token)
         if command is None or command.gone.is_set():
@@ -241,9 +241,9 @@ class LauncherClient:
             raise ProcessTreeStuck
 
     async def _wait_answer(self, event: trio.Event, limit_s: float) -> bool:
-        """Wait for what the launcher says of an order, and now and then for whether it is there.
+        """Wait for the launcher's reply, and ping the launcher every few seconds.
 
-        False if it is, and does not say it within `limit_s`. Raises LauncherGone.
+        False if it lives but does not reply within `limit_s`. Raises LauncherGone.
         """
         deadline = trio.current_time() + limit_s
         while not event.is_set() and trio.current_time() < deadline:
@@ -254,7 +254,7 @@ class LauncherClient:
         return event.is_set()
 
     def _kill(self) -> None:
-        """It is of no use any more: end it. What it started comes to this agent, a subreaper."""
+        """Kill the launcher. Its children are reparented to this agent, which is a subreaper."""
         if self._pid is not None and not self._gone.is_set():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._pid, signal.SIGKILL)  # not reaped before `open_launcher` ends
@@ -298,11 +298,11 @@ class LauncherClient:
 
     def _send_nowait(self, order: AnyOrder) -> None:
         datagram, _, _ = pack_order(order)
-        with contextlib.suppress(OSError):  # full or gone: the end of the socket kills all anyway
+        with contextlib.suppress(OSError):  # full or gone: closing the socket kills all anyway
             send_packed(self._sock, datagram, ())
 
     async def receive_replies(self) -> None:
-        """Until the launcher is gone; then everything that waits is told so."""
+        """Handle replies until the launcher is gone; then wake everything that waits."""
         while True:
             try:
                 reply = receive_reply(self._sock)
@@ -344,7 +344,7 @@ class LauncherClient:
 
 @asynccontextmanager
 async def open_launcher(link: LauncherLink) -> AsyncIterator[LauncherClient]:
-    """The launcher for the block's time; at its end every command is killed and it exits."""
+    """The launcher for the block's duration; at its end every command is killed and it exits."""
     link.sock.setblocking(False)
     launcher = LauncherClient(link.sock, link.pid)
     try:
@@ -359,7 +359,7 @@ async def open_launcher(link: LauncherLink) -> AsyncIterator[LauncherClient]:
 
 
 async def _reaped(pid: int) -> None:
-    """Wait for its end; one that has not left by itself (it may be stopped) is killed."""
+    """Wait for the launcher's exit; kill it if it does not exit in time (it may be stopped)."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:

@@ -1,8 +1,8 @@
 """The launcher process: starts commands, reaps them, and leaves none behind.
 
-It has one thread, no Trio and no ZeroMQ. When its socket or the life-line closes it kills all that
-descends from it and exits. It is a child subreaper: it adopts orphans of commands and kills those
-that belong to no running command, or that hide where they come from, at its next sweep.
+It has one thread, no Trio and no ZeroMQ. When its socket or the lifeline closes, it kills all its
+descendants and exits. It is a child subreaper: it adopts orphans of commands. While it kills a
+command, it also kills orphans that belong to no running command or whose owner is unknown.
 """
 
 import contextlib
@@ -68,14 +68,14 @@ _TITLE_BYTES = 4096
 
 
 class LauncherProcess:
-    """One launcher's state. Nothing here waits but `run`."""
+    """The state of one launcher. Only `run` blocks."""
 
     def __init__(
         self, sock: socket.socket, lifeline_fd: int | None, pin: LaunchPolicy | None
     ) -> None:
         self._sock, self._lifeline, self._launch_policy = sock, lifeline_fd, pin
         self._tokens: dict[int, int] = {}  # pid of a command's first process → token
-        self._pids: dict[int, int] = {}  # and back; gone once reaped
+        self._pids: dict[int, int] = {}  # the reverse; removed once reaped
         self._wrapped: set[int] = set()
         self._starting: dict[int, ForkedCommand] = {}  # by the report's descriptor
         self._dying: set[int] = set()  # tokens whose trees are being killed
@@ -85,7 +85,7 @@ class LauncherProcess:
         self._poll = select.poll()
 
     def run(self) -> None:
-        """Returns when the agent or the run is gone."""
+        """Serve orders; return when the agent or the run has ended."""
         awake, wake = socket.socketpair()
         for end in (awake, wake, self._sock):
             end.setblocking(False)
@@ -120,7 +120,7 @@ class LauncherProcess:
             self._flush()
 
     def shut_down(self) -> None:
-        """Kill everything below, until nothing is left (or it cannot die: a stuck disk)."""
+        """Kill all descendants until none is left, for at most 2 s (one may hang on a disk)."""
         self._watchdog.drop_priority()
         deadline = time.monotonic() + _SHUTDOWN_LIMIT_S
         while has_children() and time.monotonic() < deadline:
@@ -183,7 +183,7 @@ class LauncherProcess:
         self._reply(CommandLaunched(token=order.token, pid=pid))
 
     def _fork(self, order: LaunchOrder, fds: list[int]) -> None:
-        """For limits of its own; a pipe that closes says it is its program."""
+        """Fork a command that cannot be spawned; it runs once its report socket closes."""
         report, written = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         report.setblocking(False)
         try:
@@ -202,12 +202,12 @@ class LauncherProcess:
         self._poll.register(report, select.POLLIN)
 
     def _handle_started(self, report: int) -> None:
-        """The child became its command (end of file) or said why not; once per launch."""
+        """The child became its command (end of file), reported a failure, or sent its listener."""
         start = self._starting[report]
         said, listener = receive_child_report(start.report)
         if listener is not None and start.order.confinement is not None:
             command_spawn.serve_syscalls(listener, start.order.confinement)
-            return  # its end is still to come
+            return  # its end of file follows
         del self._starting[report]
         self._poll.unregister(report)
         start.report.close()
@@ -227,9 +227,7 @@ class LauncherProcess:
     def _handle_ended(self, pid: int, status: int) -> None:
         for report in [fd for fd, start in self._starting.items() if start.pid == pid]:
             while report in self._starting:
-                self._handle_started(
-                    report
-                )  # a short life: its end came before its beginning was read
+                self._handle_started(report)  # it ended before its report was read
         token = self._tokens.get(pid)
         if token is None:
             return  # an adopted orphan, or one that never became a command
@@ -247,7 +245,7 @@ class LauncherProcess:
         )
 
     def _forget(self, pid: int, *, was_killed: bool = False) -> Overrun | None:
-        """Returns what the command was killed for, if it was."""
+        """Forget a command's first process; return the overrun for which it was killed, if any."""
         token = self._tokens.pop(pid)
         self._pids.pop(token)
         self._wrapped.discard(token)
@@ -264,7 +262,7 @@ class LauncherProcess:
         if pid is None:
             return
         if token in self._wrapped:
-            # bwrap and its init would die of it and take the command along unasked.
+            # The signal would kill bwrap and its init, and the command with them.
             spared = {pid, *children_of(pid)}
             targets = [one for one in descendants_of(pid) if one not in spared]
         else:
@@ -276,11 +274,11 @@ class LauncherProcess:
                 os.kill(one, number)
 
     def _kill_dying(self) -> None:
-        """One round of killing for every dying token; those of whom nothing lives are done."""
+        """One round of killing for every dying token; a token with no live process is done."""
         self._reap()
         for token in tuple(self._dying):
             victims = self._tree(token)
-            kill_groups(victims)  # first: at one stroke, so that no fork escapes
+            kill_groups(victims)  # first: all at once, so that no fork escapes
             for pid in victims:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -300,7 +298,7 @@ class LauncherProcess:
                 events |= select.POLLOUT
                 break
             except OSError:
-                break  # the agent is gone; the next poll says so
+                break  # the agent is gone; the next poll reports it
             self._outbox.popleft()
         self._poll.modify(self._sock, events)
 
@@ -320,21 +318,21 @@ def become_launcher(
     *,
     waits: bool = False,
 ) -> NoReturn:
-    """The bare forked process's whole life; does not return.
+    """Run the launcher in a bare forked process; does not return.
 
     Args:
         sock: For orders and replies; the agent holds the other end.
-        lifeline_fd: The run's; None: nobody watches.
+        lifeline_fd: The run's lifeline; None: not watched.
         stderr_fd: For its errors; None: its standard files are right already.
-        spec_fd: The agent's sealed spec, for the pin of a locked role; None: never pinned.
-        title: What `ps` shows; "": it stays as it is.
+        spec_fd: The agent's sealed spec, for the launch policy of a locked role; None: no policy.
+        title: What `ps` shows; "": unchanged.
         waits: Its first packet brings standard files, spec and title (`configure_early_launcher`).
     """
     code = 1
     try:
         os.setpgid(0, 0)
         if stderr_fd is not None:
-            signal.set_wakeup_fd(-1)  # the fork-server's
+            signal.set_wakeup_fd(-1)  # the fork server's
             redirect_output(stderr_fd)
         kept = (fd for fd in (lifeline_fd, spec_fd) if fd is not None)
         close_all_but({0, 1, 2, sock.fileno(), *kept})
@@ -353,7 +351,7 @@ def become_launcher(
 
 
 def _receive_setup(sock: socket.socket) -> int:
-    """Take the packet of `configure_early_launcher`; the spec's descriptor. OSError: no agent."""
+    """Receive `configure_early_launcher`'s packet; the spec's fd. Raises OSError: no agent."""
     title, fds, _, _ = socket.recv_fds(sock, _TITLE_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
     if len(fds) != len(("stderr", "spec")):
         raise OSError("its agent ended")
@@ -374,20 +372,20 @@ def _wait_first_order(sock: socket.socket, lifeline_fd: int | None) -> bool:
 
 
 def _serve_orders(sock: socket.socket, lifeline_fd: int | None, spec_fd: int | None) -> None:
-    """Get ready for commands and serve."""
+    """Set up the process for commands and serve orders."""
     become_subreaper()
-    os.set_inheritable(sock.fileno(), False)  # no command may ever speak for the agent
+    os.set_inheritable(sock.fileno(), False)  # no command may ever send as the agent
     if lifeline_fd is not None:
         os.set_inheritable(lifeline_fd, False)
     command_spawn.set_process_limits(CommandLimits())
-    gc.disable()  # nothing cyclic is made; collecting would touch every shared page
+    gc.disable()  # no cycles are made; collecting would touch every shared page
     gc.freeze()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     set_handler(signal.SIGINT, IGNORE_HANDLER)
     set_handler(signal.SIGHUP, IGNORE_HANDLER)
-    set_handler(signal.SIGCONT, DEFAULT_HANDLER)  # the fork-server's handler, if any
+    set_handler(signal.SIGCONT, DEFAULT_HANDLER)  # the fork server's handler, if any
     for number in (signal.SIGTERM, signal.SIGCHLD):
-        set_handler(number, _ignore)  # the wake-up socket tells
+        set_handler(number, _ignore)  # the wake-up socket reports them
     pin = None if spec_fd is None else read_launch_policy(spec_fd)
     keeper = LauncherProcess(sock, lifeline_fd, pin)
     try:
@@ -397,4 +395,4 @@ def _serve_orders(sock: socket.socket, lifeline_fd: int | None, spec_fd: int | N
 
 
 def _ignore(number: int, frame: object) -> None:
-    """A handler, since an ignored signal would not reach the wake-up socket."""
+    """A handler, because an ignored signal would not reach the wake-up socket."""

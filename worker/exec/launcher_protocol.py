@@ -1,7 +1,7 @@
-"""What an agent and its launcher say to each other, and how it crosses their socket.
+"""Orders and replies between an agent and its launcher, and how they cross their socket.
 
-Guards: one datagram is one message; a large one travels in a sealed-off memfd beside it. Both ends
-are one program of one version, so a message that cannot be read is a bug and ends the launcher.
+One datagram is one message; a large message travels in a memfd beside it. Both ends are the same
+program in the same version, so an unreadable message is a bug and ends the launcher.
 """
 
 import array
@@ -22,8 +22,10 @@ _MOST_FDS = 8
 
 
 class CommandLimits(Value):
-    """Bounds of one command; None leaves the one it would inherit. Each is per process but
-    `processes`, which the kernel counts per user (in bwrap: per sandbox).
+    """Limits of one command; None keeps the inherited limit.
+
+    Each is per process, except `processes`, which the kernel counts per user (in bwrap: per
+    sandbox).
     """
 
     memory_bytes: int | None = None  # private writable memory
@@ -42,8 +44,10 @@ class Overrun(Value):
 
 
 class LaunchOrder(Tagged):
-    """Start a command. With it come its stdin, stdout, stderr, and with bwrap its filter and
-    perhaps the socket of a way to the network proxy.
+    """Start a command.
+
+    The message carries its stdin, stdout and stderr, and for bwrap also the seccomp filter and, if
+    there is one, the socket of its route to the network proxy.
     """
 
     token: int
@@ -67,27 +71,30 @@ class SignalOrder(Tagged):
 
 
 class KillOrder(Tagged):
-    """SIGKILL a command's whole tree until nothing of it lives; answered by TreeGone."""
+    """SIGKILL a command's whole tree until no process of it lives; answered by TreeGone."""
 
     token: int
 
 
 class Ping(Tagged):
-    """Are you there? Answered by Pong at once, whatever else goes on."""
+    """Ask whether the launcher is alive. It answers with Pong at once, whatever else it does."""
 
 
 AnyOrder = LaunchOrder | SignalOrder | KillOrder | Ping
 
 
 class CommandLaunched(Tagged, tag="launched"):
-    """The command runs: its program has replaced the forked child."""
+    """The command runs: its program has replaced the child process."""
 
     token: int
     pid: int
 
 
 class NotLaunched(Tagged):
-    """It never began. `step` is what failed: fork, setup, limits, sandbox, cwd, exec, pinned."""
+    """The command never began.
+
+    `step` is what failed: fork, setup, limits, sandbox, cwd, exec, pinned.
+    """
 
     token: int
     errno: int
@@ -95,17 +102,17 @@ class NotLaunched(Tagged):
 
 
 class CommandEnded(Tagged, tag="ended"):
-    """The first process was reaped. One of the two is set."""
+    """The first process was reaped. Either `exit_code` or `signal` is set."""
 
     token: int
     exit_code: int | None = None
     signal: int | None = None
     leftovers: bool = False  # orphans live in the launcher, perhaps of this command
-    overrun: Overrun | None = None  # it was killed for that
+    overrun: Overrun | None = None  # the limit for which it was killed
 
 
 class TreeGone(Tagged):
-    """Nothing of this command lives."""
+    """No process of this command lives."""
 
     token: int
 
@@ -122,7 +129,7 @@ _decode_reply = msgspec.msgpack.Decoder(AnyReply).decode
 
 
 def pack_order(order: AnyOrder, fds: Sequence[int] = ()) -> tuple[bytes, list[int], int | None]:
-    """The datagram, the fds to go with it, and a memfd to close once it is sent.
+    """The datagram, the fds to send with it, and a memfd to close once it is sent.
 
     Raises ValueError for text that is not valid Unicode (a lone surrogate).
     """
@@ -140,14 +147,15 @@ def pack_order(order: AnyOrder, fds: Sequence[int] = ()) -> tuple[bytes, list[in
 
 
 def send_packed(sock: socket.socket, datagram: bytes, fds: Sequence[int]) -> None:
-    """Raises BlockingIOError when the other side lags, OSError when it is gone."""
+    """Send a packed order. Raises BlockingIOError when the other side lags, OSError: it is gone."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     sock.sendmsg([datagram], rights, socket.MSG_NOSIGNAL)
 
 
 def receive_order(sock: socket.socket) -> tuple[AnyOrder, list[int]] | None:
     """The next order and its fds (owned by the caller); None when the agent is gone."""
-    # Not socket.recv_fds: up to 3.11 it forgets its flags, and the fds would reach every command.
+    # Not socket.recv_fds: up to 3.11 it ignores its flags, and the fds would leak into every
+    # command.
     fds = array.array("i")
     room = socket.CMSG_LEN(_MOST_FDS * fds.itemsize)
     body, extra, _, _ = sock.recvmsg(_INLINE_LIMIT_BYTES + 4096, room, socket.MSG_CMSG_CLOEXEC)
@@ -164,7 +172,7 @@ def receive_order(sock: socket.socket) -> tuple[AnyOrder, list[int]] | None:
 
 
 def send_reply(sock: socket.socket, reply: AnyReply) -> None:
-    """Raises BlockingIOError when the agent lags, OSError when it is gone."""
+    """Send a reply. Raises BlockingIOError when the agent lags, OSError when it is gone."""
     sock.send(_encode(reply), socket.MSG_NOSIGNAL)
 
 

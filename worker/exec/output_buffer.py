@@ -1,4 +1,4 @@
-"""A bounded memory of long output: the first and the last half, exact to the byte. Pure."""
+"""A bounded buffer for long output: its first and last half, exact to the byte. No I/O."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ DEFAULT_LIMIT_BYTES = 1024 * 1024
 
 
 class BufferedOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What was kept. Without omission `head + tail` is everything."""
+    """What was kept. If nothing was omitted, `head + tail` is everything."""
 
     head: bytes
     tail: bytes
@@ -17,20 +17,20 @@ class BufferedOutput(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.head) + self.omitted_bytes + len(self.tail)
 
     def joined(self) -> bytes:
-        """Head and tail; the omitted middle leaves no mark."""
+        """Head and tail; nothing marks the omitted middle."""
         return self.head + self.tail
 
 
 class HeadTailBuffer:
-    """Add chunks in order of arrival; `take` what is kept and begin anew.
+    """Add chunks in order of arrival; `take` what is kept and start over.
 
     Memory is bounded by 1.5 times the limit plus one chunk; adding costs two copies at most.
-    Source: Codex `unified_exec/head_tail_buffer.rs`; differs in that the tail is exact to the
-    byte, not to the chunk.
+    Source: Codex `unified_exec/head_tail_buffer.rs`; here the tail is exact to the byte, not to the
+    chunk.
     """
 
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
-        """Raises ValueError: `limit_bytes` < 2. An odd limit gives the tail more."""
+        """Raises ValueError if `limit_bytes` < 2. An odd limit gives the tail more."""
         if limit_bytes < 2:
             raise ValueError(f"limit_bytes must be at least 2, not {limit_bytes}")
         self._head_limit = limit_bytes // 2
@@ -43,13 +43,13 @@ class HeadTailBuffer:
         self._omitted = 0
 
     def add(self, chunk: bytes) -> None:
-        """Keep `chunk`, dropping the oldest bytes behind the head if need be."""
+        """Keep `chunk`; the oldest bytes after the head are dropped if the limit requires it."""
         room = self._head_limit - len(self._head)
         if room > 0:
             self._head += chunk[:room]
             chunk = chunk[room:]
         self._tail += chunk
-        if len(self._tail) > 2 * self._tail_limit:  # seldom, so that each byte moves once
+        if len(self._tail) > 2 * self._tail_limit:  # rarely, so that each byte moves once
             self._trim()
 
     def _trim(self) -> None:

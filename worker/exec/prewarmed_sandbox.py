@@ -1,12 +1,12 @@
-"""A sandbox that is ready before the next command: bubblewrap's part is over when it comes.
+"""A prewarmed sandbox: bubblewrap has already started when the next command comes.
 
-Inside waits a shell of the system that is told by a pipe which command to become. It is made while
-a command runs, for one that differs from it in its script alone; it serves one command, or ends
-unused after some seconds.
+A system shell waits inside and reads from a pipe which command to become. The sandbox is made while
+a command runs, for a next command that differs only in its script. It serves one command, or ends
+unused after 5 seconds.
 
-Guards: it is used only if everything that made it is as the command would have it *now*: the plan,
-the folders that its mounts lie on, environment, folder and limits. In any doubt the command starts
-as the first one did. It ends with the block's nursery and leaves nothing behind.
+It is used only if everything that it was made from is *now* as the command would have it: the plan,
+the folders under its mounts, environment, folder and limits. In any doubt the command starts in a
+fresh sandbox. The prewarmed sandbox ends with the block's nursery and leaves nothing behind.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ from .launcher_protocol import CommandLimits
 from .running_command import CommandRequest, RunningCommand, start_command
 
 LIFETIME_S = 5.0  # unused; meanwhile the placeholders of its plan are in the folder
-_START_DELAY_S = 0.001  # for the one that has begun to be on its way
+_START_DELAY_S = 0.001  # so that the command that has just begun goes first
 _END_LIMIT_S = 1.0
-_MOST_SCRIPT_BYTES = 32 * 1024  # a pipe takes them at one stroke
-_MIN_PROCESS_LIMIT = 64  # where fewer are allowed, none of ours may be among them
+_MOST_SCRIPT_BYTES = 32 * 1024  # a pipe takes so much in one write
+_MIN_PROCESS_LIMIT = 64  # below this limit the waiting shell would count too much
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SET_BY_SHELLS = ("PWD", "OLDPWD")
-# A shell changes these, or does not hand them on. (SHLVL it counts down again when it becomes …)
+# A shell changes these or does not pass them on. (It decrements SHLVL again when it execs.)
 _SHELL_MANAGED = re.compile(
     r"IFS|OPT(ARG|IND|ERR)|LINENO|PPID|E?UID|PS\d|S?RANDOM|SECONDS|EPOCH\w+|GROUPS|DIRSTACK"
     r"|FUNCNAME|HISTCMD|PIPESTATUS|BASH\w*|SHELLOPTS|POSIXLY_CORRECT"
@@ -42,7 +42,7 @@ _SHELL_MANAGED = re.compile(
 
 
 class _WaitingSandbox:
-    """One that waits."""
+    """A sandbox whose shell waits for a script."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class _WaitingSandbox:
         self._request, self._script_fd, self._fingerprint = request, script_fd, footing
 
     def matches(self, request: CommandRequest) -> bool:
-        """It was made for such a one, and stands where it stood."""
+        """True if it was made for such a request and its mounts are still valid."""
         is_such = _comparable(request) == _comparable(self._request)
         return is_such and self.command.placeholders_intact() and self._fingerprint.is_unchanged()
 
     def send_script(self, script: bytes) -> bool:
-        """Tell it; False if it has ended or was not told as a whole."""
+        """Send the script; False if the shell has ended or the pipe did not take all of it."""
         try:
             self.is_taken = os.write(self._script_fd, script) == len(script)
         except OSError:
@@ -68,7 +68,7 @@ class _WaitingSandbox:
         return self.is_taken
 
     async def end(self) -> None:
-        """Unused: without a script its shell has nothing more to do."""
+        """End an unused sandbox: without a script its shell exits."""
         self.release()
         with trio.CancelScope(shield=True), contextlib.suppress(SwarmError):
             with trio.move_on_after(_END_LIMIT_S):
@@ -78,23 +78,24 @@ class _WaitingSandbox:
         self.command.close()
 
     def release(self) -> None:
-        """Of what only waiting needed."""
+        """Close what only the waiting needed."""
         self._fingerprint.close()
         os.close(self._script_fd)
 
 
 class PrewarmedSandbox:
-    """At most one sandbox that waits, of one agent."""
+    """At most one waiting sandbox of one agent."""
 
     def __init__(self, launcher: LauncherClient, nursery: trio.Nursery) -> None:
         self._launcher, self._nursery = launcher, nursery
         self._waiting: _WaitingSandbox | None = None
-        self._lifetimes: dict[trio.CancelScope, trio.Event] = {}  # its whole time → when it is over
+        self._lifetimes: dict[trio.CancelScope, trio.Event] = {}  # set when the sandbox has ended
         self._is_disabled = False
 
     def take(self, request: CommandRequest) -> RunningCommand | None:
-        """The command, begun in the sandbox that waited. None: there is none that suits it, and
-        one that no longer would is on its way out.
+        """The command, started in the waiting sandbox; None if no waiting sandbox fits.
+
+        A sandbox that no longer fits is ended.
         """
         ready = self._waiting
         if ready is None or not can_prewarm(request):
@@ -111,8 +112,9 @@ class PrewarmedSandbox:
         return ready.command
 
     def prepare_next(self, request: CommandRequest) -> None:
-        """Such a command has begun, or ended: have a sandbox ready for the next, if one may wait
-        and none does.
+        """Prepare a sandbox for the next command if one may wait and none does.
+
+        Call it when such a command has begun or ended.
         """
         is_free = all(scope.cancel_called for scope in self._lifetimes)
         if is_free and not self._is_disabled and can_prewarm(request):
@@ -121,13 +123,13 @@ class PrewarmedSandbox:
             self._nursery.start_soon(self._prepare, request, scope)
 
     async def discard(self) -> None:
-        """Returns when none waits: the folder is without placeholders of ours."""
+        """End the waiting sandbox; on return the folder has none of its placeholders."""
         self._cancel_all()
         for gone in tuple(self._lifetimes.values()):
             await gone.wait()
 
     def _cancel_all(self) -> None:
-        """Whoever waits, or is being made, leaves; who was taken goes on as a command."""
+        """End sandboxes that wait or are being made; a taken one goes on as a command."""
         for scope in self._lifetimes:
             scope.cancel()
 
@@ -137,7 +139,7 @@ class PrewarmedSandbox:
                 await trio.sleep(_START_DELAY_S)
                 await self._hold_until_taken(await _start_waiting_shell(self._launcher, request))
         except (SwarmError, OSError):
-            self._is_disabled = True  # the next command says what is wrong
+            self._is_disabled = True  # the next command reports the error
         finally:
             self._lifetimes.pop(scope).set()
 
@@ -146,7 +148,7 @@ class PrewarmedSandbox:
         try:
             with trio.move_on_after(LIFETIME_S):
                 await ready.command.wait()
-                self._is_disabled = not ready.is_taken  # its shell does not work in there
+                self._is_disabled = not ready.is_taken  # the shell does not work in the sandbox
         finally:
             if self._waiting is ready:
                 self._waiting = None
@@ -157,7 +159,7 @@ class PrewarmedSandbox:
 async def _start_waiting_shell(
     launcher: LauncherClient, request: CommandRequest
 ) -> _WaitingSandbox:
-    """Raises SwarmError, OSError."""
+    """Start the shell that waits for a script. Raises SwarmError, OSError."""
     shell = find_system_program("sh")
     if shell is None:
         raise FileNotFoundError("there is no sh")
@@ -176,32 +178,32 @@ async def _start_waiting_shell(
 
 
 def _mounted_paths(request: CommandRequest) -> set[str]:
-    """All that the mounts are laid on but placeholders, which are not there yet."""
+    """All paths that the mounts use, except placeholders, which do not exist yet."""
     plan = msgspec.structs.replace(request.sandbox, missing=())
     words = bwrap_arguments(plan, bwrap="/", filtered=True)
     return {request.cwd, *(word for word in words if word.startswith("/"))}
 
 
 def can_prewarm(request: CommandRequest) -> bool:
-    """True for a shell's script in bubblewrap, if a shell before it makes no difference."""
+    """True for a shell script in bubblewrap for which a shell before it makes no difference."""
     plan, limits = request.sandbox, request.resources
     return (
         plan.stack == "bwrap"
         and not plan.proxied
-        and not (plan.links or plan.committing)  # a person may change them while nothing runs
+        and not (plan.links or plan.committing)  # a user may change these while nothing runs
         and not request.tty
         and len(request.argv) == 3
         and request.limits == CommandLimits()
-        and limits.command_s is None  # it would run while it waits
+        and limits.command_s is None  # it would count while the sandbox waits
         and (limits.agent_processes or _MIN_PROCESS_LIMIT) >= _MIN_PROCESS_LIMIT
         and all(_NAME.fullmatch(n) and not _SHELL_MANAGED.fullmatch(n) for n in request.environment)
     )
 
 
 def render_exec_script(argv: tuple[str, ...], environment: Mapping[str, str]) -> bytes | None:
-    """What a POSIX shell reads to become `argv` with `environment`, which it was started with.
+    """The script by which a POSIX shell becomes `argv` with `environment`, its own environment.
 
-    None: it is too long to be told at one stroke, or nothing that can be told.
+    None: it is too long for one write, or it cannot be encoded.
     """
     lines = [
         f"export {name}={shlex.quote(environment[name])}"
@@ -218,5 +220,5 @@ def render_exec_script(argv: tuple[str, ...], environment: Mapping[str, str]) ->
 
 
 def _comparable(request: CommandRequest) -> CommandRequest:
-    """All but the script, and what only a proxy is told."""
+    """The request without its script and without what only a proxy receives."""
     return msgspec.structs.replace(request, argv=request.argv[:2], route=None)

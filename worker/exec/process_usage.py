@@ -1,6 +1,6 @@
-"""What processes and the machine use, read from /proc with plain calls.
+"""Reads from /proc what processes and the machine use, with plain system calls.
 
-Guards: a file that is gone or not ours to read is no figure, and never an error.
+A file that is gone or not readable gives no figure, and never an error.
 """
 
 import os
@@ -12,12 +12,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def read_machine_load() -> MachineLoad | None:
-    """None where /proc does not say both."""
+    """None where /proc lacks either figure."""
     memory, load = read_proc_file("/proc/meminfo"), read_proc_file("/proc/loadavg").split()
     available = _kilobytes(memory, b"MemAvailable:")
     if available is None or len(load) < 4:
         return None
-    swap = _kilobytes(memory, b"SwapFree:") or 0  # what was swapped out was taken all the same
+    swap = _kilobytes(memory, b"SwapFree:") or 0  # swapped-out memory counts as taken too
     tasks = load[3].partition(b"/")[2]
     return MachineLoad((available + swap) * 1024, int(tasks)) if tasks.isdigit() else None
 
@@ -29,18 +29,18 @@ def _kilobytes(text: bytes, name: bytes) -> int | None:
 
 
 def resident_bytes(tree: Iterable[int]) -> int:
-    """Bytes, shared pages counted in every process."""
+    """Bytes; shared pages are counted in every process."""
     return sum(_resident_bytes_of(pid) for pid in tree)
 
 
 def proportional_bytes(pid: int) -> int:
-    """Bytes, each shared page divided among its users, and what was swapped out."""
+    """Bytes, each shared page divided among its users, plus what was swapped out."""
     total = 0
     lines = read_proc_file(f"/proc/{pid}/smaps_rollup").splitlines()
     for line in lines:
         if line.startswith((b"Pss:", b"SwapPss:")):
             total += int(line.split()[1]) * 1024
-    return total if lines else _resident_bytes_of(pid)  # not ours to read: the rougher figure
+    return total if lines else _resident_bytes_of(pid)  # not readable: use the rougher figure
 
 
 def _resident_bytes_of(pid: int) -> int:
@@ -49,14 +49,14 @@ def _resident_bytes_of(pid: int) -> int:
 
 
 def read_proc_file(path: str) -> bytes:
-    """The first 8 KiB; empty if it cannot be read."""
+    """The first 8 KiB; empty if the file cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
         return os.read(fd, 8192)
-    except OSError:  # it ended just now
+    except OSError:  # the process has just ended
         return b""
     finally:
         os.close(fd)

@@ -13,14 +13,14 @@ DEFAULT_ROWS, DEFAULT_COLUMNS = 24, 80
 
 
 class Terminal(msgspec.Struct, frozen=True, kw_only=True):
-    """Both fds are the caller's to close; the slave right after the launch."""
+    """The caller closes both fds, the slave right after the launch."""
 
     master: int  # non-blocking
     slave: int
 
 
 def open_terminal(*, rows: int = DEFAULT_ROWS, columns: int = DEFAULT_COLUMNS) -> Terminal:
-    """A fresh terminal. Raises OSError when the system has no more."""
+    """A new terminal. Raises OSError when the system has no more."""
     master, slave = pty.openpty()
     os.set_blocking(master, False)
     with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""One running command: its output as chunks, its input, its end, and its whole tree's end.
+"""One running command: its output in chunks, its input, its exit, and the end of its tree.
 
-Guards: the files of a command never leak: what `start_command` opened is closed by it or by
-`RunningCommand.close`. Standard output and error share one pipe, so their order is the real one.
+The files of a command never leak: `start_command` or `RunningCommand.close` closes what
+`start_command` opened. Standard output and error share one pipe, so their order is the real one.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _KILL_LIMIT_S = 5.0
 
 
 class CommandRequest(Value):
-    """What to run and within what."""
+    """What to run, and within which sandbox and limits."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -36,7 +36,7 @@ class CommandRequest(Value):
     sandbox: SandboxPlan
     tty: bool = False
     limits: CommandLimits = CommandLimits()
-    route: RouteRequest | None = None  # for a sandbox that is proxied
+    route: RouteRequest | None = None  # for a proxied sandbox
     resources: ResourceLimits = ResourceLimits()
 
 
@@ -45,7 +45,7 @@ class InputClosed(OSError):
 
 
 class RunningCommand:
-    """Made by `start_command`. One task receives; any task writes, resizes or kills."""
+    """Made by `start_command`. One task receives; any task writes, signals or kills."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class RunningCommand:
                 await trio.lowlevel.wait_readable(self._fd)
 
     def receive_nowait(self) -> bytes:
-        """What is there; b"" at the end. Raises BlockingIOError when there is nothing yet."""
+        """The output available now; b"" at the end. Raises BlockingIOError when there is none."""
         if self._fd < 0:
             return b""
         try:
@@ -79,7 +79,7 @@ class RunningCommand:
         except BlockingIOError:
             raise
         except OSError as error:
-            if error.errno == errno.EIO:  # a terminal whose other end nobody holds
+            if error.errno == errno.EIO:  # a terminal whose other end is closed
                 return b""
             raise
 
@@ -102,24 +102,24 @@ class RunningCommand:
         return written
 
     async def wait(self) -> ExitStatus:
-        """The end of the first process. Raises LauncherGone."""
+        """The exit status of the first process. Raises LauncherGone."""
         return await self._launcher.wait(self.token)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send to all its processes; nothing happens if it has ended."""
+        """Send a signal to all its processes; nothing happens if it has ended."""
         self._launcher.signal(self.token, number)
 
     async def kill_tree(self) -> None:
-        """SIGKILL; returns when nothing of it lives. Raises LauncherGone."""
+        """SIGKILL the tree; return when no process lives. Raises LauncherGone, ProcessTreeStuck."""
         await self._launcher.kill_tree(self.token)
 
     async def attach_route(self, route: CommandRoute) -> None:
-        """Its way to the network, which it owns from now on."""
+        """Use this route to the network; `close` closes it."""
         self._route = route
         await route.send_listener()
 
     def placeholders_intact(self) -> bool:
-        """True while the placeholders that were made for it are in their places."""
+        """True while the placeholders that were made for it are in place."""
         return self._prepared.guard is None or self._prepared.guard.is_intact()
 
     def blocked_requests(self) -> tuple[RouteBlocked, ...]:
@@ -127,7 +127,7 @@ class RunningCommand:
         return self._route.blocked_requests() if self._route else ()
 
     def close(self) -> tuple[str, ...]:
-        """Close its files and give the folder back (`Prepared.close`). Call it after its end."""
+        """Close its files, restore the folder (`PreparedCommand.close`). Call it after its end."""
         if self._fd < 0:
             return ()
         trio.lowlevel.notify_closing(self._fd)
@@ -142,12 +142,12 @@ class RunningCommand:
 async def start_command(
     launcher: LauncherClient, request: CommandRequest, *, stdin_fd: int | None = None
 ) -> RunningCommand:
-    """Start it; returns when its program runs.
+    """Start a command; return when its program runs.
 
     Args:
-        stdin_fd: What it reads where it has no terminal; it stays the caller's. None: nothing.
+        stdin_fd: Its input where it has no terminal; the caller keeps it. None: no input.
 
-    Raises CommandNotStarted, SandboxUnavailable, LauncherGone. The caller closes what it gets.
+    Raises CommandNotStarted, SandboxUnavailable, LauncherGone. The caller closes the result.
     """
     try:
         prepared = prepare_command(
@@ -190,7 +190,7 @@ async def _launch(
     route: CommandRoute | None,
     stdin_fd: int | None,
 ) -> tuple[int, CommandLaunched]:
-    """Our end of its input and output, and what the launcher says."""
+    """Our end of the command's input and output, and the launcher's reply."""
     order = LaunchOrder(
         token=launcher.next_token(),
         argv=prepared.argv,
@@ -223,7 +223,7 @@ async def _launch(
 
 
 def _open_stdio(*, tty: bool) -> tuple[int, int, int]:
-    """Ours, the child's input, the child's output and error."""
+    """Our end, the child's input, the child's output and error."""
     if tty:
         terminal = open_terminal()
         return terminal.master, terminal.slave, terminal.slave

@@ -1,8 +1,8 @@
-"""How many commands of one agent may be open at once, and the line of calls that wait for a slot.
+"""Slots for the open commands of one agent, and the queue of calls that wait for a slot.
 
-Guards: a session whose call still waits is never ended for another's sake. One in the background
-(answered, and nobody waits for it) may be; where there is none, the next call waits in line, and
-the line has an end.
+A session is never closed for another while a call waits for it. A session in the background
+(answered, and no call waits for it) may be closed. If there is none, the next call queues; the
+queue is bounded.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,8 +29,9 @@ OccupantT = TypeVar("OccupantT", bound=SlotHolder)
 
 
 def choose_session_to_close(sessions: Iterable[OccupantT]) -> OccupantT | None:
-    """Not one that is awaited, nor of the last used ones; an ended one if there is any, else the
-    one used longest ago. None: every call waits.
+    """The session to close: an ended one if there is any, otherwise the least recently used.
+
+    Never one that a call waits for, nor one of the most recently used. None if none qualifies.
     """
     by_use = sorted(sessions, key=lambda one: one.last_used)
     spare = [one for one in by_use[:-PROTECTED_RECENT] if not one.awaited]
@@ -38,16 +39,16 @@ def choose_session_to_close(sessions: Iterable[OccupantT]) -> OccupantT | None:
 
 
 class SessionSlots:
-    """Hands out slots in the order of asking."""
+    """Hands out slots in the order of the calls."""
 
     def __init__(self, make_room: Callable[[], bool], *, most: int = MAX_SESSIONS) -> None:
-        """`make_room` closes a session whose slot is then the asker's; False: none may be."""
+        """`make_room` closes a session and leaves its slot to the caller; False: it closed none."""
         self._make_room, self._most = make_room, most
         self._held = 0
         self._queue: dict[trio.Event, None] = {}  # in order
 
     async def acquire(self) -> float:
-        """Wait for a slot; returns for how many seconds. Raises LineFull; nothing is held then."""
+        """Wait for a slot; return the seconds waited. Raises SessionQueueFull: it holds no slot."""
         if not self._queue and self._try_acquire():
             return 0.0
         if len(self._queue) >= MAX_QUEUED_CALLS:
@@ -57,18 +58,18 @@ class SessionSlots:
         try:
             await turn.wait()
         except trio.Cancelled:
-            if self._queue.pop(turn, 0) == 0:  # it had just been handed one
+            if self._queue.pop(turn, 0) == 0:  # it had just received a slot
                 self.release()
             raise
         return trio.current_time() - asked
 
     def release(self) -> None:
-        """The session is closed, or never began."""
+        """Give back the slot of a session that was closed or never began."""
         self._held -= 1
         self.wake_waiting()
 
     def wake_waiting(self) -> None:
-        """A slot came free, or a session is awaited no more: whose turn it is may go on."""
+        """Let queued calls try again: a slot is free, or no call waits for some session."""
         while self._queue and self._try_acquire():
             turn = next(iter(self._queue))
             del self._queue[turn]
@@ -76,6 +77,6 @@ class SessionSlots:
 
     def _try_acquire(self) -> bool:
         if self._held >= self._most:
-            return self._make_room()  # that session's slot is handed on
+            return self._make_room()  # the caller takes over that session's slot
         self._held += 1
         return True

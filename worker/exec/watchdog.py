@@ -1,8 +1,9 @@
-"""What running commands use, looked at as often as `pace` says, and which of them use too much.
+"""Measures what running commands use and finds those that exceed their limits.
 
-Guards: it looks only while a bounded command runs, at all commands in one walk. Cheap figures
-first; only what seems to be over its bound is measured again with shared pages counted once, so
-that nobody is killed for memory that his forks share. The launcher does the killing.
+It measures only while a limited command runs, as often as `watchdog_schedule` says, all commands in
+one walk. Cheap figures come first. Only what seems to exceed its limit is measured again with
+shared pages divided among their users, so no command is killed for memory that its forks share. The
+launcher does the killing.
 """
 
 import math
@@ -30,7 +31,7 @@ class _Watched(msgspec.Struct):
 
 
 class Watchdog:
-    """One launcher's watchdog. `begin` and `end` bracket a command; see `next_check_ms`."""
+    """One launcher's watchdog. `watch` and `unwatch` bracket a command; see `next_check_ms`."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Watchdog:
         self._has_tried = False
 
     def watch(self, token: int, limits: ResourceLimits) -> None:
-        """A command without bounds is not watched."""
+        """Watch a command, unless it has no limits."""
         if limits == ResourceLimits():
             return
         now = self._clock()
@@ -56,7 +57,7 @@ class Watchdog:
         self._watched[token] = _Watched(limits, ends_at)
 
     def unwatch(self, token: int, *, was_killed: bool = False) -> Overrun | None:
-        """Forget it; returns what it was killed for, by us or by the kernel."""
+        """Stop watching; return the overrun for which swarm or the kernel killed it, if any."""
         watched = self._watched.pop(token, None)
         if watched is None:
             return None
@@ -67,25 +68,27 @@ class Watchdog:
         )
 
     def prepare(self, limits: ResourceLimits) -> None:
-        """Before the first bounded command: the kernel's own bounds, where it gives them."""
+        """Before the first limited command: set the kernel's own limits where possible."""
         if not self._has_tried and limits != ResourceLimits():
             self._has_tried = True
             self._cgroup = enter_cgroup(limits)
 
     def drop_priority(self) -> None:
-        """Before everything is killed: hundreds of launchers that come first would keep the
-        processor from the dying. Not while a bomb has to be outrun.
+        """Return to ordinary priority, before everything is killed.
+
+        Hundreds of prioritized launchers would keep the processor from the dying processes. The
+        priority stays while an overrun is being killed, so that a fork bomb can be outrun.
         """
         if all(one.overrun is None for one in self._watched.values()):
             self._set_priority(is_first=False)
 
     def close(self) -> None:
-        """When every command is dead."""
+        """Leave the cgroup, when every command is dead."""
         if self._cgroup is not None:
             self._cgroup.leave()
 
     def next_check_ms(self) -> int | None:
-        """How long nothing has to be looked at; None: for ever."""
+        """Milliseconds until the next check; None: no check is needed."""
         living = [one for one in self._watched.values() if one.overrun is None]
         if not living:
             return None
@@ -95,9 +98,7 @@ class Watchdog:
         return max(0, int((soonest - self._clock()) * 1000) + 1)
 
     def check(self, trees_of: Trees) -> list[int]:
-        """The commands to be killed now, each once. `processes_by_command` gives each command's
-        processes.
-        """
+        """The commands to be killed now, each once. `trees_of` gives each command's processes."""
         now, found = self._clock(), list[int]()
         for token, one in self._watched.items():
             if one.ends_at is not None and now >= one.ends_at and one.overrun is None:
@@ -110,9 +111,8 @@ class Watchdog:
         if not self._schedule.is_due(now, machine):
             return found
         if self._schedule.has_grown:
-            self._set_priority(
-                is_first=True
-            )  # to look at a bomb takes long, and it grows meanwhile
+            # Measuring a fork bomb takes long, and it grows meanwhile.
+            self._set_priority(is_first=True)
         trees = {
             token: frozenset(tree)
             for token, tree in trees_of().items()
@@ -137,7 +137,7 @@ class Watchdog:
         return found + self._find_agent_overrun(left)
 
     def _find_agent_overrun(self, trees: dict[int, frozenset[int]]) -> list[int]:
-        """All that run are over the agent's bound: its largest command goes."""
+        """If all commands together exceed the agent's limit, choose the largest one."""
         if not trees:
             return []
         limits = next(self._watched[token].limits for token in trees)
@@ -153,11 +153,10 @@ class Watchdog:
         return [victim]
 
     def _set_priority(self, *, is_first: bool) -> None:
-        """Before ordinary processes while a bound is near, or like them again: thousands of
-        sessions would leave us nothing.
+        """Take real-time priority while a limit is near, or drop it again.
 
-        Only a root user may; for any other the kernel itself bounds the number of his processes.
-        What this process starts is ordinary.
+        Thousands of sessions would leave the launcher no processor time. Only root may do this; for
+        any other user the kernel limits the number of processes. Children get ordinary priority.
         """
         if is_first == self._is_prioritized or not self._may_raise_priority:
             return
@@ -183,7 +182,7 @@ def _exceeded_limit(
 def _remaining_headroom(
     trees: Mapping[int, frozenset[int]], watched: Mapping[int, _Watched]
 ) -> tuple[ResourceHeadroom, bool]:
-    """Of whoever is nearest to a bound; and whether half of a bound on processes is used up."""
+    """The least headroom of all; and whether half of a limit on processes is used up."""
     everyone = frozenset[int]().union(*trees.values())
     memory = processes = float("inf")
     is_near = False

@@ -1,41 +1,40 @@
-"""When the watchdog looks at the commands again: soon where a bound may be near, else seldom. Pure.
+"""Decides when the watchdog measures again: soon where a limit may be near, else rarely. No I/O.
 
-A look costs some file reads for each process of each command. Between two looks, two figures of the
-whole machine say whether one is needed: what a tree of processes takes, the machine has no more.
-What the machine gained elsewhere in the same moment hides it only until the next look, which comes
-in any case.
+A check costs some file reads for each process of each command. Between two checks, two figures of
+the whole machine tell whether one is needed: what a process tree takes, the machine lacks. If other
+programs free the same amount at the same moment, the growth stays hidden until the next check,
+which comes in any case.
 """
 
 from typing import NamedTuple
 
-SHORT_INTERVAL_S, LONG_INTERVAL_S = (
-    0.25,
-    5.0,
-)  # between two looks: while something grows; while nothing does
-_CALM_AFTER_S = 1.0  # of looks that came ever later: nothing grew for two seconds
-# Once it is calm: how soon could a bound be reached? Waking up is what costs, not the two figures.
+# Between two checks: while something grows; while nothing does.
+SHORT_INTERVAL_S, LONG_INTERVAL_S = 0.25, 5.0
+_CALM_AFTER_S = 1.0  # interval reached after ever longer ones: nothing grew for two seconds
+# Once it is calm, the soonest moment at which a limit could be reached sets the next wake-up:
+# waking up is what costs, not the two figures.
 _MOST_BYTES_PER_S, _MOST_FORKS_PER_S = 4 << 30, 2_000
 _LONGEST_TICK_S = 2.0
-_SHARE = 4  # a quarter of the room that is left is worth a look
-_STEADY = 16  # who grew by less than this part of the room between two looks is steady
+_SHARE = 4  # a loss of a quarter of the headroom needs a check
+_STEADY = 16  # growth below this part of the headroom between two checks is steady
 
 
 class MachineLoad(NamedTuple):
-    """The whole of it: memory that is to be had, and how many tasks there are."""
+    """The whole machine: available memory, and the number of tasks."""
 
     available_bytes: int
     tasks: int
 
 
 class ResourceHeadroom(NamedTuple):
-    """What the command or agent that is nearest to a bound may still take."""
+    """What the command or agent nearest to a limit may still take."""
 
     memory_bytes: float = float("inf")
     processes: float = float("inf")
 
 
 class WatchdogSchedule:
-    """`is_due` is asked when `next_at` has come; `looked` follows each look."""
+    """Ask `is_due` at `next_at`; call `note_check` after each check."""
 
     def __init__(self) -> None:
         self.next_at = 0.0
@@ -43,7 +42,7 @@ class WatchdogSchedule:
         self._interval_s = SHORT_INTERVAL_S
         self._headroom = ResourceHeadroom(0, 0)
         self._last_load: MachineLoad | None = None
-        self.has_grown = False  # what the last answer of `is_due` was for
+        self.has_grown = False  # whether the last `is_due` found growth
 
     def note_start(self, now: float, *, is_first: bool) -> None:
         """A command begins; nothing is known of it."""
@@ -53,7 +52,7 @@ class WatchdogSchedule:
         self.next_at = soon if is_first else min(self.next_at, soon)
 
     def is_due(self, now: float, machine: MachineLoad | None) -> bool:
-        """True if it is time for a look. `machine` None: it says nothing, so looks come soon."""
+        """True if it is time for a check. `machine` None: no figures, so checks come soon."""
         if now < self.next_at:
             return False
         self.has_grown = self._has_grown(machine)
@@ -63,7 +62,7 @@ class WatchdogSchedule:
         return False
 
     def note_check(self, now: float, room: ResourceHeadroom, machine: MachineLoad | None) -> None:
-        """There was a look; this much room is left."""
+        """A check was made, and `room` is left."""
         taken = ResourceHeadroom(
             self._headroom.memory_bytes - room.memory_bytes,
             self._headroom.processes - room.processes,
@@ -82,7 +81,7 @@ class WatchdogSchedule:
         self.next_at = min(self._check_at, now + self._poll_interval_s())
 
     def _poll_interval_s(self) -> float:
-        """Between two glances at the machine."""
+        """Seconds between two readings of the machine's figures."""
         if self._interval_s <= _CALM_AFTER_S:
             return SHORT_INTERVAL_S
         room = self._headroom

@@ -1,1 +1,3 @@
-"""The only holder of keys: providers, retries, one shared limit, the embedded model."""
+"""The gateway process: model providers, API keys, retries, the shared rate limit, the embedded
+model.
+"""

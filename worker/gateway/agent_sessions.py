@@ -1,8 +1,8 @@
-"""The gateway's side of every agent: who is let in, what it asks, and the answer on its way back.
+"""The gateway's side of every agent: authentication, its requests, and the responses to it.
 
-Four rules: a peer that does not prove itself first is dismissed; a new life of an agent ends all
-that its earlier one asked for; a delta costs one encode and one send, nothing more; and whatever
-happens to one request ends that request alone.
+Four guarantees: the gateway dismisses a peer that does not prove its identity first; a new process
+of an agent ends every request of the earlier process; a delta costs one encode and one send; a
+failure of one request ends only that request.
 """
 
 import logging
@@ -55,11 +55,11 @@ from .stream_continuation import ResponseContinuation
 _log = logging.getLogger("swarm.gateway")
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
 _REFUSED_KEPT = 1024
-_UNPROVED_KEPT = 256  # peers heard but not yet proved; more push out the oldest
+_UNPROVED_KEPT = 256  # peers without a proof yet; at the limit the oldest is dismissed
 KEEPALIVE_S = (
-    5.0  # far below what an agent takes for silence, also where its provider may be silent 1 s
+    5.0  # far below an agent's silence timeout, even where its provider's idle timeout is 1 s
 )
-IDLE_S = 600.0  # a conversation that rests so long is dropped; `NeedHistory` brings it back
+IDLE_S = 600.0  # an idle conversation is dropped after this time; `NeedHistory` restores it
 
 
 class AgentSessions:
@@ -72,13 +72,13 @@ class AgentSessions:
         self.reservations = BudgetReservations(supervisor, epoch=spec.epoch, asks=spec.asks_first)
         self._run_key, self._blobs_dir = spec.run_key, Path(spec.blobs_dir)
         self._connections: dict[bytes, AgentConnection] = {}  # by peer
-        self._peer_of: dict[str, bytes] = {}  # agent id → the peer of its present life
-        self._ordinals: dict[str, int] = {}  # agent path → requests so far
+        self._peer_of: dict[str, bytes] = {}  # agent id → the peer of its current process
+        self._ordinals: dict[str, int] = {}  # agent path → number of requests so far
         self._refused: OrderedDict[bytes, None] = OrderedDict()
         self._unproved: OrderedDict[bytes, None] = OrderedDict()
         self._sender: ResponseSender | None = None
-        self.refusals = 0  # peers that did not prove themselves, and letters that made no sense
-        self.progress = 0  # grows with everything that is forwarded
+        self.refusals = 0  # rejected peers, and undecodable messages
+        self.progress = 0  # grows with every event that is forwarded
 
     @property
     def is_busy(self) -> bool:
@@ -86,7 +86,7 @@ class AgentSessions:
         return any(session.running for session in self._connections.values())
 
     def accept(self, peer: bytes) -> int | None:
-        """The epoch to expect of a peer that is heard for the first time; None: drop its frames."""
+        """The epoch to expect from a new peer. None: drop its frames."""
         found = _PEER.match(peer)
         if found is None or peer in self._refused:
             return None
@@ -97,7 +97,7 @@ class AgentSessions:
         return int(found["epoch"])
 
     async def serve(self, office: MailboxServer) -> None:
-        """Take letters for ever."""
+        """Receive messages until cancelled."""
         async with trio.open_nursery() as nursery:
             window = self._sender = ResponseSender(office, nursery)
             nursery.start_soon(self._drop_idle)
@@ -110,7 +110,7 @@ class AgentSessions:
 
     async def _handle_message(self, window: ResponseSender, letter: ReceivedMessage) -> None:
         if letter.peer in self._refused:
-            return  # it had come before the peer was turned away
+            return  # the message arrived before the peer was rejected
         session = self._connections.get(letter.peer)
         try:
             op = decode_sample_op(letter.body)
@@ -132,7 +132,7 @@ class AgentSessions:
             case _:
                 assert_never(op)
 
-    # --- who comes in ----------------------------------------------------------------------
+    # --- authentication --------------------------------------------------------------------
 
     async def _open(self, window: ResponseSender, peer: bytes, op: OpenConversation) -> None:
         found = _PEER.match(peer)
@@ -147,7 +147,7 @@ class AgentSessions:
         epoch = int(found["epoch"])
         before = self._connections.get(self._peer_of.get(op.agent_id, b""))
         if before is not None and before.epoch > epoch:
-            self._reject(window, peer)  # a process that should be dead
+            self._reject(window, peer)  # an old process that should have ended
             return
         if before is not None:
             self._forget(window, before, dismiss=before.peer != peer)
@@ -169,10 +169,12 @@ class AgentSessions:
         await window.post(peer, ConversationOpened(model=model))  # the first post never waits
 
     def forget_agent(self, agent_id: str, epoch: int) -> None:
-        """Its process of this epoch has ended: nobody waits for its answers. 0: of any."""
+        """The agent's process of this epoch has ended: nobody waits for its responses. 0: any
+        epoch.
+        """
         session = self._connections.get(self._peer_of.get(agent_id, b""))
         if session is not None and epoch and session.epoch > epoch:
-            return  # the word was overtaken by its next life
+            return  # the agent's next process connected before this notification arrived
         self.reservations.forget_agent(agent_id)
         if session is not None and self._sender is not None:
             self._forget(self._sender, session, dismiss=True)
@@ -180,7 +182,9 @@ class AgentSessions:
                 self._ordinals.pop(session.conversation.owner.agent_path, None)
 
     def _reject(self, window: ResponseSender, peer: bytes) -> None:
-        """Hear no more of a peer that did not prove itself, or is of the past."""
+        """Ignore a peer from now on: it did not prove its identity, or it is an outdated
+        process.
+        """
         self.refusals += 1
         self._unproved.pop(peer, None)
         self._refused[peer] = None
@@ -192,7 +196,7 @@ class AgentSessions:
             window.office.dismiss(peer)
 
     def _forget(self, window: ResponseSender, session: AgentConnection, *, dismiss: bool) -> None:
-        """The end of a life: its requests are cancelled, its conversation is dropped."""
+        """End one process's connection: cancel its requests and drop its conversation."""
         session.cancel_all()
         self._connections.pop(session.peer, None)
         agent_id = session.conversation.owner.agent_id
@@ -202,7 +206,7 @@ class AgentSessions:
             window.office.dismiss(session.peer)
 
     async def _drop_idle(self) -> None:
-        """Give back the memory of agents that rest, and of those that died without a word."""
+        """Free the memory of agents that are idle, or that ended without notice."""
         while True:
             await trio.sleep(IDLE_S / 10)
             before = trio.current_time() - IDLE_S
@@ -211,8 +215,8 @@ class AgentSessions:
                     session.conversation.clear()
 
     async def _send_keepalives(self, window: ResponseSender) -> None:
-        """Say of each request that it is under way: what it waits for here, or between attempts, is
-        no silence of the gateway.
+        """Send `SampleAlive` for each running request. A wait in the gateway, or between two
+        attempts, is then not mistaken for silence.
         """
         while True:
             await trio.sleep(KEEPALIVE_S)
@@ -221,13 +225,13 @@ class AgentSessions:
                     beat = encode_sample_event(SampleAlive(request_id=number))
                     window.office.send_transient(session.peer, beat)
 
-    # --- what it asks ----------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------
 
     def _begin(self, window: ResponseSender, session: AgentConnection, op: SampleRequest) -> None:
-        """Bring the conversation up to date and start the answer; no waiting in between."""
+        """Bring the conversation up to date and start the response, without waiting in between."""
         try:
             self._start(window, session, op)
-        except Exception as error:  # one request's trouble is that request's
+        except Exception as error:  # a failure ends only this request
             session.running.pop(op.request_id, None)
             session.conversation.clear()
             failure = _log_internal_failure(error)
@@ -276,13 +280,13 @@ class AgentSessions:
                     await answer.fail(error.failure)
                 except PeerGone:
                     raise
-                except Exception as error:  # one request's trouble is that request's
+                except Exception as error:  # a failure ends only this request
                     if answer.reservation is not None:
                         answer.reservation.failed = True
                     await answer.fail(_log_internal_failure(error))
         except PeerGone:
             self._forget(answer.sender, answer.connection, dismiss=False)
-        except Exception as error:  # of a request that was cancelled: nobody waits for a word
+        except Exception as error:  # the request was cancelled: nobody waits for its failure
             _log_internal_failure(error)
         finally:
             answer.connection.running.pop(answer.request_id, None)
@@ -290,8 +294,8 @@ class AgentSessions:
                 self.reservations.close(answer.reservation)
 
     async def _sample(self, answer: ResponseRelay, request: RenderedRequest) -> None:
-        """One response; where its text breaks off and can be gone on with, over several requests,
-        each granted and billed by itself. Raises SampleError.
+        """Run one response. If its text breaks off and can be continued, use several requests;
+        each one is granted and billed separately. Raises SampleError.
         """
         thread, broken = ResponseContinuation(request), Failure(kind="other", message="")
         while True:
@@ -307,7 +311,7 @@ class AgentSessions:
                 failure = error.failure
                 if broken.retryable and failure.kind == "bad_request":
                     self._app.refused_continuation = True
-                    raise SampleError(broken) from error  # the agent asks anew
+                    raise SampleError(broken) from error  # the agent sends its request again
                 rest = thread.continuation_request(failure) if self._app.continues_text else None
                 if rest is None:
                     raise
@@ -318,7 +322,7 @@ class AgentSessions:
             self._renew_reservation(answer)
 
     def _renew_reservation(self, answer: ResponseRelay) -> None:
-        """What is sent next is a request of its own to whoever counts."""
+        """The provider counts the next request separately, so it needs its own reservation."""
         if (before := answer.reservation) is not None:
             before.failed = True
             self.reservations.close(before)
@@ -328,7 +332,7 @@ class AgentSessions:
             )
 
     async def _wait_granted(self, answer: ResponseRelay) -> None:
-        """Where a bound holds, the supervisor decides before anything is sent."""
+        """Where a budget limit holds, wait until the supervisor has granted the request."""
         if (reservation := answer.reservation) is None:
             return
         number = answer.request_id
@@ -348,13 +352,13 @@ class AgentSessions:
         if answer.reservation is not None:
             answer.reservation.note_event(event)
         if isinstance(event, ResponseFinished):
-            self._bill(answer, request, event)  # first: the next request counts on it
+            self._bill(answer, request, event)  # first, because the next request depends on it
         await answer.forward(event)
 
     def _bill(
         self, answer: ResponseRelay, request: RenderedRequest, event: ResponseFinished
     ) -> None:
-        """Tell the supervisor what was drawn."""
+        """Report the usage to the supervisor."""
         if event.usage is None:
             return
         drew = ResponseBilled(

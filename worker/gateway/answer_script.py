@@ -1,7 +1,7 @@
 """The file behind `--provider scripted:FILE`: its schema, its loader and the choice of an entry.
 
-Guards one rule: every mistake in such a file is told with file, line and key before anything runs.
-The format is documented in docs/scripted.md. Nothing here waits or answers; that is scripted.py.
+Every mistake in such a file is reported with file, line and key before anything runs. The format is
+documented in docs/scripted.md. This module does not wait or answer; scripted_source.py does.
 """
 
 import re
@@ -17,7 +17,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.safe_open import read_user_file
 
-_MOST_BYTES = 64 << 20  # long stories are generated; all of it is held in memory
+_MOST_BYTES = 64 << 20  # long scripts are generated; the whole file is held in memory
 
 
 class ScriptError(UsageError):
@@ -27,7 +27,7 @@ class ScriptError(UsageError):
 class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] | str = {}
-    id: str | None = None  # call id; made up if absent
+    id: str | None = None  # call id; generated if absent
     custom: bool = False  # a freeform call: `arguments` is its raw input
 
 
@@ -61,16 +61,16 @@ class ScriptedUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes wrong instead of, or in the middle of, an answer. One of the kinds is set."""
+    """A fault instead of an answer, or in the middle of one. Exactly one kind is set."""
 
-    status: int | None = None  # an HTTP status; 429 and 5xx are retried as a real one would be
+    status: int | None = None  # an HTTP status; 429 and 5xx are retried like a real server's
     retry_after: float | None = None  # seconds, with `status`
     code: str = ""  # error code in the body, with `status`
     message: str = "scripted fault"
     disconnect_after: int | None = None  # items that arrive before the connection ends
-    garbage: bool = False  # an answer that cannot be read
-    hang: bool = False  # silence for ever: ends by cancellation
-    idle: bool = False  # silence, then the idle timeout
+    garbage: bool = False  # an answer that cannot be parsed
+    hang: bool = False  # no data until the request is cancelled
+    idle: bool = False  # no data until the idle timeout
 
     def __post_init__(self) -> None:
         kinds = (self.status is not None, self.disconnect_after is not None)
@@ -81,7 +81,9 @@ class ScriptedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says at one request. `text`, `reasoning` and `calls` are short for items."""
+    """The model's answer to one request. `text`, `reasoning` and `calls` are a short form of
+    `items`.
+    """
 
     text: str | None = None
     reasoning: str | None = None
@@ -94,8 +96,8 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end_turn: bool | None = None
     fault: ScriptedFault | None = None
     agent: str = "**"  # glob over agent paths
-    turn: int | None = None  # the agent's request of that number; None: the next in order
-    repeat: int | Literal["forever"] = 1  # how often each agent gets it
+    turn: int | None = None  # the number of the agent's request; None: the next in order
+    repeat: int | Literal["forever"] = 1  # how often each agent gets this answer
 
     def __post_init__(self) -> None:
         short = self.text is not None or self.reasoning is not None or self.calls
@@ -109,7 +111,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("`repeat` is at least 1, or the word forever")
 
     def all_items(self) -> tuple[ScriptedItem, ...]:
-        """The items in order; of the short form: reasoning, text, calls."""
+        """The items in order. The order of the short form is: reasoning, text, calls."""
         if self.items:
             return self.items
         reasoning = (ScriptedItem(reasoning=self.reasoning),) if self.reasoning is not None else ()
@@ -118,7 +120,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the loop is told of the scripted model."""
+    """The properties of the scripted model that the agent's loop receives."""
 
     context_window: int = 272_000
     auto_compact_tokens: int | None = None
@@ -133,7 +135,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole file."""
 
     turns: tuple[ScriptedAnswer, ...] = ()
-    default: ScriptedAnswer | None = None  # when no entry fits; absent: the request fails
+    default: ScriptedAnswer | None = None  # if no entry matches; without it the request fails
     model: ScriptedModel = ScriptedModel()
 
 
@@ -206,10 +208,10 @@ def matches_agent(pattern: str, agent_path: str) -> bool:
 
 
 def choose_answer(script: Script, agent_path: str, ordinal: int) -> ScriptedAnswer | None:
-    """The answer to the agent's request of that number (1, 2, …); None if nothing fits.
+    """The answer to the agent's request of that number (1, 2, …); None if no entry matches.
 
-    An entry with `turn` is given at exactly that request. The entries without, in the order of
-    the file and each `repeat` times, answer the requests that no such entry takes.
+    An entry with `turn` answers exactly that request. The entries without `turn` answer the other
+    requests, in the order of the file, each `repeat` times.
     """
     mine = [answer for answer in script.turns if matches_agent(answer.agent, agent_path)]
     pinned = {answer.turn: answer for answer in reversed(mine) if answer.turn is not None}

@@ -1,6 +1,7 @@
-"""What the service answers with: the chosen backend, the models it knows, and a store per wire.
+"""What the gateway serves from: the chosen backend, the model catalogue, an item store per wire.
 
-Opened once, in order: catalogue, provider, HTTP client, gate, recorder; closed in reverse.
+`open_gateway_app` opens the parts in this order and closes them in reverse: catalogue, provider,
+HTTP client, rate limiter, recording.
 """
 
 import random
@@ -39,7 +40,7 @@ from .retry_policy import RetryingBackend
 
 
 class GatewayDependencies:
-    """What a house needs from outside: the keys, and ways to tell people something."""
+    """What a `GatewayApp` needs from outside: the API keys, and callbacks for notifications."""
 
     def __init__(
         self,
@@ -62,16 +63,16 @@ class GatewayDependencies:
         await self._announce_secret(secret)
 
     def announce_fetching(self, fetching: Fetching) -> None:
-        """Progress of the start, for people."""
+        """Notify people of the progress of the start."""
         self.announce(fetching)
 
 
 class UnknownModel(Exception):
-    """This provider does not have the model; the text is for the agent."""
+    """This provider does not have the model. The agent receives the text."""
 
 
 class GatewayApp:
-    """Backend, models and stores of one run."""
+    """The backend, models and item stores of one run."""
 
     def __init__(self, choice: ProviderChoice, backend: Backend, catalogue: Catalogue) -> None:
         self.choice, self.backend = choice, backend
@@ -79,29 +80,31 @@ class GatewayApp:
         self._responses_heads = RequestHeadCache(responses_request.encode_head)
         self._chat_heads = RequestHeadCache(chat_request.encode_head)
         self._messages_heads: RequestHeadCache | None = None
-        self.recorded_models: dict[str, ModelInfo] = {}  # of a replay: agent path → model
+        self.recorded_models: dict[str, ModelInfo] = {}  # in a replay: agent path → model
         self.recording: RecordingWriter | None = None
-        self.refused_continuation = False  # the provider does not do what it is said to
+        self.refused_continuation = False  # the provider refused a partial text
 
     @property
     def keeps_ordinals(self) -> bool:
-        """True if an agent that comes back must count its requests on from where it was.
+        """True if a resumed agent must continue the count of its requests.
 
-        On a tape an answer is found by its number; the embedded model's item ids hold it.
+        A recording finds a response by this number; the item ids of the embedded model contain it.
         """
         is_taped = self.recording is not None or bool(self.recorded_models)
         return is_taped or self.choice.model.wire in {"local", "scripted"}
 
     @property
     def continues_text(self) -> bool:
-        """True if a text that broke off may be gone on with. Not on a tape: there each request of
-        an agent has one answer.
+        """True if a text that broke off may be continued. False for a recording, which has one
+        response per request of an agent.
         """
         is_able = self.choice.provider.continues_text and not self.refused_continuation
         return is_able and self.recording is None
 
     def model_for(self, slug: str | None, agent_path: str) -> ModelInfo:
-        """The model an agent talks to, with its provider's patience. Raises UnknownModel."""
+        """The model that an agent uses, with the retry settings of its provider. Raises
+        UnknownModel.
+        """
         provider = self.choice.provider
         return msgspec.structs.replace(
             self._find_model(slug, agent_path),
@@ -123,12 +126,12 @@ class GatewayApp:
         return self._catalogue.describe(slug, provider=default.provider, wire=default.wire)
 
     def note_model(self, agent_path: str, model: ModelInfo) -> None:
-        """Remember for a replay which model the agent was told of."""
+        """Record for a replay which model the agent received."""
         if self.recording is not None:
             self.recording.write(RecordedModel(path=agent_path, model=model))
 
     def new_store(self, model: ModelInfo, blobs_dir: Path) -> ItemStore:
-        """An empty store of the model's wire."""
+        """An empty store for the model's wire."""
         tolerant = self.choice.provider.tolerant_tool_calls
         rendering = EncodingContext(blobs_dir=blobs_dir, model=model, tolerant=tolerant)
         if isinstance(self.backend, ReplayBackend):
@@ -146,7 +149,7 @@ class GatewayApp:
                 assert_never(model.wire)
 
     def _messages_store(self, rendering: EncodingContext) -> ItemStore:
-        from .messages_head import encode_head  # most runs speak another wire
+        from .messages_head import encode_head  # imported late: most runs use another wire
         from .messages_request import MessagesStore
 
         if self._messages_heads is None:
@@ -158,7 +161,7 @@ class GatewayApp:
 async def open_gateway_app(
     spec: GatewaySpec, around: GatewayDependencies
 ) -> AsyncIterator[GatewayApp]:
-    """Choose and open everything. Raises UsageError (also ProviderError) if that cannot be."""
+    """Choose and open everything. Raises UsageError or ProviderError if it fails."""
     catalogue = load_catalogue(spec.catalogue)
     if spec.replay is not None:
         yield _open_replay(Path(spec.replay), catalogue, around)
@@ -207,7 +210,7 @@ async def _open_backend(
             async with open_http(provider.base_url) as client:
                 yield patient(HttpSource(client, provider, around.keys, new_short_id))
         case "scripted":
-            from .answer_script import load_script  # needs yaml, which no other provider does
+            from .answer_script import load_script  # imported late: only this needs yaml
             from .scripted_source import ScriptedSource
 
             script = load_script(Path(provider.base_url))
@@ -223,5 +226,5 @@ async def _open_backend(
 
 
 def new_short_id() -> str:
-    """Unique enough within a run: 12 hex digits."""
+    """An id that is unique enough within a run: 12 hex digits."""
     return secrets.token_hex(6)

@@ -1,8 +1,7 @@
-"""The doorway between the gateway's service and whatever answers: HTTP, a script, a tape, a llama.
+"""The interface between the gateway and what answers: HTTP, script, recording, embedded model.
 
-A backend turns one rendered request into response events, in order, and ends with
-`ResponseFinished` or
-raises `SampleError`. It knows nothing of mailboxes; closing its generator ends its work at once.
+A backend turns one rendered request into response events, in order. It ends with `ResponseFinished`
+or raises `SampleError`. It does not know the mailbox; closing its generator ends its work at once.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -16,10 +15,10 @@ from swarm.mailbox.protocol.gateway import Fetching, LimitWindow
 from swarm.mailbox.protocol.items import AnyItem, TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleErrorKind, ToolSpec
 
-NewId = Callable[[], str]  # short unique ids; comes in as an argument, so that a replay can repeat
+NewId = Callable[[], str]  # makes short unique ids; an argument, so that a replay can repeat them
 
 # Who must wait after a failure: nobody (it is final), this request alone, or every request to the
-# same server, because it said so or cannot be reached.
+# same server, because the server said so or cannot be reached.
 FailureScope = Literal["final", "request", "everyone"]
 
 
@@ -39,13 +38,13 @@ class ResponseReasoningDelta(Tagged, tag="reasoning_piece"):
 
 
 class ResponseItemDone(Tagged, tag="item_done"):
-    """A whole item. Its `id` is the `item_id` of its pieces, where there were any."""
+    """A complete item. Its `id` is the `item_id` of its deltas, if there were any."""
 
     item: AnyItem
 
 
 class RequestWaiting(Tagged, tag="held"):
-    """The request waits; for people. Not part of the answer, and not recorded."""
+    """The request waits: a notice for people. Not part of the response, and not recorded."""
 
     reason: str
     delay_s: float
@@ -54,7 +53,9 @@ class RequestWaiting(Tagged, tag="held"):
 
 
 class ResponseFinished(Tagged, tag="finished"):
-    """The last event. `truncated`: the model stopped at an output limit, not at an end."""
+    """The last event. `truncated`: the model stopped at an output limit and did not end by
+    itself.
+    """
 
     response_id: str = ""
     usage: TokenUsage | None = None
@@ -64,10 +65,10 @@ class ResponseFinished(Tagged, tag="finished"):
 
 
 class RequestAccepted(Tagged, tag="accepted"):
-    """First event of an attempt: the server took the request. Told to the gate, not to the agent.
+    """First event of an attempt: the server accepted the request. For the rate limiter only.
 
-    `pause_s`: its headers say that the allowance is spent for so long; `limits`: what they say of
-    allowances at all.
+    `pause_s`: the headers say that the allowance is used up for so long. `limits`: all allowances
+    that the headers report.
     """
 
     pause_s: float | None = None
@@ -87,7 +88,7 @@ AttemptEvents = AsyncGenerator[AnyResponseEvent | RequestAccepted, None]
 
 
 class Failure(Value):
-    """Why an attempt came to nothing: what the agent hears, and who has to wait."""
+    """Why an attempt failed: what the agent receives, and who must wait."""
 
     kind: SampleErrorKind
     message: str
@@ -98,7 +99,7 @@ class Failure(Value):
 
 
 class SampleError(SwarmError):
-    """The response failed; `failure` says how. Becomes a `SampleFailed`, never ends the gateway."""
+    """The response failed; `failure` says how. Becomes `SampleFailed`; never ends the gateway."""
 
     exit_code = 5
 
@@ -108,10 +109,10 @@ class SampleError(SwarmError):
 
 
 class RenderedRequest(Value):
-    """One request, ready to be answered.
+    """One request, ready for a backend.
 
-    HTTP backends use `body` alone (joined, it is the whole JSON body); the local model and scripts
-    use `items` and the rest. `ordinal` counts the requests of this agent: 1, 2, …
+    HTTP backends use only `body` (its parts joined are the whole JSON body). The embedded model and
+    scripts use `items` and the other fields. `ordinal` counts the requests of this agent: 1, 2, …
     """
 
     agent_id: str
@@ -123,12 +124,12 @@ class RenderedRequest(Value):
     output_schema: bytes | None = None
     items: Sequence[AnyItem] = ()  # empty for the HTTP wires
     body: tuple[bytes, ...] = ()  # empty for the others
-    compacts: bool = False  # the provider shall shorten the conversation, not answer
-    shape: bytes = b""  # digest of the kinds of items; the cassette compares it
-    # The body once more, with this at its end as what the model has said already; () if the wire
-    # has no way to say so.
+    compacts: bool = False  # the provider shortens the conversation and does not answer
+    shape: bytes = b""  # digest of the kinds of items; a recording compares it
+    # The body with this text at its end as the model's partial answer; () if the wire cannot
+    # express that.
     with_partial: Callable[[str], tuple[bytes, ...]] = lambda text: ()
-    # The body once more, without thinking of earlier responses; () if there is none to leave out.
+    # The body without the thinking of earlier responses; () if there is none to leave out.
     without_thinking: Callable[[], tuple[bytes, ...]] = tuple
 
 
@@ -141,31 +142,32 @@ class Backend(Protocol):
 
 
 class ResponseSource(Protocol):
-    """Something that may be tried more than once; `RetryingBackend` makes a backend of it."""
+    """A source that can be tried more than once; `RetryingBackend` makes a backend of it."""
 
     def attempt(self, request: RenderedRequest) -> AttemptEvents:
-        """Try once. Raises SampleError, whose scope says what may be done about it."""
+        """Try once. Raises SampleError, whose scope says who must wait."""
         ...
 
 
 class LocalModule(Protocol):
-    """What `local.py` offers; it is imported only when the local model is chosen."""
+    """The interface of `local_backend.py`, which is imported only for the embedded model."""
 
     async def prepare_local(
         self, models_dir: Path, slug: str, tell: Callable[[Fetching], None]
     ) -> str | None:
-        """Make sure the model can be loaded, fetching it if that is possible.
+        """Make sure that the model can be loaded; fetch its file if that is possible.
 
-        `tell` hears of the progress. Returns None when it can be loaded, else one sentence that
-        says why not and what to do.
+        `tell` receives the progress. Returns None if the model can be loaded, else one sentence
+        that says why not and what to do.
         """
         ...
 
     def open_local(
         self, models_dir: Path, model: ModelInfo, *, bind: str
     ) -> AbstractContextManager[Backend]:
-        """The backend of that model; it loads the weights at its first request or before.
+        """The backend of that model. It loads the weights at its first request or earlier.
 
-        `bind`: the gateway's own endpoint, beside which its socket lies; "" where it has none.
+        `bind`: the gateway's own endpoint; the library's socket lies beside it. "" if there is
+        none.
         """
         ...

@@ -1,10 +1,9 @@
-"""The gateway's purse: where a bound holds, no request is sent before the supervisor granted it.
+"""Budget reservations: where a limit holds, the supervisor grants each request before it is sent.
 
-Rule guarded: every reservation ends with exactly one word to the supervisor, a bill
-(`ResponseBilled`) or
-`ReservationReleased`, however its request ends; and where no bound holds nothing is asked and
-nothing counted.
-Words to the supervisor are queued in order and posted by `run`, so a cancelled request loses none.
+Every reservation ends with exactly one event to the supervisor, however its request ends: a bill
+(`ResponseBilled`) or `ReservationReleased`. Where no limit holds, nothing is asked and nothing is
+counted. Events to the supervisor are queued in order and posted by `run`, so a cancelled request
+loses none.
 """
 
 from collections import deque
@@ -44,29 +43,29 @@ from .backend import (
 )
 from .pricing import price_usd
 
-REPEAT_WAITING_S = 30.0  # a request that waits for the budget others hold says so this often
+REPEAT_WAITING_S = 30.0  # how often a request reports that it waits for budget reserved by others
 
 
 class OutputMargin(Value):
-    """How much output is expected: `factor` times the longest of the last `remembered` ones."""
+    """The expected output: `factor` times the longest of the last `remembered` outputs."""
 
-    first_tokens: int = 1_000  # while nothing is known
+    first_tokens: int = 1_000  # used while no output is known
     least_tokens: int = 200
     factor: float = 1.5
     remembered: int = 8
 
 
 class TokenTally:
-    """What one life of an agent has in its window, and how long its answers are."""
+    """The tokens in the window of one agent process, and the length of its responses."""
 
     def __init__(self, margin: OutputMargin) -> None:
         self._margin = margin
         self._held_tokens = 0  # the window after the last response, as the server counted it
         self._outputs: deque[int] = deque(maxlen=margin.remembered)
-        self.worked = False  # the model has answered before, perhaps through another gateway
+        self.worked = False  # the model has answered before, perhaps through an earlier gateway
 
     def note_request(self, request: SampleRequest) -> int:
-        """Tokens of the input, by estimate; call it once a request that is to be sent."""
+        """The estimated input tokens. Call it once per request that will be sent."""
         items = 0
         for raw in request.items:
             item = decode_item(bytes(raw))
@@ -84,14 +83,14 @@ class TokenTally:
 
     @property
     def output_tokens(self) -> int:
-        """What the next answer may take."""
+        """The expected output tokens of the next response."""
         if not self._outputs:
             return self._margin.first_tokens
         return max(self._margin.least_tokens, int(max(self._outputs) * self._margin.factor))
 
 
 def _is_model_output(item: AnyItem) -> bool:
-    """True for what a model said; mail of other agents also stands as an assistant's message."""
+    """True for output of the model. Mail from other agents is also a message of role assistant."""
     match item:
         case FunctionCall() | CustomToolCall() | Reasoning():
             return True
@@ -102,7 +101,7 @@ def _is_model_output(item: AnyItem) -> bool:
 
 
 class RequestReservation:
-    """One request's account, from the question to its bill. `close` it, always."""
+    """The reservation of one request, from the estimate to the bill. Always `close` it."""
 
     def __init__(self, name: str, agent_id: str, model: ModelInfo) -> None:
         self.name, self.agent_id, self._model = name, agent_id, model
@@ -112,7 +111,7 @@ class RequestReservation:
         self.decided = trio.Event()
 
     def estimate(self, request: SampleRequest, tally: TokenTally) -> Reserve:
-        """What is asked of the supervisor."""
+        """The reservation to request from the supervisor."""
         self.input_tokens = input_tokens = tally.note_request(request)
         output_tokens = tally.output_tokens
         return Reserve(
@@ -124,7 +123,7 @@ class RequestReservation:
         )
 
     def note_event(self, event: AnyResponseEvent) -> None:
-        """Count what arrived, for a response that is never billed."""
+        """Count the output so far, for a response that is never billed."""
         match event:
             case ResponseTextDelta(text=text) | ResponseReasoningDelta(text=text):
                 self._output_bytes += len(text)
@@ -135,10 +134,10 @@ class RequestReservation:
         self.began = True
 
     def lapse(self) -> ReservationReleased:
-        """What it counts as without a bill.
+        """What the request counts as without a bill.
 
-        A server that refused charges nothing. One that was cut off while it answered, or gave no
-        usage, charges at least the input and what arrived.
+        A server that refused charges nothing. A server that was cut off while it answered, or that
+        reported no usage, charges at least the input and the output that arrived.
         """
         if not self.granted:
             return ReservationReleased(agent_id=self.agent_id, reservation=self.name)
@@ -159,12 +158,12 @@ class RequestReservation:
 
 
 class BudgetReservations:
-    """All reservations of one gateway's life.
+    """All reservations of one gateway process.
 
     Args:
-        supervisor: Where the words go; owned by others.
-        epoch: Of this gateway; makes the names of reservations unique in the run.
-        asks: Whether a bound holds from the start; `ask_first` says so later.
+        supervisor: Receives the events; the caller closes it.
+        epoch: The gateway's epoch; makes the names of reservations unique in the run.
+        asks: Whether a limit holds from the start; `ask_first` turns it on later.
     """
 
     def __init__(
@@ -173,28 +172,28 @@ class BudgetReservations:
         self._supervisor, self._epoch, self._requires_grants = supervisor, epoch, asks
         self._margin = margin or OutputMargin()
         self._count = 0
-        self._tallies: dict[str, TokenTally] = {}  # by agent id; only of agents that ask
+        self._tallies: dict[str, TokenTally] = {}  # by agent id; only agents that must ask
         self._exempt_agents: set[str] = set()  # agents that need not ask
         self._open: dict[str, RequestReservation] = {}
         self._outbox: deque[bytes] = deque()
         self._work = trio.Event()
 
-    # --- what the supervisor says -------------------------------------------------------------
+    # --- decisions of the supervisor -----------------------------------------------------------
 
     def ask_first(self) -> None:
-        """A bound holds somewhere from now on."""
+        """A budget limit holds somewhere from now on."""
         self._requires_grants = True
         self._exempt_agents.clear()
 
     def decide(self, verdict: Granted | NotGranted) -> None:
-        """An answer to a reservation; one that was given up is of no interest."""
+        """Apply the supervisor's decision; ignored if the reservation was closed."""
         reservation = self._open.get(verdict.reservation)
         if reservation is not None and reservation.verdict is None:
             reservation.verdict = verdict
             reservation.decided.set()
 
     def forget_agent(self, agent_id: str) -> None:
-        """Its process has ended."""
+        """The agent's process has ended."""
         self._tallies.pop(agent_id, None)
         self._exempt_agents.discard(agent_id)
 
@@ -203,7 +202,7 @@ class BudgetReservations:
     def open(
         self, agent_id: str, model: ModelInfo, request: SampleRequest
     ) -> RequestReservation | None:
-        """Ask for a request that is about to be sent; None if this agent need not ask."""
+        """Reserve budget for a request that will be sent; None if this agent need not ask."""
         if not self._requires_grants or agent_id in self._exempt_agents:
             return None
         tally = self._tallies.setdefault(agent_id, TokenTally(self._margin))
@@ -216,14 +215,14 @@ class BudgetReservations:
     async def wait_granted(
         self, reservation: RequestReservation, hear: Callable[[RequestWaiting], None]
     ) -> bool:
-        """Return once the request may be sent: True if something is held for it.
+        """Wait until the request may be sent. Returns True if budget is reserved for it.
 
         Args:
             reservation: From `open`.
-            hear: Is told while the request waits for what others hold.
+            hear: Called while the request waits for budget reserved by others.
 
         Raises:
-            SampleError: It may not. Retryable: one last request would be granted.
+            SampleError: The request was refused. Retryable: one last request would be granted.
         """
         while reservation.verdict is None:
             with trio.move_on_after(REPEAT_WAITING_S):
@@ -238,13 +237,13 @@ class BudgetReservations:
                     self._exempt_agents.add(reservation.agent_id)
                 return bounded
             case NotGranted(reason=reason, ask_again=ask_again):
-                reservation.billed = True  # nothing is held
+                reservation.billed = True  # nothing is reserved
                 raise SampleError(
                     Failure(kind="refused_budget", message=reason, retryable=ask_again)
                 )
 
     def bill(self, reservation: RequestReservation | None, drew: ResponseBilled) -> None:
-        """A response was paid for."""
+        """Report the usage of a response, and mark its reservation as billed."""
         self._queue_event(encode_gateway_event(drew))
         if reservation is not None:
             reservation.billed = True
@@ -252,20 +251,22 @@ class BudgetReservations:
                 tally.note_usage(drew.usage)
 
     def close(self, reservation: RequestReservation) -> None:
-        """The request is over: without a bill it lapses. May be called while being cancelled."""
+        """The request has ended; without a bill its reservation lapses. Safe during
+        cancellation.
+        """
         self._open.pop(reservation.name, None)
         if not reservation.billed:
             reservation.billed = True
             self._queue_event(encode_gateway_event(reservation.lapse()))
 
-    # --- the way out --------------------------------------------------------------------------
+    # --- outbox -------------------------------------------------------------------------------
 
     def _queue_event(self, body: bytes) -> None:
         self._outbox.append(body)
         self._work.set()
 
     async def run(self) -> None:
-        """Post what is said, in order, until cancelled."""
+        """Post the queued events in order, until cancelled."""
         while True:
             await self.flush()
             self._work = trio.Event()
@@ -273,7 +274,7 @@ class BudgetReservations:
                 await self._work.wait()
 
     async def flush(self) -> None:
-        """Post all that waits now. For one task at a time; what was posted is never repeated."""
+        """Post all queued events. For one task at a time; no event is posted twice."""
         while self._outbox:
             body = self._outbox.popleft()
             posted = False
@@ -281,5 +282,5 @@ class BudgetReservations:
                 await self._supervisor.post(body)
                 posted = True
             finally:
-                if not posted:  # cancelled before it was numbered
+                if not posted:  # cancelled before it got its sequence number
                     self._outbox.appendleft(body)

@@ -1,10 +1,10 @@
 """The request body of the Chat Completions wire: messages as JSON bytes.
 
-Strict servers ask that tool messages follow their calls at once, and many chat templates that there
-is one system message, first. So calls and outputs of a response are grouped as they arrive, what
-came in between follows them, and leading developer messages join the system message. Letters of
-other agents are told as a user's, never as the model's own words. All this is decided when an item
-arrives; only the last, still open group is encoded at a request.
+Strict servers require that tool messages directly follow their calls; many chat templates require
+exactly one system message, the first one. So the store groups the calls and outputs of a response
+as they arrive, puts messages that came in between after them, and joins leading developer messages
+to the system message. Mail from other agents gets the role user, never the role of the model. All
+this is decided when an item arrives; a request encodes only the last, still open group.
 """
 
 from typing import Literal
@@ -101,7 +101,7 @@ class _After(msgspec.Struct, omit_defaults=True):
 
 
 def encode_tool(tool: ToolSpec) -> _Tool:
-    """Every tool is a function here; a grammar has no place on this wire."""
+    """Every tool becomes a function; this wire has no grammars."""
     parameters = msgspec.Raw(tool.parameters)
     return _Tool(
         function=_Function(name=tool.name, description=tool.description, parameters=parameters)
@@ -109,7 +109,9 @@ def encode_tool(tool: ToolSpec) -> _Tool:
 
 
 def encode_head(key: HeadKey) -> RequestHead:
-    """`before` is the model; the system message depends on the conversation and is added there."""
+    """`before` holds the model; the store adds the system message, which depends on the
+    conversation.
+    """
     model = key.model
     schema = None
     if key.output_schema is not None:
@@ -129,7 +131,7 @@ def encode_head(key: HeadKey) -> RequestHead:
 
 
 class _Group:
-    """One response and the outputs of its calls, until all of them are there."""
+    """One response and the outputs of its calls, until all outputs have arrived."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -143,7 +145,7 @@ class _Group:
         return len(self.outputs) < len(self.calls)
 
     def encode(self) -> list[bytes]:
-        """The messages of the group; a missing output is told as such."""
+        """The messages of the group; a missing output is replaced by a text that says so."""
         if not (self.texts or self.calls):
             return list(self.later)
         message = _ChatMessage(
@@ -163,14 +165,14 @@ def _tool_message(call_id: str, content: str | tuple[_Text | _Image, ...]) -> by
 
 
 class ChatStore:
-    """Settled messages as one buffer, and the group that may still grow."""
+    """The settled messages as one buffer, and the group that may still grow."""
 
     def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
         self._rendering, self._heads = rendering, heads
         self.clear()
 
     def clear(self) -> None:
-        self._leading: list[str] = []  # developer texts before all else: part of the system message
+        self._leading: list[str] = []  # developer texts at the start: part of the system message
         self._system: tuple[str, bytes] | None = None  # instructions → the encoded message
         self._settled = bytearray()
         self._group = _Group()
@@ -178,7 +180,7 @@ class ChatStore:
         self._count = 0
 
     def rewind(self, count: int) -> bool:
-        # Grouped items cannot be taken apart; the agent then sends its history again.
+        # Grouped items cannot be separated; the agent then sends its history again.
         return count == self._count
 
     def items(self) -> tuple[AnyItem, ...]:
@@ -208,7 +210,7 @@ class ChatStore:
             case FunctionCallOutput() | CustomToolCallOutput():
                 self._add_output(item)
             case Compaction():
-                pass  # sealed by a provider of the other wire; nobody here could read it
+                pass  # sealed by a provider on another wire; no server here could read it
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)
@@ -219,9 +221,11 @@ class ChatStore:
         return (head.before, b",".join(messages), head.after)
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
-        """Servers go on with a last assistant's message; vLLM and SGLang want to be told so."""
+        """Servers continue a last assistant message; vLLM and SGLang need the flags in
+        `_CONTINUES`.
+        """
         if self._group.texts or self._group.calls:
-            return ()  # two such messages in a row: templates differ in what they make of it
+            return ()  # chat templates treat two assistant messages in a row differently
         before, messages, after = self.body(key, cache_key)
         last = to_json(_ChatMessage(role="assistant", content=text))
         return (before, messages, b",", last, _CONTINUES, after.removeprefix(b"]"))
@@ -239,7 +243,7 @@ class ChatStore:
         return self._system[1]
 
     def _model_item(self) -> _Group:
-        """The group that an item of the model joins: a new one after outputs or other messages."""
+        """The group for an item of the model: a new one after outputs or other messages."""
         group = self._group
         if group.outputs or group.later:
             self._settle()
@@ -255,7 +259,7 @@ class ChatStore:
     def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None:
         group = self._group
         if item.call_id not in {call.id for call in group.calls} - group.outputs.keys():
-            return  # an output without its call: strict servers refuse the whole request for it
+            return  # an output without its call: strict servers would refuse the whole request
         output = item.output
         content = output if isinstance(output, str) else self._parts(output)
         group.outputs[item.call_id] = _tool_message(item.call_id, content)
@@ -275,7 +279,7 @@ class ChatStore:
     def _message(self, item: Message) -> bytes:
         role: str = item.role
         if item.author is not None:
-            role = "user"  # a letter: many templates end, or go on with, a last assistant message
+            role = "user"  # mail: many templates end at, or continue, a last assistant message
         elif role == "developer":
             role = "user" if self._rendering.tolerant else "system"
         if any(isinstance(part, InputImage) for part in item.content):

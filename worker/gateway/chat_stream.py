@@ -1,8 +1,8 @@
-"""The event stream of the Chat Completions wire → response events. Pure: payloads in, events out.
+"""Decode the Chat Completions event stream: payloads in, response events out. No I/O.
 
 Items come in the order in which they began: reasoning, text, calls. A response is complete when a
-`finish_reason` came and the stream ended; an end without one is a lost connection, not an answer.
-A chunk that cannot be read, or that does not fit those before it, cuts the stream (wire.py).
+`finish_reason` came and the stream ended; an end without one counts as a lost connection. A chunk
+that cannot be read, or that does not fit the earlier chunks, cuts the stream (wire_stream.py).
 """
 
 import msgspec
@@ -27,8 +27,8 @@ from .text_accumulator import TextAccumulator
 from .text_tool_calls import extract_tool_calls
 from .wire_stream import WireStream
 
-_CUT = frozenset({"length", "content_filter"})  # the model was stopped; what was said is kept
-_BROKEN_OFF = frozenset(  # the server was: as if no reason had come
+_CUT = frozenset({"length", "content_filter"})  # the model was stopped; its output so far is kept
+_BROKEN_OFF = frozenset(  # the server failed; treated as if no reason came
     {"error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled"}
 )
 
@@ -44,9 +44,9 @@ class _Delta(msgspec.Struct):
     content: str | tuple[_Part, ...] | None = None
     refusal: str | None = None
     reasoning: str | _Part | None = None
-    reasoning_content: str | None = None  # the same, as vLLM, DeepSeek and llama.cpp call it
+    reasoning_content: str | None = None  # the name that vLLM, DeepSeek and llama.cpp use
     tool_calls: tuple[ToolCallDelta, ...] | None = None
-    function_call: msgspec.Raw = msgspec.Raw(b"null")  # of before there were tools
+    function_call: msgspec.Raw = msgspec.Raw(b"null")  # the obsolete form before `tool_calls`
 
 
 class _Choice(msgspec.Struct):
@@ -78,7 +78,7 @@ class _Error(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     id: str | None = None
     choices: tuple[_Choice, ...] | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")  # no part of the answer: read for itself
+    usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     error: _Error | str | None = None
 
 
@@ -90,8 +90,8 @@ class ChatStream(WireStream):
     """One response.
 
     Args:
-        offered: Names of the tools that were offered; with `tolerant`, calls written as text are
-            read if they name one of these.
+        offered: Names of the offered tools. With `tolerant`, calls written as text are read if they
+            name one of these.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ChatStream(WireStream):
         self._text, self._reasoning = TextAccumulator(self._size), TextAccumulator(self._size)
         self._text_id = self._reasoning_id = ""
         self._calls = PendingCalls(self._size)
-        self._is_begun = False  # by deltas, so that no whole message may follow
+        self._is_begun = False  # with deltas, so that no complete message may follow
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._response_id = ""
@@ -210,7 +210,7 @@ class ChatStream(WireStream):
         calls: list[FunctionCall] = []
         for number, (call_id, name, arguments) in enumerate(self._calls.whole()):
             if truncated and not is_object(arguments):
-                continue  # a call that was cut off in the middle is no call
+                continue  # a call that was cut off is dropped
             own_id = call_id or f"call_{self._new_id()}_{number}"
             calls.append(FunctionCall(call_id=own_id, name=name, arguments=arguments or "{}"))
         return calls
@@ -225,7 +225,7 @@ class ChatStream(WireStream):
 
 
 def _parts(content: str | tuple[_Part, ...] | None) -> tuple[str, str]:
-    """What a content says, and what it thinks. Raises Unreadable."""
+    """The text and the thinking of a content. Raises UnreadableEvent."""
     if content is None or isinstance(content, str):
         return content or "", ""
     said, thought = "", ""
@@ -246,7 +246,7 @@ def _one_text(part: "str | _Part | None") -> str:
 
 
 def _read_usage(raw: msgspec.Raw) -> TokenUsage | None:
-    """The counts; None where there are none, or none that can be read."""
+    """The token counts; None if there are none, or none that can be read."""
     try:
         usage = _decode_usage(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""The calls of a Chat Completions response, out of their pieces. Pure.
+"""Assemble the tool calls of a Chat Completions response from their fragments. No I/O.
 
-Servers number them, name them, or do neither; a piece goes to the call that it names. The rule it
-guards: a piece that names no call that has begun, or that contradicts what came before, is damage.
+Some servers number the calls, some give them ids, some do neither; a fragment belongs to the call
+that it names. A fragment that names no begun call, or that contradicts an earlier one, is an error.
 """
 
 import msgspec
@@ -33,7 +33,7 @@ class _PendingCall:
         self.id = ""
         self.name = ""
         self.arguments = TextAccumulator(size)
-        self.is_given = False  # its arguments came whole, as an object
+        self.is_given = False  # its arguments came complete, as an object
 
 
 class PendingCalls:
@@ -50,9 +50,10 @@ class PendingCalls:
         return len(self._calls)
 
     def take(self, slot: ToolCallDelta, read: DecodedEvent[object]) -> str | None:
-        """Keep a piece; the id ("" for none) if with it a call is known by its name.
+        """Add a fragment. Returns the call's id ("" for none) if the fragment gave the call its
+        name.
 
-        Raises Unreadable and TooLong.
+        Raises UnreadableEvent and ResponseTooLong.
         """
         function = slot.function or FunctionCallDelta()
         read.identifier(slot.id or "")
@@ -74,7 +75,7 @@ class PendingCalls:
         return call.id
 
     def whole(self) -> list[tuple[str, str, str]]:
-        """Id, name and arguments of each call; no more will come. Raises Unreadable."""
+        """Id, name and arguments of each call, after the last fragment. Raises UnreadableEvent."""
         if any(not call.name for call in self._calls):
             raise UnreadableEvent("a call has no name")
         return [(call.id, call.name, call.arguments.whole()) for call in self._calls]
@@ -90,7 +91,7 @@ class PendingCalls:
         return None
 
     def _begin(self, slot: ToolCallDelta, function: FunctionCallDelta) -> _PendingCall | None:
-        """A new call, which its id or its name begins; None for an entry that says nothing."""
+        """Begin a call at its id or its name; None for an empty entry."""
         if not slot.id and not function.name:
             if bytes(function.arguments) in {b"null", b'""'}:
                 return None
@@ -100,12 +101,12 @@ class PendingCalls:
             if not last <= slot.index <= last + 1:
                 raise UnreadableEvent("a call begins out of its order")
             self._last_index = slot.index
-            self._by_index.pop(slot.index, None)  # a server that gives every call the same index
+            self._by_index.pop(slot.index, None)  # some servers give every call the same index
         self._calls.append(call := _PendingCall(self._size))
         return call
 
     def _add(self, call: _PendingCall, raw: msgspec.Raw, read: DecodedEvent[object]) -> None:
-        """A piece of JSON text; some servers send the object itself, or null."""
+        """Add a fragment of JSON text; some servers send the object itself, or null."""
         data = bytes(raw)
         if data == b"null":
             return

@@ -1,7 +1,7 @@
-"""A body that came packed (`content-encoding`): gzip and deflate, piece by piece. Pure.
+"""Decode a response body by its `content-encoding`: gzip and deflate, in pieces. No I/O.
 
-We ask for `identity`, but some servers and proxies pack all the same. The rule it guards: a small
-body never unpacks into a large one in memory, nor into an endless one.
+The gateway asks for `identity`, but some servers and proxies compress nevertheless. A small body
+never decompresses into a large one in memory, nor into an endless one.
 """
 
 import zlib
@@ -11,14 +11,14 @@ from typing import Protocol
 from swarm.mailbox.errors import SwarmError
 
 PIECE_BYTES = 256 * 1024
-FREE_BYTES = 64 * 1024 * 1024  # so much may come of anything
-MOST_RATIO = 100  # beyond that; event streams pack 10 to 50 times, and a bomb 1,000 times
+FREE_BYTES = 64 * 1024 * 1024  # any body may decompress to this size
+MOST_RATIO = 100  # beyond `FREE_BYTES`; event streams compress 10 to 50 times, a bomb 1,000
 _READ = frozenset({"gzip", "x-gzip", "deflate"})
-_ANY_HEAD, _NO_HEAD = 47, -15  # zlib's words for: gzip or zlib by its head; raw deflate
+_ANY_HEAD, _NO_HEAD = 47, -15  # zlib's window bits for: gzip or zlib by its header; raw deflate
 
 
 class _Stream(Protocol):
-    """zlib's object, whose type has no public name."""
+    """zlib's decompression object, whose type has no public name."""
 
     @property
     def eof(self) -> bool: ...
@@ -30,11 +30,11 @@ class _Stream(Protocol):
 
 
 class UndecodableContent(SwarmError):
-    """The body is packed in a way that is not read here, or is damaged, or a bomb."""
+    """The body has an unsupported encoding, is damaged, or is a decompression bomb."""
 
 
 class ContentDecoder:
-    """Feed it the pieces of one body. Raises Unpackable for an encoding that it does not read."""
+    """Feed it the pieces of one body. Raises UndecodableContent for an unsupported encoding."""
 
     def __init__(self, encoding: str) -> None:
         words = (word.strip().lower() for word in encoding.split(","))
@@ -50,7 +50,7 @@ class ContentDecoder:
         self._came = self._made = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What the piece unpacks to, in pieces. Raises Unpackable."""
+        """The decompressed data of the piece, in pieces. Raises UndecodableContent."""
         if not self._name:
             yield data
             return
@@ -60,9 +60,9 @@ class ContentDecoder:
             if len(self._head) < 2:
                 return
             self._stream, data = self._begin(self._head), self._head
-        has_more = False  # of what was fed already
+        has_more = False  # of the data that was already fed
         while data or has_more:
-            if self._stream.eof:  # one body may be packed as several, one after the other
+            if self._stream.eof:  # one body may consist of several compressed streams
                 self._stream = self._begin(data)
             try:
                 piece = self._stream.decompress(data, PIECE_BYTES)
@@ -82,12 +82,12 @@ class ContentDecoder:
             data = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
 
     def _begin(self, head: bytes) -> _Stream:
-        """What is called deflate has a head by its standard, and none from some servers."""
+        """Deflate has a zlib header by its standard; some servers send it without one."""
         has_head = head[0] & 0x0F == 8 and int.from_bytes(head[:2], "big") % 31 == 0
         return zlib.decompressobj(_ANY_HEAD if has_head or self._name != "deflate" else _NO_HEAD)
 
     def finish(self) -> None:
-        """No more will come. Raises Unpackable if the body ended in its middle."""
+        """Call it at the end of the body. Raises UndecodableContent if the body is incomplete."""
         if self._came and self._name and not (self._stream and self._stream.eof):
             raise UndecodableContent(
                 f"the answer is packed as {self._name}, and ended in its middle"

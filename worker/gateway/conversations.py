@@ -1,8 +1,8 @@
-"""What the gateway holds of each agent's conversation, so that a request carries only what is new.
+"""The gateway's copy of each agent's conversation, so that a request carries only new items.
 
-The agent names what it believes is here (how many items, and their chain digest). Where that is
-right, the new items are added; where it is an earlier state, the later items are dropped first;
-else `NeedHistory` asks for everything. A request can therefore never be made of the wrong history.
+The agent names the state that it expects here (number of items, and their chain digest). If it is
+the current state, the new items are added; if it is an earlier state, the later items are dropped
+first; else `NeedHistory` asks for the whole history. So a request never has a wrong history.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from .request_encoding import HeadKey, ItemStore
 
 
 class ConversationOwner(msgspec.Struct, frozen=True):
-    """Whose conversation it is."""
+    """The agent that owns a conversation, and its model."""
 
     agent_id: str  # also the prompt cache key
     agent_path: str
@@ -60,7 +60,7 @@ class Conversation:
         return True
 
     def clear(self) -> None:
-        """Forget all items; the next request is asked for the whole history."""
+        """Forget all items; the next request is answered with `NeedHistory`."""
         self._store.clear()
         del self._digests[1:]
         del self._shapes[1:]
@@ -105,7 +105,7 @@ class Conversation:
 
 
 def _shape(previous: bytes, item: AnyItem) -> bytes:
-    """A digest of what kinds of items came: alike in two runs whose outputs differ in details."""
+    """A digest of the kinds of items; equal in two runs whose outputs differ only in details."""
     match item:
         case Message(role=role):
             text = f"message {role}"

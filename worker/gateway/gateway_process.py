@@ -1,7 +1,7 @@
-"""The gateway process: the only one that holds keys and talks to model providers.
+"""The gateway process: the only process that holds keys and talks to model providers.
 
-Towards agents it is a post office, towards the supervisor a child with a mailbox. Each request runs
-as a task of its own under one nursery; what an agent asked for ends when the agent does.
+It is the mailbox server of the agents and a mailbox client of the supervisor. Each request runs as
+its own task under one nursery. The requests of an agent end when the agent's process ends.
 """
 
 import os
@@ -47,13 +47,13 @@ EXIT_NO_PROVIDER = 5
 
 
 def run_gateway(spec: GatewaySpec, keys: dict[str, str], lifeline_fd: int | None) -> int:
-    """Be the gateway until the supervisor says otherwise; return the exit code.
+    """Run the gateway until the supervisor shuts it down; return the exit code.
 
     Args:
-        keys: Values by variable name, as they came through the pipe. Never from `os.environ`.
-        lifeline_fd: The life-line's reading end; None where nothing needs to be outlived.
+        keys: Values by variable name, as received through the pipe. Never from `os.environ`.
+        lifeline_fd: The reading end of the lifeline pipe; None if the gateway needs none.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor handles Ctrl-C
     return trio.run(_run, spec, keys, lifeline_fd)
 
 
@@ -77,9 +77,7 @@ def _open_agent_router(
 
 
 class GatewayFactories(NamedTuple):
-    """How a gateway opens what it stands on, and where its jitter comes from; a rehearsal has
-    others.
-    """
+    """How a gateway opens its parts, and its sources of entropy; tests pass others."""
 
     open_house: Callable[
         [GatewaySpec, GatewayDependencies], AbstractAsyncContextManager[GatewayApp]
@@ -91,11 +89,11 @@ class GatewayFactories(NamedTuple):
 
 
 class GatewayProcess:
-    """The life of a gateway, between its Hello and its Goodbye.
+    """A gateway process from its Hello to its Goodbye.
 
     Args:
         keys: Values by variable name.
-        supervisor: The mailbox to the supervisor; others close it.
+        supervisor: The mailbox to the supervisor; the caller closes it.
     """
 
     def __init__(
@@ -141,13 +139,13 @@ class GatewayProcess:
             nursery.cancel_scope.cancel()
         with trio.move_on_after(self._grace_s):
             if self._agent_sessions is not None:
-                await self._agent_sessions.reservations.flush()  # what ended with the work
+                await self._agent_sessions.reservations.flush()  # those that ended now
             await self._post(Goodbye())
             await self._supervisor.flush()
         return exit_code
 
     async def _serve(self) -> int:
-        """Returns only if no provider can be used; else the work is cancelled from outside."""
+        """Returns only if no provider can be used; otherwise it is cancelled from outside."""
         try:
             async with self._factories.open_house(self._spec, self._dependencies) as house:
                 reception = AgentSessions(
@@ -156,7 +154,7 @@ class GatewayProcess:
                 async with self._factories.open_office(self._spec, reception.accept) as office:
                     self._agent_sessions = reception
                     if self._requires_grants:
-                        reception.reservations.ask_first()  # said while the provider was chosen
+                        reception.reservations.ask_first()  # ordered during the choice
                     choice = house.choice
                     await self._post(
                         GatewayReady(
@@ -176,7 +174,7 @@ class GatewayProcess:
             try:
                 order = decode_gateway_op(letter.body)
             except msgspec.DecodeError:
-                continue  # an order of a newer supervisor
+                continue  # an op of a newer supervisor
             match order:
                 case Shutdown():
                     self._grace_s = order.grace_s
@@ -229,7 +227,7 @@ class GatewayProcess:
 
 
 def _leaf_errors(group: BaseExceptionGroup[SwarmError]) -> list[SwarmError]:
-    """The errors themselves, out of nested groups."""
+    """The errors of nested groups as a flat list."""
     found: list[SwarmError] = []
     for error in group.exceptions:
         found += _leaf_errors(error) if isinstance(error, BaseExceptionGroup) else [error]
@@ -237,7 +235,7 @@ def _leaf_errors(group: BaseExceptionGroup[SwarmError]) -> list[SwarmError]:
 
 
 def _resident_bytes() -> int:
-    """Resident memory; 0 where /proc does not tell."""
+    """Resident memory in bytes; 0 if /proc does not say."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):

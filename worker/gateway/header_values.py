@@ -1,4 +1,4 @@
-"""Numbers and spans of time as servers write them in headers. Hostile ones are None."""
+"""Parse numbers and durations in HTTP headers. Invalid or absurd values become None."""
 
 import re
 
@@ -7,7 +7,7 @@ _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_number(text: str | None) -> float | None:
-    """A number that is neither negative nor absurd."""
+    """A number that is not negative and below 1e14."""
     try:
         value = float(text) if text is not None else None
     except ValueError:

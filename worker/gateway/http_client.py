@@ -1,8 +1,8 @@
-"""HTTP as the gateway needs it: one POST whose answer is read piece by piece. Only httpcore is here
-and in `http_route`.
+"""HTTP client of the gateway: one POST whose response body is read in pieces.
 
-Every read stands under the idle timeout, since a stalled stream is the worst hang of such tools; a
-foreign error becomes one of ours here and nowhere else. Redirects are reported, never followed.
+Only this module and `http_route` import httpcore. Every read has the idle timeout, because a
+stalled stream is the worst hang of such tools. Errors of httpcore become `TransportFailed` here and
+nowhere else. Redirects are reported, never followed.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -21,9 +21,9 @@ from .http_route import address_of, certificates, find_proxy
 
 CONNECT_TIMEOUT_S = 15.0
 WRITE_TIMEOUT_S = 60.0
-KEEPALIVE_IDLE_FACTOR = 6  # idle timeouts for which a server may send something and say nothing
+KEEPALIVE_IDLE_FACTOR = 6  # idle timeouts for which a server may send data without any content
 MAX_ERROR_BODY_BYTES = 64 * 1024
-_KEEPALIVE_S = 5.0  # servers close idle connections too; a short time seldom meets that
+_KEEPALIVE_S = 5.0  # servers close idle connections too; a short time rarely collides with that
 _MOST_IDLE = 64
 _TIMEOUT = {"connect": CONNECT_TIMEOUT_S, "write": WRITE_TIMEOUT_S, "read": None, "pool": None}
 _UNREACHED = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError)
@@ -40,8 +40,8 @@ TransportPhase = Literal["connect", "send", "stream", "idle", "packed"]
 
 
 class TransportFailed(SwarmError):
-    """The wire broke. `phase` says when: nothing was sent, no answer began, or in its middle;
-    "packed": the answer came in a form that cannot be read.
+    """The transport failed. `phase` says when: nothing was sent, no response began, or in the
+    middle of it; "packed": the response has an encoding that cannot be read.
     """
 
     def __init__(self, message: str, *, phase: TransportPhase) -> None:
@@ -55,11 +55,11 @@ class HttpRequest(msgspec.Struct, frozen=True):
     url: str
     headers: dict[str, str]
     body: bytes
-    idle_s: float  # between two reads, and until the answer begins
+    idle_s: float  # limit between two reads, and until the response begins
 
 
 class HttpReply:
-    """An answer whose head has arrived. Its body is read by `read_some` or `read_bounded`."""
+    """A response whose head has arrived. `read_some` or `read_bounded` read its body."""
 
     def __init__(self, response: httpcore.Response, idle_s: float) -> None:
         self.status = response.status
@@ -73,7 +73,7 @@ class HttpReply:
         self._decoded: Iterator[bytes] = iter(())
 
     async def read_some(self) -> bytes:
-        """The next piece, unpacked; b"" at the end.
+        """The next piece, decompressed; b"" at the end.
 
         Raises TransportFailed ("idle", "stream" or "packed").
         """
@@ -82,7 +82,7 @@ class HttpReply:
                 self._decoder = ContentDecoder(self.headers.get("content-encoding", ""))
             while True:
                 if piece := next(self._decoded, b""):
-                    await trio.lowlevel.checkpoint()  # one read may unpack to many pieces
+                    await trio.lowlevel.checkpoint()  # one read may decompress to many pieces
                     return piece
                 if not (packed := await self._read_encoded()):
                     self._decoder.finish()
@@ -102,7 +102,9 @@ class HttpReply:
             raise TransportFailed(_describe_error(error), phase="stream") from error
 
     async def read_bounded(self, limit_bytes: int = MAX_ERROR_BODY_BYTES) -> bytes:
-        """The beginning of the body, as far as it can be read; its status is known anyway."""
+        """The start of the body, as far as it can be read. Does not raise: the status is known
+        anyway.
+        """
         pieces: list[bytes] = []
         size_bytes = 0
         with trio.move_on_after(KEEPALIVE_IDLE_FACTOR * self._idle_s), suppress(TransportFailed):
@@ -112,7 +114,7 @@ class HttpReply:
         return b"".join(pieces)[:limit_bytes]
 
     async def drain(self, limit_s: float) -> None:
-        """Read to the end if it is near, so that the connection can be used again."""
+        """Read to the end if it is near, so that the connection can be reused."""
         with trio.move_on_after(limit_s):
             try:
                 while await self.read_some():
@@ -121,24 +123,25 @@ class HttpReply:
                 return
 
     async def close(self) -> None:
-        """End the answer at once; a connection whose answer was not read to its end is closed."""
+        """End the response at once; closes the connection if the body was not read to its end."""
         await self._response.aclose()
-        # httpcore reads through generators within generators, of which closing the outer one leaves
-        # the inner ones to the garbage collector. On a closed connection they run to their end.
+        # httpcore reads through nested generators. Closing the outer one leaves the inner ones to
+        # the garbage collector; on a closed connection they run to their end.
         with suppress(*_BROKEN):
             async for _ in self._chunks:
                 pass
 
 
 class HttpClient:
-    """The connections to one server. Get one from `open_http`."""
+    """The connections to one server. `open_http` makes it."""
 
     def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
         self._pool = pool
 
     @asynccontextmanager
     async def post(self, post: HttpRequest) -> AsyncIterator[HttpReply]:
-        """Send, and hand over the answer when its head is there. Leaving closes it at once.
+        """Send, and yield the response when its head has arrived. Leaving the block closes it at
+        once.
 
         Raises:
             TransportFailed: "connect", "send" or "idle".
@@ -175,7 +178,7 @@ class HttpClient:
             raise TransportFailed(text, phase="idle") from error
         except _UNREACHED as error:
             raise TransportFailed(_describe_error(error), phase="connect") from error
-        except (*_BROKEN, ValueError) as error:  # also of an address or a header that is none
+        except (*_BROKEN, ValueError) as error:  # ValueError: an invalid address or header
             raise TransportFailed(_describe_error(error), phase="send") from error
 
 
@@ -196,12 +199,12 @@ def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> 
 
 @asynccontextmanager
 async def open_http(base_url: str) -> AsyncIterator[HttpClient]:
-    """A client for one server. Proxies and CA files of the environment are honoured.
+    """A client for one server. Respects the proxies and CA files of the environment.
 
-    Servers on this machine are never reached through a proxy. Where neither the server nor a proxy
-    speaks TLS, no certificates are loaded: that is 15 ms of the way to the first request.
+    It never uses a proxy for servers on this machine. If neither the server nor a proxy uses TLS,
+    it loads no certificates: that saves 15 ms before the first request.
 
-    Raises TransportFailed for a proxy that cannot be one, and certificates that cannot be read.
+    Raises TransportFailed for an invalid proxy, and for certificates that cannot be read.
     """
     async with _make_pool(base_url) as pool:
         yield HttpClient(pool)
@@ -228,7 +231,7 @@ def _make_pool(base_url: str) -> httpcore.AsyncConnectionPool:
 
 
 def _describe_error(error: BaseException) -> str:
-    """One line. httpcore's texts are sometimes empty: then what lies behind it says more."""
+    """The error in one line. Where httpcore's own text is empty, the text of its cause is used."""
     name = type(error).__name__
     behind: BaseException | None = error
     while behind is not None and not str(behind).strip():

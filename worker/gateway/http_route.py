@@ -1,7 +1,7 @@
-"""The way to a server: its address in bytes, the proxy before it, the certificates it is known by.
+"""The route to a server: its address in bytes, its proxy, its certificates.
 
-Rule: proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) and certificates (SSL_CERT_FILE,
-SSL_CERT_DIR) are those of the environment; a server on this machine is never behind a proxy.
+Proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) and certificates (SSL_CERT_FILE,
+SSL_CERT_DIR) come from the environment; a server on this machine never has a proxy.
 """
 
 import base64
@@ -18,11 +18,11 @@ from swarm.mailbox.proxy_environment import proxy_variables
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
-_KEPT = "%/?:@!$&'()*+,;=~[]"  # of a path and a query; the rest is encoded
+_KEPT = "%/?:@!$&'()*+,;=~[]"  # not percent-encoded in a path or a query
 
 
 class HttpAddress(NamedTuple):
-    """Where a request goes, and the headers that follow from that."""
+    """Where a request goes, and the headers that follow from the URL."""
 
     url: URL
     headers: tuple[tuple[bytes, bytes], ...]
@@ -30,7 +30,7 @@ class HttpAddress(NamedTuple):
 
 @lru_cache(maxsize=32)
 def address_of(url: str) -> HttpAddress:
-    """Raises ValueError for what is no absolute address of the web."""
+    """Raises ValueError if the URL is not an absolute http or https URL."""
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ValueError("no address that begins with http:// or https:// and names a host")
@@ -57,7 +57,7 @@ def _query(query: str) -> str:
 
 
 class HttpProxy(NamedTuple):
-    """What stands between us and a server; `login` is a name and a password, if it wants one."""
+    """A proxy; `login` is its user name and password, if it needs one."""
 
     url: URL
     login: tuple[bytes, bytes] | None
@@ -66,7 +66,7 @@ class HttpProxy(NamedTuple):
 def find_proxy(base_url: str) -> HttpProxy | None:
     """The proxy that the environment names for this server; None: there is none.
 
-    Raises ValueError for one that is no address, or that speaks neither HTTP nor HTTPS.
+    Raises ValueError for an invalid address, and for a proxy that uses neither HTTP nor HTTPS.
     """
     parts = urlsplit(base_url)
     if parts.hostname in _LOOPBACK or not proxy_variables(os.environ):
@@ -88,9 +88,9 @@ def find_proxy(base_url: str) -> HttpProxy | None:
 
 
 def certificates() -> ssl.SSLContext:
-    """The public ones, or those that SSL_CERT_FILE or SSL_CERT_DIR name.
+    """The public certificates, or those that SSL_CERT_FILE or SSL_CERT_DIR name.
 
-    Raises ValueError for those that cannot be read.
+    Raises ValueError if they cannot be read.
     """
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if not file and not folder:

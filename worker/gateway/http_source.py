@@ -1,7 +1,7 @@
-"""An attempt over HTTP: request out, stream in, on the wire of the provider.
+"""One attempt over HTTP: send the request, decode the response stream of the provider's wire.
 
-It tries once and says exactly what went wrong; patience.py decides about another attempt. Nothing
-that could hold a key (headers, query) gets into a text.
+It tries once and reports exactly what failed; retry_policy.py decides about another attempt. No
+text contains anything that could hold a key (headers, query).
 """
 
 from collections.abc import Mapping
@@ -50,10 +50,10 @@ _HEADERS = {
 
 
 class ProviderUrls(msgspec.Struct, frozen=True):
-    """Where requests go; made once."""
+    """The addresses of a provider."""
 
     url: str  # with the query
-    shown: str  # without
+    shown: str  # the same without the query, for texts
     compact_url: str  # of the provider's own compaction
     idle_s: float
 
@@ -71,7 +71,8 @@ def provider_urls(provider: ProviderSpec) -> ProviderUrls:
 
 
 def auth_headers(provider: ProviderSpec, keys: Mapping[str, str]) -> dict[str, str]:
-    """The key and the configured headers; names in lower case, so that a later one wins.
+    """The key and the configured headers; lower-case names, so that a later one replaces an earlier
+    one.
 
     A header whose variable is unset or blank is left out.
     """
@@ -138,7 +139,7 @@ class HttpSource:
                 raise SampleError(refused)
 
     async def _fresh_key(self) -> str:
-        """The key that will be sent; "" where there is none. Raises SampleError."""
+        """The key that will be sent; "" if there is none. Raises SampleError."""
         try:
             await self._keys.ensure_key(self._provider)
         except KeyUnavailable as error:
@@ -184,7 +185,7 @@ class HttpSource:
         if self._provider.wire_api == "responses":
             return ResponsesStream(provider=name, new_id=self._new_id)
         if self._provider.wire_api == "messages":
-            from .messages_stream import MessagesStream  # most runs speak another wire
+            from .messages_stream import MessagesStream  # imported late: most runs use another wire
 
             return MessagesStream(provider=name, slug=request.model.slug, new_id=self._new_id)
         return ChatStream(
@@ -234,7 +235,7 @@ class HttpSource:
 
 
 def _show(preview: bytes) -> str:
-    """The beginning of a body that is none; never bytes that are no text."""
+    """The start of a body that is not an event stream; never bytes that are not text."""
     text = preview.decode("utf-8", "ignore")
     if not text.isprintable() and not "".join(text.split()).isprintable():
         return "its bytes are no text"

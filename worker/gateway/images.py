@@ -1,6 +1,6 @@
-"""`blob:<sha256>;<mime>` → the data URL that a provider reads. Done once, when an item is encoded.
+"""Turn `blob:<sha256>;<mime>` into the data URL that a provider reads, once, at encoding.
 
-The reference comes from an agent, so both halves are checked before they touch a path or a URL.
+The reference comes from an agent, so both parts are checked before a path or a URL contains them.
 """
 
 import base64
@@ -16,7 +16,7 @@ _BLOB = re.compile(r"blob:(?P<sha256>[0-9a-f]{64});(?P<mime>image/[a-z0-9.+-]{1,
 
 
 def resolve_image(part: InputImage, *, blobs_dir: Path, model_sees: bool) -> ContentPart:
-    """The part as a provider wants it; a text in its place where there is no image to show."""
+    """The part as a provider reads it; a text instead if there is no image to show."""
     if not model_sees:
         return InputText(text="[an image was here; this model reads no images]")
     if part.image_url.startswith("https://"):
@@ -38,7 +38,7 @@ def resolve_image(part: InputImage, *, blobs_dir: Path, model_sees: bool) -> Con
 def resolve_images(
     content: tuple[ContentPart, ...], *, blobs_dir: Path, model_sees: bool
 ) -> tuple[ContentPart, ...]:
-    """All parts, with images rendered; the very same tuple if there are none."""
+    """All parts with images resolved; the same tuple object if there are none."""
     if not any(isinstance(part, InputImage) for part in content):
         return content
     return tuple(

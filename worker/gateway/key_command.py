@@ -1,7 +1,7 @@
-"""A command that prints a key: started, read and ended within bounds.
+"""Run a command that prints an API key, with a timeout and an output limit.
 
-What it started and left behind in its session is killed with its end. What it printed is told to
-nobody; of its complaints one line is, without the words of its output.
+When the command ends, the processes that it left in its session are killed. Its output is never
+reported. Of its stderr only the last line is reported, without the words of its output.
 """
 
 import os
@@ -23,11 +23,11 @@ _SIGN = re.compile(r"[^\x20-\x7e]+")
 
 
 class KeyUnavailable(ProviderError):
-    """The provider's key cannot be had; the text says why, and holds nothing of it."""
+    """The provider's key cannot be obtained. The text says why and contains no part of the key."""
 
 
 async def run_key_command(command: KeyCommand) -> str:
-    """What it printed, as one line. Raises KeyUnavailable."""
+    """The command's output as one line. Raises KeyUnavailable."""
     name = command.what
     try:
         with trio.fail_after(command.timeout_s):
@@ -46,7 +46,7 @@ async def run_key_command(command: KeyCommand) -> str:
 
 
 def check_key(data: bytes, name: str) -> str:
-    """The one line of a file or an output. Raises KeyUnavailable."""
+    """The single line of a file or an output. Raises KeyUnavailable."""
     if len(data) > MOST_OUTPUT_BYTES:
         raise KeyUnavailable(f"{name}: over {MOST_OUTPUT_BYTES:,} bytes; this is no key")
     text = data.decode("utf-8", "replace").strip()
@@ -76,7 +76,7 @@ async def _run(command: KeyCommand) -> tuple[bytes, bytes, int]:
             nursery.start_soon(_read, process.stdout, output)
             nursery.start_soon(_read, process.stderr, complaint)
             code = await process.wait()
-            nursery.cancel_scope.deadline = trio.current_time() + 0.5  # who holds its pipes open
+            nursery.cancel_scope.deadline = trio.current_time() + 0.5  # others may hold its pipes
     finally:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -88,18 +88,18 @@ async def _run(command: KeyCommand) -> tuple[bytes, bytes, int]:
 
 
 def _home() -> str:
-    """Not the folder that agents work in: a program's name could mean another one there."""
+    """Not the agents' working folder: there a program name could mean another program."""
     return os.path.expanduser("~")  # noqa: PTH111 (never raises)
 
 
 async def _read(pipe: trio.abc.ReceiveStream, into: bytearray) -> None:
-    """All of it; beyond the bound it is read and dropped, so that nobody blocks."""
+    """Read everything; data beyond the limit is dropped, so that the command does not block."""
     while piece := await pipe.receive_some():
         into += piece[: MOST_OUTPUT_BYTES + 1 - len(into)]
 
 
 def _last_line(complaint: bytes, output: bytes) -> str:
-    """The last line of stderr, in plain signs, without any word of stdout."""
+    """The last line of stderr, in printable ASCII, without the words of stdout."""
     lines = complaint.decode("utf-8", "replace").strip().splitlines()
     if not lines:
         return ""

@@ -1,8 +1,8 @@
 """The embedded model: llama.cpp through xllamacpp, loaded once, shared by all agents.
 
-Imported only when the provider `local` is chosen. The library serves from threads of its own; a
-request is one blocking call in a Trio thread whose callback hands each chunk over, and whose
-return value ends the work when nobody listens any more.
+Imported only when the provider `local` is chosen. The library uses its own threads. A request is
+one blocking call in a Trio thread; its callback hands each chunk over, and the callback's return
+value ends the decoding when nobody reads any more.
 """
 
 import importlib
@@ -45,16 +45,16 @@ from .backend import (
 from .fetch import FetchFailed, fetch_weights
 from .weights import find_weights, known_weights
 
-_IPC, _SOCKET = "ipc://", ".sock"  # by the latter the library knows a socket from a host
-_SLOTS = 2  # requests decoded side by side
+_IPC, _SOCKET = "ipc://", ".sock"  # the library recognises a socket by the suffix
+_SLOTS = 2  # requests that are decoded in parallel
 _MOST_ANSWER_TOKENS = 384
-_WORDS_PER_TOKEN_ROOM = 3  # bytes of prompt for one token of context, on the safe side
+_WORDS_PER_TOKEN_ROOM = 3  # bytes of prompt per token of context, a cautious value
 
 ReportProgress = Callable[[Fetching], None]
-Body = dict[str, object]  # a chat request; the library makes its JSON
+Body = dict[str, object]  # a chat request; the library encodes it
 
 
-# --- what we use of the library, which has no types ----------------------------------------------
+# --- the part of the library's interface that we use (it has no types) ---------------------------
 
 
 class _Weights(Protocol):
@@ -85,7 +85,7 @@ class _Library(Protocol):
     def Server(self, params: _Params, /) -> _Server: ...
 
 
-# --- what it tells: one chunk of a chat answer, as far as we read it -----------------------------
+# --- one chunk of a chat answer: the fields that we read -----------------------------------------
 
 
 class _Delta(msgspec.Struct):
@@ -115,15 +115,15 @@ class _Chunk(msgspec.Struct):
 
 
 async def prepare_local(models_dir: Path, slug: str, tell: ReportProgress) -> str | None:
-    """Make sure the model can be loaded, fetching its file if it is missing.
+    """Make sure that the model can be loaded; fetch its file if it is missing.
 
     Args:
-        models_dir: Where model files lie.
+        models_dir: The folder of the model files.
         slug: A name of the weights catalogue.
-        tell: Called with the progress, at most once a percent.
+        tell: Called with the progress, at most once per percent.
 
     Returns:
-        None when it can be loaded, else one sentence: why not, and what to do.
+        None if it can be loaded, else one sentence: why not, and what to do.
     """
     if importlib.util.find_spec("xllamacpp") is None:
         return "the package xllamacpp is not installed; install `swarm-agents[local]`"
@@ -151,8 +151,9 @@ async def prepare_local(models_dir: Path, slug: str, tell: ReportProgress) -> st
 def open_local(models_dir: Path, model: ModelInfo, *, bind: str) -> Iterator["LocalBackend"]:
     """The backend of that model; it loads the weights at its first request.
 
-    The library insists on a socket, which nobody uses: it lies in the run's folder of sockets, and
-    goes with that; without one it gets a folder that is removed with the block.
+    The library requires a socket, which nobody uses. It lies in the run's folder of sockets and is
+    removed with that folder; without `bind` it gets a temporary folder that is removed with the
+    block.
     """
     if bind.startswith(_IPC):
         yield LocalBackend(models_dir, model, socket=f"{bind.removeprefix(_IPC)}{_SOCKET}")
@@ -162,7 +163,7 @@ def open_local(models_dir: Path, model: ModelInfo, *, bind: str) -> Iterator["Lo
 
 
 class LocalBackend:
-    """One loaded model. Requests beyond the slots wait in line inside."""
+    """One loaded model. Requests beyond the slots wait for a slot."""
 
     def __init__(self, models_dir: Path, model: ModelInfo, *, socket: str) -> None:
         self._models_dir, self._model, self._socket = models_dir, model, socket
@@ -223,15 +224,15 @@ class LocalBackend:
 
 
 def _load(path: Path, model: ModelInfo, socket: str) -> _Server:
-    """Load the weights. Quiet, on a private socket, no web page, no network."""
-    # 34 MB; only this process, only this provider
+    """Load the weights: no log, a private socket, no web page, no network."""
+    # 34 MB, so imported only here
     library = cast("_Library", importlib.import_module("xllamacpp"))
     params = library.CommonParams()
     params.model.path = str(path)
     params.n_parallel = _SLOTS
     params.n_ctx = model.context_window * _SLOTS
     params.cpuparams.n_threads = max(1, os.cpu_count() or 1)
-    params.api_keys = [secrets.token_hex(16)]  # nobody else shall use the door it insists on
+    params.api_keys = [secrets.token_hex(16)]  # nobody else can use the required socket
     params.hostnames = [socket]
     params.warmup = False
     with _quiet():
@@ -239,7 +240,7 @@ def _load(path: Path, model: ModelInfo, socket: str) -> _Server:
 
 
 class _quiet:
-    """The library writes its log to descriptor 2; while it loads, that is nowhere."""
+    """Redirects descriptor 2 to /dev/null, because the library logs there while it loads."""
 
     def __enter__(self) -> None:
         self._kept = os.dup(2)
@@ -253,7 +254,7 @@ class _quiet:
 
 
 def _body(request: RenderedRequest, model: ModelInfo) -> Body:
-    """A chat request that fits the context: the newest words stay, long ones lose their middle."""
+    """A chat request that fits the context: the newest items stay; long ones lose their middle."""
     room = (model.context_window - _MOST_ANSWER_TOKENS) * _WORDS_PER_TOKEN_ROOM
     system = [{"role": "system", "content": request.instructions}] if request.instructions else []
     room -= len(request.instructions.encode())
@@ -328,7 +329,7 @@ async def _events(
 
 
 def _read(raw: object) -> _Chunk:
-    """One chunk; an error that it carries becomes ours."""
+    """Decode one chunk; an error in it becomes a SampleError."""
     try:
         chunk = msgspec.convert(raw, _Chunk)
     except msgspec.ValidationError as error:

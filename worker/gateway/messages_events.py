@@ -1,4 +1,4 @@
-"""The events of the Messages wire, as they are sent: shapes, and what of them is used here."""
+"""The events of the Messages wire: their structs, and which of them are used here."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from swarm.mailbox.protocol.items import TokenUsage
 
 from .event_payloads import DecodedEvent, read_event
 
-# What may come of a block, and which field holds it; None: what need not be kept.
+# Delta types by block type, and the field of each; None: the delta is not kept.
 DELTAS: dict[str, dict[str, str | None]] = {
     "text": {"text_delta": "text", "citations_delta": None},
     "thinking": {"thinking_delta": "thinking", "signature_delta": "signature"},
@@ -65,14 +65,14 @@ class MessagesError(msgspec.Struct):
 
 
 class MessagesEvent(msgspec.Struct):
-    """Every event is read as this; what an event does not have stays at its default."""
+    """Every event is decoded as this struct; absent fields keep their defaults."""
 
     type: str = ""
     index: int | None = None
     message: MessageStart | None = None
     content_block: ContentBlock | None = None
     delta: MessagesDelta | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")  # no part of the answer: read for itself
+    usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     error: MessagesError | None = None
     request_id: str | None = None
 
@@ -87,13 +87,13 @@ _decode_usage = msgspec.json.Decoder(MessagesUsage | None).decode
 
 
 def read_message_event(payload: bytes) -> "DecodedEvent[MessagesEvent] | None":
-    """The event; None for one of a type that is not used. Raises Unreadable."""
+    """The event; None if its type is not used. Raises UnreadableEvent."""
     kind = read_event(_decode_type, payload).event.type
     return read_event(_decode, payload) if kind in _USED else None
 
 
 def add_usage(known: MessagesUsage, raw: msgspec.Raw) -> None:
-    """Counts are totals so far; an event that leaves one out does not change it."""
+    """The counts are totals so far; an event that leaves one out does not change it."""
     try:
         usage = _decode_usage(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -104,7 +104,7 @@ def add_usage(known: MessagesUsage, raw: msgspec.Raw) -> None:
 
 
 def to_token_usage(usage: MessagesUsage) -> TokenUsage:
-    """All input counts as input here; on the wire the cached tokens stand apart from it."""
+    """Input tokens here include the cached ones; on the wire the two are separate."""
     read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
     made = usage.output_tokens or 0
     whole = (usage.input_tokens or 0) + read + written

@@ -1,7 +1,7 @@
 """The head of a Messages request: model, limits, thinking, output format, tools, instructions.
 
-Two of the four marks stand here: after the last tool, which agents of all roles share, and after
-the instructions, which those of one role share.
+It holds two of the four cache marks: one after the last tool, since agents of all roles share the
+tools, and one after the instructions, which the agents of one role share.
 """
 
 from typing import cast
@@ -14,12 +14,12 @@ from .messages_request import CACHE_MARK
 from .request_encoding import HeadKey, RequestHead, is_strict, to_json
 from .thinking import thinking_parameters
 
-MAX_TOKENS_UNKNOWN = 8_192  # of a model that no entry names: what all of them allow
+MAX_TOKENS_UNKNOWN = 8_192  # for a model without an entry: a value that all models allow
 _SCHEMA_TEXT = (
     "Your final answer must be one JSON value that fits this JSON schema. Write nothing before or "
     "after it, and no code fence:\n"
 )
-# What a server cannot turn into a grammar; a schema with one of them would be refused.
+# Keywords that a server cannot compile to a grammar; it would refuse a schema with one of them.
 _NO_GRAMMAR = frozenset(
     {
         "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
@@ -45,7 +45,7 @@ class _Head(msgspec.Struct, omit_defaults=True):
 
 
 def encode_head(key: HeadKey) -> RequestHead:
-    """`before` goes up to the tools; `after` is the instructions' block of the system."""
+    """`before` ends with the tools; `after` is the instructions' block of the system prompt."""
     model = key.model
     limit = model.max_output_tokens or MAX_TOKENS_UNKNOWN
     shown = key.summary != "none"
@@ -76,7 +76,7 @@ def _system(text: str) -> bytes:
 
 
 def _tools(model: ModelInfo, tools: tuple[ToolSpec, ...]) -> bytes:
-    """Tools and how they may be chosen; a freeform tool is a function here."""
+    """The tools and their `tool_choice`; a freeform tool becomes a function."""
     if not tools or not model.can_call_tools:
         return b""
     encoded = [
@@ -103,7 +103,7 @@ def _as_object(schema: bytes) -> bytes:
 
 
 def has_grammar(schema: bytes) -> bool:
-    """True if the server can hold a model to this schema by a grammar."""
+    """True if the server can enforce this schema with a grammar."""
     return is_strict(schema) and not _is_beyond(msgspec.json.decode(schema))
 
 

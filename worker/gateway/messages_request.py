@@ -1,12 +1,12 @@
 """The request body of the Messages wire (Anthropic's): tools, system and messages as JSON bytes.
 
-What a server has seen is never written differently again: signed thinking holds only while all
-before it is the same, and so does the prompt cache. So messages are one growing buffer; what a
-request needs at its end (a missing output, a user's turn) stays in it. Marks that say how far the
-prefix may be reused are put in when the parts are joined; they are not part of the prefix.
+What a server has received is never encoded differently later: signed thinking and the prompt cache
+are valid only while everything before them is the same. So the messages are one growing buffer, and
+what a request needs at its end (a missing output, a user's turn) stays in it. Cache marks are
+inserted when the parts are joined; they are not part of the prefix.
 
-The order that the wire wants: user and assistant in turn, a user first and last; all outputs of a
-turn at the beginning of the one message that follows the calls; no message that only thinks.
+The wire requires: user and assistant alternate, the first and the last message are the user's; all
+outputs of a turn are at the start of the one message after the calls; no message has only thinking.
 """
 
 import re
@@ -72,27 +72,27 @@ class _ToolResult(msgspec.Struct, tag_field="type", tag="tool_result", omit_defa
 
 
 class MessagesStore:
-    """The messages of one conversation as one buffer, the last message left open."""
+    """The messages of one conversation as one buffer; the last message is left open."""
 
     def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
         self._rendering, self._heads = rendering, heads
         self.clear()
 
     def clear(self) -> None:
-        self._leading: list[bytes] = []  # developer texts before all else: part of the system
+        self._leading: list[bytes] = []  # developer texts at the start: part of the system prompt
         self._buffer = bytearray()
         self._role = ""  # of the open message
-        self._markable = 0  # where a mark of the newest block that may have one would go
-        self._marks: list[int] = []  # of the last two requests
-        self._thoughts: list[bytes] = []  # blocks that wait for what they led to
+        self._markable = 0  # where the mark of the newest block that may have one would go
+        self._marks: list[int] = []  # positions of the last two requests' marks
+        self._thoughts: list[bytes] = []  # blocks that wait for the answer or call after them
         self._thought_spans: list[tuple[int, int]] = []  # in the buffer, with the comma after them
-        self._calls: list[str] = []  # of the open message, until all outputs are there
+        self._calls: list[str] = []  # of the open message, until all outputs have arrived
         self._outputs: dict[str, bytes] = {}
         self._later: list[bytes] = []  # a user's blocks that came between calls and outputs
         self._count = 0
 
     def rewind(self, count: int) -> bool:
-        # What was sent is not taken apart; the agent then sends its history again.
+        # What was sent cannot be separated; the agent then sends its history again.
         return count == self._count
 
     def items(self) -> tuple[AnyItem, ...]:
@@ -122,7 +122,7 @@ class MessagesStore:
             case FunctionCallOutput() | CustomToolCallOutput():
                 self._add_output(item)
             case Compaction():
-                pass  # another wire's, and sealed: nothing can be read of it here
+                pass  # sealed by another wire; it cannot be read here
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         self._close_turn()
@@ -142,7 +142,7 @@ class MessagesStore:
         return (*parts, bytes(self._buffer[begin:]), b"]}]}")
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
-        """A model that thinks does not take words put into its mouth."""
+        """() for a model that thinks: it does not accept a partial answer."""
         if self._rendering.model.thinking:
             return ()
         *parts, end = self.body(key, cache_key)
@@ -150,7 +150,7 @@ class MessagesStore:
         return (*parts, last, end)
 
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
-        """The body without any earlier thinking, from now on: the server does not take it back."""
+        """The body without any earlier thinking, from now on: the server rejects it."""
         if not self._thought_spans:
             return ()
         for start, end in reversed(self._thought_spans):
@@ -160,7 +160,7 @@ class MessagesStore:
         self._thought_spans, self._marks = [], []
         return self.body(key, cache_key)
 
-    # --- how the buffer grows --------------------------------------------------------------
+    # --- growth of the buffer --------------------------------------------------------------
 
     def _put(self, role: str, block: bytes, *, markable: bool = True) -> None:
         if role == self._role:
@@ -175,7 +175,7 @@ class MessagesStore:
             self._markable = len(self._buffer) - 1
 
     def _add_answer(self, block: bytes) -> None:
-        """A block of the model's own words or calls, after the thoughts that led to it."""
+        """Add a text or a call of the model, after the thinking that led to it."""
         self._make_room()
         self._write_answer(block)
 
@@ -190,7 +190,7 @@ class MessagesStore:
         self._put("assistant", block)
 
     def _make_room(self) -> None:
-        """What the model says after outputs, or after others spoke, is a message of its own."""
+        """What the model says after outputs, or after other messages, is a new message."""
         if self._outputs or self._later:
             self._settle()
 
@@ -210,13 +210,13 @@ class MessagesStore:
     def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None:
         call_id = _wire_id(item.call_id)
         if call_id not in self._calls or call_id in self._outputs:
-            return  # an output without its call: the whole request would be refused for it
+            return  # an output without its call: the server would refuse the whole request
         self._outputs[call_id] = to_json(self._result(call_id, item))
         if len(self._outputs) == len(self._calls):
             self._settle()
 
     def _settle(self) -> None:
-        """Calls get their outputs, in the order of the calls; then comes what was told since."""
+        """Add the outputs in the order of the calls, then the messages that came meanwhile."""
         self._end_thoughts()
         for call_id in self._calls:
             lost = _ToolResult(tool_use_id=call_id, content=NO_OUTPUT, is_error=True)
@@ -228,12 +228,12 @@ class MessagesStore:
         self._later.clear()
 
     def _end_thoughts(self) -> None:
-        """Thoughts that led to nothing: a message may not end with them."""
+        """End thinking that no answer follows: a message must not end with thinking."""
         if self._thoughts:
             self._write_answer(_text(NO_TEXT))
 
     def _close_turn(self) -> None:
-        """A request ends with a user's message."""
+        """Make the request end with a user's message."""
         if self._calls:
             self._settle()
         self._end_thoughts()
@@ -243,7 +243,7 @@ class MessagesStore:
     # --- blocks ------------------------------------------------------------------------------
 
     def _input_blocks(self, item: Message) -> list[bytes]:
-        """What the model is told by others. A developer's word later on is marked as such."""
+        """Blocks of the input. A later developer message is marked as such."""
         if item.role == "developer" and item.author is None:
             words = text_of(item.content)
             return [_text(f"<developer>\n{words}\n</developer>")] if words.strip() else []
@@ -283,12 +283,12 @@ def _image(url: str) -> _Text | _Image:
 
 
 def _wire_id(name: str) -> str:
-    """Ids and names as this wire allows them; those of other wires may have other signs."""
+    """Ids and names as this wire allows them; those of other wires may have other characters."""
     return _ID.sub("_", name) or "_"
 
 
 def _object(arguments: str) -> bytes:
-    """Arguments as the JSON object that the wire wants; what is none is told as text."""
+    """The arguments as the JSON object that the wire requires; other text is wrapped in one."""
     text = arguments.strip().encode()
     try:
         _decode_object(text or b"{}")

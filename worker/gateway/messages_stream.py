@@ -1,10 +1,11 @@
-"""The event stream of the Messages wire → response events. Pure: payloads in, events out.
+"""Decode the Messages event stream: payloads in, response events out. No I/O.
 
-A block is an item, told when it stops, so that a call can start while the stream goes on. Only a
-call whose input is not whole waits for the end: where the model was cut off, it is no call. The
-response is complete with `message_stop`, or at an end of the stream after its stop reason, when
-every block has stopped. An event that cannot be read, or that does not fit those before it, cuts
-the stream (wire.py); those of a type that is not known here are passed over, as the wire allows.
+A block is an item. It is emitted when the block stops, so that a call can start while the stream
+goes on. Only a call whose input is incomplete waits for the end of the response; if the model was
+cut off, that call is dropped. The response is complete with `message_stop`, or when the stream ends
+after its stop reason and every block has stopped. An event that cannot be read, or that does not
+fit the earlier ones, cuts the stream (wire_stream.py). Events of unknown types are skipped, as the
+wire allows.
 """
 
 from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText
@@ -52,7 +53,7 @@ class _OpenBlock:
         self.kind, self.item_id, self.name = kind, item_id, ""
         self.body = TextAccumulator(size)  # text, thinking, input JSON, or redacted data
         self.signature = TextAccumulator(size)
-        self.given = ""  # input that came whole with the start of the block
+        self.given = ""  # input that came complete at the start of the block
 
 
 class MessagesStream(WireStream):
@@ -63,11 +64,11 @@ class MessagesStream(WireStream):
         self._slug = slug
         self._response_id = ""
         self._usage = MessagesUsage()
-        self._begun = 0  # blocks; the wire numbers them without a gap
+        self._begun = 0  # number of blocks; the wire numbers them without a gap
         self._open: dict[
             int, _OpenBlock | None
-        ] = {}  # by that number; None: of no kind that we keep
-        self._unfinished_calls: list[_OpenBlock] = []  # calls whose input is not whole
+        ] = {}  # by that number; None: a kind that is not kept
+        self._unfinished_calls: list[_OpenBlock] = []  # calls whose input is incomplete
         self._stop_reason: str | None = None
         self._stop_details = StopDetails()
         self._items_done = 0
@@ -124,7 +125,7 @@ class MessagesStream(WireStream):
             raise UnreadableEvent("a block begins without saying as what")
         self._begun += 1
         if (kind := _KINDS.get(start.type)) is None:
-            self._open[index] = None  # tools of the server: none is ever offered
+            self._open[index] = None  # the server's own tools, which are never offered
             return []
         if kind == "function_call":
             own_id = read.identifier(start.id or "") or f"call_{self._new_id()}"
@@ -172,7 +173,9 @@ class MessagesStream(WireStream):
         return [ResponseReasoningDelta(item_id=block.item_id, text=text)]
 
     def _close(self, block: _OpenBlock) -> list[AnyResponseEvent]:
-        """The item of a block that stopped, unless it holds nothing, or must wait."""
+        """The item of a stopped block; nothing if the block is empty, or is a call that must
+        wait.
+        """
         text, signature = block.body.whole(), block.signature.whole()
         item: AnyItem | None
         match block.kind:
@@ -208,7 +211,7 @@ class MessagesStream(WireStream):
         if not truncated:
             for (
                 block
-            ) in self._unfinished_calls:  # the model wrote it so: it is told what is wrong with it
+            ) in self._unfinished_calls:  # complete, so the model is told what is wrong with it
                 events += self._done(_call(block))
         if (failure := self._refusal(reason)) is not None:
             raise SampleError(failure)
@@ -224,13 +227,13 @@ class MessagesStream(WireStream):
         return events
 
     def _refusal(self, reason: str | None) -> Failure | None:
-        """Why a response that came to its end is none."""
+        """Why a response that came to its end is a failure; None if it is not."""
         name = self._provider
         match reason:
             case "refusal":
                 why = self._stop_details.explanation or self._stop_details.category or "no reason"
                 text = f"{name}: the model declined to answer ({why}); change the task or the model"
-                return Failure(kind="bad_request", message=text)  # words before it are no answer
+                return Failure(kind="bad_request", message=text)  # earlier text does not count
             case "model_context_window_exceeded":
                 text = f"{name}: the conversation filled the model's context window"
                 return Failure(kind="context_window_exceeded", message=text)

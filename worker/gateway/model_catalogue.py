@@ -1,6 +1,6 @@
-"""What is known of models: `models.toml` beside this file, and the files that a person adds.
+"""The model catalogue: the built-in `models.toml` beside this file, and files that a person adds.
 
-A later file changes entries of the same name key by key. A model that no file names gets cautious
+A later file changes entries of the same name key by key. A model without an entry gets cautious
 values and `known=False`, so that the run can say so once.
 """
 
@@ -19,11 +19,11 @@ from swarm.mailbox.safe_open import read_user_file
 
 from .weights import Weights, load_weights
 
-_MOST_BYTES = 4 << 20  # of a catalogue; the built-in one has some KiB
+_MOST_BYTES = 4 << 20  # limit of a catalogue file; the built-in one has some KiB
 
 BUILT_IN = Path(__file__).with_name("models.toml")
-_DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d)\Z")  # of a version that is pinned
-LOCAL_FALLBACK_WINDOW = 32_768  # of an unknown model on this machine; nobody has more to spare
+_DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d)\Z")  # the version date in a model name
+LOCAL_FALLBACK_WINDOW = 32_768  # for an unknown model on this machine, where memory is scarce
 
 
 class CatalogueError(UsageError):
@@ -34,7 +34,7 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[models."SLUG"]` table."""
 
     provider: str = ""  # id of the provider that serves it; "" = any
-    default: bool = False  # the model of its provider when none is asked for
+    default: bool = False  # the provider's model if none is configured
     title: str = ""  # one line for `swarm models list`
     context_window: int = 272_000
     effective_context_percent: int = 95
@@ -59,11 +59,11 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, ModelEntry] = {}
-    weights: dict[str, Any] = {}  # model files: read and checked by weights.py
+    weights: dict[str, Any] = {}  # model files: weights.py reads and checks them
 
 
 class Catalogue:
-    """All entries, by slug. `sources`: the last file that changed one; "" = it came with us."""
+    """All entries, by slug. `sources`: the last file that changed an entry; "" = built in."""
 
     def __init__(
         self, entries: dict[str, ModelEntry], sources: dict[str, str] | None = None
@@ -71,7 +71,9 @@ class Catalogue:
         self.entries, self.sources = entries, sources or {}
 
     def default_of(self, provider: str) -> str | None:
-        """The provider's default model, a person's own choice first; None if no entry says so."""
+        """The provider's default model; one from a person's file comes first. None if there is
+        none.
+        """
         found = [
             slug
             for slug, entry in self.entries.items()
@@ -81,11 +83,11 @@ class Catalogue:
         return next(iter(own or found), None)
 
     def find(self, slug: str) -> ModelEntry | None:
-        """The entry of this name, or of the name without the date of its version."""
+        """The entry of this name, or of the name without its version date."""
         return self.entries.get(slug) or self.entries.get(_DATED.sub("", slug))
 
     def describe(self, slug: str, *, provider: str, wire: Wire) -> ModelInfo:
-        """What the loop must know of this model at this provider."""
+        """What an agent's loop needs to know of this model at this provider."""
         entry = self.find(slug)
         if entry is None:
             return _unknown(slug, provider=provider, wire=wire)
@@ -129,7 +131,7 @@ def _unknown(slug: str, *, provider: str, wire: Wire) -> ModelInfo:
 
 
 def load_catalogue(more: Iterable[str] = ()) -> Catalogue:
-    """The built-in entries, then those of each file; key by key the last wins.
+    """The built-in entries merged with those of each file, key by key; the last file wins.
 
     Raises CatalogueError.
     """
@@ -146,7 +148,7 @@ def load_catalogue(more: Iterable[str] = ()) -> Catalogue:
 
 
 def _embedded(weights: Weights) -> dict[str, Any]:
-    """What a model file says of its model; no image, no reasoning, no price."""
+    """The catalogue entry of a model file: no images, no reasoning, no price."""
     return {
         "provider": "local",
         "title": weights.about,
@@ -162,7 +164,7 @@ def _embedded(weights: Weights) -> dict[str, Any]:
 
 @cache
 def _load(path: Path) -> dict[str, dict[str, Any]]:
-    """Each table as it is written, checked by itself."""
+    """Each table as it is written in the file, validated separately."""
     try:
         data = tomllib.loads(read_user_file(path, most_bytes=_MOST_BYTES).decode())
         msgspec.convert(data, _File)

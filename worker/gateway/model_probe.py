@@ -1,7 +1,7 @@
-"""Three tiny requests to one model: does it answer, call a tool, keep to a schema? And how fast.
+"""Test a model with three small requests: plain text, a tool call, a JSON schema; with timings.
 
-A probe asks as an agent would: the same choice of provider, the same wire, the same keys. What it
-learned ends in the lines of `models.toml` that say so.
+A probe uses the same choice of provider, the same wire and the same keys as an agent. Its result is
+the lines for `models.toml`.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -54,7 +54,7 @@ _TOOL = ToolSpec(name="report", description="Reports one word.", parameters=_SCH
 
 
 class ProbeWord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the tool's arguments and the schema's answer must be."""
+    """The expected arguments of the tool, and the expected JSON answer."""
 
     word: str
 
@@ -63,9 +63,9 @@ _decode_word = msgspec.json.Decoder(ProbeWord).decode
 
 
 class ProbeResult(Value):
-    """One request. `works`: it did what was asked.
+    """The result of one request. `works`: the model did what was asked.
 
-    `answered`: the server took it, or refused just what is tried beyond plain text.
+    `answered`: the server accepted the request, or refused only the feature under test.
     """
 
     test: ProbeTest
@@ -80,7 +80,7 @@ class ProbeResult(Value):
 
 
 class ProbedModel(Value):
-    """Who is probed."""
+    """The provider and model that are probed."""
 
     provider: str
     model: ModelInfo
@@ -88,13 +88,13 @@ class ProbedModel(Value):
 
 
 async def run_probe(order: ProbeOrder) -> AsyncGenerator[ProbedModel | ProbeResult, None]:
-    """Who was chosen, then one outcome a request; after one that was not answered, no more.
+    """Yield the chosen model, then one result per request; stop after an unanswered one.
 
     Raises SwarmError if no provider can be used.
     """
 
     async def learn(_: str) -> None:
-        """Nothing is written down here."""
+        """A probe writes nothing that would need redaction."""
 
     around = GatewayDependencies(
         order.keys, learn=learn, announce=lambda _: None, warn=lambda _: None
@@ -155,7 +155,7 @@ async def _ask(
 
 
 def _request(house: GatewayApp, test: ProbeTest) -> RenderedRequest:
-    """A conversation of one message. What the catalogue says no to is tried all the same."""
+    """A conversation of one message. Features that the catalogue denies are tested nevertheless."""
     model = house.choice.model
     if model.wire != "local":
         model = msgspec.structs.replace(model, can_call_tools=True, structured_output=True)
@@ -203,7 +203,7 @@ def _is_word(text: str) -> bool:
 
 
 def advise(chosen: ProbedModel, outcomes: Mapping[ProbeTest, ProbeResult]) -> str:
-    """What to write into models.toml; "" if an entry says it already, or needs no entry."""
+    """The lines for models.toml; "" if an entry already says so, or none is needed."""
     model = chosen.model
     if model.wire in {"local", "scripted"}:
         return ""
@@ -229,7 +229,7 @@ def _works(outcomes: Mapping[ProbeTest, ProbeResult], test: ProbeTest) -> bool:
 
 
 def probe_lines(order: ProbeOrder, say: Callable[..., None]) -> int:
-    """Run it, a line at a time through `say`; the exit code: 0, or 5 if one was not answered."""
+    """Run the probe, one line at a time through `say`. Exit code: 0, or 5 if one had no answer."""
     outcomes: dict[ProbeTest, ProbeResult] = {}
 
     async def run() -> ProbedModel | None:
@@ -269,7 +269,7 @@ _SHOWN = ("test", "works", "answered", "detail", "seconds", "first_byte_s", "inp
 
 
 def _spec(order: ProbeOrder) -> GatewaySpec:
-    """The part of a gateway's beginning that a choice depends on."""
+    """The fields of a gateway spec that the choice of the provider depends on."""
     return GatewaySpec(
         run_id="",
         epoch=1,

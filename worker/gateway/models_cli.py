@@ -1,7 +1,7 @@
-"""`swarm models …` behind the door: one JSON object a line, drawn by the command line above.
+"""The process behind `swarm models …`: prints one JSON object per line, which the CLI renders.
 
-Started as a process of its own: `python -P -m swarm.worker.gateway.models_cli VERB …`. A probe's
-order, which holds keys, comes through stdin.
+It runs as `python -P -m swarm.worker.gateway.models_cli VERB …`. The order of a probe, which holds
+keys, comes through stdin.
 """
 
 import json
@@ -27,7 +27,7 @@ def _print_json(**fields: Any) -> None:
 
 
 def list_models(models_dir: Path, additions: list[str]) -> None:
-    """One line a model: what is known of it; for a file also its size and whether it is here."""
+    """One line per model: its properties; for a model file also its size and whether it is here."""
     weights = load_weights(additions)
     catalogue = load_catalogue(additions)
     for name, entry in sorted(catalogue.entries.items(), key=lambda one: (one[1].provider, one[0])):
@@ -57,7 +57,7 @@ def list_models(models_dir: Path, additions: list[str]) -> None:
 
 
 def pull_model(models_dir: Path, name: str, additions: list[str]) -> None:
-    """Fetch one; `progress` lines, then `done` with the path."""
+    """Download a model file; prints `progress` lines, then `done` with the path."""
     entry = known_weights(name, additions)
     there = find_weights(models_dir, name, additions)
     if there is not None:
@@ -77,15 +77,15 @@ def pull_model(models_dir: Path, name: str, additions: list[str]) -> None:
 
 
 def probe_model() -> int:
-    """Three requests to the model that stdin names; `chosen`, `probe` and `advice` lines."""
-    from .model_probe import probe_lines  # opens HTTP, which the other verbs do without
+    """Probe the model that stdin names; prints `chosen`, `probe` and `advice` lines."""
+    from .model_probe import probe_lines  # imported late: only this verb opens HTTP
 
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=ProbeOrder)
     return probe_lines(order, _print_json)
 
 
 def main(arguments: list[str]) -> int:
-    """0 done, 2 bad usage, 5 nobody answered; the reason goes out as an `error` line."""
+    """Exit codes: 0 done, 2 bad usage, 5 no answer; an `error` line holds the reason."""
     try:
         match arguments:
             case ["list", folder, *additions]:

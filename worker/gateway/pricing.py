@@ -1,4 +1,4 @@
-"""What a response cost: tokens times the prices of the model's catalogue entry."""
+"""The price of a response: tokens times the prices of the model's catalogue entry."""
 
 from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.sampling import ModelInfo
@@ -7,11 +7,10 @@ _MILLION = 1_000_000
 
 
 def price_usd(usage: TokenUsage, model: ModelInfo) -> float | None:
-    """The dollars of one response; None where a price that is needed is not known.
+    """The price in dollars; None if a price that is needed is unknown.
 
-    Tokens read from or written to a cache are part of the input; without a price of their own they
-    cost the same.
-    Reasoning tokens are part of the output.
+    Tokens read from or written to a cache are part of the input; if they have no price of their
+    own, they cost the same. Reasoning tokens are part of the output.
     """
     cached = min(usage.cached_input_tokens, usage.input_tokens)
     written = min(usage.cache_write_input_tokens, usage.input_tokens - cached)

@@ -1,7 +1,7 @@
-"""Which provider and model answer this run, and why: decided once, at the start.
+"""Choose the provider and the model of a run, once, at its start.
 
-Explicit configuration wins; then a key that is there; then a server on this machine that answers;
-then the embedded model. If nothing is left, the error names the three ways to get one.
+Explicit configuration wins; then a key that is set; then a server on this machine that answers;
+then the embedded model. If none is available, the error names the three ways to get one.
 """
 
 import importlib
@@ -31,7 +31,7 @@ SCRIPTED = "scripted:"
 
 
 class ProviderChoice(Value):
-    """The answer. `why` is one sentence for the header line."""
+    """The chosen provider and model. `why` is one sentence for the header line."""
 
     provider: ProviderSpec
     model: ModelInfo
@@ -48,17 +48,17 @@ class _Listing(msgspec.Struct):
     models: tuple[_Listed, ...] | None = None
 
 
-ReportProgress = Callable[[Fetching], None]  # progress of something that takes long, for people
+ReportProgress = Callable[[Fetching], None]  # receives the progress of long steps, for people
 _decode_listing = msgspec.json.Decoder(_Listing).decode
 
 
 def load_local_module() -> LocalModule:
-    """The embedded model's module: heavy, so imported only where it is really wanted."""
+    """The embedded model's module. It is heavy, so it is imported only where it is needed."""
     return cast("LocalModule", importlib.import_module("swarm.worker.gateway.local_backend"))
 
 
 class ProviderSelector:
-    """All that the choice depends on."""
+    """Holds everything that the choice depends on."""
 
     def __init__(
         self, spec: GatewaySpec, keys: ProviderKeys, catalogue: Catalogue, tell: ReportProgress
@@ -98,7 +98,7 @@ class ProviderSelector:
 
     async def _by_key(self) -> ProviderChoice | None:
         for provider in self._providers.values():
-            if provider.fetches_key:  # it was configured; another one would be a surprise
+            if provider.fetches_key:  # a configured key that cannot be fetched is an error
                 await self._keys.ensure_key(provider)
                 return await self._with_model(provider, f"{provider.env_key} gives its key")
             if provider.env_key is not None and key_problem(provider, self._keys.values) is None:
@@ -106,7 +106,7 @@ class ProviderSelector:
         return None
 
     async def _by_server(self) -> ProviderChoice | None:
-        """The first of the known servers, in their order, that answers and has a model."""
+        """The first known server, in their order, that answers and has a model."""
         found: dict[str, list[str]] = {}
 
         async def probe(provider: ProviderSpec) -> None:
@@ -137,7 +137,9 @@ class ProviderSelector:
         raise ProviderError(no_provider_text(problem))
 
     async def _with_model(self, provider: ProviderSpec, why: str) -> ProviderChoice:
-        """A provider over HTTP, with the model asked for, its default, or the first it lists."""
+        """An HTTP provider with the configured model, else its default, else the first that it
+        lists.
+        """
         slug = self._spec.model or self._catalogue.default_of(provider.id)
         if slug is not None:
             return self._pick(provider, slug, why)
@@ -153,7 +155,7 @@ class ProviderSelector:
         return self._pick(provider, models[0], why)
 
     def _scripted(self, asked: str) -> ProviderChoice:
-        from .answer_script import load_script  # needs yaml, which no other provider does
+        from .answer_script import load_script  # imported late: only this needs yaml
         from .scripted_source import scripted_model
 
         path = asked.removeprefix(SCRIPTED)
@@ -184,9 +186,9 @@ class ProviderSelector:
 async def list_models(
     provider: ProviderSpec, keys: Mapping[str, str], *, limit_s: float
 ) -> list[str]:
-    """The models that a server offers for text; [] if it does not answer in time."""
+    """The text models that a server offers; [] if it does not answer in time."""
     url = f"{provider.base_url.rstrip('/')}/models"
-    if provider.id == "ollama":  # its own list has what is on disk, newest first
+    if provider.id == "ollama":  # its own list has the models on disk, newest first
         url = f"{provider.base_url.removesuffix('/v1')}/api/tags"
     async with open_http(provider.base_url) as client:
         text = await client.get_text(url, auth_headers(provider, keys), limit_s=limit_s)
@@ -199,7 +201,7 @@ async def list_models(
 
 
 def no_provider_text(embedded_problem: str) -> str:
-    """The error of a machine without a provider."""
+    """The error text for a machine without a provider."""
     return (
         "no model provider can be used. Three ways to get one:\n"
         "  1. a key: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or configure another provider with "

@@ -1,7 +1,7 @@
-"""The keys that this process holds: given at the start, or fetched from a file or a command.
+"""The API keys of the gateway: received at the start, or fetched from a file or a command.
 
-A fetched key is kept until it is due again, or refused; one task fetches while the others wait.
-Before a new key is used, everyone who writes something down is told what to blank out.
+A fetched key is kept until its refresh time, or until a server refuses it; one task fetches while
+the others wait. Before a new key is used, `learn` adds it to the redaction lists.
 """
 
 import os
@@ -16,20 +16,20 @@ from swarm.mailbox.protocol.spec import ProviderSpec
 from .key_command import MOST_OUTPUT_BYTES, KeyUnavailable, check_key, run_key_command
 
 OnNewSecret = Callable[[str], Awaitable[None]]
-RENEW_PAUSE_S = 5.0  # a key that many are refused at once is fetched again once
+RENEW_PAUSE_S = 5.0  # many refusals of a key within this time cause one fetch
 
 
 async def _ignore_secret(secret: str) -> None:
-    """For those who write nothing down."""
+    """For callers that write nothing that would need redaction."""
 
 
 class ProviderKeys:
-    """Keys by name: a variable's, or `model_providers.ID.…` for all other sources.
+    """Keys by name: an environment variable, or `model_providers.ID.…` for all other sources.
 
     Args:
-        values: What came by pipe.
-        learn: Told of each key that was fetched, before it is used.
-        warn: Told once when a key could not be renewed and the old one goes on.
+        values: The keys received through the pipe.
+        learn: Called with each fetched key before it is used.
+        warn: Called when a key could not be fetched again.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class ProviderKeys:
     ) -> None:
         self.values = dict(values)
         self._on_new_secret, self._warn = learn, warn
-        self._due: dict[str, float] = {}  # name → when it is to be fetched anew
-        self._renewed: dict[str, float] = {}  # name → when it was last fetched for a refusal
+        self._due: dict[str, float] = {}  # name → when it must be fetched again
+        self._renewed: dict[str, float] = {}  # name → when it was last fetched after a refusal
         self._lock = trio.Lock()
 
     async def ensure_key(self, provider: ProviderSpec) -> None:
-        """Have the provider's key, fresh enough. Raises KeyUnavailable if there is none."""
+        """Make sure that the provider's key is fresh. Raises KeyUnavailable if there is none."""
         name = provider.env_key
         if name is None or not provider.fetches_key:
             return
@@ -64,7 +64,7 @@ class ProviderKeys:
                 self._set_due(provider, name)
 
     async def refresh_key(self, provider: ProviderSpec, refused: str) -> bool:
-        """A key was refused: True if there is another one now, so that one more try makes sense."""
+        """A server refused a key: True if there is another key now, so that a retry makes sense."""
         name = provider.env_key
         if name is None or not provider.fetches_key:
             return False
@@ -97,7 +97,7 @@ class ProviderKeys:
 
 
 def read_key_file(path: Path) -> str:
-    """The key in a file that nobody else may read. Raises KeyUnavailable."""
+    """Read the key from a file that only its owner can read. Raises KeyUnavailable."""
     name = f"key_file {path}"
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -115,7 +115,7 @@ def read_key_file(path: Path) -> str:
 
 
 def file_problem(found: os.stat_result) -> str | None:
-    """Why a file is not fit to hold a key; None if it is."""
+    """Why a file must not be used for a key; None if it may."""
     if not stat.S_ISREG(found.st_mode):
         return "not a plain file"
     if found.st_uid not in {os.geteuid(), 0}:

@@ -1,7 +1,6 @@
-"""Which providers there are: the built-in ones, and those of the configuration.
+"""Model providers: the built-in ones, and those of the configuration. Data and checks only.
 
-Data and checks only; select.py chooses among them. Built-in names cannot be redefined: a config
-that tries is a mistake that deserves a word, not a surprise.
+provider_choice.py chooses among them. A configuration that redefines a built-in name is an error.
 """
 
 import os
@@ -26,7 +25,7 @@ _WIRES: dict[str, Wire] = {
 
 
 class ProviderError(UsageError):
-    """A provider cannot be used as it is configured, or is not known at all."""
+    """A provider cannot be used as configured, or is unknown."""
 
     exit_code = 5
 
@@ -35,7 +34,7 @@ def built_in_providers(environment: Mapping[str, str] = os.environ) -> tuple[Pro
     """The providers that need no configuration.
 
     Args:
-        environment: `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` and `OLLAMA_HOST` move three of them.
+        environment: `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` and `OLLAMA_HOST` change addresses.
     """
     openai = environment.get("OPENAI_BASE_URL", "").strip() or "https://api.openai.com/v1"
     anthropic = environment.get("ANTHROPIC_BASE_URL", "").strip() or "https://api.anthropic.com"
@@ -83,7 +82,7 @@ def _local_server(
 
 
 def messages_root(base_url: str) -> str:
-    """Where the wire's version begins. People write it with and without `/v1`."""
+    """The base URL with `/v1`. People write it with and without."""
     root = base_url.rstrip("/")
     return root if root.endswith("/v1") else f"{root}/v1"
 
@@ -118,7 +117,7 @@ def all_providers(configured: tuple[ProviderSpec, ...]) -> dict[str, ProviderSpe
 
 
 def check_provider(provider: ProviderSpec) -> ProviderSpec:
-    """The provider itself, if its values make sense. Raises ProviderError naming the key."""
+    """The provider itself, if its values are valid. Raises ProviderError naming the key."""
     where = f"model_providers.{provider.id}"
     if provider.wire_api not in _WIRES:
         known = ", ".join(_WIRES)
@@ -151,14 +150,14 @@ def check_provider(provider: ProviderSpec) -> ProviderSpec:
 
 
 def is_header(name: str, value: str) -> bool:
-    """True if both may stand in an HTTP request: printable ASCII, and no blank in the name."""
+    """True if both are valid in an HTTP request: printable ASCII, and no blank in the name."""
     if not name or not (name + value).isascii() or not value.isprintable():
         return False
     return all(sign.isalnum() or sign in "!#$%&'*+-.^_`|~" for sign in name)
 
 
 def key_problem(provider: ProviderSpec, keys: Mapping[str, str]) -> str | None:
-    """Why the provider cannot be used with these keys: a sentence that says what to do; or None."""
+    """Why the provider cannot be used with these keys, and what to do; None if it can."""
     if provider.env_key is None:
         return None
     key = keys.get(provider.env_key, "").strip()
@@ -177,7 +176,7 @@ def key_problem(provider: ProviderSpec, keys: Mapping[str, str]) -> str | None:
 
 
 def key_source(provider: ProviderSpec) -> str | None:
-    """Where its key is from, for texts; None: it has none."""
+    """Where its key comes from, for texts; None: it has none."""
     if provider.key_command is not None:
         return f"from {provider.key_command.what}"
     if provider.key_file:

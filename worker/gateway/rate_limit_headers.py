@@ -1,7 +1,7 @@
-"""What a server's headers say of the account's allowance: windows, and how much of each is used.
+"""Parse rate-limit headers: the account's windows, and how much of each is used. No I/O.
 
-Pure. Three families of names are known: `x-codex-primary-…` (and other limits of that form),
-`x-ratelimit-…-requests` and `-tokens`, `anthropic-ratelimit-…`. What cannot be read is left out.
+Three families of names are known: `x-codex-primary-…` (and other limits of that form),
+`x-ratelimit-…-requests` and `-tokens`, `anthropic-ratelimit-…`. Unreadable values are left out.
 """
 
 import re
@@ -18,11 +18,11 @@ _MOST = 8
 
 
 def read_rate_limits(headers: Mapping[str, str], now_unix_s: float) -> tuple[LimitWindow, ...]:
-    """The windows that are told, in order of their names.
+    """The windows in the headers, sorted by name.
 
     Args:
         headers: With lower-case names.
-        now_unix_s: The wall clock: some servers tell spans, others moments.
+        now_unix_s: The wall clock: some servers send durations, others times.
     """
     found = [*_named_windows(headers), *_counted(headers, now_unix_s)]
     return tuple(sorted(found, key=lambda one: one.name)[:_MOST])
@@ -39,7 +39,7 @@ def _named_windows(headers: Mapping[str, str]) -> list[LimitWindow]:
         minutes = parse_number(headers.get(f"{start}window-minutes"))
         reset = parse_number(headers.get(f"{start}reset-at"))
         if not (used or minutes or reset):
-            continue  # a window that does not apply is told as zeros
+            continue  # servers send zeros for a window that does not apply
         limit = "" if match[1] == "codex" else f"{match[1]} "
         window = LimitWindow(
             name=f"{limit}{match[2]}", used_percent=min(used, 100.0), window_minutes=minutes,
@@ -75,7 +75,7 @@ def _counted(headers: Mapping[str, str], now_unix_s: float) -> list[LimitWindow]
 
 
 def _moment(text: str, now_unix_s: float) -> float | None:
-    """A span (`6m0s`, `1.5`), unix seconds, or a date as RFC 3339 → unix seconds."""
+    """A duration (`6m0s`, `1.5`), unix seconds, or an RFC 3339 date → unix seconds."""
     value = parse_number(text)
     if value is not None:
         return value if value > 1e8 else now_unix_s + value

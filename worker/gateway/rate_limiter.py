@@ -1,7 +1,7 @@
-"""The waiting that the limiter asks for: one gate per server, before which all agents stand.
+"""Rate limiter of one server: tasks wait here until rate_limit_state.py admits them.
 
-limiter.py decides; here tasks sleep until it is their turn, agents hear why they wait (`Held`), and
-the supervisor hears that requests are held back (`Throttled`), so that the console can say so.
+Agents are notified why they wait (`RequestWaiting`), and the supervisor is notified that requests
+are held back (`Throttled`), so that the console can show it.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,25 +13,25 @@ from swarm.mailbox.protocol.gateway import LimitWindow, RateLimits, Throttled
 from .backend import RequestWaiting
 from .rate_limit_state import Admitted, RateLimitState, WaitForSlot, WaitUntil
 
-REPEAT_NOTICE_S = 60.0  # who waits longer than that hears again that it is meant so
-MOVED_PERCENT = 1.0  # from there on a window counts as moved
+REPEAT_NOTICE_S = 60.0  # a longer wait is reported again after this time
+MOVED_PERCENT = 1.0  # a window that changed by this much counts as changed
 Announce = Callable[[Throttled | RateLimits], None]
 Noise = Callable[[], float]  # random numbers in [0, 1)
 
 
 class RateLimiter:
-    """One server's gate. Each `Admitted` must be followed by `answered` or `note_unanswered`."""
+    """The limiter of one server. Call `note_answered` or `note_unanswered` after each admission."""
 
     def __init__(self, *, announce: Announce, noise: Noise) -> None:
         self._state = RateLimitState()
         self._announce, self._noise = announce, noise
-        self._waiters: dict[int, trio.Event] = {}  # ticket → something changed
+        self._waiters: dict[int, trio.Event] = {}  # ticket → set when something changed
         self._is_announced = False
         self._windows: dict[str, LimitWindow] = {}
 
     @property
     def ever_answered(self) -> bool:
-        """True once the server has taken any request."""
+        """True once the server has accepted a request."""
         return self._state.ever_answered
 
     def noise(self) -> float:
@@ -39,7 +39,9 @@ class RateLimiter:
         return self._noise()
 
     async def wait_turn(self) -> AsyncGenerator[RequestWaiting, None]:
-        """Ends when this request may be sent; yields what there is to tell, once a minute too."""
+        """Ends when this request may be sent; yields a notice when the reason changes, and once
+        a minute.
+        """
         ticket = self._state.enqueue()
         told, tell_again_at = "", 0.0
         try:
@@ -66,7 +68,7 @@ class RateLimiter:
             self._wake_head()
 
     def note_answered(self) -> None:
-        """The server took the request."""
+        """The server accepted the request."""
         self._state.answered()
         if self._is_announced:
             self._is_announced = False
@@ -75,12 +77,12 @@ class RateLimiter:
         self._wake_head()
 
     def note_unanswered(self) -> None:
-        """The request ended otherwise."""
+        """The request ended without an answer."""
         self._state.ended_unanswered()
         self._wake_head()
 
     def note_limits(self, windows: Sequence[LimitWindow]) -> None:
-        """What the server told of its allowances; said onward when one of them has moved."""
+        """Store the allowances that the server reported; announce them if one has changed."""
         moved = False
         for window in windows:
             known = self._windows.get(window.name)
@@ -90,14 +92,14 @@ class RateLimiter:
             self._announce(RateLimits(windows=tuple(self._windows.values())))
 
     def note_push_back(self, asked_s: float | None, reason: str) -> float:
-        """The server says wait: close the gate. Returns for how many seconds."""
+        """The server says wait: stop sending. Returns for how many seconds."""
         now = trio.current_time()
         delay_s = self._state.pushed_back(now, asked_s, noise=self._noise(), reason=reason)
         self._announce_closed(reason, delay_s)
         return delay_s
 
     def note_connection_lost(self, reason: str) -> float:
-        """The server cannot be reached: close the gate. Returns for how many seconds."""
+        """The server cannot be reached: stop sending. Returns for how many seconds."""
         delay_s = self._state.connection_lost(
             trio.current_time(), noise=self._noise(), reason=reason
         )
@@ -106,12 +108,12 @@ class RateLimiter:
         return delay_s
 
     def pause(self, delay_s: float, reason: str) -> None:
-        """The allowance is spent: nobody sends for that long."""
+        """The allowance is used up: stop sending for that long."""
         self._state.pause(trio.current_time(), delay_s, reason=reason)
         self._announce_closed(reason, delay_s)
 
     def closed_s(self) -> float:
-        """Seconds for which the gate stays closed."""
+        """Seconds until requests may be sent."""
         return self._state.closed_s(trio.current_time())
 
     def _announce_closed(self, reason: str, delay_s: float) -> None:

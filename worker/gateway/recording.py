@@ -1,9 +1,9 @@
-"""`--record FILE` and `--replay FILE`: all model traffic of a tree, at the gateway's door.
+"""`--record FILE` and `--replay FILE`: record and replay the model traffic of a run.
 
-A tape is JSON lines: what was chosen, each agent's model, and each response as events. A request is
-found again by agent path and its number within that agent; the digest of its shape (kinds of
-items, names of calls) only tells whether the run has taken another way, since outputs of commands
-differ from run to run. No key and no header is ever on a tape.
+A recording is JSON lines: the choice of the provider, each agent's model, and each response as
+events. A request is found by its agent path and its number within that agent. The digest of its
+shape (kinds of items, names of calls) only shows whether the replay deviates, since outputs of
+commands differ from run to run. A recording contains no key and no header.
 """
 
 import os
@@ -30,13 +30,13 @@ from .backend import (
     SampleError,
 )
 
-_MOST_BYTES = 1 << 30  # of a tape; all of it is held in memory
+_MOST_BYTES = 1 << 30  # limit of a recording, which is held in memory
 
 RECORDING_VERSION = 1
 
 
 class RecordingError(UsageError):
-    """A tape cannot be written or read; the text names file and line."""
+    """A recording cannot be written or read; the text names file and line."""
 
 
 class RecordingHeader(Tagged, tag="tape_begins"):
@@ -46,7 +46,7 @@ class RecordingHeader(Tagged, tag="tape_begins"):
 
 
 class RecordedModel(Tagged, tag="model_told"):
-    """The model that an agent was told it talks to."""
+    """The model that an agent received."""
 
     path: str
     model: ModelInfo
@@ -58,7 +58,7 @@ class RecordedResponse(Tagged, tag="response"):
     shape: str = ""
     events: tuple[AnyResponseEvent, ...] = ()
     failure: Failure | None = None
-    cancelled: bool = False  # the agent went away, or changed its mind
+    cancelled: bool = False  # the agent ended, or cancelled the request
 
 
 AnyRecordingLine = RecordingHeader | RecordedModel | RecordedResponse
@@ -79,7 +79,7 @@ class RecordingWriter:
             raise RecordingError(f"cannot record to {path}: {error.strerror}") from error
 
     def write(self, line: AnyRecordingLine) -> None:
-        """One line, at once and as a whole."""
+        """Append one line at once."""
         if self._fd is None:
             return
         data = redact_encoded(self._redactor, line, _encode)[1] + b"\n"
@@ -91,14 +91,14 @@ class RecordingWriter:
             self.close()
 
     def close(self) -> None:
-        """Further lines are dropped."""
+        """Close the file; later lines are dropped."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 class RecordingBackend:
-    """Passes everything on, and writes down each response when it has ended."""
+    """Passes all events on, and records each response when it has ended."""
 
     def __init__(self, inner: Backend, tape: RecordingWriter) -> None:
         self._inner, self._writer = inner, tape
@@ -131,7 +131,7 @@ class RecordingBackend:
 
 
 class Recording:
-    """A recording, read whole."""
+    """A recording in memory."""
 
     def __init__(self, begins: RecordingHeader, path: Path) -> None:
         self.header, self.path = begins, path
@@ -140,7 +140,7 @@ class Recording:
 
 
 def load_recording(path: Path) -> Recording:
-    """Read a tape. A last line that was cut off is dropped. Raises TapeError."""
+    """Read a recording. An incomplete last line is dropped. Raises RecordingError."""
     try:
         lines = read_user_file(path, most_bytes=_MOST_BYTES).split(b"\n")
     except OSError as error:
@@ -180,7 +180,7 @@ def _add(tape: Recording | None, line: AnyRecordingLine, path: Path) -> Recordin
 
 
 class ReplayBackend:
-    """Answers from a tape and from nothing else."""
+    """Answers only from a recording."""
 
     def __init__(self, tape: Recording, warn: Warn) -> None:
         self._recording, self._warn = tape, warn

@@ -1,7 +1,8 @@
-"""`POST /responses/compact`: the provider makes a conversation shorter, in one JSON body.
+"""Compaction by the provider: `POST /responses/compact`, answered with one JSON body.
 
-Of its output only what it sealed is taken: the person's words, which come back as well, the agent
-keeps itself, word for word. What sealed nothing is no compaction, which the agent decides.
+Only the sealed items of the output are used. The output repeats the user's messages too, but the
+agent keeps those itself, word for word. The agent decides that an output without sealed items is no
+compaction.
 """
 
 import msgspec
@@ -41,7 +42,7 @@ _decode = msgspec.json.Decoder(_Answer).decode
 async def read_compaction(
     reply: HttpReply, request: RenderedRequest, begun: float
 ) -> ResponseEvents:
-    """The sealed items, then the end. Raises SampleError: the body is none of this kind."""
+    """Yield the sealed items, then the end. Raises SampleError if the body cannot be decoded."""
     first_byte_s = trio.current_time() - begun
     body = await reply.read_bounded(_MOST_BYTES)
     try:

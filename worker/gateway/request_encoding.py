@@ -1,6 +1,6 @@
-"""What the HTTP wires share when they encode: the head of a request, and how items are kept.
+"""Request encoding shared by the HTTP wires: the head of a request, and the item store.
 
-The rule: an item is encoded once, when it arrives; a body is a join of bytes. Nothing here walks a
+An item is encoded once, when it arrives; a body is a join of bytes. Nothing here iterates over a
 history, and a head (instructions, tools, settings) is encoded once for all agents that share it.
 """
 
@@ -19,7 +19,7 @@ _HEADS_KEPT = 16
 
 
 class HeadKey(msgspec.Struct, frozen=True):
-    """All that a head is made of; equal keys have equal heads."""
+    """Everything that a head depends on; equal keys have equal heads."""
 
     model: ModelInfo
     instructions: str
@@ -32,10 +32,10 @@ class HeadKey(msgspec.Struct, frozen=True):
 
 
 def is_strict(schema: bytes) -> bool:
-    """True if a provider may be asked to hold a model to this JSON schema strictly.
+    """True if this JSON schema may be enforced strictly.
 
-    Providers that can refuse a schema, and the whole request with it, in which an object leaves a
-    property optional or open.
+    Some providers refuse a schema, and with it the whole request, if an object has optional or open
+    properties.
     """
     try:
         return _is_closed(msgspec.json.decode(schema))
@@ -66,14 +66,14 @@ class RequestHead(msgspec.Struct, frozen=True):
 
 
 class RequestHeadCache:
-    """The heads made lately. Agents of one role share theirs."""
+    """The most recent heads. Agents of one role share theirs."""
 
     def __init__(self, make: Callable[[HeadKey], RequestHead]) -> None:
         self._make = make
         self._kept: list[tuple[HeadKey, RequestHead]] = []  # newest last
 
     def get(self, key: HeadKey) -> RequestHead:
-        """The head of this key; encoded only if none of the last few is equal."""
+        """The head of this key; it is encoded only if no recent key is equal."""
         for place in range(len(self._kept) - 1, -1, -1):
             kept, head = self._kept[place]
             if kept == key:
@@ -85,7 +85,7 @@ class RequestHeadCache:
 
 
 class EncodingContext(msgspec.Struct, frozen=True):
-    """What encoding an item depends on, beside the item."""
+    """What the encoding of an item depends on, besides the item."""
 
     blobs_dir: Path
     model: ModelInfo
@@ -93,41 +93,41 @@ class EncodingContext(msgspec.Struct, frozen=True):
 
 
 class ItemStore(Protocol):
-    """The items of one conversation in the form of one wire."""
+    """The items of one conversation, encoded for one wire."""
 
     def append(self, item: AnyItem) -> None:
-        """Take one more item, and encode it now."""
+        """Add one item and encode it now."""
         ...
 
     def rewind(self, count: int) -> bool:
-        """Keep only the first `count` items; False if that cannot be done (nothing changed)."""
+        """Keep only the first `count` items; False if that is impossible (nothing changed)."""
         ...
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all items."""
         ...
 
     def items(self) -> tuple[AnyItem, ...]:
-        """The items themselves, where the wire keeps them; else ()."""
+        """The items, if the wire keeps them; else ()."""
         ...
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
-        """The parts of a request's body; () where the wire has none."""
+        """The parts of a request's body; () for a wire without bodies."""
         ...
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
-        """The body with an assistant's message at its end that the model goes on with; () where
-        there is none. Nothing of it is kept.
+        """The body with a partial assistant message at its end, which the model continues; () if
+        the wire has no such body. The store keeps nothing of it.
         """
         ...
 
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
-        """The body from now on without signed thinking; () where there is none."""
+        """The body without signed thinking, from now on; () if there is none."""
         ...
 
 
 class UnencodedItemStore:
-    """For backends in this process (a script, the local model): the items as they are."""
+    """For backends in this process (script, embedded model): the items, unencoded."""
 
     def __init__(self) -> None:
         self._items: list[AnyItem] = []

@@ -1,4 +1,4 @@
-"""One life of an agent as the gateway knows it, and one answer on its way back to it."""
+"""Relay a response to its agent: the agent's connection, the sender, the events of one request."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -37,13 +37,13 @@ from .backend import (
 from .budget_reservations import RequestReservation
 from .conversations import Conversation
 
-MAX_DELTA_CHARS = 64 * 1024  # of a delta: at most 256 KiB, so it is one frame
-MAX_ITEM_BYTES = MAX_MESSAGE_BYTES // 2  # an agent passes it on with words of its own around it
-MAX_TEXT_CHARS = 4_000  # of a reason or a failure
+MAX_DELTA_CHARS = 64 * 1024  # limit of a delta: at most 256 KiB, so that it fits into one frame
+MAX_ITEM_BYTES = MAX_MESSAGE_BYTES // 2  # leaves room for what an agent adds around it
+MAX_TEXT_CHARS = 4_000  # limit of a reason or a failure text
 
 
 class AgentConnection:
-    """One life of one agent."""
+    """The connection of one agent process."""
 
     def __init__(self, peer: bytes, epoch: int, conversation: Conversation) -> None:
         self.peer, self.epoch, self.conversation = peer, epoch, conversation
@@ -56,13 +56,13 @@ class AgentConnection:
 
 
 class ResponseSender:
-    """The way out to agents."""
+    """Sends events to agents."""
 
     def __init__(self, office: MailboxServer, nursery: trio.Nursery) -> None:
         self.office, self.nursery = office, nursery
 
     async def post(self, peer: bytes, event: AnySampleEvent) -> None:
-        """Numbered. A peer that is gone by now does not matter."""
+        """Post a numbered event. A peer that has gone is ignored."""
         try:
             await self.office.post(peer, encode_sample_event(event))
         except PeerGone:
@@ -70,10 +70,10 @@ class ResponseSender:
 
 
 class ResponseRelay:
-    """One request on its way back. Its texts for people are cleaned, and bounded like its items.
+    """Relays the events of one request. Texts for people are redacted and limited in length.
 
     Args:
-        clean: Takes secrets out of a text.
+        clean: Redacts secrets from a text.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ResponseRelay:
         self.reservation: RequestReservation | None = None
 
     async def forward(self, event: AnyResponseEvent) -> None:
-        """Pass on one event. Raises PeerGone, and SampleError for an item that is too large."""
+        """Relay one event. Raises PeerGone, and SampleError for an item that is too large."""
         number = self.request_id
         match event:
             case ResponseTextDelta(item_id=name, text=text):
@@ -127,7 +127,7 @@ class ResponseRelay:
                 assert_never(event)
 
     async def fail(self, failure: Failure) -> None:
-        """The request has come to nothing. Raises PeerGone."""
+        """Post the failure of the request. Raises PeerGone."""
         await self._post(
             SampleFailed(
                 request_id=self.request_id,
@@ -161,7 +161,7 @@ class ResponseRelay:
 
 
 def _split_delta(text: str) -> Iterator[str]:
-    """A piece of a text, in pieces that fit a frame each."""
+    """Split a delta into pieces that fit into one frame each."""
     if len(text) <= MAX_DELTA_CHARS:
         yield text
         return
@@ -170,7 +170,7 @@ def _split_delta(text: str) -> Iterator[str]:
 
 
 def internal_failure(error: Exception) -> Failure:
-    """A failure of the gateway itself, of this one request. Names the place, never the contents."""
+    """A bug of the gateway in one request. The text names the place, never the contents."""
     error = _innermost_error(error)
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
@@ -182,7 +182,7 @@ def internal_failure(error: Exception) -> Failure:
 
 
 def _innermost_error(error: Exception) -> Exception:
-    """The error itself, out of nested groups."""
+    """The first innermost error of nested groups."""
     if isinstance(error, ExceptionGroup):
         return _innermost_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
     return error

@@ -1,7 +1,7 @@
 """The request body of the Responses wire: items, head and tail as JSON bytes.
 
-Key order is that of the reference client of 0.169, with `instructions` as a field of its own; no
-field is sent that strict servers reject (item ids, author, success, client metadata).
+The key order is that of Codex 0.169, with `instructions` as its own field. Fields that strict
+servers reject (item ids, author, success, client metadata) are never sent.
 """
 
 from typing import Literal
@@ -92,7 +92,7 @@ class _After(msgspec.Struct):
 
 
 def encode_tool(tool: ToolSpec, *, freeform: bool) -> _Function | _Custom:
-    """A freeform tool keeps its grammar only where the model knows such tools."""
+    """A freeform tool keeps its grammar only if the model supports freeform tools."""
     if tool.grammar is not None and freeform:
         grammar = _Grammar(syntax="lark", definition=tool.grammar)
         return _Custom(name=tool.name, description=tool.description, format=grammar)
@@ -105,7 +105,7 @@ def encode_tool(tool: ToolSpec, *, freeform: bool) -> _Function | _Custom:
 
 
 def encode_head(key: HeadKey) -> RequestHead:
-    """All but the items and what belongs to one agent."""
+    """Everything except the items and the fields of a single agent."""
     if key.compacts:
         return _compaction_head(key)
     model = key.model
@@ -127,7 +127,7 @@ def encode_head(key: HeadKey) -> RequestHead:
         form = _Format(strict=strict, schema=schema, name="output_schema")
     told = _Text(verbosity=key.verbosity, format=form)
     text = b"" if told == _Text() else b',"text":' + to_json(told)
-    # The cache key stands between `after` and `text`; NUL, which JSON cannot hold, marks its place.
+    # The cache key goes between `after` and `text`; NUL, which JSON cannot hold, marks its place.
     return RequestHead(
         before=to_json(before)[:-1] + b',"input":[',
         after=b"]," + to_json(after)[1:-1] + b"\0" + text + b"}",
@@ -135,7 +135,7 @@ def encode_head(key: HeadKey) -> RequestHead:
 
 
 def _compaction_head(key: HeadKey) -> RequestHead:
-    """Of `/responses/compact`: no stream, no settings of an answer, no cache key."""
+    """The head for `/responses/compact`: no stream, no answer settings, no cache key."""
     model = key.model
     effort = _Effort(effort=key.effort or model.default_effort)
     tools = tuple(encode_tool(tool, freeform=model.freeform_tools) for tool in key.tools)
@@ -149,7 +149,7 @@ def _compaction_head(key: HeadKey) -> RequestHead:
 
 
 class ResponsesStore:
-    """A growing buffer of JSON items, with the place where each of them ends."""
+    """A growing buffer of JSON items, with the end position of each item."""
 
     def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
         self._rendering, self._heads = rendering, heads
@@ -184,7 +184,7 @@ class ResponsesStore:
         return (head.before, bytes(self._buffer), after, own, text)
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
-        return ()  # here an assistant's message counts as finished: models repeat or contradict it
+        return ()  # a last assistant message counts as finished: models repeat or contradict it
 
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         return ()
@@ -209,6 +209,6 @@ class ResponsesStore:
 
 
 def _is_foreign(item: AnyItem) -> bool:
-    """Thinking that another wire signed: refused here."""
+    """Thinking that another wire signed, which this wire refuses."""
     sealed = item.encrypted_content if isinstance(item, Reasoning) else None
     return sealed is not None and sealed.startswith(SEAL)

@@ -1,8 +1,8 @@
-"""The event stream of the Responses wire → response events. Pure: payloads in, events out.
+"""Decode the Responses event stream: payloads in, response events out. No I/O.
 
 `response.output_item.done` is authoritative; deltas are for people. Events of other types are
-passed over, as the wire allows; one of these that cannot be read cuts the stream (wire.py), and so
-does an end before all items that had begun were told.
+skipped, as the wire allows. A used event that cannot be read cuts the stream (wire_stream.py), and
+so does an end before all begun items were complete.
 """
 
 import msgspec
@@ -82,7 +82,7 @@ class _Incomplete(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     id: str | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")  # no part of the answer: read for itself
+    usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     end_turn: bool | None = None
     error: _Error | None = None
     incomplete_details: _Incomplete | None = None
@@ -90,7 +90,7 @@ class _Response(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """Every event is read as this; what an event does not have stays at its default."""
+    """Every event is decoded as this struct; absent fields keep their defaults."""
 
     type: str = ""
     delta: str | None = None
@@ -98,7 +98,7 @@ class _Event(msgspec.Struct):
     item: _Item | None = None
     response: _Response | None = None
     summary_index: int | None = None
-    error: _Error | None = None  # of an `error` event, in one of two shapes
+    error: _Error | None = None  # the error of an `error` event, in one of two forms
     code: str | int | None = None
     message: str | None = None
 
@@ -122,7 +122,7 @@ _USED = _REASONING | {
 _ALIVE = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
 _OUTPUT_KINDS = frozenset(
     {"message", "function_call", "custom_tool_call"}
-)  # what an answer is made of
+)  # the kinds of items that an answer consists of
 _CALLS = frozenset({"function_call", "custom_tool_call"})
 
 
@@ -131,11 +131,11 @@ class ResponsesStream(WireStream):
 
     def __init__(self, *, provider: str, new_id: NewId) -> None:
         super().__init__(provider=provider, new_id=new_id)
-        self._active = ""  # the item that deltas without an id belong to
-        self._shown: dict[str, TextAccumulator] = {}  # by item: what its deltas said
-        self._begun = self._outputs_completed = 0  # items of _SAID
+        self._active = ""  # the item of deltas without an id
+        self._shown: dict[str, TextAccumulator] = {}  # by item: the text of its deltas
+        self._begun = self._outputs_completed = 0  # items of _OUTPUT_KINDS
         self._items_done = 0
-        self._progress = 0  # events that say something, also those that are passed over here
+        self._progress = 0  # events with content, including skipped ones
 
     @property
     def progress(self) -> int:
@@ -187,7 +187,9 @@ class ResponsesStream(WireStream):
                 raise SampleError(self._error_failure(event))
 
     def _show(self, read: DecodedEvent[_Event]) -> tuple[str, str]:
-        """Of which item a delta is, and what it adds. Raises Unreadable and TooLong."""
+        """The item id of a delta, and the text it adds. Raises UnreadableEvent and
+        ResponseTooLong.
+        """
         event = read.event
         if event.delta is None:
             raise UnreadableEvent("a piece of an item holds no text")
@@ -198,7 +200,7 @@ class ResponsesStream(WireStream):
     def _done(self, item: _Item) -> list[AnyResponseEvent]:
         self._outputs_completed += item.type in _OUTPUT_KINDS
         if item.type in _CALLS and item.status == "incomplete":
-            return []  # the model was stopped in the middle of it
+            return []  # the model was stopped in the middle of the call
         whole = self._whole(item)
         if whole is None:
             return []
@@ -207,7 +209,7 @@ class ResponsesStream(WireStream):
 
     def _completed(self, response: _Response) -> list[AnyResponseEvent]:
         events: list[AnyResponseEvent] = []
-        if not self._items_done:  # some servers tell their items only here
+        if not self._items_done:  # some servers send their items only here
             for item in _read_items(response.output):
                 events += self._done(item)
         if self._begun > self._outputs_completed:
@@ -232,7 +234,7 @@ class ResponsesStream(WireStream):
         return classify_stream_error(body, provider=self._provider)
 
     def _whole(self, item: _Item) -> AnyItem | None:
-        """The item as the history keeps it; None for kinds that we do not know."""
+        """The item for the history; None for unknown kinds."""
         match item.type:
             case "message":
                 parts = item.content or ()
@@ -282,7 +284,7 @@ def _name(item: _Item) -> str:
 
 
 def _arguments(raw: msgspec.Raw) -> str:
-    """A JSON string as the wire has it; some servers send the object itself. Raises Unreadable."""
+    """The text of a JSON string; some servers send the object itself. Raises UnreadableEvent."""
     data = bytes(raw)
     if data.startswith(b'"'):
         return _decode_text(data)
@@ -292,7 +294,7 @@ def _arguments(raw: msgspec.Raw) -> str:
 
 
 def _read_items(raw: msgspec.Raw) -> tuple[_Item, ...]:
-    """The items that the end of a response tells once more. Raises Unreadable."""
+    """The items that the end of a response repeats. Raises UnreadableEvent."""
     try:
         return _decode_items(raw) or ()
     except msgspec.DecodeError as error:

@@ -1,6 +1,6 @@
-"""How long to wait: backoff, `Retry-After`, rate-limit headers, a delay in prose. Only numbers.
+"""Compute delays: backoff, `Retry-After`, rate-limit headers, a delay named in a message. Pure.
 
-A server's own word always wins over our guess, and jitter only ever lengthens what a server asked.
+A delay that the server names takes precedence over our own; jitter only lengthens it.
 """
 
 import re
@@ -10,12 +10,12 @@ from email.utils import parsedate_to_datetime
 
 from .header_values import parse_duration_s, parse_number
 
-BASE_DELAY_S = 0.2  # of an attempt that failed by itself (5xx, transport)
-PUSH_BACK_BASE_S = 1.0  # of a 429 or overload that names no delay
-MAX_DELAY_S = 60.0  # of every delay that we choose
-MAX_WAIT_S = 30 * 60.0  # of one request over all its attempts; then the agent hears of it
-MAX_PREVENTIVE_S = 60.0  # of a pause that only a spent allowance in a *success* suggests
-REFILL_SHARE = 0.1  # of the way to a full allowance: enough for some requests
+BASE_DELAY_S = 0.2  # for an attempt that failed by itself (5xx, transport)
+PUSH_BACK_BASE_S = 1.0  # for a 429 or an overload without a delay
+MAX_DELAY_S = 60.0  # limit of every delay that we choose
+MAX_WAIT_S = 30 * 60.0  # of one request over all its attempts; then it fails
+MAX_PREVENTIVE_S = 60.0  # limit of a pause after a *success* that used up an allowance
+REFILL_SHARE = 0.1  # share of the time until an allowance is full: enough for some requests
 
 _IN_PROSE = re.compile(
     r"(?:try again|retry|available)\s+(?:in|after)\s+(?:about\s+)?"
@@ -34,12 +34,12 @@ def backoff_s(attempt: int, noise: float, *, base_s: float = BASE_DELAY_S) -> fl
 
 
 def with_jitter(asked_s: float, noise: float) -> float:
-    """A delay that a server asked for, with up to 10 % more, so that not all come back at once."""
+    """A delay that a server named, plus up to 10 %, so that not all requests come back at once."""
     return asked_s * (1.0 + 0.1 * noise)
 
 
 def asked_delay_s(headers: Mapping[str, str], message: str, now_unix_s: float) -> float | None:
-    """The delay that a refusing server asks for in headers or words; None if it names none.
+    """The delay that a refusing server names in headers or message; None if it names none.
 
     Args:
         headers: With lower-case names.
@@ -59,7 +59,7 @@ def asked_delay_s(headers: Mapping[str, str], message: str, now_unix_s: float) -
 
 
 def spent_allowance_s(headers: Mapping[str, str], now_unix_s: float) -> float | None:
-    """How long until an allowance that the headers call spent is refilled; None if none is."""
+    """Seconds until a used-up allowance in the headers is refilled; None if none is used up."""
     delays: list[float] = []
     for what in ("requests", "tokens"):
         left = parse_number(headers.get(f"x-ratelimit-remaining-{what}"))
@@ -74,7 +74,7 @@ def spent_allowance_s(headers: Mapping[str, str], now_unix_s: float) -> float | 
 
 
 def _refill_s(headers: Mapping[str, str], now_unix_s: float) -> Iterator[float]:
-    """Anthropic's allowances refill evenly, and name the moment when they are full again."""
+    """Anthropic's allowances refill evenly; the headers name the time when they are full again."""
     for what in ("requests", "tokens", "input-tokens", "output-tokens"):
         left = parse_number(headers.get(f"anthropic-ratelimit-{what}-remaining"))
         full = headers.get(f"anthropic-ratelimit-{what}-reset")
@@ -83,7 +83,7 @@ def _refill_s(headers: Mapping[str, str], now_unix_s: float) -> Iterator[float]:
 
 
 def _until_moment(text: str, now_unix_s: float) -> float:
-    """Seconds until an RFC 3339 moment; 0.0 for one that is past or cannot be read."""
+    """Seconds until an RFC 3339 time; 0.0 if it is past or unreadable."""
     try:
         return max(0.0, datetime.fromisoformat(text).timestamp() - now_unix_s)
     except (ValueError, OverflowError):
@@ -108,7 +108,7 @@ def _until_date(text: str, now_unix_s: float) -> float | None:
 
 
 def _span_s(text: str, now_unix_s: float) -> float | None:
-    """`1s`, `6m0s`, `120ms`, `12.5`, or a moment as unix seconds or milliseconds."""
+    """`1s`, `6m0s`, `120ms`, `12.5`, or a time in unix seconds or milliseconds."""
     value = parse_number(text)
     if value is None:
         return parse_duration_s(text)

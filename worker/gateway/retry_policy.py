@@ -1,11 +1,11 @@
-"""A backend that tries again: which failures are tried again, by whom, how often, and until when.
+"""Retry policy of a backend: which failures are retried, how often, and until when.
 
-- 5xx and broken connections: this request alone, `request_max_retries` times, 0.2 s doubling.
-- 429, 503, 529 and "overloaded": through the gate, so that everyone waits; as often as the server
-  says so, for at most half an hour.
-- No connection: through the gate as well, its pause growing to a minute; after the retries of the
-  request the agent hears of it, and may ask again unless the server never once answered.
-- Once a part of the answer has reached the agent nothing is repeated here: the agent decides.
+- 5xx and broken connections: only this request, `request_max_retries` times, from 0.2 s doubling.
+- 429, 503, 529 and "overloaded": everyone waits in the rate limiter; as often as the server says
+  so, for at most half an hour.
+- No connection: everyone waits too, up to a minute per pause. After the retries of the request the
+  agent receives the failure; it may retry unless the server has never answered.
+- Once a part of the response has reached the agent, nothing is retried here: the agent decides.
 """
 
 from contextlib import aclosing
@@ -26,11 +26,11 @@ from .rate_limiter import RateLimiter
 from .retry_delays import MAX_WAIT_S, backoff_s
 
 _MAX_RETRIES = 100
-NOTICE_FROM_S = 1.0  # shorter pauses of one request are not worth a word
+NOTICE_FROM_S = 1.0  # shorter pauses of one request are not reported
 
 
 class RetryingBackend:
-    """Turns a source that fails into a backend that copes.
+    """Makes a backend of a source by retrying failed attempts.
 
     Args:
         max_retries: `request_max_retries` of the provider; at most 100.
@@ -75,7 +75,9 @@ class RetryingBackend:
             await trio.sleep(pause_s)
 
     def _plan_retry(self, failure: Failure, *, told: bool, failed: int, until: float) -> float:
-        """Seconds for this request alone until the next attempt. Raises SampleError if none."""
+        """Seconds that this request waits before its next attempt. Raises SampleError if it gets
+        none.
+        """
         closed_s = self._pause_everyone(failure)
         if failure.scope == "final" or told:
             raise SampleError(_with_delay(failure, closed_s))
@@ -89,7 +91,7 @@ class RetryingBackend:
         return pause_s
 
     def _pause_everyone(self, failure: Failure) -> float | None:
-        """Make everyone wait if the failure concerns everyone; the seconds, else None."""
+        """Stop everyone if the failure concerns everyone; returns the seconds, else None."""
         if failure.scope != "everyone":
             return None
         if failure.kind == "connection_failed":
@@ -104,7 +106,7 @@ class RetryingBackend:
 
 
 class _Attempt:
-    """What became of one attempt, for the gate."""
+    """Reports the outcome of one attempt to the rate limiter."""
 
     def __init__(self, gate: RateLimiter) -> None:
         self._rate_limiter = gate

@@ -1,7 +1,7 @@
-"""Provider `scripted:FILE`: a model that says what a file tells it to. Real for all but the mind.
+"""Provider `scripted:FILE`: a fake model whose answers come from a file.
 
-It goes through the same retries, the same limiter and the same mailboxes as an HTTP provider, so
-that a fault in the script behaves as the fault of a server would.
+It uses the same retries, the same rate limiter and the same mailboxes as an HTTP provider, so a
+fault in the script behaves like the fault of a server.
 """
 
 import re
@@ -54,7 +54,7 @@ _NAMED = re.compile(r"\{(?:agent|turn|last_output|last_user)\}")
 
 
 def scripted_model(script: Script, provider: str, slug: str) -> ModelInfo:
-    """What the loop is told of this model."""
+    """The properties of the scripted model that the agent's loop receives."""
     told = script.model
     return ModelInfo(
         slug=slug,
@@ -71,7 +71,7 @@ def scripted_model(script: Script, provider: str, slug: str) -> ModelInfo:
 
 
 class TemplateFiller:
-    """Replaces the known names in braces, once; every other brace stays as it is."""
+    """Replaces the known names in braces, once; all other braces stay as they are."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
@@ -80,7 +80,7 @@ class TemplateFiller:
         return _NAMED.sub(lambda found: self._names.get(found[0], found[0]), text)
 
     def json_text(self, value: Any) -> str:
-        """`value` as JSON, its strings filled in; a string is itself the text."""
+        """`value` as JSON with its strings filled in; a string is itself the text."""
         if isinstance(value, str):
             return self.text(value)
         return _compact(self._walk(value)).decode()
@@ -97,16 +97,16 @@ class TemplateFiller:
 
 
 class ScriptedSource:
-    """One attempt takes one entry; an attempt that is cancelled gives its entry back.
+    """Each attempt takes one entry; a cancelled attempt gives its entry back.
 
-    Entries are counted per agent path in this process. An agent that first shows up with a history
-    (a resumed run) goes on after as many entries as it has heard responses.
+    Entries are counted per agent path in this process. An agent that starts with a history (a
+    resumed run) continues after as many entries as its history has responses.
     """
 
     def __init__(self, script: Script, *, provider: str, idle_timeout_s: float = 300.0) -> None:
         self._script, self._provider, self._idle_s = script, provider, idle_timeout_s
-        self._taken: dict[str, int] = {}  # agent path → entries used up
-        self._calls: dict[str, int] = {}  # agent path → call ids given out
+        self._taken: dict[str, int] = {}  # agent path → number of entries used
+        self._calls: dict[str, int] = {}  # agent path → number of call ids assigned
 
     async def attempt(self, request: RenderedRequest) -> AttemptEvents:
         path = request.agent_path
@@ -221,7 +221,7 @@ def _no_entry(path: str, ordinal: int) -> Failure:
 
 
 def _names(request: RenderedRequest, ordinal: int) -> dict[str, str]:
-    """What the braces of a script stand for."""
+    """The values of the names in braces."""
     return {
         "{agent}": request.agent_path,
         "{turn}": str(ordinal),
@@ -245,9 +245,9 @@ def _last_user(items: Sequence[AnyItem]) -> str:
 
 
 def count_responses(items: Sequence[AnyItem]) -> int:
-    """Responses in a history: runs of items that a model made, parted by items of others.
+    """Count the responses in a history: runs of model items, separated by other items.
 
-    A letter stands there as an assistant's message with an author; no model here made it.
+    Mail appears as an assistant's message with an author; it does not count as the model's.
     """
     count, inside = 0, False
     for item in items:

@@ -1,15 +1,15 @@
-"""Server-sent events: bytes in, the data of whole events out. No JSON, no meaning.
+"""Split a server-sent event stream: bytes in, the data of whole events out. Pure.
 
-Line ends may be CR, LF or CRLF, split anywhere; comments and the other fields of the standard are
-dropped; the data lines of one event are joined by a newline. A line that is none of these may be a
-damaged piece of an event, so it is told as one that nobody can read. An event over the limit is an
-error, not memory.
+Line ends may be CR, LF or CRLF, split anywhere. Comments and the other fields of the standard are
+dropped; the data lines of one event are joined by a newline. Any other line may be a damaged part
+of an event, so it is returned as an unreadable event. An event over the limit is an error, so that
+memory stays bounded.
 """
 
 from swarm.mailbox.errors import SwarmError
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-DAMAGED = b"\xff"  # told for a line that is no line of an event stream; never readable
+DAMAGED = b"\xff"  # returned for a line that is invalid in an event stream; no decoder reads it
 _BOM = b"\xef\xbb\xbf"
 _PASSED_OVER = (b":", b"event:", b"id:", b"retry:")
 _BARE = frozenset({b"event", b"id", b"retry"})
@@ -24,15 +24,15 @@ class EventTooLarge(SwarmError):
 
 
 class SseSplitter:
-    """Feed it chunks as they come; it returns the events that they complete."""
+    """Feed it chunks as they arrive; it returns the events that they complete."""
 
     def __init__(self, *, limit_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit_bytes
-        self._line: list[bytes] = []  # pieces of a line that has not ended yet
-        self._data: list[bytes] = []  # data lines of an event that has not ended yet
+        self._line: list[bytes] = []  # pieces of an incomplete line
+        self._data: list[bytes] = []  # data lines of an incomplete event
         self._size = 0  # bytes held in both
-        self._after_cr = False  # the last chunk ended in CR: an LF that follows belongs to it
-        self._first = True  # a byte order mark may begin the first line
+        self._after_cr = False  # the last chunk ended in CR: a following LF belongs to it
+        self._first = True  # the first line may begin with a byte order mark
         self.events_seen = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -55,7 +55,7 @@ class SseSplitter:
         return events
 
     def finish(self) -> list[bytes]:
-        """The event that a closed stream left without its blank line, if there is one."""
+        """The last event of a closed stream that lacks its blank line, if there is one."""
         events: list[bytes] = []
         if self._line:
             self._take_line(self._whole_line(), events)

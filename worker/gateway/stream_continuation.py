@@ -1,7 +1,7 @@
-"""A response that broke off in the middle of its text, and goes on from there. Pure.
+"""Continue a response whose stream broke off in the middle of its text. No I/O.
 
-Rule guarded: the text is said once and joined exactly; what was more than plain text (a call that
-had begun, thoughts, an answer held to a schema) is never gone on with: the agent asks anew.
+The agent receives the text once, joined exactly. Anything beyond plain text (a begun call,
+thinking, an answer with a schema) is never continued: the agent sends its request again.
 """
 
 import re
@@ -23,8 +23,8 @@ from .backend import (
     ResponseTextDelta,
 )
 
-MIN_CHARS = 64  # less is quickly said again; and an echo of less could not be told from an answer
-MAX_CONTINUATIONS = 5  # of one response
+MIN_CHARS = 64  # a shorter text is quickly repeated, and its echo could not be told from an answer
+MAX_CONTINUATIONS = 5  # limit for one response
 _CONTINUABLE_FAILURES = frozenset({"stream_disconnected", "idle_timeout", "overloaded"})
 _CALL = re.compile(
     r"\A\s*(?:```|[\[{])|<\|?(?:tool_?call|function_?call|function=)|\[TOOL_CALLS\]", re.IGNORECASE
@@ -32,21 +32,21 @@ _CALL = re.compile(
 
 
 class ResponseContinuation:
-    """One response over all its attempts, as the agent shall hear it. For use once."""
+    """One response over all its attempts, as the agent receives it. For one use."""
 
     def __init__(self, request: RenderedRequest) -> None:
         self._request = request
         self._is_plain = request.output_schema is None
         self._item_id = ""
         self._pieces: list[str] = []
-        self._sent = ""  # what the present attempt goes on from
-        self.continuations = 0  # that it went on
-        self._attempt_item_id = ""  # the message's id in the present attempt
+        self._sent = ""  # the text that the current attempt continues
+        self.continuations = 0  # number of continuations
+        self._attempt_item_id = ""  # the message's id in the current attempt
         self._echo = EchoFilter("")
         self._is_whole = False
 
     def filter_event(self, event: AnyResponseEvent) -> Iterator[AnyResponseEvent]:
-        """What the agent is to hear of an event."""
+        """The events that the agent receives for an event."""
         if self._sent and not self._is_whole:
             yield from self._join_event(event)
             return
@@ -62,7 +62,7 @@ class ResponseContinuation:
         yield event
 
     def continuation_request(self, failure: Failure) -> RenderedRequest | None:
-        """The request that goes on where the stream broke; None: it cannot be gone on with."""
+        """The request that continues where the stream broke; None: it cannot be continued."""
         if not (self._is_plain and failure.retryable and failure.kind in _CONTINUABLE_FAILURES):
             return None
         text = "".join(self._pieces).rstrip()
@@ -117,7 +117,7 @@ class ResponseContinuation:
             yield ResponseTextDelta(item_id=self._item_id, text=text)
 
     def _finish_message(self, whole: str | None) -> Iterator[AnyResponseEvent]:
-        """The joined message; without `whole` it is what was said so far."""
+        """The joined message; without `whole`, the text so far."""
         yield from self._emit_text(self._echo.rest())
         self._is_whole, self._is_plain = True, False
         text = "".join(self._pieces) if whole is None else whole
@@ -126,10 +126,10 @@ class ResponseContinuation:
 
 
 class EchoFilter:
-    """Leaves out what a server says again of what it was sent, if it does.
+    """Removes an echo: the sent text that a server repeats before its continuation.
 
     Args:
-        sent: What an echo would be. It is held back as long as it may be one.
+        sent: The text whose echo is removed. Output is held back as long as it may be the echo.
     """
 
     def __init__(self, sent: str) -> None:
@@ -137,7 +137,7 @@ class EchoFilter:
         self._is_open = bool(sent)
 
     def feed(self, text: str) -> str:
-        """What is new, as far as it is clear."""
+        """The new text, as far as it is certain."""
         if not self._is_open:
             return text
         self._held += text
@@ -148,7 +148,7 @@ class EchoFilter:
         return held.removeprefix(self._sent)
 
     def rest(self) -> str:
-        """What was held back and is no echo after all, at the end."""
+        """At the end: the text that was held back and is not an echo."""
         held, self._held = self._held, ""
         self._is_open = False
         return held

@@ -1,7 +1,7 @@
-"""The text of one item, out of the pieces in which it came. Pure.
+"""Assemble the text of one item from its fragments. No I/O.
 
-The rule it guards: it is exactly what was sent, or nothing. Halves of a character are joined over
-pieces, one that stays alone is no text; and a response is bounded in memory.
+The text is exactly what was sent, or an error. Surrogates are joined across fragments; a lone one
+is an error. The size of a response in memory is limited.
 """
 
 import re
@@ -10,20 +10,20 @@ from swarm.mailbox.errors import SwarmError
 
 from .event_payloads import UnreadableEvent
 
-MOST_CHARS = 8 * 1024 * 1024  # of all texts of one response
+MOST_CHARS = 8 * 1024 * 1024  # limit of all texts of one response together
 _HALF = re.compile("[\ud800-\udfff]")
 _ALONE = "half a character stands alone"
 
 
 class ResponseTooLong(SwarmError):
-    """The texts of one response are over the bound together."""
+    """The texts of one response together exceed the limit."""
 
     def __init__(self) -> None:
         super().__init__(f"the response is over {MOST_CHARS:,} characters")
 
 
 class ResponseSize:
-    """How much of a response has come; its texts share one."""
+    """The characters received so far; all texts of a response share one counter."""
 
     __slots__ = ("chars",)
 
@@ -39,14 +39,16 @@ class TextAccumulator:
     def __init__(self, size: ResponseSize) -> None:
         self._size = size
         self._pieces: list[str] = []
-        self._half = ""  # of a character: the other one must begin the next piece
+        self._half = ""  # a high surrogate: the next fragment must begin with the low one
 
     def __bool__(self) -> bool:
-        """True once anything has come."""
+        """True once anything has arrived."""
         return bool(self._pieces or self._half)
 
     def add(self, piece: str) -> str:
-        """What the piece adds, as far as it is clear. Raises Unreadable and TooLong."""
+        """Add a fragment; returns the complete characters. Raises UnreadableEvent and
+        ResponseTooLong.
+        """
         self._size.chars += len(piece)
         if self._size.chars > MOST_CHARS:
             raise ResponseTooLong
@@ -69,7 +71,7 @@ class TextAccumulator:
             raise UnreadableEvent(_ALONE) from None
 
     def whole(self) -> str:
-        """The text; no more will come. Raises Unreadable."""
+        """The text, after the last fragment. Raises UnreadableEvent."""
         if self._half:
             raise UnreadableEvent(_ALONE)
         return "".join(self._pieces)

@@ -1,8 +1,8 @@
-"""Tool calls that a small model wrote as text: JSON, fenced, `<tool_call>` or `<function=…>`.
+"""Extract tool calls that a small model wrote as text: JSON, fenced, `<tool_call>`, `<function=…>`.
 
-Three rules keep it from inventing a call: only a tool that was offered counts; a bare JSON object
-counts only if it stands on lines of its own; and whatever does not read cleanly stays text.
-Off unless the provider says `tolerant_tool_calls`.
+Three rules avoid false calls: only an offered tool counts; a bare JSON object counts only on lines
+of its own; anything that does not parse cleanly stays text. Off unless the provider has
+`tolerant_tool_calls`.
 """
 
 import re
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-MAX_CALLS = 16  # more in one answer is a loop, not a plan
+MAX_CALLS = 16  # more calls in one answer are a loop
 MAX_TEXT_CHARS = 200_000
-MAX_TRIED = 64  # places in one text that look like JSON
+MAX_TRIED = 64  # limit of the places in one text that look like JSON
 
 _FENCE = re.compile(
     r"```[ \t]*(?:json|tool_call|tool|tool_code)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```", re.DOTALL
@@ -44,14 +44,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ExtractedCall(NamedTuple):
-    """A call: its tool, and its arguments as JSON text of an object."""
+    """A call: the tool's name, and its arguments as the JSON text of an object."""
 
     name: str
     arguments: str
 
 
 class ExtractedCalls(NamedTuple):
-    """What was found, and the text that remains."""
+    """The remaining text, and the calls that were found."""
 
     text: str
     calls: tuple[ExtractedCall, ...]
@@ -60,12 +60,12 @@ class ExtractedCalls(NamedTuple):
 def extract_tool_calls(
     text: str, offered: frozenset[str], *, is_whole: bool = True
 ) -> ExtractedCalls:
-    """Find the calls in an answer. Never raises; without a clear call the text comes back as it is.
+    """Find the calls in an answer. Never raises; without a clear call the text is returned
+    unchanged.
 
     Args:
         offered: Names of the tools that the request offered.
-        is_whole: The model came to an end of its own, so that a tag that it left open is closed
-            there.
+        is_whole: The model ended by itself, so a tag that it left open ends with the text.
     """
     if not offered or len(text) > MAX_TEXT_CHARS or not ("{" in text or "<function=" in text):
         return ExtractedCalls(text, ())
@@ -103,7 +103,7 @@ def _take_function(
         return found[0]
     pairs = {pair["name"]: _value(pair["value"]) for pair in _PARAMETER.finditer(body)}
     if pairs and _PARAMETER.sub("", body).strip():
-        return found[0]  # a parameter without its end, or words between them
+        return found[0]  # a parameter without its end tag, or text between parameters
     if not pairs and body:
         arguments = _object(body)
         if arguments is None:
@@ -114,7 +114,7 @@ def _take_function(
 
 
 def _take_bare(text: str, offered: frozenset[str], calls: list[ExtractedCall]) -> str:
-    """JSON that begins a line and after which its last line ends."""
+    """Find JSON that begins at the start of a line and ends at the end of a line."""
     kept: list[str] = []
     position = tried = 0
     while (start := _OBJECT_START.search(text, position)) and tried < MAX_TRIED:
@@ -134,13 +134,13 @@ def _take_bare(text: str, offered: frozenset[str], calls: list[ExtractedCall]) -
 
 
 def _end_of_line(text: str, position: int) -> int:
-    """Where the line ends if only blanks (or a semicolon) follow; else -1."""
+    """The end of the line if only blanks, semicolons or commas follow; else -1."""
     found = re.compile(r"[ \t;,]*(?:\n|\Z)").match(text, position)
     return found.end() if found else -1
 
 
 def _json_end(text: str, start: int) -> int | None:
-    """Just after the bracket that closes the one at `start`; strings are skipped. None: open."""
+    """The position after the bracket that closes the one at `start`; skips strings. None: open."""
     depth, inside, escaped = 0, False, False
     for place in range(start, len(text)):
         sign = text[place]
@@ -163,7 +163,7 @@ def _json_end(text: str, start: int) -> int | None:
 
 
 def _read(body: str, offered: frozenset[str]) -> list[ExtractedCall]:
-    """The calls of a JSON object, of a list of them, or of objects on lines of their own."""
+    """The calls of a JSON object, of a list of objects, or of objects on separate lines."""
     body = body.strip()
     try:
         value = _decode(body)
@@ -179,7 +179,7 @@ def _read(body: str, offered: frozenset[str]) -> list[ExtractedCall]:
 
 
 def _call(value: Any, offered: frozenset[str]) -> ExtractedCall | None:
-    """`{"name": …, "arguments": …}` in one of its dialects; None for anything else."""
+    """`{"name": …, "arguments": …}` in one of its variants; None for anything else."""
     if not isinstance(value, dict):
         return None
     fields = cast("dict[str, Any]", value)
@@ -209,7 +209,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _value(text: str) -> Any:
-    """A parameter's value: JSON if it reads as such, else the text itself."""
+    """A parameter's value: decoded JSON if it is valid, else the text itself."""
     try:
         return msgspec.json.decode(text.strip())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

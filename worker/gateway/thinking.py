@@ -1,8 +1,8 @@
-"""Thinking on the Messages wire: how a block is kept as an item, and how much of it is asked for.
+"""Thinking on the Messages wire: thinking blocks as items, and the thinking parameters. No I/O.
 
-A server signs its blocks and wants them back unchanged, so a `Reasoning` item holds the text as it
-came and a seal: kind, model and signature. A seal of another wire or another model opens to None:
-such a block would only be refused. Pure.
+A server signs its blocks and requires them back unchanged. So a `Reasoning` item holds the text and
+a seal: kind, model and signature. A seal of another wire or another model yields None, because the
+server would refuse such a block.
 """
 
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from swarm.mailbox.protocol.items import Reasoning
 from swarm.mailbox.protocol.sampling import ModelInfo
 
 SEAL = "messages."
-LEAST_BUDGET = 1_024  # tokens; a smaller one is refused
-_ANSWER_TOKENS = 4_096  # left for what is said after thinking
+LEAST_BUDGET = 1_024  # tokens; servers refuse a smaller budget
+_ANSWER_TOKENS = 4_096  # reserved for the answer after thinking
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = {
     "minimal": LEAST_BUDGET, "low": 4_096, "medium": 12_288, "high": 24_576, "xhigh": 49_152,
@@ -23,7 +23,7 @@ _BUDGETS = {
 
 
 class Thinking(msgspec.Struct, tag_field="type", tag="thinking"):
-    """A block as the wire has it."""
+    """A thinking block of the wire."""
 
     thinking: str
     signature: str
@@ -46,7 +46,7 @@ def seal_block(block: Thinking | RedactedThinking, *, slug: str, item_id: str) -
 
 
 def unseal_block(item: Reasoning, *, slug: str) -> Thinking | RedactedThinking | None:
-    """The very block that was kept; None where it is not this model's."""
+    """The original block; None if it is not this model's."""
     sealed = item.encrypted_content or ""
     kind, _, rest = sealed.removeprefix(SEAL).partition(";")
     owner, _, data = rest.partition(";")
@@ -58,7 +58,7 @@ def unseal_block(item: Reasoning, *, slug: str) -> Thinking | RedactedThinking |
 
 
 class ThinkingParameters(NamedTuple):
-    """What a request says about thinking; None: the field is left out."""
+    """The thinking fields of a request; None: the field is left out."""
 
     thinking: dict[str, str | int] | None = None
     effort: str | None = None
@@ -67,9 +67,9 @@ class ThinkingParameters(NamedTuple):
 def thinking_parameters(
     model: ModelInfo, effort: str | None, *, max_tokens: int, shown: bool = True
 ) -> ThinkingParameters:
-    """An effort in the words of the model's own kind of thinking (`ModelInfo.thinking`).
+    """Translate an effort for the model's kind of thinking (`ModelInfo.thinking`).
 
-    `shown` False: its text need not be sent, only what the server wants back.
+    `shown` False: the server need not send the text of the thinking, only what it requires back.
     """
     if not model.reasoning:
         return ThinkingParameters()
@@ -92,7 +92,7 @@ def thinking_parameters(
 
 
 def nearest_effort(wanted: str | None, known: tuple[str, ...]) -> str | None:
-    """The wanted effort, else the next lower one that the model knows, else its lowest."""
+    """The wanted effort, else the next lower one that the model supports, else its lowest."""
     if wanted is None or wanted not in _EFFORTS or not known:
         return None
     ranked = sorted((one for one in known if one in _EFFORTS), key=_EFFORTS.index)

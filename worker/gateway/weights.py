@@ -1,7 +1,7 @@
-"""Model files: which there are, where they lie, whether one is whole.
+"""Model files: the catalogue of known files, their paths, and their verification.
 
-A file is checked against its sha256 once, when it arrives; later starts compare size and time with
-the stamp written then.
+A file is checked against its sha256 once, when it arrives; later starts compare size and mtime with
+the stamp that was written then.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _BLOCK = 1 << 20
 
 
 class Weights(Value):
-    """One model file. `sources` are tried in order; see weights.toml for their forms."""
+    """One model file. `sources` are tried in order; weights.toml explains their forms."""
 
     file: str
     size_bytes: int
@@ -36,9 +36,9 @@ class _Catalogue(Value):
 
 
 def load_weights(additions: Sequence[str] = ()) -> dict[str, Weights]:
-    """The built-in files and those of these models.toml files, the last one winning.
+    """The built-in entries and those of the given models.toml files; the last file wins.
 
-    Raises UsageError naming the file for one that cannot be read.
+    Raises UsageError naming a file that cannot be read.
     """
     known: dict[str, Weights] = {}
     for path in [Path(__file__).with_name("weights.toml"), *map(Path, additions)]:
@@ -56,9 +56,9 @@ def load_weights(additions: Sequence[str] = ()) -> dict[str, Weights]:
 
 
 def find_weights(models_dir: Path, name: str, additions: Sequence[str] = ()) -> Path | None:
-    """The file of model `name` if it is there and whole, else None.
+    """The file of model `name` if it is present and verified, else None.
 
-    Raises UsageError for a name that no catalogue has, listing those that are.
+    Raises UsageError for an unknown name; the error lists the known names.
     """
     entry = known_weights(name, additions)
     path = models_dir / entry.file
@@ -66,7 +66,7 @@ def find_weights(models_dir: Path, name: str, additions: Sequence[str] = ()) -> 
 
 
 def known_weights(name: str, additions: Sequence[str] = ()) -> Weights:
-    """The entry of that name. Raises UsageError, listing the names that exist."""
+    """The entry of that name. Raises UsageError, which lists the known names."""
     known = load_weights(additions)
     if name not in known:
         raise UsageError(f"no local model {name!r}; known: {', '.join(sorted(known))}")
@@ -74,7 +74,7 @@ def known_weights(name: str, additions: Sequence[str] = ()) -> Weights:
 
 
 def is_verified(path: Path, entry: Weights) -> bool:
-    """True if the file was checked once and has not changed since."""
+    """True if the file was verified once and has not changed since."""
     try:
         facts = path.stat()
         stamp = _stamp(path).read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def is_verified(path: Path, entry: Weights) -> bool:
 
 
 def verify_weights(path: Path, entry: Weights) -> bool:
-    """Check a file that just arrived against size and sha256; remember that it is good."""
+    """Check a new file against size and sha256; write the stamp if both match."""
     if path.stat().st_size != entry.size_bytes or sha256_of(path) != entry.sha256:
         return False
     _stamp(path).write_text(_mark(entry, path.stat().st_mtime_ns), encoding="utf-8")
@@ -92,7 +92,7 @@ def verify_weights(path: Path, entry: Weights) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """The file's digest in hex."""
+    """The file's sha256 in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

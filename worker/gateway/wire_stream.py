@@ -1,7 +1,7 @@
-"""What the event streams of all wires have in common: a response is whole, or cut at one place.
+"""Base class of the stream decoders: a response is complete, or cut at one place.
 
-The rule it guards: what cannot be read cuts the stream. It is never passed over, so nothing that
-was joined around a hole reaches an agent; items that were whole before stay.
+Unreadable data cuts the stream and is never skipped, so an agent never receives text that was
+joined around a gap. Items that were complete before the cut stay valid.
 """
 
 from abc import ABC, abstractmethod
@@ -21,9 +21,9 @@ class WireStream(ABC):
         self.finished = False
 
     def feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        """The events that one payload brings; none after the end.
+        """The events of one payload; none after the end.
 
-        Raises SampleError for what ends the response.
+        Raises SampleError if the response failed.
         """
         if self.finished:
             return []
@@ -45,16 +45,16 @@ class WireStream(ABC):
 
     @property
     def progress(self) -> int:
-        """Grows with the answer; what only keeps a stream alive adds nothing."""
+        """Grows with the answer; keep-alives add nothing."""
         return self._size.chars
 
     @abstractmethod
     def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        """Raises Unreadable, TooLong and SampleError."""
+        """Raises UnreadableEvent, ResponseTooLong and SampleError."""
 
     @abstractmethod
     def _finish(self) -> list[AnyResponseEvent]:
-        """Raises Unreadable and SampleError."""
+        """Raises UnreadableEvent and SampleError."""
 
     def _cut_off(self, why: str) -> SampleError:
         return SampleError(cut_off("final", provider=self._provider, why=why))

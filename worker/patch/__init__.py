@@ -1,1 +1,1 @@
-"""apply_patch: read a patch, find its places, plan the change, write it. Plan first, then write."""
+"""apply_patch: parse a patch, locate its chunks, plan all changes, then write them."""

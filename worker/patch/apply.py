@@ -1,4 +1,4 @@
-"""Write a verified patch, hunk by hunk. What was written stays when a later hunk fails."""
+"""Writes a verified patch, hunk by hunk. Earlier hunks stay written when a later one fails."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +14,13 @@ __all__ = ["PatchResult", "apply_verified", "read_file", "write_hunk"]
 
 
 class PatchResult(Value):
-    """`changes` were made, also when `exit_code` is 1; `digests` say how the files are now."""
+    """`changes` were made, also when `exit_code` is 1; `digests` describe the files afterwards."""
 
     stdout: str
     stderr: str
     exit_code: int
     changes: tuple[FileChange, ...] = ()
-    digests: dict[str, str | None] = {}  # absolute path → sha256, None = gone
+    digests: dict[str, str | None] = {}  # absolute path → sha256, None = removed
 
 
 def apply_verified(patch: VerifiedPatch, *, may_write: MayWrite) -> PatchResult:
@@ -28,7 +28,7 @@ def apply_verified(patch: VerifiedPatch, *, may_write: MayWrite) -> PatchResult:
 
     Args:
         patch: From `verify_patch`. A file that differs from what was read there is a conflict.
-        may_write: Asked with each path, symlinks resolved, just before it is written.
+        may_write: Called with each path, symlinks resolved, just before it is written.
     """
     done: list[PlannedHunk] = []
     error = "" if patch.steps else NOTHING_MODIFIED
@@ -51,8 +51,9 @@ def apply_verified(patch: VerifiedPatch, *, may_write: MayWrite) -> PatchResult:
 
 
 def write_hunk(step: PlannedHunk, may_write: MayWrite) -> None:
-    """Write one hunk. Raises PatchFailed (FileConflict); then nothing of this step is changed,
-    except that a move whose source could not be removed leaves both files.
+    """Write one hunk. Raises PatchFailed (FileConflict) with nothing of this step changed.
+
+    Exception: a move whose source could not be removed leaves both files.
     """
     path = Path(step.change.path)
     if step.content is None:

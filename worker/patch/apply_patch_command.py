@@ -1,8 +1,8 @@
 """`apply_patch` as a command: one argument or stdin; exit 0 done, 1 not applied, 2 wrong usage.
 
-Each hunk is worked out and written before the next one is looked at, as Codex's command does; so
-after a failure the hunks above it are in place. No policy is asked: whoever may start a process
-here may write here.
+It plans and writes each hunk before it reads the next one, as Codex's command does; so after a
+failure the earlier hunks are in place. It checks no policy: any process that may start here may
+write here.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""Where a chunk belongs in a file, and the exact edits that follow. Pure.
+"""Finds where a chunk belongs in a file, and the exact edits that follow. Pure.
 
-A file is handled as lines that keep their ends, so that line endings survive and the diff of a
-change is known from the edits alone: nothing is compared twice, whatever the size of the file.
+A file is handled as lines that keep their line ends, so that line endings survive and the diff
+follows from the edits alone: nothing is compared twice, whatever the size of the file.
 
-Source: Codex's apply_patch (four passes, cursor, end-of-file anchor). It differs in that a blank
-last line of the file survives, and that a chunk never matches text before the chunk above it.
+Source: Codex's apply_patch (four passes, cursor, end-of-file anchor). Two differences: a blank last
+line of the file survives, and a chunk never matches text before the chunk above it.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class LineIndex:
         return None
 
     def end_of_text(self) -> int:
-        """Where lines without a place go: after the last line, or before it if it is blank."""
+        """Where chunks without old lines go: after the last line, or before it if it is blank."""
         lines = self._readings[0]
         return len(lines) - 1 if lines and lines[-1] in ("", "\r") else len(lines)
 
@@ -86,12 +86,12 @@ class LineIndex:
 
 
 def locate_edits(text: str, chunks: Sequence[Chunk], path: str) -> tuple[LineEdit, ...]:
-    """Find every chunk in order; return minimal edits, sorted, none overlapping.
+    """Locate every chunk in order; return minimal edits, sorted, none overlapping.
 
     A file whose last line had no newline gains one.
 
     Raises:
-        ChunkNotFound: naming `path` and what was looked for.
+        ChunkNotFound: names `path` and the text that was not found.
     """
     lines = split_lines(text)
     index = LineIndex(lines)
@@ -153,7 +153,7 @@ def _without_last_blank(body: Sequence[str]) -> list[str]:
 
 
 class _LineEnds:
-    """Which end a new line gets: that of the line it replaces or follows."""
+    """Chooses the line end of a new line: that of the line it replaces or follows."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
@@ -170,7 +170,7 @@ class _LineEnds:
 def _minimal_edits(
     body: Sequence[str], start: int, lines: Sequence[str], ends: _LineEnds
 ) -> list[LineEdit]:
-    """Leave out the context lines that the file has exactly so."""
+    """Turn a chunk into edits, without the context lines that the file contains exactly."""
     edits: list[LineEdit] = []
     at = edit_start = start
     added: list[str] = []

@@ -1,8 +1,9 @@
-"""Put bytes in the place of a file, or take a file away, without ever being led astray.
+"""Replaces or removes a file safely against symlinks that change meanwhile.
 
-The path is resolved first and the resolved path is shown to the caller's `may_write`; then every
-folder of it is opened by descriptor without following links. A link that appears in between makes
-the write fail instead of landing elsewhere. Contents change by rename: a reader sees old or new.
+The path is resolved first, and the caller's `may_write` judges the resolved path. Then every folder
+of it is opened by descriptor without following links. A link that appears in between makes the
+write fail instead of landing elsewhere. Contents change by rename: a reader sees the old file or
+the new one.
 """
 
 import contextlib
@@ -23,14 +24,14 @@ from swarm.mailbox.safe_open import (
 
 from .verify import FileConflict, PatchFailed, describe_os_error, digest_of
 
-MayWrite = Callable[[Path], bool]  # asked with every symlink resolved
+MayWrite = Callable[[Path], bool]  # called with every symlink resolved
 MAX_FILE_BYTES = 32 * 1024 * 1024
 
 
 def read_file(path: Path, may_read: IsAllowed = lambda real: True) -> bytes:
     """The bytes of a regular file of at most 32 MiB. Raises OSError.
 
-    `may_read` is asked about where links lead; one that comes later is not followed.
+    `may_read` judges the resolved path; a link that appears later is not followed.
     """
     if "\0" in str(path):
         raise ValueError("embedded null byte")
@@ -38,12 +39,12 @@ def read_file(path: Path, may_read: IsAllowed = lambda real: True) -> bytes:
 
 
 def replace_file(path: Path, content: bytes, *, before: str | None, may_write: MayWrite) -> None:
-    """Write `content`, keeping the mode of what was there; missing folders are made.
+    """Write `content`, keeping the mode of the old file; missing folders are made.
 
     A symlink at `path` stays and its target is written, if `may_write` allows the target.
 
     Raises:
-        FileConflict: what is there now has not the digest `before` (None: something is there).
+        FileConflict: the present file does not have the digest `before` (None: a file exists).
         PatchFailed: not allowed, not a regular file, or the system refused.
     """
     with _failing_as(f"Failed to write file {path}"):
@@ -52,12 +53,12 @@ def replace_file(path: Path, content: bytes, *, before: str | None, may_write: M
         with _open_folder(real.parent, create=True) as folder:
             old = _check_unchanged(folder, real.name, before, str(path))
             if old is not None and not os.access(real.name, os.W_OK, dir_fd=folder):
-                raise PermissionError(13, "Permission denied")  # a rename would not mind
+                raise PermissionError(13, "Permission denied")  # a rename would succeed
             _replace_by_rename(folder, real.name, content, old)
 
 
 def remove_file(path: Path, *, before: str | None, may_write: MayWrite, failure: str) -> None:
-    """Take the name away; a symlink is removed itself, not what it points to.
+    """Remove the name; a symlink is removed itself, not its target.
 
     Raises FileConflict, or PatchFailed with the text `failure`.
     """
@@ -90,7 +91,7 @@ def _failing_as(failure: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_folder(path: Path, *, create: bool) -> Iterator[int]:
-    """A folder by its canonical path, following no link; where it is missing, step by step."""
+    """Open a folder by its canonical path, following no link; with `create`, make missing ones."""
     try:
         folder = open_canonical(str(path), PATH_FLAGS)
     except FileNotFoundError:
@@ -119,7 +120,7 @@ def _make_folders(path: Path) -> int:
 def _check_unchanged(
     folder: int, name: str, before: str | None, shown: str
 ) -> os.stat_result | None:
-    """Return what is there, which must be what was there when the patch was verified."""
+    """The status of the present file, which must be as when the patch was verified."""
     try:
         handle = open_beneath(folder, name, READ_FLAGS)
     except FileNotFoundError:
@@ -151,7 +152,7 @@ def _replace_by_rename(folder: int, name: str, content: bytes, old: os.stat_resu
 
 
 def _read_whole(handle: int, shown: str) -> bytes:
-    """Read and close."""
+    """Read the file and close it."""
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)

@@ -1,7 +1,7 @@
-"""Text of a patch ⇄ hunks. Pure; every text that is not a patch raises PatchSyntaxError.
+"""Parses the text of a patch into hunks; any other text raises PatchSyntaxError. Pure.
 
-Source: Codex's apply_patch envelope. Lenient as there: padding around headers, a heredoc wrapped
-around the whole, a first chunk without `@@`, a bare empty line for an empty context line.
+Source: Codex's apply_patch envelope. Lenient as there: padding around headers, a heredoc around the
+whole patch, a first chunk without `@@`, a bare empty line for an empty context line.
 """
 
 from swarm.mailbox.errors import SwarmError
@@ -26,20 +26,20 @@ class PatchSyntaxError(SwarmError):
         self.message, self.line = message, line
 
     def for_terminal(self) -> str:
-        """As the standalone command prints it."""
+        """The message that the standalone command prints."""
         if self.line is None:
             return f"Invalid patch: {self.message}"
         return f"Invalid patch hunk on line {self.line}: {self.message}"
 
     def for_model(self) -> str:
-        """As it stands inside a tool's output."""
+        """The message inside a tool's output."""
         if self.line is None:
             return f"invalid patch: {self.message}"
         return f"invalid hunk at line {self.line}, {self.message}"
 
 
 class Chunk(Value):
-    """One place of a file. Each line keeps its first character: ' ', '-' or '+'."""
+    """One place in a file. Each line keeps its first character: ' ', '-' or '+'."""
 
     lines: tuple[str, ...]
     context: str | None = None  # the text after `@@ `
@@ -114,7 +114,7 @@ def _envelope_fault(lines: list[str]) -> str | None:
 
 
 def _parse_hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
-    """Read the hunk that starts at index `at`; return it and the index after it."""
+    """Parse the hunk that starts at index `at`; return it and the index after it."""
     header = lines[at].strip()
     if header.startswith(ADD):
         end = at + 1
@@ -177,7 +177,7 @@ def _parse_chunk(lines: list[str], start: int, *, is_first: bool) -> tuple[Chunk
 
 
 def _no_lines(lines: list[str], at: int, *, started_at: int) -> PatchSyntaxError:
-    line = started_at + 2  # the reference names the line after the chunk's first
+    line = started_at + 2  # Codex names the line after the chunk's first
     if at >= len(lines) or lines[at] == END_OF_FILE:
         return PatchSyntaxError("Update hunk does not contain any lines", line=line)
     return PatchSyntaxError(

@@ -1,6 +1,6 @@
-"""A patch that arrives as a shell command is applied by us, not run. Pure.
+"""Recognises a patch that arrives as a shell command, so that swarm applies it. No I/O.
 
-Only forms that cannot mean anything else are taken; every other command is left alone.
+Only unambiguous forms are recognised; every other command is left alone.
 """
 
 import os
@@ -24,17 +24,17 @@ class PatchText(Value):
     """The command is a call of apply_patch."""
 
     text: str
-    cwd: str  # absolute; where the patch's relative paths begin
+    cwd: str  # absolute; the patch's paths are relative to it
 
 
 class ImplicitPatch(Value):
-    """The command is a bare patch: an output for the model, nothing is run."""
+    """The command is a bare patch: the model gets this message, nothing is run."""
 
     message: str = IMPLICIT_PATCH
 
 
 def intercept_patch(argv: Sequence[str], cwd: Path) -> PatchText | ImplicitPatch | None:
-    """See whether a command is a patch; None: run it as any other."""
+    """Recognise a patch; None: run the command as any other."""
     script = _script_of(argv)
     for text in argv if len(argv) == 1 else () if script is None else (script,):
         if _is_patch(text):
@@ -42,7 +42,7 @@ def intercept_patch(argv: Sequence[str], cwd: Path) -> PatchText | ImplicitPatch
     if len(argv) == 2 and argv[0] in ALIASES:
         return PatchText(text=argv[1], cwd=str(cwd))
     if script is None or not any(name in script for name in ALIASES):
-        return None  # most commands end here, unparsed
+        return None  # most commands return here, unparsed
     call = heredoc_call(script)
     if call is None or call.name not in ALIASES:
         return None

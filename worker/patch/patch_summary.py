@@ -1,4 +1,4 @@
-"""What a patch did, in words and as a diff. Pure.
+"""Describes what a patch did, in words and as a diff. No I/O.
 
 Diffs are made from the known edits, so their cost grows with the change and not with the file.
 """
@@ -57,14 +57,14 @@ def render_diff(old_text: str, edits: Sequence[LineEdit]) -> str:
 
 
 def replace_all(old_text: str, new_text: str) -> tuple[LineEdit, ...]:
-    """The edit that puts `new_text` in the place of everything."""
+    """The edit that replaces the whole text by `new_text`."""
     if old_text == new_text:
         return ()
     return (LineEdit(0, len(split_lines(old_text)), tuple(split_lines(new_text))),)
 
 
 def _groups(edits: Sequence[LineEdit]) -> Iterator[list[LineEdit]]:
-    """Edits whose context would touch stand in one hunk."""
+    """Group edits whose context would touch into one hunk."""
     group: list[LineEdit] = []
     for edit in edits:
         if group and edit.start - (group[-1].start + group[-1].removed) > 2 * CONTEXT_LINES:

@@ -1,6 +1,6 @@
-"""Compute all that a patch would do before anything is asked or written.
+"""Computes all that a patch would do, before any approval or write.
 
-Reads go through the caller's `read`, so this is a function of the files' contents. Later hunks
+All reads use the caller's `read`, so the result depends only on the files' contents. Later hunks
 see what earlier ones would have made. Nothing is written here.
 """
 
@@ -26,7 +26,7 @@ class PatchFailed(SwarmError):
 
 
 class FileConflict(PatchFailed):
-    """The file is not as it was last seen; the text is for the model."""
+    """The file has changed since it was last seen; the text is for the model."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -37,12 +37,12 @@ class FileConflict(PatchFailed):
 
 
 class PlannedHunk(Value):
-    """One hunk worked out. Paths are absolute; digests are sha256 in hex, None = no such file."""
+    """A planned hunk. Paths are absolute; digests are sha256 in hex, None = no such file."""
 
     outcome: HunkResult
     change: FileChange
     before: str | None
-    content: bytes | None = None  # None: the file goes
+    content: bytes | None = None  # None: the file is removed
     moved_to: str | None = None
     moved_to_before: str | None = None
 
@@ -56,7 +56,7 @@ class VerifiedPatch(Value):
 
     @property
     def changes(self) -> tuple[FileChange, ...]:
-        """What people and journals are shown, in the patch's order."""
+        """What users and journals are shown, in the patch's order."""
         return tuple(step.change for step in self.steps)
 
     @property
@@ -66,7 +66,7 @@ class VerifiedPatch(Value):
 
 
 class PatchRejected(Value):
-    message: str  # whole, ready for the model
+    message: str  # complete, ready for the model
 
 
 def verify_patch(
@@ -77,9 +77,9 @@ def verify_patch(
     Args:
         text: The envelope, as the model wrote it.
         cwd: Absolute; relative paths of the patch resolve against it.
-        read: Gives a file's bytes or raises OSError; `apply.read_file` for the real ones.
-        expected: Absolute path → digest of the contents the agent last saw. A file that differs
-            is a conflict; paths not named are not compared.
+        read: Returns a file's bytes or raises OSError; `apply.read_file` for the real ones.
+        expected: Absolute path → digest of the contents the agent last saw. A file that differs is
+            a conflict; other paths are not compared.
     """
     try:
         text.encode()
@@ -95,7 +95,7 @@ def verify_patch(
 
 
 def plan_hunk(hunk: Hunk, cwd: Path, read: Read) -> PlannedHunk:
-    """Work out a single hunk against the files as `read` shows them. Raises PatchFailed."""
+    """Plan a single hunk against the files as `read` shows them. Raises PatchFailed."""
     match hunk:
         case AddFile():
             return _plan_add(hunk, _absolute(cwd, hunk.path), read)
@@ -232,7 +232,7 @@ def _read_if_there(path: Path, read: Read) -> bytes | None:
 
 
 def _text_or_nothing(content: bytes | None) -> str:
-    """For a diff only: bytes that are no text are not shown."""
+    """The content as text, for a diff only: bytes that are not UTF-8 give ""."""
     try:
         return "" if content is None else content.decode()
     except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""What a command is and whether it may run: words → meaning → Run | Ask | Refuse. All pure."""
+"""What a command is and whether it may run: words → meaning → Run | Ask | Refuse."""

@@ -1,7 +1,7 @@
-"""The names of actions, for answers that hold longer than once: canonical JSON texts. Pure.
+"""Keys of actions, for approvals that hold longer than once: canonical JSON texts. Pure.
 
-Rule guarded: one key names one thing. Two commands share a key only if the same words would run in
-the same place with the same rights; a command that would run outside is another than one inside.
+One key names one thing. Two commands share a key only if the same words would run in the same
+folder with the same rights; a command outside the sandbox has another key than one inside.
 
 Source: the session cache of the safety sheet (8.5): same fields, same markers.
 """
@@ -19,7 +19,7 @@ _SCRIPT_MARK = "__codex_shell_script__"
 
 
 def canonical_command(argv: Sequence[str]) -> Words:
-    """The words that name a command, however a shell was called to run it."""
+    """The words that identify a command, however a shell was called to run it."""
     words = tuple(argv)
     script = shell_script(words)
     if script is None or not is_system_program(words[0]):
@@ -31,7 +31,7 @@ def canonical_command(argv: Sequence[str]) -> Words:
 
 
 def command_key(action: CommandAction) -> str:
-    """The key of a command. What runs outside counts as `require_escalated`, asked for or not."""
+    """The key of a command. One outside the sandbox counts as `require_escalated`."""
     extra = action.extra
     body: dict[str, object] = {
         "tool": "exec_command",

@@ -1,7 +1,7 @@
-"""Whether anybody can be asked, and what a question becomes that nobody can answer. Pure.
+"""Whether an approval can be requested in a run, and what an unanswerable request becomes. Pure.
 
-Rule guarded: the supervisor decides who answers; here is only what an agent's model is told and
-offered. An offer that would always be refused is not made.
+The supervisor decides who answers; this module decides only what an agent's model is told and
+offered. The model is never offered something that would always be refused.
 """
 
 from swarm.mailbox.protocol.approvals import Cause
@@ -25,12 +25,12 @@ _WHY: dict[Cause, str] = {
     "network": "it would reach a host that is not allowed",
     "question": "only a person can answer it",
 }
-# A yes to these is a yes to the command; the others are a yes to one bounded right.
+# Approving one of these approves the command; approving the others grants one limited right.
 _APPROVES_RETRY: frozenset[Cause] = frozenset({"untrusted", "dangerous", "escalation", "rule"})
 
 
 def may_ask(limits: Limits) -> bool:
-    """True if a question about a command can be answered in this run at all."""
+    """True if an approval request for a command can be answered in this run at all."""
     match limits.reviewer:
         case "nobody":
             return False
@@ -41,7 +41,7 @@ def may_ask(limits: Limits) -> bool:
 
 
 def may_escalate(limits: Limits, *, is_locked: bool) -> bool:
-    """True if models are offered to ask for a command outside, or with more rights."""
+    """True if models may request to run a command outside the sandbox, or with more rights."""
     muted = limits.granular is not None and not limits.granular.sandbox_approval
     policy = limits.approval in ("on-request", "untrusted")
     bound = not isinstance(limits.sandbox, DangerFullAccess)
@@ -49,7 +49,7 @@ def may_escalate(limits: Limits, *, is_locked: bool) -> bool:
 
 
 def may_request_permissions(limits: Limits, *, is_locked: bool) -> bool:
-    """True if models are offered to ask for rights once, for the commands to come."""
+    """True if models may request rights once, for all later commands."""
     if limits.granular is not None and not limits.granular.request_permissions:
         return False
     bound = not isinstance(limits.sandbox, DangerFullAccess)
@@ -57,16 +57,16 @@ def may_request_permissions(limits: Limits, *, is_locked: bool) -> bool:
 
 
 def may_question_person(limits: Limits, *, is_root: bool) -> bool:
-    """True if the model may put questions of its own."""
+    """True if the model may ask the user its own questions."""
     return is_root and limits.reviewer == "person" and limits.approval != "never"
 
 
 def decide_retry(facts: CommandFacts, first: Run | Ask | Refuse, ran: Run) -> Run | Ask | None:
-    """What follows when the sandbox seems to have stopped a command; None: nothing does.
+    """What follows when the sandbox seems to have stopped a command; None: nothing.
 
     Args:
-        facts: Of the command.
-        first: What was decided about it.
+        facts: The facts of the command.
+        first: The first decision about it.
         ran: How it was then run, with the answer if it was asked.
     """
     granular = facts.granular
@@ -86,7 +86,7 @@ def decide_retry(facts: CommandFacts, first: Run | Ask | Refuse, ran: Run) -> Ru
 
 
 def refusal_without_reviewer(ask: Ask) -> Refuse:
-    """What an Ask becomes in a run where nobody can answer it."""
+    """What an Ask becomes in a run where no reviewer can answer it."""
     stated = f" ({ask.reason})" if ask.reason else ""
     return Refuse(
         reason=f"Not run: {_cut(ask.subject)} needs approval, because {_WHY[ask.cause]}{stated}. "

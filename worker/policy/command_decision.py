@@ -1,11 +1,12 @@
-"""Facts in, verdict out: Run, Ask or Refuse. Pure; whatever cannot be decided is refused.
+"""Decides from facts: Run, Ask or Refuse. Pure; what cannot be decided is refused.
 
-The texts of refusals are read by the model. Order: the guard on wishes, then for each command its
-rules or, without any, the heuristic; the strictest wins; then what the approval policy makes of it.
+The model reads the refusal texts. Order: first the check of an escalation request; then each
+command's rules, or the heuristic if it has none; the strictest result wins; then the approval
+policy applies.
 
 Source: section 8 of the behaviour sheet in its later form. Stricter here: a command leaves the
 sandbox only by a rule for every one of its plain commands or by an approval, never because it is
-known safe; and rules that cannot be read are not taken for no rules.
+known safe; and unreadable rules do not count as no rules.
 """
 
 import msgspec
@@ -49,9 +50,9 @@ FORCED_REMOVAL = "rm -f style commands are not permitted. Use a safer approach"
 
 
 class Run(Value):
-    """`extra` widens the sandbox, where there is one. `answer` is the yes, if it was asked.
+    """How to run: `extra` widens the sandbox, if there is one. `answer` is the approval, if asked.
 
-    `commits_in` opens the data of this repository, and nothing that git would run.
+    `commits_in` opens this repository's data, but nothing that git would run.
     """
 
     sandboxed: bool = True
@@ -61,7 +62,7 @@ class Run(Value):
 
 
 class Ask(Value):
-    """`subject` is what would be done; `then` is how it runs when the answer is yes."""
+    """`subject` is what would be done; `then` is how it runs after an approval."""
 
     subject: str
     cause: Cause
@@ -72,7 +73,7 @@ class Ask(Value):
 
 
 class Refuse(Value):
-    reason: str  # whole, ready for the model
+    reason: str  # complete, ready for the model
 
 
 PolicyDecision = Run | Ask | Refuse
@@ -80,12 +81,12 @@ PolicyDecision = Run | Ask | Refuse
 
 class _Judgement(Value):
     decision: RuleDecision
-    rule: RuleMatch | None = None  # None: the heuristic said it
+    rule: RuleMatch | None = None  # None: decided by the heuristic
     cause: Cause = "rule"
 
 
 def decide_command(facts: CommandFacts) -> PolicyDecision:
-    """Say whether a command runs, is asked about, or is refused."""
+    """Decide whether a command runs, needs an approval, or is refused."""
     if not facts.argv:
         return Refuse(reason="execution error: the command is empty")
     refusal = _check_escalation(facts)
@@ -93,7 +94,7 @@ def decide_command(facts: CommandFacts) -> PolicyDecision:
         return refusal
     worst = max(
         (_judge(command, facts) for command in facts.commands),
-        # Of several that ask, the person is told the one that matters most.
+        # Of several that ask, show the user the one that matters most.
         key=lambda judged: (_SEVERITY[judged.decision], judged.cause == "dangerous"),
     )
     match worst.decision:
@@ -107,7 +108,7 @@ def decide_command(facts: CommandFacts) -> PolicyDecision:
 
 
 def _with_effects(judged: _Judgement, facts: CommandFacts) -> _Judgement:
-    """What is asked about anyhow is asked about by what it does, where that says more."""
+    """If an approval is needed anyway, its cause becomes the command's effect, which says more."""
     if judged.cause in ("untrusted", "escalation") and facts.loss is not None:
         return _Judgement(decision="prompt", cause="destructive")
     if judged.cause == "untrusted" and facts.records_only and facts.repository:
@@ -116,14 +117,15 @@ def _with_effects(judged: _Judgement, facts: CommandFacts) -> _Judgement:
 
 
 def _ask_about_effects(facts: CommandFacts) -> PolicyDecision | None:
-    """What a policy lets run may still throw work away, or write what git records; a rule for every
-    command of it is a person's word on that.
+    """Ask about a permitted command that destroys work or writes what git records.
+
+    A rule for every plain command of it counts as the user's decision on that.
     """
     if _is_by_rule(facts):
         return None
     unbound = isinstance(facts.sandbox, DangerFullAccess)
     if facts.loss is not None:
-        if facts.approval == "never":  # asks nothing, and then only the sandbox may bound it
+        if facts.approval == "never":  # never asks, so only the sandbox limits it
             return Refuse(reason=_loss_text(facts)) if unbound and not facts.loss.kept else None
         return _ask(facts, _Judgement(decision="prompt", cause="destructive"))
     may_open = not unbound and not facts.standing.is_locked
@@ -137,13 +139,13 @@ def _ask_about_effects(facts: CommandFacts) -> PolicyDecision | None:
 
 
 def _is_commit_preapproved(asking: _Judgement, facts: CommandFacts) -> bool:
-    """Whether a person has said yes beforehand to all that would be asked: to recording work."""
+    """Whether the user has approved in advance all that would be asked: recording work."""
     bound = not isinstance(facts.sandbox, DangerFullAccess) and not facts.standing.is_locked
     return asking.cause == "commit" and facts.standing.may_commit and bound
 
 
 def _commit(facts: CommandFacts) -> Run:
-    """It records work, which was allowed when the run began; nobody need be there to be asked."""
+    """Run a command that records work, which was allowed when the run began."""
     return msgspec.structs.replace(_in_sandbox(facts), commits_in=facts.repository)
 
 
@@ -176,7 +178,7 @@ def asks_without_rules(command: PolicyCommand, facts: CommandFacts) -> bool:
 
 
 def _check_escalation(facts: CommandFacts) -> Refuse | None:
-    """A wish for more is refused where no one would be asked about it."""
+    """Refuse an escalation request where no approval could be requested."""
     wants_more = facts.escalation.permissions != "use_default"
     if wants_more and facts.standing.is_locked:
         return Refuse(reason=ROLE_LOCKED)
@@ -200,7 +202,7 @@ def _judge(command: PolicyCommand, facts: CommandFacts) -> _Judgement:
         return _judge_unmatched(command, facts)
     decision = max(command.rules, key=lambda rule: _SEVERITY[rule.decision]).decision
     if decision == "allow" and facts.standing.rules_broken:
-        return _judge_unmatched(command, facts)  # what stands against it may be what is unreadable
+        return _judge_unmatched(command, facts)  # the unreadable rules may forbid it
     speaking = [rule for rule in command.rules if rule.decision == decision]
     return _Judgement(
         decision=decision, rule=max(speaking, key=lambda rule: len(rule.matched_prefix))
@@ -274,20 +276,20 @@ def _loss_text(facts: CommandFacts) -> str:
 
 
 def _run(facts: CommandFacts) -> Run:
-    """Without the sandbox only where there is none, or a rule allows every plain command."""
+    """Run without the sandbox only if there is none, or a rule allows every plain command."""
     bypass = _is_by_rule(facts) and not must_stay_sandboxed(facts)
     return _in_sandbox(facts) if not bypass else Run(sandboxed=False)
 
 
 def must_stay_sandboxed(facts: CommandFacts) -> bool:
-    """Whether no rule and no yes lets it leave the sandbox: it is locked, or must not read all."""
+    """Whether no rule and no approval lets it leave the sandbox: locked, or some reads denied."""
     sandbox = facts.sandbox
     denies = isinstance(sandbox, ProfilePolicy) and denies_reading(sandbox)
     return denies or facts.standing.is_locked
 
 
 def _is_by_rule(facts: CommandFacts) -> bool:
-    """Whether rules speak for every plain command of it."""
+    """Whether a rule matches every plain command of it."""
     by_rule = all(command.rules for command in facts.commands) and not facts.standing.rules_broken
     return by_rule and facts.shell_is_known and not facts.is_complex
 
@@ -302,7 +304,7 @@ def _approved_run(facts: CommandFacts) -> Run:
 
 
 def _in_sandbox(facts: CommandFacts, asked: ExtraPermissions | None = None) -> Run:
-    """In the sandbox, if there is one, with what was granted before and what was now asked for."""
+    """Run in the sandbox, if there is one, with the rights granted before and those in `asked`."""
     if isinstance(facts.sandbox, DangerFullAccess):
         return Run(sandboxed=False)
     extra = union(facts.standing.held, asked)

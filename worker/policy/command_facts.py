@@ -1,4 +1,4 @@
-"""What the decision is made from. Gathering reads the command's text and nothing else."""
+"""The facts that a decision is made from. Gathering them reads only the command's text."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from .shell_parser import Words, heredoc_command, plain_commands, shell_script
 
 
 class RuleMatch(Value):
-    """A rule file's word on one command."""
+    """What a rule file says about one command."""
 
     decision: RuleDecision
     matched_prefix: Words
@@ -30,21 +30,21 @@ class PolicyCommand(Value):
 
 
 class EscalationRequest(Value):
-    """What the model asked for beside the command itself."""
+    """What the model requested in addition to the command itself."""
 
     permissions: SandboxPermissions = "use_default"
     justification: str | None = None
-    extra: ExtraPermissions | None = None  # what it wants, with `with_additional_permissions`
+    extra: ExtraPermissions | None = None  # requested with `with_additional_permissions`
     pre_approved: bool = False  # granted before, for exactly this much
 
 
 class AgentStanding(Value):
-    """What holds for an agent beside its limits."""
+    """What holds for an agent in addition to its limits."""
 
-    held: ExtraPermissions = ExtraPermissions()  # granted before; joins every sandboxed command
-    is_locked: bool = False  # its launcher is pinned: nothing ever leaves its one sandbox
-    rules_broken: str = ""  # why the rules cannot be known; "" = they are
-    may_commit: bool = False  # a person said yes beforehand to recording work in a repository
+    held: ExtraPermissions = ExtraPermissions()  # granted before; added to every sandboxed command
+    is_locked: bool = False  # its launcher enforces the role: nothing ever leaves the sandbox
+    rules_broken: str = ""  # why the rules cannot be read; "" = they can
+    may_commit: bool = False  # the user approved in advance recording work in a repository
 
 
 class CommandFacts(Value):
@@ -55,12 +55,12 @@ class CommandFacts(Value):
     sandbox: SandboxPolicy = ReadOnly()
     escalation: EscalationRequest = EscalationRequest()
     standing: AgentStanding = AgentStanding()
-    loss: LossPreview | None = None  # what it would throw away for good, if anything
+    loss: LossPreview | None = None  # what it would destroy for good, if anything
     # The repository whose data it would write, where the sandbox could open just that: it only
-    # records work there, or throws away what is recorded.
+    # records work there, or destroys what is recorded.
     repository: str = ""
     records_only: bool = False
-    is_complex: bool = False  # one command that is fed a heredoc
+    is_complex: bool = False  # one command with a heredoc as its input
     shell_is_known: bool = True  # False: the shell itself is a program of unknown origin
 
 
@@ -73,7 +73,7 @@ class PatchFacts(Value):
     granular: Granular | None = None
     sandbox: SandboxPolicy = ReadOnly()
     is_locked: bool = False
-    sandbox_available: bool = True  # writes can be held to the policy on this machine
+    sandbox_available: bool = True  # this machine can hold writes to the policy
 
 
 MatchRules = Callable[[Words], tuple[RuleMatch, ...]]
@@ -92,9 +92,11 @@ def gather_facts(
     match_rules: MatchRules = no_rules,
     standing: AgentStanding | None = None,
 ) -> CommandFacts:
-    """Split the command as the policy does: the plain commands of a shell script, else the one
-    command that is fed a heredoc, else the argv as it is. What a shell in it is fed as its script
-    is judged as well, and never known safe.
+    """Split the command as the policy does, and judge each part.
+
+    The parts are the plain commands of a shell script, or the one command with a heredoc as its
+    input, or the argv as it is. A script that a shell in it reads as input is judged too, and is
+    never known safe.
     """
     words = tuple(argv)
     script = shell_script(words)
@@ -133,8 +135,10 @@ def gather_facts(
 def _restricted_commands(
     argv: Words, judged: tuple[Words, ...], match_rules: MatchRules
 ) -> tuple[PolicyCommand, ...]:
-    """Commands that a rule asks about or forbids, wherever in the script, behind whatever word
-    (`time git push`, `X=1 git push >log`). An allowing rule is for what was read whole alone.
+    """Commands that a rule asks about or forbids, anywhere in the script, behind any word.
+
+    Examples: `time git push`, `X=1 git push >log`. A rule that allows applies only to what was read
+    completely.
     """
     if match_rules is no_rules:
         return ()

@@ -11,8 +11,9 @@ def flags(text: str) -> frozenset[str]:
 
 
 def operands(words: Iterable[str], valued: frozenset[str] = frozenset()) -> list[str]:
-    """The words that are no flags. A flag in `valued` takes the next word with it; after `--`
-    everything is an operand.
+    """The words that are not flags.
+
+    A flag in `valued` takes the next word as its value; after `--` every word is an operand.
     """
     found: list[str] = []
     rest = iter(words)
@@ -40,7 +41,7 @@ def value_of(words: Sequence[str], names: frozenset[str]) -> str | None:
 
 
 def shorten(path: str) -> str:
-    """The last component that says something: `web/src/` → `web`."""
+    """The last informative component: `web/src/` → `web`."""
     trimmed = path.replace("\\", "/").rstrip("/")
     for part in reversed(trimmed.split("/")):
         if part and part not in _UNINFORMATIVE:

@@ -1,7 +1,7 @@
-"""A command line → what it does, for people's eyes. Never used to decide anything.
+"""Summarises what a command line does, for display only. Never used for a decision.
 
-Source: Codex's parse_command (pipeline of section 6): words, small formatting commands dropped,
-`cd` followed, the rest summarised one by one; one unknown part makes the whole unknown.
+Source: Codex's parse_command (pipeline of section 6): it drops small formatting commands, follows
+`cd`, and summarises the rest one by one; one unknown part makes the whole unknown.
 """
 
 import posixpath
@@ -72,7 +72,7 @@ def _read_argv(argv: Sequence[str]) -> list[ParsedCommand]:
 
 
 def _follow_folders(commands: Sequence[Words]) -> list[ParsedCommand]:
-    """Summarise each command; a `cd` moves the files that are read after it."""
+    """Summarise each command; a `cd` changes the path of the files that are read after it."""
     folder: str | None = None
     meanings: list[ParsedCommand] = []
     for words in commands:
@@ -99,7 +99,7 @@ def _simplify(meanings: list[ParsedCommand]) -> list[ParsedCommand]:
 
 
 def _needless(meanings: Sequence[ParsedCommand]) -> int | None:
-    """The index of a part that says nothing beside the others."""
+    """The index of a part that adds nothing to the others."""
     for at, meaning in enumerate(meanings):
         if not isinstance(meaning, Unknown):
             continue
@@ -118,7 +118,7 @@ def _needless(meanings: Sequence[ParsedCommand]) -> int | None:
 
 
 def _attribute(meaning: ParsedCommand, script: str, *, is_alone: bool) -> ParsedCommand:
-    """Say which text the one remaining meaning stands for."""
+    """Set the text that the one remaining meaning stands for."""
     words = split_words(script) or [script]
     if isinstance(meaning, Unknown):
         return meaning

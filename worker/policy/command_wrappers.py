@@ -1,8 +1,8 @@
-"""Programs and words of the shell that run the command behind them: `sudo`, `time`, `xargs`. Pure.
+"""Programs and shell words that run the command after them: `sudo`, `time`, `xargs`. Pure.
 
-Guards: what a rule forbids is not passed by putting such a word in front. Where an option is not
-known to take a value or not, both readings are followed; what is found here may only make a verdict
-stricter, never freer.
+Such a word in front of a command does not evade a rule that forbids it. Where it is unknown whether
+an option takes a value, both readings are followed; what is found here may only make a decision
+stricter.
 """
 
 import re
@@ -12,24 +12,24 @@ from typing import NamedTuple
 from .shell_parser import program_name
 from .shell_words import ShellWord, ShellWords
 
-MAX_LAYERS = 400  # nobody writes more; who reads them must see whether it was as many
+MAX_LAYERS = 400  # no real command has more; a caller must check whether the limit was reached
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _NOTHING = frozenset[str]()
 
 
 class Wrapper(NamedTuple):
-    """`operands` of its own come before the command; `valued` options take the next word."""
+    """`operands` of the wrapper come before the command; `valued` options take the next word."""
 
     operands: int = 0
     valued: frozenset[str] = _NOTHING
-    plain: frozenset[str] = _NOTHING  # options without a value; of any other both are followed
+    plain: frozenset[str] = _NOTHING  # options without a value; others are read both ways
 
 
 def _wrapper(valued: str = "", plain: str = "", *, operands: int = 0) -> Wrapper:
     return Wrapper(operands, frozenset(valued.split()), frozenset(plain.split()))
 
 
-# What is in front changes nothing about what the command does to files.
+# Wrappers that do not change what the command does to files.
 _TRANSPARENT: dict[str, Wrapper] = {
     **dict.fromkeys(
         ("!", "{", "(", "if", "then", "else", "elif", "while", "until", "do", "coproc"), Wrapper()
@@ -72,7 +72,7 @@ _TRANSPARENT: dict[str, Wrapper] = {
     "watch": _wrapper("-n --interval -q", "-b -c -d -e -g -p -t -w -x"),
     "busybox": Wrapper(), "toybox": Wrapper(), "caffeinate": _wrapper("-t -w"),
 }  # fmt: skip
-# These run it with words that come from elsewhere.
+# These run the command with words from elsewhere.
 _ARGUMENT_RUNNERS: dict[str, Wrapper] = {
     "xargs": _wrapper(
         "-I -n -P -L -d -E -s -a --max-args --max-procs --replace --delimiter --arg-file "
@@ -88,7 +88,7 @@ PIPED_INPUT = ShellWord("what it is fed", "unknown")
 
 
 def is_transparent(words: ShellWords) -> bool:
-    """Whether the first word stands before another command, and does nothing of its own."""
+    """Whether the first word is a wrapper that does nothing of its own."""
     return bool(words) and words[0].kind == "literal" and _name(words) in _TRANSPARENT
 
 
@@ -102,11 +102,11 @@ def unwrap_command(words: ShellWords) -> ShellWords:
 
 
 def unwrap_layers(words: ShellWords, *, fed: bool = True) -> Iterator[ShellWords]:
-    """The command, and each that it may run, in every reading; at most 400.
+    """The command, and each command that it may run, in every reading; at most 400.
 
     Args:
         words: The command.
-        fed: Also what `xargs`, `find -exec` and their kin run, with the words that they were given.
+        fed: Also what `xargs`, `find -exec` and similar programs run, with the words given to them.
     """
     waiting, seen = [words], set[ShellWords]()
     while waiting and len(seen) < MAX_LAYERS:
@@ -125,7 +125,7 @@ def unwrap_layers(words: ShellWords, *, fed: bool = True) -> Iterator[ShellWords
 
 
 def indirect_commands(words: ShellWords) -> Iterator[ShellWords]:
-    """What a program runs with words of its own finding, without the marks for these."""
+    """The commands that a program runs with words that it finds itself, without its `{}` marks."""
     if not words or words[0].kind != "literal":
         return
     name = _name(words)
@@ -154,9 +154,9 @@ def _name(words: ShellWords) -> str:
 
 
 def _inner_commands(words: ShellWords, wrapper: Wrapper) -> Iterator[ShellWords]:
-    """What stands behind the wrapper's own options and operands, in every reading of them."""
+    """What follows the wrapper's own options and operands, in every reading of them."""
     if _name(words) == "command" and any(word.text in ("-v", "-V") for word in words[1:2]):
-        return  # only asks where it is
+        return  # only asks where the program is
     if _name(words) == "coproc" and len(words) > 2 and words[2].text in ("{", "("):
         yield words[3:]
         return
@@ -180,7 +180,7 @@ def _inner_commands(words: ShellWords, wrapper: Wrapper) -> Iterator[ShellWords]
 
 
 def _steps(option: str, wrapper: Wrapper) -> tuple[int, ...]:
-    """How many words an option takes up, itself counted."""
+    """How many words an option takes, including itself."""
     if option in wrapper.plain or (option.startswith("--") and "=" in option):
         return (1,)
     if option in wrapper.valued:

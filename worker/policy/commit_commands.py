@@ -1,7 +1,7 @@
-"""Which commands only record work in a git repository: for them one grant a run is enough. Pure.
+"""Recognises commands that only record work in a git repository, for one grant per run. Pure.
 
-The grant opens objects, index and refs, not hooks nor configuration. A command that also runs
-something else does not get it: a script that a model wrote could do anything with it.
+The grant opens objects, index and refs, but not hooks or configuration. A command line that also
+runs something else does not get it: a script written by a model could do anything with it.
 """
 
 import posixpath
@@ -21,10 +21,10 @@ _HARMLESS_COMMANDS = frozenset({"cd", "echo", "true", "printf", "pwd"})
 
 
 def find_commit_folder(commands: Sequence[Words], cwd: str) -> str | None:
-    """The folder whose repository all these plain commands only record in; None if they do not.
+    """The folder in whose repository all these plain commands only record work; None otherwise.
 
-    None too when anything else than recording, reading and `cd` is among them, when history is
-    rewritten or work thrown away, and when they work in two folders.
+    None also if anything other than recording, reading and `cd` is among them, if they rewrite
+    history or destroy work, or if they work in two folders.
     """
     folder, place = cwd, None
     for words in commands:

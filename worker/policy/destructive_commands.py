@@ -1,7 +1,7 @@
-"""Commands that throw work away for good, and how to find out what would go. Pure.
+"""Finds commands that destroy work for good, and how to list what they would destroy. Pure.
 
-What is found here is asked about with a preview, and copied first where it is files. Nothing is
-called harmless because it was not found: the sandbox holds all the same.
+A command found here needs an approval with a preview, and files are copied first. A command that is
+not found does not count as harmless: the sandbox holds in any case.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +16,21 @@ from .shell_parser import Words, program_name
 from .shell_words import ShellWord, ShellWords
 
 DestructionKind = Literal["remove", "clean", "discard", "history", "push"]
-_MOST = 16  # of one script that are looked into
+_MOST = 16  # commands of one script that are examined
 _ARGUMENT_RUNNERS = frozenset({"xargs", "parallel"})
-_REMOVERS = frozenset({"rm", "shred", "unlink", "rmdir"})  # of more than a person sees in the words
+_REMOVERS = frozenset({"rm", "shred", "unlink", "rmdir"})  # of more than the words show
 
 
 class DestructiveCommand(Value):
-    """One command that destroys. Paths are relative to `folder`, itself relative to the cwd."""
+    """One destructive command. Paths are relative to `folder`, which is relative to the cwd."""
 
     kind: DestructionKind
-    shown: str  # the command, for people
+    shown: str  # the command, for display
     folder: str = ""
     paths: Words = ()  # literal ones
     patterns: Words = ()  # file patterns
-    unknown: Words = ()  # words of the script that nobody can know before it runs
-    dry_runs: tuple[Words, ...] = ()  # git commands that only read and list what would go
+    unknown: Words = ()  # words whose value is known only when the script runs
+    dry_runs: tuple[Words, ...] = ()  # git commands that only read and list what would be lost
     losses_are_files: bool = True  # a copy of the files brings everything back
 
 
@@ -46,7 +46,7 @@ def find_destructive_commands(argv: Sequence[str]) -> tuple[DestructiveCommand, 
         destruction = _read(words, folder)
         if destruction is not None:
             found.append(destruction)
-    if len(found) > _MOST:  # what is behind them must not pass unseen
+    if len(found) > _MOST:  # those beyond the limit must be shown too
         more = f"{len(found) - _MOST + 1} further commands that throw work away"
         found[_MOST - 1 :] = [DestructiveCommand(kind="remove", shown=more, unknown=(more,))]
     return tuple(found)
@@ -99,7 +99,7 @@ def _shown(words: ShellWords) -> str:
 
 
 def _of_rm(words: ShellWords, folder: str) -> DestructiveCommand | None:
-    """`rm` with -r, -f or both, of something; a plain `rm FILE` is an ordinary change."""
+    """`rm` with -r, -f or both, and an operand; a plain `rm FILE` is an ordinary change."""
     texts = [word.text for word in words[1:]]
     end = texts.index("--") if "--" in texts else len(texts)
     options = [text for text in texts[:end] if text.startswith("-")]
@@ -141,7 +141,7 @@ def _operands(words: Sequence[ShellWord]) -> list[ShellWord]:
 
 
 def _of_argument_runner(words: ShellWords, folder: str) -> DestructiveCommand | None:
-    """`xargs rm`, `parallel git checkout --`: what goes stands in what it is fed."""
+    """`xargs rm`, `parallel git checkout --`: the input says what is destroyed."""
     for inner in indirect_commands(words):
         for one in unwrap_layers(inner):
             name = program_name(one[0].text) if one[0].kind == "literal" else ""
@@ -169,12 +169,12 @@ def _of_find(words: ShellWords, folder: str) -> DestructiveCommand | None:
         if word.text.startswith(("-", "(", "!")):
             break
         roots.append(word)
-    # The tests of find are not run: everything below its roots may go.
+    # The tests of find are not evaluated: everything below its roots may be removed.
     return _removal(words, roots or [ShellWord(".")], folder)
 
 
 def _of_rsync(words: ShellWords, folder: str) -> DestructiveCommand | None:
-    """What is not in the source goes, and may be anything below the last operand."""
+    """rsync removes what is not in the source: possibly anything below the last operand."""
     if not any(word.text.startswith(("--del", "--remove-source-files")) for word in words[1:]):
         return None
     operands = _operands(words[1:])
@@ -222,7 +222,8 @@ def _checkout(call: GitCall) -> _Made | None:
         return None
     if call.has("-f", "--force"):
         return _Made(kind="discard", dry_runs=(_CHANGED,))
-    # Without `--` a word may be a branch or a path; git finds nothing at a path that is none.
+    # Without `--` a word may be a branch or a path; for a word that is not a path git lists
+    # nothing.
     after = call.arguments.index("--") + 1 if "--" in call.arguments else 0
     paths = call.arguments[after:] if after else call.operands
     if not paths:
@@ -237,7 +238,7 @@ def _restore(call: GitCall) -> _Made | None:
 
 
 def _rm(call: GitCall) -> _Made | None:
-    """Without `-f` git keeps what is not recorded; with it, changes go with the files."""
+    """Without `-f` git keeps what is not recorded; with it, changes are lost with the files."""
     if not call.has("-f", "--force") or call.has("--cached", "-n", "--dry-run"):
         return None
     listed = ("ls-files", "--full-name", "-z", "--", *call.operands)

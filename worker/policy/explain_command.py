@@ -1,6 +1,6 @@
-"""`explain`, called by the command line's door: try the sandbox, ask the judges, print.
+"""The `explain` command: probes the sandbox, calls the deciding functions, prints.
 
-Rule: the door has read everything (limits, rules), once, as a run does; nothing is read here.
+The CLI has read everything (limits, rules) once, as a run does; this module reads no configuration.
 """
 
 import sys
@@ -18,7 +18,7 @@ from .explanation_text import render_explanation
 
 
 class ExplainRequest(Value):
-    """What the door says, as JSON in a file that is open under the number of its first argument."""
+    """The CLI's request, as JSON in an open file whose descriptor is the first argument."""
 
     limits: Limits
     cwd: str
@@ -30,7 +30,7 @@ class ExplainRequest(Value):
 
 
 def run_explain(arguments: list[str]) -> int:
-    """Print the explanation; returns the exit code (0 whatever the verdict is)."""
+    """Print the explanation; return the exit code (0 for every verdict)."""
     match arguments:
         case [order, "--json", "--", *words] if words:
             as_json = True

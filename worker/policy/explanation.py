@@ -1,7 +1,7 @@
-"""What would happen to a command here, and why: facts, rules, verdict and sandbox as one value.
+"""Explains what would happen to a command here, and why: facts, rules, verdict and sandbox.
 
-Rule: nothing is decided here. The agent's own functions are asked; this only writes down what they
-said, so that an explanation cannot differ from what a run does.
+This module decides nothing. It calls the agent's own functions and records their results, so an
+explanation cannot differ from what a run does.
 """
 
 from collections.abc import Sequence
@@ -75,20 +75,20 @@ class CommandExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it would run. `problem` is why it could not."""
+    """The sandbox in which it would run. `problem` says why it could not."""
 
     policy: str
     stack: Stack
     writable: tuple[str, ...]
-    read_only: tuple[str, ...]  # inside of what is writable
+    read_only: tuple[str, ...]  # inside what is writable
     private_tmp: bool
     network: bool
     problem: str
     profile: str = ""  # the permission profile; then:
     readable: tuple[str, ...] = ("/",)
     denied: tuple[str, ...] = ()  # what exists of it now
-    sockets: tuple[str, ...] = ()  # of other programs, that a rule opens and that exist now
-    sockets_closed: tuple[str, ...] = ()  # a rule names them, and they stay out of reach
+    sockets: tuple[str, ...] = ()  # of other programs: opened by a rule and existing now
+    sockets_closed: tuple[str, ...] = ()  # a rule names them, but they stay out of reach
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,21 +100,21 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     reading: Reading
     meanings: msgspec.Raw
     commands: tuple[CommandExplanation, ...]
-    throws_away: tuple[str, ...]  # the parts that destroy work, wherever in the script they stand
+    throws_away: tuple[str, ...]  # the parts that destroy work, anywhere in the script
     approval: str
     reviewer: str
     verdict: Literal["run", "ask", "refuse"]
     sandboxed: bool | None  # None: it does not run
     cause: str | None  # of an ask
     reason: str  # in words, always
-    text: str | None  # what the model or the person is told
+    text: str | None  # what the model or the user is told
     sandbox: SandboxExplanation
     rules_broken: str
     warnings: tuple[str, ...]
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the command would run; everything but the command."""
+    """Everything about the run except the command."""
 
     limits: Limits
     cwd: str
@@ -126,8 +126,9 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_argv(words: Sequence[str], shell: str) -> Words:
-    """The words as given; a single one that is more than a bare word is a script, as it is when
-    a model calls `exec_command`.
+    """The words as given, or a script as when a model calls `exec_command`.
+
+    A single word that is more than a bare word is a script.
     """
     only = words[0] if len(words) == 1 else ""
     is_bare = bool(only) and plain_commands(only) == ((only,),)
@@ -135,7 +136,7 @@ def as_argv(words: Sequence[str], shell: str) -> Words:
 
 
 def explain_command(words: Sequence[str], situation: Situation) -> Explanation:
-    """Ask everyone that an agent would ask. Never raises for what the words hold."""
+    """Call every function that an agent would call. Never raises because of the words."""
     limits, loaded = situation.limits, situation.loaded
     argv = as_argv(words, situation.shell)
     facts = gather_facts(
@@ -171,7 +172,7 @@ def explain_command(words: Sequence[str], situation: Situation) -> Explanation:
 def _with_effects(
     facts: CommandFacts, destroyed: tuple[DestructiveCommand, ...], situation: Situation
 ) -> CommandFacts:
-    """As if there were something to be lost; an agent looks first, and asks only if there is."""
+    """Assume that there is something to lose; an agent checks first, and asks only if there is."""
     if isinstance(facts.sandbox, ReadOnly):
         return facts
     opens = can_open_repository(situation.stack) and not isinstance(facts.sandbox, DangerFullAccess)

@@ -1,6 +1,6 @@
-"""An explanation as lines for a person. Pure; same explanation, same text.
+"""Renders an explanation as lines of text. Pure: the same explanation gives the same text.
 
-Rule: nothing of the command reaches the terminal unescaped.
+All text from the command is escaped before it reaches the terminal.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _MOST_SHOWN = 20
 
 
 def render_explanation(one: Explanation) -> str:
-    """The lines, each ended; 20 or so."""
+    """The lines, each with a newline; about 20."""
     return "".join(f"{line}\n" for line in _lines(one))
 
 

@@ -1,4 +1,4 @@
-"""A git command line: where it works, its verb, the verb's arguments. Pure."""
+"""Parses a git command line: its folder, its verb, the verb's arguments. Pure."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from swarm.mailbox.protocol.base import Value
 
 from .shell_parser import Words, program_name
 
-# Global options that change nothing about what is read or run.
+# Global options that do not change what is read or run.
 _HARMLESS = frozenset(
     {"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P"}
     | {"--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs"}
@@ -21,7 +21,7 @@ class GitCall(Value):
 
     verb: str
     arguments: Words
-    folder: str = ""  # of all `-C`, joined; "" = where it is started
+    folder: str = ""  # all `-C` values joined; "" = where it is started
     plain: bool = True
 
     def has(self, *names: str) -> bool:
@@ -36,7 +36,7 @@ class GitCall(Value):
 
     @property
     def operands(self) -> Words:
-        """The arguments that are no options; all that stands after `--`."""
+        """The arguments that are not options, and everything after `--`."""
         if "--" not in self.arguments:
             return tuple(word for word in self.arguments if not word.startswith("-"))
         at = self.arguments.index("--")
@@ -45,7 +45,7 @@ class GitCall(Value):
 
 
 def read_git_call(words: Sequence[str]) -> GitCall | None:
-    """None if it is no git, or has no verb."""
+    """The parsed call; None if it is not git, or has no verb."""
     if not words or program_name(words[0]) != "git":
         return None
     folder, plain, at = "", True, 1
@@ -67,7 +67,7 @@ def _is_option(word: str, names: Sequence[str]) -> bool:
     head = word.partition("=")[0]
     for name in names:
         if name.startswith("--"):
-            # Git takes any unique beginning of a long option.
+            # Git accepts any unique prefix of a long option.
             if head.startswith("--") and len(head) > 4 and name.startswith(head):
                 return True
         elif word.startswith("-") and not word.startswith("--") and name[1:] in word[1:]:

@@ -1,4 +1,4 @@
-"""Commands that only shape the output of another one; a summary leaves them out. Display only."""
+"""Recognises commands that only format another one's output; a summary omits them. Display only."""
 
 import re
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def is_output_filter(words: Sequence[str]) -> bool:
 
 
 def awk_input_file(arguments: Sequence[str]) -> str | None:
-    """The data file of an awk command: after the program, or first where `-f` names that."""
+    """The data file of an awk command: after the program, or first where `-f` names the program."""
     found = operands(arguments, _AWK_VALUED)
     has_script_file = any(word in _AWK_SCRIPT for word in arguments)
     return first(found if has_script_file else found[1:])
@@ -53,7 +53,7 @@ def sed_input_file(arguments: Sequence[str]) -> str | None:
 
 
 def is_count(text: str, *, plus: bool) -> bool:
-    """Whether `text` is a number of lines; `+N` too where `plus`."""
+    """Whether `text` is a number of lines; with `plus` also `+N`."""
     return _COUNT.fullmatch(text.removeprefix("+") if plus else text) is not None
 
 

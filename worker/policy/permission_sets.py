@@ -1,8 +1,7 @@
-"""Rights beyond the sandbox, as sets: joined, cut down to what both have, compared. Pure.
+"""Set operations on rights beyond the sandbox: union, intersection, comparison. Pure.
 
-A folder stands for all that lies in it, and the right to write for that to read. Paths are absolute
-and canonical when they come here: who makes them resolves links first
-(`tools/permission_arguments.py`).
+A folder includes everything in it, and the right to write includes the right to read. Paths must be
+absolute and canonical: the caller resolves links first (`tools/permission_arguments.py`).
 """
 
 from swarm.mailbox.protocol.approvals import ExtraPermissions
@@ -11,12 +10,12 @@ NO_PERMISSIONS = ExtraPermissions()
 
 
 def is_empty(permissions: ExtraPermissions) -> bool:
-    """True if it gives nothing at all."""
+    """True if it grants nothing at all."""
     return not (permissions.network or permissions.read or permissions.write)
 
 
 def union(*parts: ExtraPermissions | None) -> ExtraPermissions:
-    """All that any of them gives, in the order of naming."""
+    """All that any of them grants, in order."""
     given = [part for part in parts if part is not None]
     return ExtraPermissions(
         network=any(part.network for part in given),
@@ -26,7 +25,7 @@ def union(*parts: ExtraPermissions | None) -> ExtraPermissions:
 
 
 def intersection(asked: ExtraPermissions, given: ExtraPermissions) -> ExtraPermissions:
-    """What of `asked` is given: never more than either of them."""
+    """The part of `asked` that is given: never more than either of them."""
     return ExtraPermissions(
         network=asked.network and given.network,
         read=_both(asked.read, (*given.read, *given.write)),
@@ -51,7 +50,7 @@ def _both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
-    """By the text alone; a path that climbs lies nowhere."""
+    """By the text alone; a path with `..` is in no folder."""
     if ".." in path.split("/"):
         return False
     return any(folder in (path, "/") or path.startswith(f"{folder}/") for folder in folders)

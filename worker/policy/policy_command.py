@@ -1,6 +1,6 @@
-"""`parse-command` and `explain`: what a command is shown as, and what would happen to it here.
+"""`parse-command` and `explain`: how a command is displayed, and what would happen to it here.
 
-Run as `python -P -m swarm.worker.policy.policy_command`; the command line's doors start it by name.
+Run as `python -P -m swarm.worker.policy.policy_command`; the CLI starts it by that name.
 """
 
 import sys
@@ -22,9 +22,9 @@ USAGE = (
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the first word says; return the exit code (2 = usage)."""
+    """Run the command that the first word names; return the exit code (2 = usage)."""
     if arguments[:1] == ["explain"]:
-        from .explain_command import run_explain  # reads rules and tries the sandbox: 20 ms more
+        from .explain_command import run_explain  # slow: probes the sandbox (20 ms)
 
         return run_explain([_as_text(word) for word in arguments[1:]])
     return _parse_command(arguments)
@@ -53,7 +53,7 @@ def _parse_command(arguments: list[str]) -> int:
 
 
 def describe(meaning: ParsedCommand) -> str:
-    """One line for a person."""
+    """One line for display."""
     match meaning:
         case ReadFile():
             return f"read {meaning.path}"
@@ -67,7 +67,7 @@ def describe(meaning: ParsedCommand) -> str:
 
 
 def _as_text(word: str) -> str:
-    """An argument of a process may be any bytes; what is no text is shown as U+FFFD."""
+    """Decode a process argument, which may be any bytes; invalid ones become U+FFFD."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

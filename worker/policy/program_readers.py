@@ -1,6 +1,6 @@
-"""One simple command → its meaning, by its first word. Pure, for display only.
+"""Summarises one simple command by its first word. Pure, for display only.
 
-A table of readers, one per program; whatever is not in it is unknown, absolute paths included.
+A table has one reader per program; any other word is unknown, including absolute paths.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""What the run's rules say about one command, and which prefix could be remembered. Pure.
+"""What the run's rules say about one command, and which prefix the user could remember. No I/O.
 
-Rule: a rule that names a program bare allows it only where the system keeps programs, or where a
-`host_executable` lists it: `/tmp/x/git push` is not `git push`. It forbids and asks about it
-everywhere.
+A rule that names a program without a path allows it only in the system's program folders, or where
+a `host_executable` lists it: `/tmp/x/git push` is not `git push`. To forbid or ask, such a rule
+matches everywhere.
 
 Source: execpolicy, safety sheet 9.3, 9.5; stricter as said above.
 """
@@ -22,14 +22,14 @@ MAX_PREFIX_BYTES = 4096
 
 
 class _IndexCache:
-    """The index of the rules that were asked about last: an agent has but one `Rules` at a time."""
+    """The index of the last rules used: an agent has only one `RuleSet` at a time."""
 
     rules: RuleSet | None = None
     index = RuleIndex(RuleSet())
 
 
 def match_rules(rules: RuleSet, words: Words) -> tuple[RuleMatch, ...]:
-    """Every rule that speaks about these words, in the order of definition."""
+    """Every rule that matches these words, in the order of definition."""
     return tuple(
         RuleMatch(
             decision=found.rule.decision,
@@ -41,7 +41,7 @@ def match_rules(rules: RuleSet, words: Words) -> tuple[RuleMatch, ...]:
 
 
 def find_rules(rules: RuleSet, words: Words) -> tuple[MatchedRule, ...]:
-    """The same with each rule's place in `rules.prefixes`."""
+    """The same with each rule's position in `rules.prefixes`."""
     index = _index_of(rules)
     return tuple(
         found
@@ -61,14 +61,14 @@ def rule_matcher(rules: RuleSet) -> MatchRules:
 def propose_prefix(
     facts: CommandFacts, asked: Words = (), *, needs_asking: Callable[[PolicyCommand], bool]
 ) -> Words:
-    """The words that a person may choose to have remembered as allowed; () for none.
+    """The words that the user may choose to have remembered as allowed; () for none.
 
     Args:
-        facts: Of the command that is asked about.
+        facts: The facts of the command that needs an approval.
         asked: The model's own `prefix_rule`.
         needs_asking: Whether the heuristic (no rule) would ask about a command.
 
-    A command that a rule speaks about gets no proposal that its rule would defeat.
+    A command that a rule matches gets no proposal that its rule would defeat.
     """
     by_rule = any(match.decision != "allow" for one in facts.commands for match in one.rules)
     if by_rule or not facts.shell_is_known:

@@ -1,10 +1,10 @@
 """Which commands are known to change nothing, and which are known to destroy. Pure.
 
-Safe means: every way this argv can be read only reads. When in doubt it is not safe; an option is
-refused by any prefix that a program would take for it. The list is closed: new programs are added
-here, by name, with the options that make them write or run something.
+Safe means: in every possible reading this argv only reads. In doubt a command is not safe; an
+option is refused by any prefix that a program would accept for it. The list is closed: new programs
+are added here, by name, with the options that make them write or run something.
 
-Source: Codex's safe and dangerous lists. Stricter here: a program outside of the system's folders
+Source: Codex's safe and dangerous lists. Stricter here: a program outside the system's folders
 (`./ls`) is never safe, nor `uniq` with a second file, nor options that stand in for a file name.
 """
 
@@ -40,7 +40,7 @@ _MAX_SUDO = 8
 
 
 def is_safe_command(words: Sequence[str]) -> bool:
-    """Whether the command only reads: literal words that are no shell call. Never raises."""
+    """Whether the command only reads: literal words that are not a shell call. Never raises."""
     if not words or not is_system_program(words[0]):
         return False
     name = program_name(words[0])
@@ -64,7 +64,7 @@ def might_be_dangerous(argv: Sequence[str]) -> bool:
 
 
 def is_system_program(word: str) -> bool:
-    """A bare name, or a program in one of the system's own folders."""
+    """True for a bare name, or a program in one of the system's own folders."""
     folder, slash, name = word.rpartition("/")
     return bool(name) and (not slash or folder in SYSTEM_FOLDERS)
 
@@ -100,7 +100,7 @@ def _after_sudo(words: Sequence[str]) -> list[str]:
 
 
 def _names_option(word: str, names: Sequence[str]) -> bool:
-    """Whether `word` is one of the long options, by a prefix or with a value too."""
+    """Whether `word` is one of the long options, also as a prefix or with a value."""
     name = word.partition("=")[0]
     return len(name) > 2 and name.startswith("--") and any(one.startswith(name) for one in names)
 

@@ -1,8 +1,8 @@
-"""Every command that a script names, also where its words cannot be known. Pure.
+"""Finds every command that a script names, also where its words cannot be known. Pure.
 
-For warnings only: what is found here may be asked about, but nothing is ever called safe because of
-it. What a shell is fed as its script is read as one; where that cannot be, a command with a word of
-the sort `script` stands for it.
+For warnings only: what is found here may need an approval, but nothing ever counts as safe because
+of it. A script that a shell reads as input is parsed too; where that is impossible, a command with
+a word of the kind `script` stands for it.
 """
 
 import re
@@ -18,14 +18,14 @@ from .shell_words import ShellWord, ShellWords, read_shell_words
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_MOST_COMMANDS = 4_000  # more than what can be parsed would hold
+_MOST_COMMANDS = 4_000  # more than a script of parsable size can hold
 _UNREADABLE = (ShellWord("sh"), ShellWord("a script that a shell is fed", "script"))
 _MAX_DEPTH = 4
 _QUOTING = re.compile(r"[\\'\"]")
 _MOST_NAMED = 20_000
 _MOST_CUT = 8 * MAX_PARSED_BYTES
 _LONGEST_PREFIX = 64  # words of a command that a rule could be about
-# In a script too long to be parsed: words that may stand for a loss.
+# In a script too long to be parsed: words that may mean a loss.
 _MAY_DESTROY = re.compile(
     r"\b(?:rm|shred|xargs)\b[^\n]{0,200}\s-|\s-(?:delete|exec)\b"
     r"|\bgit\b[^\n]{0,200}\b(?:clean|reset|checkout|restore|switch|push|rebase|branch|stash)\b"
@@ -33,7 +33,7 @@ _MAY_DESTROY = re.compile(
 
 
 def find_commands(argv: Sequence[str]) -> tuple[ShellWords, ...]:
-    """The commands of an argv or of its shell script, wrappers like `sudo` taken off. Never raises.
+    """The commands of an argv or of its shell script, without wrappers like `sudo`. Never raises.
 
     At most 4,000; scripts inside scripts are read to a depth of 4.
     """
@@ -42,10 +42,10 @@ def find_commands(argv: Sequence[str]) -> tuple[ShellWords, ...]:
 
 
 def named_commands(argv: Sequence[str]) -> tuple[Words, ...]:
-    """Every command that this argv may run, by the literal words that it begins with: each part of
-    any script, with and without what stands in front of it. For rules that ask or forbid.
+    """Every command that this argv may run, by the literal words at its start.
 
-    A script too long to be parsed is cut at blanks: there any word may begin a command.
+    Each part of any script counts, with and without its wrappers. For rules that ask or forbid. A
+    script too long to be parsed is cut at blanks: any word there may begin a command.
     """
     found = list(islice(_named(tuple(ShellWord(word) for word in argv), 0), _MOST_NAMED))
     if len(found) == _MOST_NAMED:
@@ -96,7 +96,7 @@ def _cut_at_blanks(script: str) -> Iterator[ShellWords]:
 
 
 def input_commands(script: str) -> tuple[Words, ...]:
-    """The commands of literal words that a shell in this script is fed by a heredoc or a pipe."""
+    """The commands of literal words that a shell in this script reads from a heredoc or a pipe."""
     read = parse_script(script) if "<<" in script or "|" in script else None
     if read is None:
         return ()
@@ -146,11 +146,11 @@ def _in_tree(root: "Node", source: bytes, depth: int) -> Iterator[ShellWords]:
         for text in feeding.input_texts(node):
             yield from _commands_of_input(text, depth + 1)
     if root.has_error and feeding.has_reader and b"<<" in source:
-        yield _UNREADABLE  # who is fed what is not known
+        yield _UNREADABLE  # it is unknown which command reads the heredoc
 
 
 def _commands_of_input(script: str | None, depth: int) -> Iterator[ShellWords]:
-    """The commands of what a shell is fed; one that stands for it where it cannot be read."""
+    """The commands of a shell's input; if it cannot be read, one command that stands for it."""
     read = None if script is None or depth >= _MAX_DEPTH else parse_script(script)
     if read is None or read[0].has_error:
         yield _UNREADABLE
@@ -158,5 +158,5 @@ def _commands_of_input(script: str | None, depth: int) -> Iterator[ShellWords]:
         return
     for words in _in_tree(*read, depth):
         yield words
-        if words[0].kind == "unknown":  # its very name is made when it runs
+        if words[0].kind == "unknown":  # its name is known only when it runs
             yield _UNREADABLE

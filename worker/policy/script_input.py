@@ -1,6 +1,6 @@
-"""Who in a script reads a script: a shell from a heredoc, a pipe or a substitution. Pure.
+"""Finds which commands in a script read a script: from a heredoc, a pipe or a substitution. Pure.
 
-For warnings only, so in doubt a shell is taken to read what stands near it.
+For warnings only, so in doubt a shell counts as reading what stands near it.
 """
 
 import re
@@ -25,8 +25,10 @@ _TABS = re.compile(r"^\t+", re.MULTILINE)
 
 
 def inline_scripts(words: ShellWords) -> tuple[str, ...]:
-    """The scripts that stand in a command's own words: `bash -exc SCRIPT`, `eval WORDS`,
-    `trap SCRIPT EXIT`, `env -S WORDS`, `alias x=SCRIPT`, `su -c SCRIPT`, …
+    """The scripts in a command's own words.
+
+    `bash -exc SCRIPT`, `eval WORDS`, `trap SCRIPT EXIT`, `env -S WORDS`, `alias x=SCRIPT`, `su -c
+    SCRIPT`, …
     """
     if not words or words[0].kind != "literal":
         return ()
@@ -71,7 +73,7 @@ def _split_string(rest: ShellWords) -> Iterator[str]:
 
 
 def _of_git(texts: list[str]) -> Iterator[str]:
-    """What git itself hands to a shell."""
+    """The scripts that git itself passes to a shell."""
     if "submodule" in texts and "foreach" in texts:
         after = texts[texts.index("foreach") + 1 :]
         yield " ".join(text for text in after if not text.startswith("--"))
@@ -84,7 +86,7 @@ def _of_git(texts: list[str]) -> Iterator[str]:
 
 
 def reads_script(words: ShellWords) -> bool:
-    """Whether a command runs what it is fed, or what a substitution gives it."""
+    """Whether a command runs its input, or the result of a substitution, as a script."""
     words = unwrap_command(words) or words
     if not words:
         return False
@@ -103,7 +105,7 @@ def reads_script(words: ShellWords) -> bool:
 
 
 class ScriptInput:
-    """One script's tree: which parts of it take a script, and what each is fed."""
+    """One script's tree: which of its parts read a script, and what input each gets."""
 
     def __init__(self, root: "Node", source: bytes) -> None:
         self._source = source
@@ -116,11 +118,11 @@ class ScriptInput:
 
     @property
     def has_reader(self) -> bool:
-        """Whether anything in this script runs what it is fed."""
+        """Whether any command in this script runs its input."""
         return bool(self._readers)
 
     def input_texts(self, node: "Node") -> Iterator[str | None]:
-        """The text that this part of the script feeds to a shell; None if nobody can know it."""
+        """The text that this part of the script passes to a shell; None if it cannot be known."""
         if not self._readers:
             return
         match node.type:
@@ -142,7 +144,7 @@ class ScriptInput:
                 pass
 
     def _functions(self, root: "Node") -> frozenset[str]:
-        """Names of functions of the script in which a shell takes what it is fed."""
+        """Names of functions in the script in which a shell reads its input."""
         made = (node for node in walk_nodes(root) if node.type == "function_definition")
         return frozenset(
             node_text(one.children[0], self._source) for one in made if self._contains_reader(one)
@@ -153,7 +155,7 @@ class ScriptInput:
         return at < len(self._readers) and self._readers[at] < node.end_byte
 
     def _is_read_by_shell(self, node: "Node") -> bool:
-        """Whether what comes out of this node is run by a shell beside or around it."""
+        """Whether a shell beside or around this node runs the node's output."""
         around: Node | None = node
         while around is not None:
             if around.type in ("pipeline", "redirected_statement", "command"):
@@ -184,8 +186,9 @@ def _echo_output(words: ShellWords) -> str | None:
 
 
 def _script_argument(words: ShellWords, *, longer: bool = False) -> ShellWord | None:
-    """The word after a shell's `-c`, also in a cluster of letters; `longer`: operands may come
-    before it.
+    """The word after a shell's `-c`, also in a cluster of letters.
+
+    With `longer`, operands may come before it.
     """
     at = 1
     while at + 1 < len(words) and (longer or words[at].text.startswith(("-", "+"))):
@@ -199,7 +202,7 @@ def _script_argument(words: ShellWords, *, longer: bool = False) -> ShellWord | 
 
 
 def _script_file(rest: ShellWords) -> ShellWord | None:
-    """The script file that a shell is given; None if it reads its standard input."""
+    """The script file given to a shell; None if it reads its standard input."""
     at = 0
     while at < len(rest):
         text = rest[at].text
@@ -208,7 +211,7 @@ def _script_file(rest: ShellWords) -> ShellWord | None:
         elif not text.startswith(("-", "+")) or text == "-":
             return rest[at]
         elif text.startswith("-") and not text.startswith("--") and "s" in text:
-            return None  # `-s`: what follows are the script's own words
+            return None  # `-s`: the words after it are the script's arguments
         else:
             at += 1
     return None

@@ -1,4 +1,4 @@
-"""Shell text → plain words, or nothing. What is not plainly words is never guessed at.
+"""Parses shell text into plain words, or None. It never guesses at anything else.
 
 Only a small part of bash is read: commands of literal words joined by `&& || ; |` or newlines.
 Anything else (expansion, glob, redirect, assignment, subshell, comment, …) makes the whole script
@@ -37,14 +37,14 @@ __all__ = [
 Words = tuple[str, ...]
 SHELLS = frozenset({"bash", "zsh", "sh"})
 SCRIPT_FLAGS = frozenset({"-c", "-lc"})
-MAX_SCRIPT_BYTES = 64 * 1024  # longer ones are unreadable; the time to parse stays bounded
-MAX_PARSED_BYTES = 16 * 1024  # smaller, for here the parser may see anything
+MAX_SCRIPT_BYTES = 64 * 1024  # longer ones are unreadable; this bounds the time to parse
+MAX_PARSED_BYTES = 16 * 1024  # smaller, because here the parser may see anything
 
 _WORDS = frozenset({"word", "number", "string", "raw_string", "concatenation"})
 _NAMED = _WORDS | {"program", "list", "pipeline", "command", "command_name", "string_content"}
 _ANONYMOUS = frozenset({"&&", "||", ";", "|", '"', "'"})
-# No plain script has more than this, so most others are known at once, in linear time, and the
-# parser's reading is checked by a second, independent one
+# No plain script has more than this. It rejects most others at once, in linear time, and checks the
+# parser's reading by a second, independent one.
 _MAY_BE_PLAIN = re.compile(
     r"""(?:'[^']*+'|"[^"$`\\]*+"|\\\n|[^'"\\$`<>(){*?\[]++)*+""",
 )
@@ -52,10 +52,10 @@ _MASK = bytes(range(128)) + b"x" * 128
 _HEREDOC_LINE = re.compile(
     r"""\s*(?P<call>[^\n]*?)<<[ \t]*(?P<quote>['"]?)(?P<tag>\w+)(?P=quote)[ \t]*\n"""
 )
-# What the shell would change, or a blank: the parser joins some words (`] ]`) into one
+# What the shell would change, or a blank: the parser joins some words (`] ]`) into one.
 _NOT_LITERAL = re.compile(r"(?:^|[=:])~|[*?\[{\\ \t\n]")
 _BETWEEN_TOKENS = re.compile(rb"(?:[ \t\n]|\\\n)*")
-# `a\⏎b` is one word to a shell and two to the parser; `a \⏎⏎b` is two commands
+# `a\⏎b` is one word to a shell and two to the parser; `a \⏎⏎b` is two commands.
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 
 
@@ -80,9 +80,9 @@ def shell_script(argv: Sequence[str]) -> str | None:
 
 
 def plain_commands(script: str) -> tuple[Words, ...] | None:
-    """The script's commands as literal words, in order; None if it is anything but that.
+    """The script's commands as literal words, in order; None if it contains anything else.
 
-    Never raises. An empty script is None.
+    Never raises. An empty script gives None.
     """
     source = _encode(script, MAX_SCRIPT_BYTES)
     if source is None or not _MAY_BE_PLAIN.fullmatch(script):
@@ -101,7 +101,7 @@ def plain_commands(script: str) -> tuple[Words, ...] | None:
 
 
 def heredoc_command(script: str) -> Words | None:
-    """The literal words of the one command of a script that feeds it a heredoc, else None.
+    """The literal words of a script's only command, which has a heredoc as its input; else None.
 
     Such a command is *complex*: rules may match it, but it is never known safe.
     """
@@ -117,7 +117,7 @@ def heredoc_command(script: str) -> Words | None:
     if len(commands) != 1 or len(heredocs) != 1:
         return None
     words = _literal_words(commands[0], source)
-    # The grammar loses a `-` before `<<`, and hangs words after the tag on the redirect.
+    # The grammar loses a `-` before `<<`, and attaches words after the tag to the redirect.
     lost = source[commands[0].end_byte : heredocs[0].start_byte].split()
     late = [_literal(node, source) for node in heredocs[0].children if node.type in _WORDS]
     if words is None or None in late or any(word != b"-" for word in lost):
@@ -126,7 +126,7 @@ def heredoc_command(script: str) -> Words | None:
 
 
 def heredoc_call(script: str) -> HeredocCall | None:
-    """Recognise a script that is exactly one heredoc fed to one bare command name.
+    """Recognise a script that is exactly one heredoc for one bare command name.
 
     Only its first line is parsed; the body, of any length, is taken as it stands.
     """
@@ -146,9 +146,9 @@ def heredoc_call(script: str) -> HeredocCall | None:
 
 
 def parse_script(script: str) -> "tuple[Node, bytes] | None":
-    """The parser's reading of any script, errors and all, and what `node_text` takes its texts
-    from;
-    None if it is too long to be read.
+    """The parser's tree of any script, with any errors, and the source for `node_text`.
+
+    None if the script is too long to be read.
     """
     source = _encode(script, MAX_PARSED_BYTES)
     return None if source is None else (_parse(source), source)
@@ -175,7 +175,7 @@ def load_shell_grammar() -> None:
 
 @functools.cache
 def _parser() -> "Parser":
-    import tree_sitter  # 4–10 ms: only a process that reads commands pays for it
+    import tree_sitter  # 4–10 ms: only processes that read commands import it
     import tree_sitter_bash
 
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
@@ -190,16 +190,16 @@ def _encode(script: str, limit_bytes: int) -> bytes | None:
 
 
 def _parse(source: bytes) -> "Node":
-    """Parse a copy in which every byte beyond ASCII is a letter.
+    """Parse a copy in which every non-ASCII byte is a letter.
 
-    The grammar's scanner looks characters up in C's table of 256 and ends the process on some that
-    lie beyond it. To a shell, too, they are parts of words and nothing else.
+    The grammar's scanner looks characters up in C's table of 256 and crashes the process on some
+    that lie beyond it. For a shell, too, they are only parts of words.
     """
     return _parser().parse(source.translate(_MASK)).root_node
 
 
 def _only_plain_tokens(root: "Node", source: bytes) -> bool:
-    """Whether all nodes are of the subset and nothing but blanks lies between the tokens."""
+    """Whether all nodes are in the subset and only blanks lie between the tokens."""
     covered = 0
     for node in walk_nodes(root):
         if node.type not in (_NAMED if node.is_named else _ANONYMOUS):
@@ -247,7 +247,7 @@ def _literal(node: "Node", source: bytes) -> str | None:
 
 
 def _joined(node: "Node", source: bytes) -> str | None:
-    """The parts of a concatenation, which must touch."""
+    """The text of a concatenation, whose parts must touch."""
     text, end = "", node.start_byte
     for part in node.children:
         literal = _literal(part, source)
@@ -258,7 +258,7 @@ def _joined(node: "Node", source: bytes) -> str | None:
 
 
 def _double_quoted(node: "Node", text: str) -> str | None:
-    """The text between the quotes: line breaks in it belong to no node of their own."""
+    """The text between the quotes: line breaks in it have no node of their own."""
     inside = node.children[1:-1]
     if "\\" in text or any(part.type != "string_content" for part in inside):
         return None

@@ -1,7 +1,7 @@
-"""Words ⇄ one line of shell text. Pure; no shell is ever asked.
+"""Joins words into one line of shell text, and splits it again. Pure; no shell is called.
 
-Source: the conventions of the `shlex` crate that Codex shows its commands with, so that the same
-command reads the same here and there.
+Source: the conventions of the `shlex` crate with which Codex displays commands, so that both
+display a command in the same way.
 """
 
 import re
@@ -20,8 +20,9 @@ _DOUBLE_ESCAPE = re.compile(r'\\(?:\n|([$`"\\]))')
 
 
 def join_words(words: Iterable[str]) -> str:
-    """One line that a shell splits into exactly these words. NUL cannot be quoted: it is shown
-    as U+FFFD, so do not execute the result.
+    """One line that a shell splits into exactly these words.
+
+    NUL cannot be quoted and becomes U+FFFD, so do not execute the result.
     """
     return " ".join(quote_word(word) for word in words)
 
@@ -42,7 +43,8 @@ def quote_word(word: str) -> str:
 def split_words(text: str) -> list[str] | None:
     """Split as a POSIX shell would, without expanding anything; None if a quote is not closed.
 
-    A backslash before a newline vanishes but leaves a word behind, as in Codex's display.
+    A backslash before a newline is removed but counts as the start of a word, as in Codex's
+    display.
     """
     words: list[str] = []
     current: str | None = None
@@ -74,7 +76,7 @@ def _value(match: re.Match[str]) -> str:
 
 
 def _quote_prefix(word: str) -> tuple[int, str]:
-    """Quote as much of the word's start as one kind of quotes, or none, can hold."""
+    """Quote the longest start of the word that one kind of quotes, or none, can hold."""
     single = _length_without(word, _NOT_IN_SINGLE, skip=word.startswith("^"))
     double = 0 if word.startswith("^") else _length_without(word, _NOT_IN_DOUBLE, skip=False)
     longest = max(single, double)

@@ -1,6 +1,6 @@
-"""The words of one command, also where nobody can know them before it runs. Pure.
+"""The words of one command, including those known only when it runs. Pure.
 
-A word that the shell would change is kept as it stands, marked as a pattern or as unknown.
+A word that the shell would change is kept as written, and marked as a pattern or as unknown.
 """
 
 import re
@@ -16,7 +16,7 @@ _WORDS = frozenset(
     | {"command_substitution", "ansi_c_string", "process_substitution", "arithmetic_expansion"}
 )
 _PATTERN = frozenset("*?[")
-# What the shell would put something else for; `HEAD~2` and `@{1}` stay as they are.
+# What the shell would replace; `HEAD~2` and `@{1}` stay as they are.
 _CHANGING = re.compile(r"[$`\\]|(?:^|[=:])~|\{[^}]*(?:,|\.\.)")
 _ESCAPED = re.compile(r"\\([A-Za-z0-9_./-])")
 EXPANDS_IN_QUOTES = re.compile(r"[$`\\]")
@@ -24,9 +24,9 @@ WordKind = Literal["literal", "pattern", "unknown", "script"]
 
 
 class ShellWord(NamedTuple):
-    """`text` is the word itself, a file pattern, or the script's own text of what it becomes.
+    """`text` is the word itself, a file pattern, or the script text that the shell would expand.
 
-    A `script` is what a shell is fed and nobody can read; `text` shows where it comes from.
+    A `script` is unreadable input of a shell; `text` shows where it comes from.
     """
 
     text: str
@@ -71,7 +71,7 @@ def _read_shell_word(node: "Node", source: bytes) -> ShellWord:
 def _joined(node: "Node", source: bytes) -> ShellWord:
     parts = [_read_shell_word(part, source) for part in node.children]
     text = "".join(part.text for part in parts)
-    # Braces are parts of their own, so only the whole shows what the shell makes of them.
+    # Braces are separate parts, so only the whole text shows what the shell makes of them.
     bare = "".join(
         node_text(part, source)
         for part in node.children

@@ -1,8 +1,8 @@
-"""What a command is shown as where people look: only if the policy knows that it just reads. Pure.
+"""How users see a command: summarised only if the policy knows that it just reads. Pure.
 
-Rule: words such as "Read a.py" stand in the place of the command itself, so they must not hide
-what it does. `find . -delete` has the shape of a listing, and `rg --pre PROGRAM` that of a search:
-neither is known to be safe, and both are shown as they are.
+A text such as "Read a.py" replaces the command itself, so it must not hide what the command does.
+`find . -delete` looks like a listing, and `rg --pre PROGRAM` like a search: neither is known to be
+safe, and both are displayed as they are.
 """
 
 from swarm.mailbox.protocol.parsed_command import (
@@ -16,19 +16,19 @@ from swarm.mailbox.protocol.parsed_command import (
 from .command_facts import CommandFacts
 from .command_parser import parse_command
 
-_MOST_WORDS_CHARS = 4_000  # of a command that is looked at
+_MOST_WORDS_CHARS = 4_000  # the longest command that is summarised
 _MOST_PARTS = 8
 _MOST_CHARS = 2_000  # of all texts together: a record keeps them beside the command
 
 
 def only_reads(facts: CommandFacts) -> bool:
-    """Each part of the command is known to change nothing."""
+    """Whether each part of the command is known to change nothing."""
     known = facts.shell_is_known and not facts.is_complex and bool(facts.commands)
     return known and all(one.is_safe for one in facts.commands)
 
 
 def shown_meanings(facts: CommandFacts) -> tuple[ParsedCommand, ...]:
-    """What it reads, lists and searches, in order; empty where it is to be shown as it is."""
+    """What it reads, lists and searches, in order; empty if it must be displayed as it is."""
     if not only_reads(facts) or sum(map(len, facts.argv)) > _MOST_WORDS_CHARS:
         return ()
     meanings = parse_command(facts.argv)

@@ -1,1 +1,1 @@
-"""Processes that the supervisor starts: fork-server, boot, life-line, prefork and prewarm."""
+"""Processes that the supervisor starts: fork-server, boot, lifeline, prefork and prewarm."""

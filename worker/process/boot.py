@@ -1,9 +1,9 @@
-"""The common beginning of an agent, a gateway or a network proxy, forked warm or started cold.
+"""Common start of agent, gateway and network-proxy processes, forked (warm) or executed (cold).
 
-What a process may know comes as one spec on a sealed descriptor; a gateway's keys come on a second
+A process receives its spec on one sealed descriptor and a gateway receives its keys on a second
 one. Neither passes through arguments, environment or disk.
 
-Cold it is entered by `cold.py`.
+A cold process enters through `cold_entry.py`.
 """
 
 import importlib
@@ -51,12 +51,12 @@ class _RunProxy(Protocol):
 
 
 def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
-    """Read the spec and be what it says; return the exit code.
+    """Read the spec, run the process that it describes and return the exit code.
 
     Args:
-        spec_fd: A memfd at its beginning; closed here.
+        spec_fd: A memfd, positioned at its beginning; closed here.
         keys_fd: A pipe with a msgpack map of keys, for a gateway; closed here.
-        lifeline_fd: The life-line's reading end; stays open. None: nothing to outlive.
+        lifeline_fd: The lifeline's reading end; stays open. None: there is no lifeline.
     """
     os.umask(0o077)
     ignore_interrupts()
@@ -86,28 +86,31 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
 
 
 def _drop_proxy_variables(spec: AgentSpec) -> None:
-    """What the spec leaves out of the environment is not for this process and its children."""
+    """Remove the proxy variables that the spec's environment omits from this process."""
     for name in set(proxy_variables(os.environ)) - set(spec.environment):
         del os.environ[name]
 
 
 def bind_to_run(lifeline_fd: int | None) -> None:
-    """Own what is below, and end with the run. Not before the launcher's fork: what a process
-    touches before a fork, it copies twice."""
+    """Become the subreaper of all descendants and end with the run.
+
+    Call it after the launcher's fork: memory written before a fork is copied twice.
+    """
     become_subreaper()
     if lifeline_fd is not None:
         hold_lifeline(lifeline_fd)
 
 
 def run_preforked_gateway(channel_fd: int, lifeline_fd: int) -> int:
-    """A gateway forked before its spec is known: import meanwhile, then take one StartProcess.
+    """Run a gateway forked before its spec is known: import modules, then take one StartProcess.
 
-    Returns the exit code; 0 when the supervisor closes the channel instead.
+    Returns the exit code; 0 when the supervisor closes the channel without an order.
     """
     hold_lifeline(lifeline_fd)
     with gc_paused():
         importlib.import_module("swarm.worker.gateway.gateway_process")
-        importlib.import_module("encodings.idna")  # its first connection would, for 2 ms
+        # Else the first connection would spend 2 ms on it.
+        importlib.import_module("encodings.idna")
     with socket.socket(fileno=channel_fd) as channel:
         flags = socket.MSG_CMSG_CLOEXEC
         packet, fds, _, _ = socket.recv_fds(channel, _PACKET_BYTES, 2, flags)
@@ -124,8 +127,8 @@ class _TitleSetter:
 
 
 def set_title(title: str) -> None:
-    """What `ps` shows, made printable."""
-    if _TitleSetter.set_title is None:  # not before the first process needs it
+    """Set the title that `ps` shows, with unprintable characters replaced."""
+    if _TitleSetter.set_title is None:  # imported when the first process needs it
         from setproctitle import setproctitle
 
         _TitleSetter.set_title = setproctitle
@@ -133,12 +136,12 @@ def set_title(title: str) -> None:
 
 
 def launcher_title(title: str) -> str:
-    """What `ps` shows of the launcher of the process with this title."""
+    """Return the title that `ps` shows for the launcher of the process with this title."""
     return f"swarm: launcher of {printable(title).removeprefix('swarm: ')}"
 
 
 def printable(title: str) -> str:
-    """Only printable characters: a role's name comes from a file."""
+    """Replace unprintable characters by `?`: a role's name comes from a file."""
     return "".join(sign if sign.isprintable() else "?" for sign in title)
 
 
@@ -155,7 +158,7 @@ def _read_all(fd: int) -> bytes:
 
 
 def run_cold_started(title: str, spec_fd: int, keys_fd: int | None, lifeline_fd: int) -> NoReturn:
-    """Be what the spec says, in a process of its own that `cold.py` has begun."""
+    """Run what the spec describes in the process that `cold_entry.py` started; never returns."""
     disable_core_dumps()
     leave_working_folder()
     set_title(title)

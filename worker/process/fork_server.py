@@ -1,9 +1,9 @@
-"""The fork-server: one single-threaded process that has imported everything, and forks.
+"""The fork-server: a single-threaded process that has imported all modules and forks agents.
 
-It runs no Trio and holds no ZeroMQ context: a child starts clean. It adopts what a dead agent
-leaves behind and kills it, so no command outlives its agent. If it dies itself, agents live on.
+It runs no Trio loop and holds no ZeroMQ context: a child inherits neither. It adopts and kills the
+orphans of an ended agent, so no command outlives its agent. If it dies itself, agents continue.
 
-Cold: `python -P -m swarm.worker.process.fork_server CHANNEL_FD LIFELINE_FD`.
+Cold start: `python -P -m swarm.worker.process.fork_server CHANNEL_FD LIFELINE_FD`.
 """
 
 import gc
@@ -55,9 +55,9 @@ from .prefork import ChildSetup, PreforkedProcess, RunFromSpec, wait_and_run
 _PACKET_BYTES = 64 * 1024
 _MAX_FDS = 4
 _REAP_RETRY_MS = 5
-_PREWARM_DELAY_MS = 200  # the first agent needs both processors for 30 to 100 ms to ask at all
-_PREFORK_DELAY_MS = 5  # then a spare is forked: while orders come, nobody waits for it
-_ORPHANS_LIMIT_S = 1.0  # more only in an uninterruptible wait; then its agent is reported anyway
+_PREWARM_DELAY_MS = 200  # the first agent keeps both processors busy for 30 to 100 ms
+_PREFORK_DELAY_MS = 5  # after this idle time a process is preforked, so that no order waits for it
+_ORPHANS_LIMIT_S = 1.0  # longer only in an uninterruptible wait; then the end is reported anyway
 PRELOADED_MODULES = (
     "trio",
     "zmq",
@@ -72,19 +72,19 @@ PRELOADED_MODULES = (
 
 
 class PrewarmSteps(NamedTuple):
-    """Done once, here, what every agent would do for itself. Leaves no thread and no descriptor."""
+    """Work done once, here, for all agents. Leaves no thread and no descriptor."""
 
     before_first_fork: Callable[[], None]  # before the first child, which waits for it
-    while_idle: Callable[[], Iterator[None]]  # in short steps: a child may be forked between two
+    while_idle: Callable[[], Iterator[None]]  # in short steps; a child may be forked between two
 
 
 def run_fork_server(channel_fd: int, lifeline_fd: int) -> NoReturn:
-    """Preload and serve; the entry by name, for a child of the entry process. Never returns."""
+    """Preload modules and serve orders, in a child of the entry process. Never returns."""
     started = time.monotonic()
-    lifeline.hold_lifeline(lifeline_fd)  # before all else: it may be stopped while it imports
+    lifeline.hold_lifeline(lifeline_fd)  # first of all: the process may be stopped while it imports
     with gc_paused():
         for name in PRELOADED_MODULES:
-            with suppress(ImportError):  # an agent that needs it repeats it and shows the error
+            with suppress(ImportError):  # an agent that needs the module shows the error
                 importlib.import_module(name)
         client = importlib.import_module("swarm.worker.exec.launcher_client")
         prewarm = importlib.import_module("swarm.worker.process.prewarm")
@@ -108,26 +108,26 @@ def serve_orders(
     prepare: PrewarmSteps | None = None,
     preload_s: float = 0.0,
 ) -> NoReturn:
-    """Obey orders until the channel or the life-line ends; then end everything below.
+    """Serve orders until the channel or the lifeline closes; then kill all descendants.
 
     Args:
         channel: A blocking SOCK_SEQPACKET whose other end the supervisor holds.
-        lifeline_fd: The life-line's reading end; every child keeps it.
-        entry: What a child becomes.
-        early: What a child without keys (an agent) does before it is touched.
-        prepare: Quickly before the first child; thoroughly, step by step, while nothing is ordered
-            after the first agent, and one step after each further agent however many wait.
-        preload_s: What the imports took; reported once.
+        lifeline_fd: The lifeline's reading end; every child keeps it.
+        entry: The function that a child runs.
+        early: What a child without keys (an agent) does before its memory is written to.
+        prepare: The first part runs before the first child. The steps run while the server is idle
+            after the first agent; one also runs after each further agent, even if orders wait.
+        preload_s: Duration of the imports; reported once.
     """
-    boot.set_title("swarm: fork-server")  # its first call sets up what later ones share
+    boot.set_title("swarm: fork-server")  # the first call sets up state that later calls share
     become_subreaper()
     limit_malloc_arenas()
     server = _ForkServer(channel, lifeline_fd, entry, early, prepare)
-    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_all)  # now the guarded ones too
+    lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_all)  # with the guarded ones
     if prepare is not None:
         prepare.before_first_fork()
     gc.collect()
-    gc.freeze()  # children share these pages until somebody writes to them
+    gc.freeze()  # children share these pages until one writes to them
     with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is gone
         server.report(ServerReady(preload_s=preload_s))
         server.loop()
@@ -150,15 +150,16 @@ class _ForkServer:
         self._entry, self._child_setup = entry, early
         self._steps = None if prepare is None else prepare.while_idle()
         self._prewarm_delay_ms: int | None = (
-            None  # before the next step; None: until the first agent
+            None  # idle time before the next step; None until the first agent
         )
         self._children: set[int] = set()  # pids of agents not yet reaped
-        self._ended: dict[int, float] = {}  # those that ended → when to report them at the latest
-        self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not below us
+        self._ended: dict[int, float] = {}  # ended agents → latest time to report them
+        self._guarded: dict[int, int] = {}  # pid → pidfd of processes that are not our descendants
         self._run = ""
         self._preforked: PreforkedProcess | None = None
         self._wants_prefork = False
-        self._unassigned: set[int] = set()  # spares that have no order: nobody is told of their end
+        # Preforked processes without an order: their end is not reported.
+        self._unassigned: set[int] = set()
         self._wakeup_read_fd, self._wakeup_write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def loop(self) -> None:
@@ -199,17 +200,17 @@ class _ForkServer:
         signal.set_wakeup_fd(self._wakeup_write_fd, warn_on_full_buffer=False)
 
     def _prewarm_after_start(self) -> None:
-        """The first agent has the processors to itself; of many in a row each pays for a step."""
+        """After the first agent, start the idle timer; after each further agent, run one step."""
         if self._prewarm_delay_ms is None:
             self._prewarm_delay_ms = _PREWARM_DELAY_MS
         elif self._steps is not None:
             self._run_prewarm_step(self._steps)
 
     def _run_prewarm_step(self, steps: Iterator[None]) -> None:
-        """One step, between two children; what ends meanwhile is reaped after it."""
+        """Run one step between two forks; processes that end meanwhile are reaped after it."""
         self._prewarm_delay_ms = 0
         signal.set_wakeup_fd(-1)
-        if next(steps, self) is self:  # that was the last
+        if next(steps, self) is self:  # that was the last step
             self._steps = None
             gc.collect()
             gc.freeze()
@@ -220,8 +221,8 @@ class _ForkServer:
         socket.send_fds(self._channel, [encode_fork(report)], fds)
 
     def kill_all(self) -> None:
-        """Kill all agents, then the trees that are not below us, stopped first so none can fork."""
-        for pid in self._children:  # not reaped, so the numbers are theirs
+        """Kill all agents, then the guarded trees, each stopped first so that it cannot fork."""
+        for pid in self._children:  # not reaped yet, so the pids are still theirs
             os.kill(pid, signal.SIGKILL)
         for pid, pidfd in self._guarded.items():
             with suppress(ProcessLookupError):
@@ -257,7 +258,7 @@ class _ForkServer:
             self.report(StartFailed(request=order.request, reason=f"fork: {error.strerror}"))
         else:
             self._children.add(pid)
-            with suppress(OSError):  # the child does it too; whoever comes first
+            with suppress(OSError):  # the child calls it too; whichever comes first
                 os.setpgid(pid, pid)
             pidfd = os.pidfd_open(pid)
             self.report(ProcessStarted(request=order.request, pid=pid), pidfd)
@@ -267,7 +268,7 @@ class _ForkServer:
                 os.close(fd)
 
     def _use_preforked(self, order: StartProcess, fds: list[int]) -> int:
-        """The process that was ready for this order; 0: there is none."""
+        """Return the pid of the preforked process that took this order; 0 if there is none."""
         if order.has_keys or order.is_service:
             return 0
         spare, self._preforked = self._preforked, None
@@ -288,7 +289,7 @@ class _ForkServer:
             if pid == 0:
                 line = self._lifeline_fd
                 run_and_exit(lambda: wait_and_run(self._entry, early, theirs, line, self._run))
-        except OSError:  # the next agent is forked when it is wanted
+        except OSError:  # the next agent is forked on demand
             ours.close()
             return
         finally:
@@ -309,7 +310,7 @@ class _ForkServer:
         return pid
 
     def _run_child(self, order: StartProcess, fds: list[int]) -> int:
-        """In the child: shed what is the server's and be what was ordered; its exit code."""
+        """In the child: drop the server's state and run the order; returns the exit code."""
         spec_fd, stderr_fd, *rest = fds
         kept = {spec_fd, self._lifeline_fd, *rest}
         if self._child_setup is not None and not (order.has_keys or order.is_service):
@@ -327,16 +328,16 @@ class _ForkServer:
         return self._entry(spec_fd, rest[0] if order.has_keys else None, self._lifeline_fd)
 
     def _reap(self) -> None:
-        """Report the agents that ended, each once nothing lives that it left to us.
+        """Report the agents that ended, each once all orphans that it left are dead.
 
-        Until then it stays a zombie: its number must not become another agent's.
+        Until then the agent stays a zombie, so that its pid is not reused.
         """
         now = time.monotonic()
         for pid in [one for one in self._children if one not in self._ended and _has_ended(one)]:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # nobody else's group, while it is a zombie
+                os.killpg(pid, signal.SIGKILL)  # a zombie still owns its group
             self._ended[pid] = now + _ORPHANS_LIMIT_S
-        left = self._kill_orphans()  # looked for after the deaths: what the dead left is ours now
+        left = self._kill_orphans()  # after the agents ended: their orphans are ours by now
         for pid, latest in list(self._ended.items()):
             if not left or now > latest:
                 _, status = os.waitpid(pid, 0)
@@ -347,9 +348,9 @@ class _ForkServer:
                 self._unassigned.discard(pid)
 
     def _kill_orphans(self) -> int:
-        """One round; returns how many it found. None: nothing lives that the dead left to us.
+        """Kill orphans for one round and return how many were found; 0 means that none is left.
 
-        One that has ended counts too: what it left came to us after we had begun to look.
+        An ended orphan counts too: its own orphans may have come to us after the listing.
         """
         orphans = set(children_of(os.getpid())) - self._children
         for orphan in orphans:
@@ -368,7 +369,7 @@ class _ForkServer:
 
 
 def _change_environment(change: ChangeVariable) -> None:
-    """Have the environment of today; of a key that was in yesterday's no copy is left."""
+    """Set or remove an environment variable; a removed key is wiped from memory."""
     if change.value is None:
         wipe_secrets(take_keys(os.environ, (change.name,)).values())
     else:
@@ -381,11 +382,11 @@ def _has_ended(child: int) -> bool:
 
 
 def _on_sigchld(number: int, frame: object) -> None:
-    """The wake-up descriptor does the work."""
+    """Do nothing: the wake-up descriptor wakes the loop."""
 
 
 def main() -> NoReturn:
-    """The cold entry; descriptors are given as numbers."""
+    """Run the cold fork-server; descriptors are given as numbers."""
     channel_fd, lifeline_fd = map(int, sys.argv[1:3])
     for fd in (channel_fd, lifeline_fd):
         os.set_inheritable(fd, False)

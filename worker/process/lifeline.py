@@ -1,8 +1,9 @@
-"""The life-line: a pipe whose only writer is the supervisor. At its end every process ends.
+"""The lifeline: a pipe whose only writer is the supervisor. When it closes, every process ends.
 
-The kernel itself announces the end with SIGCONT to the whole process group, which also wakes who
-was stopped; a Python handler runs even where the Trio loop is wedged. Three parties sweep, and any
-one of them is enough: the process itself, the helper it forked (same group), the fork-server.
+The kernel signals the close with SIGCONT to the whole process group, which also wakes stopped
+processes; a Python signal handler runs even where the Trio loop hangs. Three parties kill the tree
+and each one suffices: the process itself, the helper that it forked (same group), and the
+fork-server.
 """
 
 import fcntl
@@ -20,12 +21,13 @@ from swarm.mailbox.process_tree import kill_descendants, live_descendants_of
 _SIGCONT, _SIGIO = int(signal.SIGCONT), int(signal.SIGIO)
 _KILL_LIMIT_S = 0.8
 _FORK_SERVER_HEAD_START_S = (
-    0.05  # for a fork-server, which ends hundreds of us sooner than we do one by one
+    # Time for the fork-server, which ends hundreds of processes sooner than they do one by one.
+    0.05
 )
 
 
 class _HeldLifeline:
-    """What this process watches. A forked helper inherits it and then acts for its parent too."""
+    """The lifeline of this process. A forked helper inherits it and acts for its parent too."""
 
     fd = -1
     inode = 0  # of the pipe: a helper may have closed the descriptor and reused its number
@@ -38,7 +40,7 @@ _held = _HeldLifeline()
 
 
 def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
-    """End this process, its group's helpers and all below them at the life-line's end.
+    """End this process, its group's helpers and all their descendants when the lifeline closes.
 
     The signal needs an open file description of this process's own; the one behind `fd` is shared
     with every other process of the run. `at_end` runs first and must not block. A second call
@@ -49,13 +51,13 @@ def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
     own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     _held.fd, _held.inode = own, os.fstat(own).st_ino
     _held.pid, _held.parent, _held.at_end = os.getpid(), os.getppid(), at_end
-    for number in (_SIGCONT, _SIGIO):  # by the other one `cold.py` has bound us
+    for number in (_SIGCONT, _SIGIO):  # `cold_entry.py` armed SIGIO
         set_handler(number, _on_lifeline_signal)
     leads_group = os.getpgrp() == os.getpid()
     fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp() if leads_group else os.getpid())
     fcntl.fcntl(own, fcntl.F_SETSIG, _SIGCONT)
     fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
-    if is_lifeline_closed(own):  # it ended before the signal was armed
+    if is_lifeline_closed(own):  # the lifeline closed before the signal was armed
         kill_tree_and_self()
 
 
@@ -74,8 +76,9 @@ def has_process_ended(pidfd: int) -> bool:
 
 
 async def watch_lifeline(fd: int) -> None:
-    """Wait for the life-line's end, then end everything. Run it beside the process's work."""
-    import trio  # late: who takes up the life-line must not spend its first 80 ms on this
+    """Wait until the lifeline closes, then kill the tree and this process. Runs beside the work."""
+    # Imported here: a process that binds to the lifeline must not spend its first 80 ms on it.
+    import trio
 
     while not is_lifeline_closed(fd):
         await trio.lowlevel.wait_readable(fd)
@@ -83,9 +86,10 @@ async def watch_lifeline(fd: int) -> None:
 
 
 def kill_tree_and_self() -> NoReturn:
-    """SIGKILL all below this process, and this process; a helper ends its parent's tree as well.
+    """SIGKILL all descendants and this process; a helper also kills its parent's tree.
 
-    A process whose parent is still the one that forked it first leaves it a moment to do so.
+    A process whose parent is still the one that forked it first gives the parent a moment to kill
+    it.
     """
     me, holder = os.getpid(), _held.pid
     if _held.at_end is not None:
@@ -103,7 +107,7 @@ def kill_tree_and_self() -> NoReturn:
 
 
 def kill_all_below(pid: int) -> None:
-    """SIGKILL all below `pid` until nothing there lives, also what is born or adopted meanwhile."""
+    """SIGKILL all descendants of `pid` until none lives, with those forked or adopted meanwhile."""
     deadline = time.monotonic() + _KILL_LIMIT_S
     while True:
         kill_descendants(pid)
@@ -115,4 +119,4 @@ def kill_all_below(pid: int) -> None:
 def _on_lifeline_signal(number: int, frame: object) -> None:
     with suppress(OSError):  # the descriptor may be closed in a helper
         if os.fstat(_held.fd).st_ino == _held.inode and is_lifeline_closed(_held.fd):
-            kill_tree_and_self()  # else somebody merely continued us
+            kill_tree_and_self()  # otherwise something else sent SIGCONT

@@ -1,9 +1,10 @@
-"""Code that every agent runs, laid side by side, so that running it copies few pages.
+"""Place the code objects that every agent runs side by side, so that running them copies few pages.
 
-To run a function is to write to its code: it is counted, and specialised. Code lies in the order
-of imports, so what an agent runs is strewn among what it never runs, and each forked child copies
-nearly one page for each function. Copies made one after another share pages: an agent weighs
-0.4 MB less. Guard: whoever knows a code by its identity keeps it.
+Running a function writes to its code object: CPython counts calls and specialises the code. Code
+objects lie in import order, so those that an agent runs are scattered among those that it never
+runs, and each forked child copies nearly one page for each function. Copies made one after another
+share pages: an agent takes 0.4 MB less. A code object that is known by its identity (one with a
+weak reference) is not copied.
 """
 
 import gc
@@ -12,11 +13,11 @@ import weakref
 from collections.abc import Callable, Set
 from types import CodeType, FrameType, FunctionType
 
-Codes = dict[int, CodeType]  # by identity: equal codes of two functions are two
+Codes = dict[int, CodeType]  # by identity: equal code objects of two functions count as two
 
 
 def trace_executed_code(life: Callable[[], object]) -> Codes:
-    """The code of every function that runs in `life`."""
+    """Return the code of every function that runs in `life`."""
     codes: Codes = {}
 
     def note(frame: FrameType, event: str, arg: object) -> None:
@@ -33,15 +34,16 @@ def trace_executed_code(life: Callable[[], object]) -> Codes:
 
 
 def colocate_code(codes: Codes, *, also: Set[str] = frozenset()) -> int:
-    """Give each function with such a code a copy of it; returns how many were copied.
+    """Give each function with such a code a copy of it; return how many were copied.
 
-    Call it where nothing else runs, when no gaps are left between objects (`preparation`), and
-    let all of it run some more times after it: new code is specialised anew. Code with a weak
-    reference to it stays where it is: Trio marks so what Ctrl-C must not interrupt.
+    Call it where nothing else runs and after the gaps between objects are filled (`prewarm.py`),
+    and run the code several times afterwards: new code is specialised again. Code with a weak
+    reference stays where it is: Trio marks so the code that Ctrl-C must not interrupt.
 
     Args:
-        codes: What an agent runs; the caller has nothing more to do with it.
-        also: Names of modules all of whose functions count as run: no life in memory has sockets.
+        codes: The code that an agent runs; the caller must not use it afterwards.
+        also: Names of modules all of whose functions count as run: the in-memory session uses no
+            sockets.
     """
     functions = _functions()
     for function in functions:
@@ -56,7 +58,7 @@ def colocate_code(codes: Codes, *, also: Set[str] = frozenset()) -> int:
 
 
 def _functions() -> list[FunctionType]:
-    """All of this process, the frozen ones too."""
+    """Return all functions of this process, the frozen ones too."""
     was_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     found = [one for one in gc.get_objects() if type(one) is FunctionType]
@@ -73,7 +75,7 @@ def _add(codes: Codes, code: CodeType) -> None:
 
 
 def _copy(code: CodeType, codes: Codes, copies: Codes) -> CodeType:
-    """The one copy of a code that runs, with copies of those inside that run as well."""
+    """Return the one copy of a code that runs, with copies of its inner codes that run as well."""
     if id(code) not in codes or weakref.getweakrefcount(code):
         return code
     if id(code) not in copies:

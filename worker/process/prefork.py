@@ -1,8 +1,9 @@
-"""The next agent's process, forked before it is wanted, so that no birth waits for two forks.
+"""Preforking: the next agent's process is forked early, so no agent start waits for two forks.
 
-The fork-server keeps at most one, from the first order on that says others may follow. It has shed
-what it inherited, has its launcher, stands under the life-line, and waits in one system call. It
-knows nothing of any agent, and ends with the fork-server: its channel closes.
+The fork-server keeps at most one, starting with the first order that says that others may follow.
+The process has dropped the inherited state, has its launcher, is bound to the lifeline and waits in
+one system call. It knows nothing about any agent and ends with the fork-server, when its channel
+closes.
 """
 
 import os
@@ -16,14 +17,14 @@ from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order, enco
 
 from . import boot
 
-RunFromSpec = Callable[[int, int | None, int | None], int]  # spec, keys, life-line → exit code
+RunFromSpec = Callable[[int, int | None, int | None], int]  # spec, keys, lifeline → exit code
 
 _PACKET_BYTES = 64 * 1024
-_STDERR = 2  # the fork-server's, until it has one of its own
+_STDERR = 2  # the fork-server's, until the order brings its own
 
 
 class ForkLauncher(Protocol):
-    """An agent's first act, before anything is written to; returns a descriptor to keep."""
+    """Fork the launcher before the agent writes to memory; returns a descriptor to keep."""
 
     def __call__(
         self,
@@ -37,21 +38,23 @@ class ForkLauncher(Protocol):
 
 
 class ChildSetup(NamedTuple):
-    """What an agent's process does before it knows whose it is."""
+    """What an agent's process does before it receives its order."""
 
     fork_launcher: ForkLauncher
-    assign_launcher: Callable[[str, int, int], None]  # title, stderr, spec: to one that waits
-    prewarm: Callable[[], None]  # touch what a life touches: what is copied now costs no birth
+    # Title, stderr, spec: for a launcher that waits.
+    assign_launcher: Callable[[str, int, int], None]
+    # Write to the pages that a session writes to: copying them now delays no agent start.
+    prewarm: Callable[[], None]
 
 
 class PreforkedProcess(NamedTuple):
-    """The fork-server's hold on it."""
+    """The fork-server's handle of the preforked process."""
 
     pid: int
     channel: socket.socket
 
     def assign(self, order: StartProcess, fds: Sequence[int]) -> bool:
-        """Give it its order. False: it is dead, and another process must be forked."""
+        """Send the process its order. False: it is dead, and another process must be forked."""
         try:
             socket.send_fds(self.channel, [encode_fork(order)], fds)
         except OSError:
@@ -64,7 +67,7 @@ class PreforkedProcess(NamedTuple):
 def wait_and_run(
     entry: RunFromSpec, early: ChildSetup, channel: socket.socket, lifeline_fd: int, run: str
 ) -> int:
-    """The bare forked process's whole life; returns its exit code, 0 if it was never wanted."""
+    """Run the preforked process from fork to end; returns its exit code, 0 without an order."""
     title = f"swarm: spare {run}"
     kept = early.fork_launcher(
         lifeline_fd=lifeline_fd,
@@ -85,7 +88,7 @@ def wait_and_run(
     order = decode_fork_order(packet)
     assert isinstance(order, StartProcess)
     spec_fd, stderr_fd = fds
-    with suppress(OSError):  # its launcher is dead: its life ends as soon as it sees that
+    with suppress(OSError):  # the launcher is dead: the agent ends as soon as it notices
         early.assign_launcher(boot.launcher_title(order.title), stderr_fd, spec_fd)
     redirect_output(stderr_fd)
     os.close(stderr_fd)

@@ -1,9 +1,10 @@
-"""What the fork-server does once so that no agent has to: lives lived in memory, gaps filled.
+"""One-time work of the fork-server that saves every agent memory and time.
 
-What runs for the first time writes to memory: caches fill, code is specialised, classes learn
-their subclasses. Done here it is done once, on pages that all agents share; done there, each agent
-pays a millisecond and half a megabyte for it. Guards: no thread, no descriptor and no Trio run is
-left of it, and whatever goes wrong in it harms nobody.
+Code that runs for the first time writes to memory: caches fill, CPython specialises code, classes
+register their subclasses. The fork-server does this once by running sessions in memory and filling
+gaps, on pages that all agents share; otherwise each agent pays a millisecond and half a megabyte
+for it. It leaves no thread, no descriptor and no Trio run, and a session in memory that fails is
+only logged.
 """
 
 import ctypes
@@ -54,8 +55,8 @@ from ..tools.toolset import Toolset
 from ..tools.write_stdin import WriteStdinArguments
 from .page_locality import colocate_code, trace_executed_code
 
-_SESSION_LIMIT_S = 1.0  # for one life, which takes two or three milliseconds
-_SPECIALIZING_RUNS = 8  # of new code: as often it is run before CPython specialises it
+_SESSION_LIMIT_S = 1.0  # for one session, which takes two or three milliseconds
+_SPECIALIZING_RUNS = 8  # of new code: CPython specialises it after this many runs
 _LARGEST_SMALL_BYTES, _CLASS_BYTES, _POOL_BYTES = 512, 16, 16 * 1024  # CPython's small objects
 _BYTES_HEADER = 33
 _BLOCKS = tuple(size - 8 for power in range(16, 4, -1) for size in (3 << power - 1, 1 << power))
@@ -96,18 +97,18 @@ _fillers: list[list[object]] = []
 
 
 def run_prewarm_steps() -> Iterator[None]:
-    """Some 80 ms in steps of 3 to 20 once an agent is born; between two another may be forked."""
+    """Run about 80 ms of work in steps of 3 to 20 ms; an agent may be forked between two steps."""
     load_shell_grammar()
     prewarm_commands()
     yield
-    probe_sandbox()  # what it finds is inherited; an agent would try it again for 10 ms
+    probe_sandbox()  # agents inherit the result; each would spend 10 ms on its own probe
     yield
     _fill_all_gaps()
     yield
     codes = trace_executed_code(_run_session_and_lock_rules)
     yield
     colocate_code(codes, also=_MODULES_WITH_SOCKETS)
-    del codes  # later it would be a gap
+    del codes  # freed later it would leave a gap
     for _ in range(_SPECIALIZING_RUNS):
         yield
         _run_session_and_lock_rules()
@@ -116,7 +117,7 @@ def run_prewarm_steps() -> Iterator[None]:
 
 
 def prewarm_commands() -> None:
-    """What the first command of an agent works out for all: patterns of names, shapes of calls."""
+    """Compute what the first command of an agent needs: name patterns and argument decoders."""
     command_environment({}, ShellEnvironmentPolicy(), {})
     for shape in (ExecCommandArguments, WriteStdinArguments):
         msgspec.json.Decoder(shape)
@@ -124,20 +125,20 @@ def prewarm_commands() -> None:
 
 def _run_session_and_lock_rules() -> None:
     run_session_in_memory()
-    agent_lock_rules("/", ("/proc/self",))  # what a locked agent works out for itself
+    agent_lock_rules("/", ("/proc/self",))  # what a locked agent computes at its start
 
 
 def _fill_all_gaps() -> None:
-    gc.collect()  # what it frees is a gap as well
+    gc.collect()  # the memory that it frees is a gap as well
     fill_object_gaps()
     fill_heap_gaps()
 
 
 def run_session_in_memory() -> None:
-    """Live a life of one question and one answer, from Hello to Goodbye.
+    """Run a session of one question and one answer, from Hello to Goodbye.
 
-    Never raises and never takes more than a second. Call it in a process of one thread
-    without a signal wake-up descriptor.
+    Never raises and takes at most a second. Call it in a process of one thread without a signal
+    wake-up descriptor.
     """
     try:
         trio.run(_run_session)
@@ -146,10 +147,10 @@ def run_session_in_memory() -> None:
 
 
 def fill_object_gaps() -> None:
-    """Leave no room between the objects that exist, so that an agent's own lie side by side.
+    """Fill the gaps between existing objects, so that an agent's own objects lie side by side.
 
-    A small object is put into the gaps of half-used pools first; in a forked child each gap is
-    another page to copy. The fillers are kept for ever: some 200 KB in one process.
+    CPython places a small object in the gaps of half-used pools first; in a forked child each gap
+    is another page to copy. The fillers are kept for ever: about 200 KB in one process.
     """
     fillers: list[object] = []
     for size in range(3 * _CLASS_BYTES, _LARGEST_SMALL_BYTES + 1, _CLASS_BYTES):
@@ -166,10 +167,11 @@ def fill_object_gaps() -> None:
 
 
 def fill_heap_gaps() -> None:
-    """The same for the C library's heap: what is free there is taken, so new blocks lie at its end.
+    """Fill the free blocks of the C library's heap, so that new blocks lie at its end.
 
     A block in a gap writes to that page and to its neighbours' headers. The blocks are kept for
-    ever: what was free anyway, a megabyte or two in one process. Without glibc nothing is done.
+    ever: memory that was free anyway, one or two megabytes in one process. Without glibc nothing is
+    done.
     """
     with suppress(AttributeError):
         libc = ctypes.CDLL(None)
@@ -228,7 +230,7 @@ async def _run_agent(supervisor: PairServer, gateway: PairServer) -> None:
 
 
 async def _run_gateway(gateway: PairServer) -> None:
-    """Be a gateway whose model has one thing to say."""
+    """Act as a gateway whose model gives one answer."""
     while True:
         letter = await gateway.receive()
         gateway.acknowledge(letter)

@@ -1,10 +1,10 @@
-"""One request's way through the policy, before and after its host is looked up. Pure.
+"""Decide whether a network request may pass, before and after its host is resolved. Pure.
 
-Order: deny list, mode, addresses of this machine, allow list; then the name is looked up, and what
-it resolves to is judged. A name is looked up only once it is allowed: a look-up tells the name to
-servers outside, so it would be a way out for whoever invents names. (Codex looks up first.)
+The order is: deny list, mode, addresses of this machine, allow list; then the name is resolved and
+its addresses are checked. A name is resolved only after it was allowed, because the look-up tells
+the name to outside servers: invented names could carry data out. (Codex resolves first.)
 
-Source: safety sheet 11.
+Source: Codex's network proxy.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Allowed(Value):
-    """Go on."""
+    """The request may pass."""
 
 
 class Blocked(Value):
-    """Refused; only `not_allowed` may be asked about."""
+    """Refused; a person is asked only for the reason `not_allowed`."""
 
     reason: BlockReason
 
@@ -40,16 +40,16 @@ PROTOCOLS: dict[RequestKind, NetworkProtocol] = {
 
 
 class NetworkRequest(Value):
-    """What a command asked the proxy for. `target.host` is in normal form."""
+    """A command's request to the proxy. `target.host` is in normal form."""
 
     target: NetworkTarget
     kind: RequestKind
-    method: str = ""  # of a request
+    method: str = ""  # of an HTTP request
     has_body: bool = False
 
 
 def judge_request(wish: NetworkRequest, policy: NetworkPolicy) -> Judgement:
-    """May it go to this port of this host, as far as its name tells?"""
+    """Decide by name and port whether the request may pass."""
     host, port = wish.target.host, wish.target.port
     if is_listed(host, policy.deny):
         return Blocked(reason="denied")
@@ -57,7 +57,7 @@ def judge_request(wish: NetworkRequest, policy: NetworkPolicy) -> Judgement:
         return Blocked(reason=fault)
     is_local = is_loopback_name(host) or (is_address(host) and not is_public(host))
     if is_local and not policy.allow_local_binding:
-        # `*` means the world outside; this machine has to be meant.
+        # `*` means hosts elsewhere; this machine must be named explicitly.
         named = [pattern for pattern in policy.allow if split_port(pattern)[0] != ANY_HOST]
         if not is_allowed(host, port, named):
             return Blocked(reason="not_allowed_local")
@@ -77,7 +77,7 @@ def _judge_mode(wish: NetworkRequest, policy: NetworkPolicy) -> BlockReason | No
                 return "method_not_allowed"
             return "body_not_allowed" if wish.has_body else None
         case "tunnel":
-            return None if policy.mitm else "mitm_required"  # then every request in it comes here
+            return None if policy.mitm else "mitm_required"  # its requests are judged one by one
         case "socks":
             return "method_not_allowed"
 
@@ -85,19 +85,19 @@ def _judge_mode(wish: NetworkRequest, policy: NetworkPolicy) -> BlockReason | No
 def judge_addresses(
     host: str, addresses: Sequence[str], policy: NetworkPolicy
 ) -> tuple[str, ...] | Blocked:
-    """The addresses that may be connected to, in order; only these, and nothing looked up again.
-    None of them: the host is not known.
+    """The addresses that may be connected to, in order; nothing is resolved again. An empty result
+    means that the host is unknown.
 
     Args:
         host: Judged and allowed, or approved.
-        addresses: What it resolved to; empty: it did not, or took too long.
+        addresses: What it resolved to; empty if the look-up failed or took too long.
     """
     if policy.allow_local_binding:
         return tuple(addresses)
     if is_loopback_name(host):
         kept = tuple(address for address in addresses if is_loopback(address))
         return kept or Blocked(reason="not_allowed_local")
-    if is_address(host):  # public, or named outright
+    if is_address(host):  # public, or named explicitly
         return tuple(addresses)
     if not addresses or not all(map(is_public, addresses)):
         return Blocked(reason="not_allowed_local")

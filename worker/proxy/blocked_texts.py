@@ -1,6 +1,6 @@
-"""What is said of a refused request: to the client, word for word, and to the model. Pure.
+"""Texts about a refused request, for the client and for the model. Pure.
 
-Source: safety sheet 11; the same words.
+Source: Codex's network proxy; the same texts.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ _MOST_TEXTS = 20
 
 
 def blocked_text(host: str, reason: BlockReason) -> str:
-    """What the model reads of a refusal, beside its command's output. `host`: perhaps with port."""
+    """The text for the model beside its command's output. `host` may contain a port."""
     return f'Network access to "{host}" was blocked: {_DETAILS.get(reason, _ELSE)}.'
 
 
 def blocked_texts(blocked: Iterable[RouteBlocked]) -> tuple[str, ...]:
-    """A sentence for each host and reason, at most 20."""
+    """One sentence for each host and reason, at most 20."""
     found = dict.fromkeys(
         blocked_text(with_port(one.target.host, one.target.port), one.reason) for one in blocked
     )

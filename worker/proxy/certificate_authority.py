@@ -1,8 +1,8 @@
-"""The network proxy's own certificate authority, for tunnels that it has to look into.
+"""The network proxy's own certificate authority, for tunnels that it inspects.
 
-Guards: the key is made once for a state folder, readable by its owner alone, and hidden from every
-command of every run; a folder or key that others could have touched is refused. What is issued
-lives in memory, for a week, for one host each.
+The key is created once per state folder, is readable only by its owner, and is hidden from every
+command of every run. A folder or key that others could have changed is refused. Issued certificates
+are kept in memory only; each is valid for one host and one week.
 """
 
 import datetime as dt
@@ -33,7 +33,7 @@ KEY_NAME, BUNDLE_NAME = "ca.key", "bundle.pem"
 _OWN_LIFE, _LEAF_LIFE = dt.timedelta(days=3650), dt.timedelta(days=7)
 _RENEW_BEFORE, _CLOCKS = dt.timedelta(days=30), dt.timedelta(days=1)
 _MOST_LEAVES = 512
-_MOST_NAME = 64  # characters of a common name; the alternative name is what counts
+_MOST_NAME = 64  # characters of a common name; clients check the alternative name
 _SYSTEM_ROOTS = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
@@ -41,7 +41,7 @@ _SYSTEM_ROOTS = (
 
 
 class NoCertificateAuthority(SwarmError):
-    """There is none that could be trusted; nothing is opened."""
+    """No trustworthy authority is available, so the proxy inspects no tunnels."""
 
 
 class CertificateAuthority:
@@ -53,7 +53,7 @@ class CertificateAuthority:
         self._issued = OrderedDict[str, tuple[dt.datetime, ssl.SSLContext]]()
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """What this host shows to a command; `host` is in normal form."""
+        """The server-side TLS context for this host; `host` is in normal form."""
         now = dt.datetime.now(dt.UTC)
         known = self._issued.get(host)
         if known is not None and now < known[0]:
@@ -88,17 +88,17 @@ class CertificateAuthority:
 
 
 def open_certificate_authority(folder: Path) -> CertificateAuthority:
-    """The folder's authority, made if there is none, or if it is about to end. Writes beside it the
-    certificates that commands are to trust: the public ones, and its own.
+    """Open the folder's authority; create it if it is missing or expires soon. Also writes the
+    bundle that commands trust: the public certificates and its own.
 
-    Raises NoAuthority, with the path.
+    Raises NoCertificateAuthority, with the path.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owner(folder, 0o022)
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another run may be making it
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another run may be creating it
             key, certificate = _read(folder / KEY_NAME) or _make(folder / KEY_NAME)
             own = certificate.public_bytes(Encoding.PEM)
             bundle = find_roots().read_bytes().rstrip() + b"\n" + own
@@ -120,14 +120,14 @@ def find_roots() -> Path:
 
 
 def verifying_context() -> ssl.SSLContext:
-    """For the way to a server: names and certificates are checked as usual."""
+    """The TLS context for connections to servers: names and certificates are checked as usual."""
     context = ssl.create_default_context(cafile=str(find_roots()))
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 def _read(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None:
-    """None: there is none, or it ends soon."""
+    """The stored key and certificate; None if there is none, or if it expires soon."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -191,7 +191,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """`ssl` reads files only: one in memory, gone at once."""
+    """Load the certificate through a memory file, because `ssl` reads only files."""
     fd = os.memfd_create("swarm-leaf", os.MFD_CLOEXEC)
     try:
         os.write(fd, pem)

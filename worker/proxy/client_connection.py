@@ -1,6 +1,6 @@
-"""One client connection: bytes with deadlines, and the copying both ways that a tunnel is.
+"""A client connection of the proxy: bytes with deadlines, and the tunnel that copies both ways.
 
-Guards: every read has a limit, so a client that says a byte a minute holds nothing for long.
+Every read has a limit, so a slow client cannot hold a connection for long.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,26 +9,26 @@ from typing import TypeVar
 import trio
 
 CHUNK_BYTES = 64 * 1024
-HEAD_LIMIT_S = 30.0  # for a whole head, from its first byte or the connection's beginning
-IDLE_LIMIT_S = 600.0  # for a tunnel or body without a byte in either direction
+HEAD_LIMIT_S = 30.0  # for a complete head, from its first byte or from the start of the connection
+IDLE_LIMIT_S = 600.0  # for a tunnel or body without data in either direction
 _DROPPING_S, _MOST_DROPPED = 2.0, 1024 * 1024
 _T = TypeVar("_T")
 
 
 class ClientGone(Exception):
-    """It hung up, or was silent for too long."""
+    """The client closed the connection, or sent nothing for too long."""
 
 
 class ClientConnection:
-    """What a command's connection says, with what was read too much kept."""
+    """The connection of a command, with the bytes that were read ahead."""
 
     def __init__(self, stream: trio.abc.Stream, *, sock: trio.socket.SocketType) -> None:
-        """`sock` is what carries `stream`."""
+        """`sock` is the socket below `stream`."""
         self.stream, self.sock = stream, sock
         self._kept = b""
 
     async def receive(self) -> bytes:
-        """Some bytes; b"" at the end. Raises ClientGone."""
+        """The next bytes; b"" at the end. Raises ClientGone."""
         if self._kept:
             kept, self._kept = self._kept, b""
             return kept
@@ -38,11 +38,11 @@ class ClientConnection:
             raise ClientGone from error
 
     def push_back(self, data: bytes) -> None:
-        """To be read again first."""
+        """Put bytes back, so that the next read returns them first."""
         self._kept = data + self._kept
 
     async def receive_exactly(self, size: int) -> bytes:
-        """Raises ClientGone at an early end."""
+        """Read exactly `size` bytes. Raises ClientGone at an early end."""
         data = b""
         while len(data) < size:
             more = await self.receive()
@@ -53,8 +53,8 @@ class ClientConnection:
         return data[:size]
 
     async def drain(self) -> None:
-        """Read what it still says and forget it, for a moment: a connection that is closed with
-        words unread is reset, and the answer before it may be lost. Raises ClientGone.
+        """Read and discard the rest for a short time. A connection closed with unread data is
+        reset, and the answer before it may be lost. Raises ClientGone.
         """
         size = 0
         with trio.move_on_after(_DROPPING_S):
@@ -62,7 +62,7 @@ class ClientConnection:
                 size += len(data)
 
     async def send(self, data: bytes) -> None:
-        """Raises ClientGone; also when it takes nothing for ten minutes."""
+        """Raises ClientGone, also if the client accepts nothing for ten minutes."""
         with trio.move_on_after(IDLE_LIMIT_S):
             try:
                 await self.stream.send_all(data)
@@ -72,7 +72,7 @@ class ClientConnection:
         raise ClientGone
 
     async def run_while_connected(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Do `work` for it; if it hangs up meanwhile, the work is cancelled.
+        """Run `work`; cancel it if the client closes the connection.
 
         Raises ClientGone, and what `work` raises.
         """
@@ -87,7 +87,7 @@ class ClientConnection:
             nursery.start_soon(watch)
             try:
                 done.append(await work())
-            except Exception as error:  # raised again below, out of the nursery's group
+            except Exception as error:  # raised again below, outside the nursery's group
                 failed = error
             nursery.cancel_scope.cancel()
         if failed is not None:
@@ -97,7 +97,7 @@ class ClientConnection:
         return done[0]
 
     async def _wait_hang_up(self) -> None:
-        """Returns at the end of its words; waits for ever if it says more first."""
+        """Returns when the client closes the connection; waits for ever if data arrives first."""
         try:
             await trio.lowlevel.wait_readable(self.sock)
             if await self.sock.recv(1, trio.socket.MSG_PEEK):
@@ -107,7 +107,7 @@ class ClientConnection:
 
 
 async def tunnel(client: ClientConnection, server: trio.SocketStream) -> None:
-    """Copy both ways until both have ended, one broke, or nothing moved for ten minutes."""
+    """Copy both ways until both have ended, one failed, or no data moved for ten minutes."""
     moved = trio.current_time()
 
     def note() -> None:
@@ -135,7 +135,7 @@ async def tunnel(client: ClientConnection, server: trio.SocketStream) -> None:
                 both.start_soon(down)
             nursery.cancel_scope.cancel()
     except* (ClientGone, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # one side is gone, and with it what the two had to say
+        pass  # one side has gone: the tunnel ends
 
 
 async def _watch_idleness(moved: Callable[[], float], scope: trio.CancelScope) -> None:

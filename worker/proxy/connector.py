@@ -1,9 +1,9 @@
-"""From a wish to a connection: judge, perhaps ask, look up, judge again, connect.
+"""Connect to a requested host: check the policy, ask, resolve, check the addresses, connect.
 
-Guards: the address that is connected to is one that was judged; nothing is looked up twice, so a
-name server cannot change its mind in between. Whatever cannot be decided in time is refused. Only
-an upstream proxy, where the policy follows one, looks names up by itself; what they are here is
-judged all the same.
+The proxy connects only to an address that it has checked, and resolves a name only once, so a name
+server cannot change its answer in between. What cannot be decided in time is refused. An upstream
+proxy, where the policy uses one, resolves names itself; addresses that are known here are checked
+nevertheless.
 """
 
 import socket
@@ -27,16 +27,16 @@ from .upstream_proxy import (
 )
 
 LOOK_UP_LIMIT_S = 2.0
-_CONNECT_LIMIT_S = 10.0  # an address
+_CONNECT_LIMIT_S = 10.0  # per address
 _MOST_ADDRESSES = 4
-_UPSTREAM_LIMIT_S = 30.0  # until it has made a tunnel
-_MOST_LOOK_UPS = 64  # threads; a name server that is silent must not make more
+_UPSTREAM_LIMIT_S = 30.0  # limit until the upstream proxy has opened a tunnel
+_MOST_LOOK_UPS = 64  # limit of threads for a name server that does not answer
 
 Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
 
 class NetworkDenied(Exception):
-    """The policy does not allow it."""
+    """The policy refuses the request."""
 
     def __init__(self, reason: BlockReason) -> None:
         super().__init__(reason)
@@ -44,18 +44,20 @@ class NetworkDenied(Exception):
 
 
 class Unreachable(Exception):
-    """Allowed, but nobody answers there. The text is for the command."""
+    """The request is allowed, but the host cannot be reached. The command receives the text."""
 
 
 class CommandOrigin(Value):
-    """Whose command it is that wants something."""
+    """The command that a request comes from."""
 
     ticket: NetworkTicket
     command: str = ""
 
 
 class ServerConnection(NamedTuple):
-    """Where the wish leads. `upstream`: it is a proxy that wants the whole request."""
+    """The connection for a request. `upstream`: it leads to this proxy, which needs the whole
+    URL.
+    """
 
     stream: trio.SocketStream
     upstream: UpstreamProxy | None = None
@@ -72,19 +74,19 @@ class Connector:
         *,
         opens: bool,
     ) -> None:
-        """`opens`: tunnels can be looked into."""
+        """`opens`: the proxy can inspect tunnels."""
         self._questions, self._resolve, self._upstreams = questions, resolve, upstreams
         self._can_intercept = opens
 
     async def authorize(
         self, caller: CommandOrigin, wish: NetworkRequest, approved: set[NetworkTarget]
     ) -> None:
-        """Returns if it may go there, as far as the name tells.
+        """Returns if the policy allows the request by its name.
 
         Args:
-            approved: What this client connection was allowed by an answer; added to.
+            approved: The targets approved for this client connection; an approval is added.
 
-        Raises Refused.
+        Raises NetworkDenied.
         """
         target = wish.target
         policy = caller.ticket.policy
@@ -102,10 +104,11 @@ class Connector:
     async def connect(
         self, caller: CommandOrigin, wish: NetworkRequest, approved: set[NetworkTarget]
     ) -> ServerConnection:
-        """A connection to where the wish goes; the caller closes it. `approved` as for `allow`.
+        """Connect to the requested target; the caller closes the connection. `approved`: see
+        `authorize`.
 
         Raises:
-            Refused, Unreachable.
+            NetworkDenied, Unreachable.
         """
         await self.authorize(caller, wish, approved)
         target, policy = wish.target, caller.ticket.policy
@@ -114,7 +117,7 @@ class Connector:
             upstream = upstream_for(target, self._upstreams) if policy.upstream else None
         except UpstreamFailed as failed:
             raise Unreachable(str(failed)) from failed
-        if upstream is None or found:  # what only the upstream proxy knows, nobody here can judge
+        if upstream is None or found:  # addresses that only the upstream knows go unchecked
             judged = judge_addresses(target.host, found, policy)
             if isinstance(judged, Blocked):
                 raise NetworkDenied(judged.reason)
@@ -126,7 +129,9 @@ class Connector:
     async def _connect_upstream(
         self, upstream: UpstreamProxy, target: NetworkTarget
     ) -> ServerConnection:
-        """Its address is the person's own word: not judged, and not the command's to choose."""
+        """Connect through the upstream proxy. A person configured its address, so it is not
+        checked.
+        """
         proxy = NetworkTarget(host=upstream.host, port=upstream.port, protocol="http")
         try:
             sock = await _connect(await self._look_up(proxy), proxy)
@@ -157,7 +162,7 @@ class Connector:
 
 
 def system_resolver() -> Resolve:
-    """The system's own name service; an unknown name has no addresses."""
+    """Resolves names with the system's resolver; an unknown name has no addresses."""
     threads = trio.CapacityLimiter(_MOST_LOOK_UPS)
 
     def look_up(host: str, port: int) -> tuple[str, ...]:
@@ -176,7 +181,7 @@ def system_resolver() -> Resolve:
 
 
 async def _connect(addresses: tuple[str, ...], target: NetworkTarget) -> trio.socket.SocketType:
-    """One after the other. Raises Unreachable."""
+    """Try the addresses in order. Raises Unreachable."""
     problem = "its name is not known" if not addresses else "no answer"
     for address in addresses[:_MOST_ADDRESSES]:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -1,7 +1,7 @@
-"""One request to its server and one response back, both streamed.
+"""Relay one HTTP request to its server and the response back, both streamed.
 
-Guards: fields that concern one hop stop here; so does what a server says before its answer (1xx).
-A response is complete or the client sees its connection end: never a cut one that looks whole.
+Hop-by-hop header fields and informational responses (1xx) of the server are not passed on. A
+response is either complete or ends with the connection: a cut response never looks complete.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from .client_connection import CHUNK_BYTES, IDLE_LIMIT_S, ClientConnection, Clie
 from .http_targets import HttpTarget
 from .upstream_proxy import UpstreamProxy, refusal_text
 
-HEAD_BYTES = 64 * 1024  # of a request or response: more is no head
+HEAD_BYTES = 64 * 1024  # limit of the head of a request or response
 _ONE_HOP = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
@@ -31,12 +31,12 @@ async def exchange(
     server: trio.abc.Stream,
     upstream: UpstreamProxy | None = None,
 ) -> bool:
-    """Carry it out. Returns False if the client's connection cannot go on after it.
+    """Relay one request. Returns False if the client's connection cannot be used again.
 
     Args:
-        conn: The client's side; its request was just read, its body was not.
+        conn: The client's side; its request head was read, its body was not.
         server: Connected; the caller closes it.
-        upstream: What was connected to is this proxy, not the server itself.
+        upstream: The connection leads to this proxy, not to the server itself.
 
     Raises ClientGone.
     """
@@ -87,7 +87,7 @@ class _Exchange:
         self.is_whole = False
 
     async def send_up(self, event: h11.Event) -> bool:
-        """False if the server takes nothing any more: it may have answered all the same."""
+        """Returns False if the server accepts no more data; it may have answered nevertheless."""
         data = self._theirs.send(event)
         if data:
             try:
@@ -169,7 +169,9 @@ class _Exchange:
             await self._client.send(data)
 
     async def _give_up(self, why: str) -> None:
-        """Say so if nothing was said yet; else only the connection's end can tell."""
+        """Answer 502 if no response has begun; otherwise only the end of the connection shows
+        it.
+        """
         if self._began:
             return
         body = why.encode()
@@ -182,12 +184,12 @@ class _Exchange:
 
 
 def _passing(fields: Iterable[tuple[bytes, bytes]], *, whole: bool = False) -> _Fields:
-    """Those that are for the other end. `whole`: h11 frames the message anew where it must."""
+    """The fields to pass on. `whole`: h11 frames the message itself where necessary."""
     found = [(bytes(name), bytes(value)) for name, value in fields]
     listed = b",".join(value for name, value in found if name == b"connection").lower()
     drop = _ONE_HOP | {word.strip() for word in listed.split(b",")}
     if whole and any(name == b"transfer-encoding" for name, _ in found):
         drop |= {b"transfer-encoding", b"content-length"}
     elif not whole:
-        drop -= {b"transfer-encoding", b"content-length"}  # `Connection` cannot unframe a body
+        drop -= {b"transfer-encoding", b"content-length"}  # `Connection` must not unframe a body
     return [(name, value) for name, value in found if name not in drop]

@@ -1,9 +1,8 @@
-"""The HTTP proxy towards one client: requests with a whole URL, and CONNECT.
+"""HTTP proxy for one client: requests with an absolute URL, and CONNECT.
 
-Guards: h11 reads and writes every head on both sides and nothing is passed on unread, so what is
-judged is what is sent; a message whose length is told in two ways is refused. Each request has a
-server connection of its own. The inside of a tunnel that is opened is the same conversation, held
-to the one server that the tunnel leads to.
+h11 parses and writes every head on both sides, and nothing passes unparsed, so the checked request
+is the one that is sent. A message with two conflicting lengths is refused. Each request has its own
+server connection. Inside an inspected tunnel the same code runs, limited to the tunnel's server.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,22 +24,22 @@ from .http_targets import BadTarget, HttpTarget, read_absolute, read_authority, 
 
 
 class TlsInterceptor(Protocol):
-    """TLS at both ends of a tunnel that is looked into."""
+    """TLS on both ends of an inspected tunnel."""
 
     async def open(self, client: ClientConnection, host: str) -> ClientConnection:
-        """The command in clear. Raises ClientGone."""
+        """The decrypted connection to the command. Raises ClientGone."""
         ...
 
     async def secure(self, server: trio.SocketStream, host: str) -> trio.abc.Stream:
-        """The way to the server. Raises Unreachable."""
+        """The TLS connection to the server. Raises Unreachable."""
         ...
 
 
 class AccessPolicy(NamedTuple):
-    """Who says what may be. `opener`: every tunnel is looked into."""
+    """The access decisions for a client. `opener`: every tunnel is inspected."""
 
-    reach: Callable[[NetworkRequest], Awaitable[ServerConnection]]  # raises Refused, Unreachable
-    allow: Callable[[NetworkRequest], Awaitable[None]]  # raises Refused
+    reach: Callable[[NetworkRequest], Awaitable[ServerConnection]]  # see Connector.connect
+    allow: Callable[[NetworkRequest], Awaitable[None]]  # see Connector.authorize
     opener: TlsInterceptor | None = None
 
 
@@ -56,12 +55,12 @@ class HttpProxyConnection:
     def __init__(
         self, client: ClientConnection, policy: AccessPolicy, *, inside: HttpTarget | None = None
     ) -> None:
-        """`inside`: the client is in a tunnel to this place."""
+        """`inside`: the client is in a tunnel to this target."""
         self._client, self._policy, self._tunnel_target = client, policy, inside
         self._conn = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
     async def serve(self) -> None:
-        """Until the client or the protocol ends it. Raises ClientGone."""
+        """Serve until the client or the protocol ends the connection. Raises ClientGone."""
         limit_s = HEAD_LIMIT_S
         while True:
             request = None
@@ -75,8 +74,8 @@ class HttpProxyConnection:
             limit_s = _KEEP_ALIVE_S
 
     async def _next_request(self) -> h11.Request | None:
-        """None at the end of its requests, or after one that cannot be read was answered."""
-        fed = len(self._conn.trailing_data[0])  # of what came with the request before
+        """The next request; None at the end, or after an unreadable request was answered."""
+        fed = len(self._conn.trailing_data[0])  # bytes that came with the previous request
         while True:
             try:
                 event = self._conn.next_event()
@@ -91,7 +90,8 @@ class HttpProxyConnection:
                     await self._client.drain()
                     return None
                 case h11.NEED_DATA:
-                    # No more than a head may have: h11 alone bounds only what is still incomplete.
+                    # Feed no more than the limit of a head: h11 limits only what is still
+                    # incomplete.
                     data = await self._client.receive()
                     self._client.push_back(data[HEAD_BYTES - fed :])
                     data = data[: HEAD_BYTES - fed]
@@ -101,7 +101,7 @@ class HttpProxyConnection:
                     return None
 
     async def _handle_request(self, request: h11.Request) -> bool:
-        """False: nothing more can be asked over this connection."""
+        """Returns False if the connection can carry no further request."""
         method = request.method.decode("ascii")
         try:
             if method == "CONNECT":
@@ -189,7 +189,7 @@ class HttpProxyConnection:
         return self._drop_rest()
 
     def _drop_rest(self) -> bool:
-        """Read what is here of the request's body; False if there is more to come."""
+        """Discard the buffered rest of the request's body; False if more will come."""
         while self._conn.their_state is h11.SEND_BODY:
             try:
                 event = self._conn.next_event()
@@ -213,7 +213,7 @@ def _has_body(request: h11.Request) -> bool:
 
 
 def _effective_method(request: h11.Request, method: str) -> str:
-    """What a server may take it for: some obey a field that names another method."""
+    """The method that a server may use: some accept a field that overrides it."""
     for name, value in request.headers:
         if name in _METHOD_FIELDS:
             return value.decode("ascii", "replace")[:40].upper()

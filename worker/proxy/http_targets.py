@@ -1,7 +1,7 @@
-"""Where an HTTP request wants to go, read strictly. Pure.
+"""Parse the target of an HTTP request strictly. Pure.
 
-Guards: what could be read in two ways (user names in an authority, fragments, spaces, a port of 0)
-is refused, so that the host which is judged is the one that is connected to.
+Ambiguous targets (user names in an authority, fragments, spaces, port 0) are refused, so that the
+checked host is the one that is connected to.
 """
 
 import re
@@ -18,11 +18,11 @@ _HTTP_PORT, _HTTPS_PORT = 80, 443
 
 
 class BadTarget(SwarmError):
-    """The request cannot be passed on; the text is for the command."""
+    """The request cannot be passed on; the command receives the text."""
 
 
 class HttpTarget(Value):
-    """`authority` as it was written; `path` for the server itself."""
+    """`authority` as the client wrote it; `path` as the server receives it."""
 
     host: str  # normal form
     port: int
@@ -31,7 +31,7 @@ class HttpTarget(Value):
 
 
 def read_authority(text: str, *, default_port: int | None) -> HttpTarget:
-    """`host:port`. Raises BadTarget; also without a port where there is no default."""
+    """Parse `host:port`. Raises BadTarget, also for a missing port without a default."""
     found = _AUTHORITY.match(text)
     port = int(found["port"] or default_port or 0) if found else 0
     if found is None or not 0 < port < 65536:
@@ -44,8 +44,8 @@ def read_authority(text: str, *, default_port: int | None) -> HttpTarget:
 
 
 def read_inside(text: str, *, method: str, host: str, tunnel: HttpTarget) -> HttpTarget:
-    """`/path?query` as the server itself is asked, within a tunnel to it. Raises BadTarget; also
-    where `host`, the request's field, names another server than the tunnel leads to.
+    """Parse `/path?query`, the form inside a tunnel. Raises BadTarget, also if `host`, the
+    request's field, names another server than the tunnel's.
     """
     if "#" in text or not (text.startswith("/") or (text == "*" and method == "OPTIONS")):
         raise BadTarget("within a tunnel a request names a path")
@@ -56,7 +56,7 @@ def read_inside(text: str, *, method: str, host: str, tunnel: HttpTarget) -> Htt
 
 
 def read_absolute(text: str, *, method: str) -> HttpTarget:
-    """`http://host[:port]/path?query`, as a proxy is asked. Raises BadTarget."""
+    """Parse `http://host[:port]/path?query`, the form for proxies. Raises BadTarget."""
     found = _ABSOLUTE.match(text)
     if found is None:
         raise BadTarget("this is a proxy: the request needs a whole URL")

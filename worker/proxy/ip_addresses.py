@@ -1,9 +1,9 @@
-"""Which addresses are public: everybody may know them, and no machine of this network has one.
+"""Classify IP addresses as public or not. Pure.
 
-Guards: what is not known to be public is not. An IPv4 address hidden in an IPv6 one (mapped,
-compatible, 6to4, NAT64, Teredo) is judged as the address that packets would end at. Pure.
+An address that is not known to be public counts as not public. An IPv4 address inside an IPv6 one
+(mapped, compatible, 6to4, NAT64, Teredo) is judged as the address that packets would reach.
 
-Source: Codex's list, safety sheet 11; the hidden forms but the mapped one are ours.
+Source: the list of Codex's network proxy; of the embedded forms Codex has only the mapped one.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -32,7 +32,7 @@ _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-l
 
 
 def is_public(text: str) -> bool:
-    """True for an address that is nowhere special. False too for what is no address."""
+    """True for an address outside all special ranges. False also for text that is no address."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -43,12 +43,12 @@ def is_public(text: str) -> bool:
 
 
 def is_loopback_name(host: str) -> bool:
-    """True for a name that means this machine by custom, whatever it resolves to."""
+    """True for a name that means this machine by convention, whatever it resolves to."""
     return host in _LOOPBACK_NAMES or host.endswith(".localhost")
 
 
 def is_loopback(text: str) -> bool:
-    """True for an address of this machine's loopback device."""
+    """True for a loopback address."""
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped.is_loopback

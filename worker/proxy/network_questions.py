@@ -1,8 +1,9 @@
-"""Questions about hosts that are not allowed, and their answers, for the whole tree.
+"""Questions about hosts that are not allowed, and their answers, for all agents of a run.
 
-Guards: one question for each host, protocol and port, however many wait for it; a yes for once is
-for those who wait, nobody else. Who stops waiting withdraws what nobody else waits for. Too many
-questions at once are refused unasked: a command must not bury a person under invented names.
+There is one question per host, protocol and port, however many requests wait for it. A one-time yes
+applies only to the requests that wait. When the last waiting request ends, the question is
+withdrawn. Beyond a limit of open questions, further ones are refused unasked, so that a command
+cannot flood a person with invented names.
 """
 
 from collections.abc import Callable
@@ -34,14 +35,14 @@ class NetworkQuestions:
     """Open questions, and answers that hold for the rest of the run."""
 
     def __init__(self, say: NotifySupervisor) -> None:
-        """`say` posts to the supervisor and never waits."""
+        """`say` queues an event for the supervisor and never waits."""
         self._notify_supervisor = say
         self._last = 0
         self._open: dict[NetworkTarget, _Question] = {}
-        self._remembered: dict[tuple[NetworkTarget, str], bool] = {}  # target, path at the top
+        self._remembered: dict[tuple[NetworkTarget, str], bool] = {}  # target, topmost path
 
     async def ask(self, agent: str, target: NetworkTarget, trigger: str) -> bool:
-        """May this agent go there? Waits for as long as people take."""
+        """Ask whether this agent may connect to the target. Waits as long as people take."""
         if (known := self._recall(agent, target)) is not None:
             return known
         question = self._open.get(target)
@@ -68,7 +69,7 @@ class NetworkQuestions:
         return question
 
     def answer(self, answered: NetworkAnswered) -> None:
-        """Everybody who waits goes on. An answer to no open question is ignored."""
+        """Answer an open question: all who wait for it continue. Unknown numbers are ignored."""
         found = [one for one in self._open.items() if one[1].number == answered.question]
         if not found:
             return
@@ -80,7 +81,7 @@ class NetworkQuestions:
         question.answered.set()
 
     def _recall(self, agent: str, target: NetworkTarget) -> bool | None:
-        """What was answered for good; the word for the nearest agent above counts."""
+        """The remembered answer; the one for the nearest ancestor applies."""
         path = agent
         while True:
             if (known := self._remembered.get((target, path))) is not None:

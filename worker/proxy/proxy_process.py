@@ -1,7 +1,7 @@
-"""The network proxy's process: between commands that have no network and hosts that are allowed.
+"""The network proxy's process, between commands without a network and the allowed hosts.
 
-Towards the supervisor it is a child with a mailbox. It holds no key of a provider, reads no file
-and keeps nothing of what passes through; what it may allow is written in agents' sealed tickets.
+It is a mailbox client of the supervisor. It holds no provider key, and records nothing of the data
+that passes through. The agents' sealed tickets say what it may allow.
 """
 
 import os
@@ -36,16 +36,16 @@ from .upstream_proxy import read_upstreams
 
 HEARTBEAT_S = 2.0
 _GOODBYE_LIMIT_S = 2.0
-_MOST_WAITING = 1_000  # messages to the supervisor; questions beyond are never answered yes
+_MOST_WAITING = 1_000  # limit of queued events; a question beyond it is never answered with yes
 
 
 def run_proxy(spec: ProxySpec, lifeline_fd: int | None) -> int:
-    """Be the proxy until the supervisor says otherwise; return the exit code.
+    """Run the proxy until the supervisor shuts it down; return the exit code.
 
     Args:
-        lifeline_fd: The life-line's reading end; None where nothing needs to be outlived.
+        lifeline_fd: The reading end of the lifeline pipe; None if the proxy needs none.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor handles Ctrl-C
     return trio.run(_run, spec, lifeline_fd)
 
 
@@ -62,17 +62,17 @@ async def _run(spec: ProxySpec, lifeline_fd: int | None) -> int:
 
 
 async def serve_proxy(spec: ProxySpec, supervisor: Mailbox, resolve: Resolve) -> None:
-    """The life of a proxy over any mailbox, from its Hello to its Goodbye.
+    """Run a proxy over any mailbox, from its Hello to its Goodbye.
 
     Args:
-        supervisor: Owned by the caller.
-        resolve: Looks names up; what it has not found after two seconds is not there.
+        supervisor: The caller closes it.
+        resolve: Resolves names; after two seconds a name counts as unknown.
     """
     await ProxyProcess(spec, supervisor, resolve).run()
 
 
 class ProxyProcess:
-    """What the tasks of one proxy share."""
+    """The state that the tasks of one proxy share."""
 
     def __init__(self, spec: ProxySpec, supervisor: Mailbox, resolve: Resolve) -> None:
         self._spec, self._supervisor = spec, supervisor
@@ -87,10 +87,10 @@ class ProxyProcess:
         self._grace_s = _GOODBYE_LIMIT_S
 
     def _open_authority(self) -> TlsInterceptor | None:
-        """None: no tunnel is opened then, and none is let through unopened."""
+        """None if the authority cannot be opened: then tunnels that need inspection are refused."""
         try:
             from .certificate_authority import (
-                open_certificate_authority,  # heavy, and for runs that want it
+                open_certificate_authority,  # heavy; only for runs that need it
             )
             from .tls_interception import CaTlsInterceptor
 
@@ -130,7 +130,7 @@ class ProxyProcess:
             try:
                 order = decode_proxy_op(letter.body)
             except msgspec.DecodeError:
-                continue  # an order of a newer supervisor
+                continue  # an op of a newer supervisor
             match order:
                 case Shutdown():
                     self._grace_s = min(order.grace_s, _GOODBYE_LIMIT_S)
@@ -153,7 +153,7 @@ class ProxyProcess:
     def _queue_event(self, event: AnyProxyEvent) -> None:
         try:
             self._outgoing.send_nowait(event)
-        except trio.WouldBlock:  # the supervisor is far behind: silence is no yes
+        except trio.WouldBlock:  # the supervisor is far behind; an unanswered question is no yes
             return
 
     async def _post(self, event: AnyProxyEvent) -> None:

@@ -1,8 +1,8 @@
-"""Agents bring their commands' listeners here; each is served until its agent lets go of it.
+"""Accepts the listeners that agents open for their commands, and serves each one's connections.
 
-Guards: a listener counts for nothing without a ticket sealed by the supervisor, and must be what it
-claims to be. Connections are bounded by agent and in all; whatever goes wrong with one of them is
-its own end and nobody else's.
+A listener is served only with a ticket that the supervisor sealed, and only if it is a listening
+TCP socket. Connections are limited per agent and in total. A failure of one connection ends only
+that connection. A route ends when its agent closes the link.
 """
 
 import array
@@ -46,7 +46,7 @@ _log = logging.getLogger("swarm.proxy")
 
 
 class RouteServer:
-    """All routes of the run. Made by the service; `serve` owns every connection."""
+    """All routes of the run. `serve` owns every connection."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class RouteServer:
         report: Callable[[NetworkBlocked], None],
         opener: TlsInterceptor | None,
     ) -> None:
-        """`report` tells the supervisor of a refusal; it never waits."""
+        """`report` notifies the supervisor of a refusal; it never waits."""
         self._interceptor = opener
         self._connector, self._key, self._report = gate, key, report
         self._connections = Counter[str]()  # by agent
@@ -71,9 +71,9 @@ class RouteServer:
     async def serve(
         self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Listen at `path` until cancelled; it is started once it listens. Raises OSError."""
+        """Listen at `path` until cancelled; reports started once it listens. Raises OSError."""
         with suppress(FileNotFoundError):
-            Path(path).unlink()  # noqa: ASYNC240 - of a proxy that died; in memory
+            Path(path).unlink()  # noqa: ASYNC240 - left by an earlier proxy; in memory
         with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
             await door.bind(path)
             door.listen(512)
@@ -105,7 +105,7 @@ class RouteServer:
     async def _receive_route(
         self, link: trio.socket.SocketType
     ) -> tuple[CommandOrigin, trio.socket.SocketType] | None:
-        """Who it is and what it brings; None if it is nobody or nothing."""
+        """The caller and its listener; None if the ticket or the listener is invalid."""
         fds = array.array("i")
         room = socket.CMSG_SPACE(fds.itemsize)
         body, extra, flags, _ = await link.recvmsg(_MOST_BYTES, room, socket.MSG_CMSG_CLOEXEC)
@@ -143,18 +143,18 @@ class RouteServer:
         return True
 
     def release_connection(self, agent: str) -> None:
-        """The end of what `hold` counted."""
+        """Uncount a connection that `acquire_connection` counted."""
         self._connections[agent] -= 1
         if not self._connections[agent]:
             del self._connections[agent]
 
     @property
     def connector(self) -> Connector:
-        """Where every wish goes."""
+        """The connector for all requests."""
         return self._connector
 
     def interceptor_for(self, caller: CommandOrigin) -> TlsInterceptor | None:
-        """Of tunnels, for who may only read; whoever may do more keeps them closed."""
+        """The TLS interceptor in limited mode; None in full mode, where tunnels stay encrypted."""
         return self._interceptor if caller.ticket.policy.mode == "limited" else None
 
     def report_blocked(self, blocked: NetworkBlocked) -> None:
@@ -165,7 +165,7 @@ class RouteServer:
 
 
 class ServedRoute:
-    """One command's way."""
+    """The route of one command."""
 
     def __init__(
         self, routes: RouteServer, caller: CommandOrigin, link: trio.socket.SocketType
@@ -174,11 +174,11 @@ class ServedRoute:
         self._reported: set[RouteBlocked] = set()
 
     async def serve(self, listener: trio.socket.SocketType) -> None:
-        """Until the agent closes the link."""
+        """Serve until the agent closes the link."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._accept, listener, nursery)
             with suppress(OSError):
-                await self._link.recv(1)  # nothing more is ever said: its end, or a fault
+                await self._link.recv(1)  # the agent sends nothing more: the end or an error
             nursery.cancel_scope.cancel()
 
     async def _accept(self, listener: trio.socket.SocketType, nursery: trio.Nursery) -> None:
@@ -197,7 +197,7 @@ class ServedRoute:
                 await self._serve_client(ClientConnection(stream, sock=sock))
         except ClientGone:
             return
-        except Exception:  # one connection's fault, whatever it is, is nobody else's
+        except Exception:  # a failure of one connection ends only that connection
             _log.warning("a connection through the proxy broke", exc_info=True)
         finally:
             self._routes.release_connection(self._caller.ticket.agent)
@@ -245,11 +245,11 @@ class ServedRoute:
         return await client.run_while_connected(partial(self._connect, approved, wish))
 
     def _report_blocked(self, wish: NetworkRequest, reason: BlockReason) -> None:
-        """Tell the agent, for its model, and the supervisor, for people."""
+        """Notify the agent, for its model, and the supervisor, for people."""
         told = RouteBlocked(target=wish.target, reason=reason)
         if told not in self._reported and len(self._reported) < _MOST_BLOCKED_KEPT:
             self._reported.add(told)
-            with suppress(OSError):  # its agent lags or has gone
+            with suppress(OSError):  # the agent is slow or has gone
                 os.write(self._link.fileno(), encode_route(told))
         agent = self._caller.ticket.agent
         self._routes.report_blocked(
@@ -258,7 +258,9 @@ class ServedRoute:
 
 
 async def _accepted(listener: trio.socket.SocketType) -> trio.socket.SocketType:
-    """The next connection. What goes wrong for want of files passes; a listener may be hostile."""
+    """The next connection. Waits and retries after an error: file descriptors may be exhausted,
+    and the listener may be hostile.
+    """
     while True:
         try:
             sock, _ = await listener.accept()

@@ -1,4 +1,4 @@
-"""SOCKS5, the server's side: no authentication, CONNECT only.
+"""SOCKS5 server: no authentication, CONNECT only.
 
 Source: RFC 1928. UDP ASSOCIATE and BIND are refused (reply 7).
 """
@@ -24,7 +24,7 @@ ConnectTo = Callable[[NetworkTarget], Awaitable[ServerConnection]]
 
 
 async def serve_socks(client: ClientConnection, reach: ConnectTo) -> None:
-    """One SOCKS5 client to its end. Raises ClientGone."""
+    """Serve one SOCKS5 client to its end. Raises ClientGone."""
     target = None
     with trio.move_on_after(HEAD_LIMIT_S):
         target = await _read_request(client)
@@ -44,7 +44,7 @@ async def serve_socks(client: ClientConnection, reach: ConnectTo) -> None:
 
 
 async def _read_request(client: ClientConnection) -> NetworkTarget | None:
-    """None: it was told that it cannot be."""
+    """The requested target; None if the client was answered with a refusal."""
     version, count = await client.receive_exactly(2)
     methods = await client.receive_exactly(count)
     if version != VERSION or _NO_AUTHENTICATION not in methods:
@@ -68,7 +68,7 @@ async def _read_request(client: ClientConnection) -> NetworkTarget | None:
 
 
 async def _read_host(client: ClientConnection, kind: int) -> str:
-    """Raises BadHost, ClientGone."""
+    """Raises InvalidHost, ClientGone."""
     if kind == _IPV4:
         return str(ip_address(await client.receive_exactly(4)))
     if kind == _IPV6:

@@ -1,7 +1,7 @@
-"""The inside of a tunnel that the proxy looks into: TLS with the command, TLS with the server.
+"""TLS interception of an inspected tunnel: TLS with the command, TLS with the server.
 
-Guards: a server's certificate is checked as the command would have; what cannot be checked is not
-reached. The command sees the authority's certificate for the host that it asked for, no other.
+The proxy checks a server's certificate as the command would have; a server that fails the check is
+not reached. The command sees the authority's certificate for exactly the host that it requested.
 """
 
 import ssl
@@ -16,7 +16,7 @@ _HANDSHAKE_LIMIT_S = 10.0
 
 
 class _ClientStream(trio.abc.Stream):
-    """The tunnel's bytes, with those that were read too early."""
+    """The tunnel's byte stream, including the bytes that were read ahead."""
 
     def __init__(self, client: ClientConnection) -> None:
         self._client = client
@@ -35,14 +35,16 @@ class _ClientStream(trio.abc.Stream):
 
 
 class CaTlsInterceptor:
-    """An `http.TlsInterceptor` by an authority."""
+    """A `TlsInterceptor` that uses the certificate authority."""
 
     def __init__(self, authority: CertificateAuthority) -> None:
         """Raises OSError, ssl.SSLError: this machine's own certificates cannot be read."""
         self._authority, self._verifying = authority, verifying_context()
 
     async def open(self, client: ClientConnection, host: str) -> ClientConnection:
-        """The command in clear. Raises ClientGone: it speaks no TLS, or does not trust us."""
+        """The decrypted connection to the command. Raises ClientGone: it does not use TLS, or
+        rejects the certificate.
+        """
         context = self._authority.context_for(host)
         inner = trio.SSLStream(
             _ClientStream(client), context, server_side=True, https_compatible=True

@@ -1,9 +1,9 @@
-"""Another proxy behind ours: which one the environment names for a target, and the way through it.
+"""Upstream proxies: which one the environment names for a target, and the tunnel through it.
 
-Guards: a password of a proxy's address is said to that proxy alone; no text, log or event of ours
-holds it. An address that cannot be followed refuses what would need it: nothing goes around it.
+The password of a proxy's address is sent only to that proxy; no text, log or event contains it. A
+target whose proxy address is invalid is refused: the proxy is never bypassed.
 
-Source: the variables as curl reads them.
+Source: the variables are read as curl reads them.
 """
 
 import base64
@@ -22,15 +22,15 @@ from .ip_addresses import is_loopback, is_loopback_name
 
 _HEAD_BYTES = 64 * 1024
 _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r)")
-_DEFAULT_PORT = 1080  # as curl's
+_DEFAULT_PORT = 1080  # curl's default
 
 
 class UpstreamFailed(Exception):
-    """It is not there, or it will not. The text is for the command."""
+    """The upstream proxy cannot be reached, or refuses. The command receives the text."""
 
 
 class UpstreamProxy(Value):
-    """One proxy; `authorization` is what it wants to hear, b"" for nothing."""
+    """One proxy; `authorization` is the value of its credentials header, b"" for none."""
 
     host: str
     port: int
@@ -38,13 +38,13 @@ class UpstreamProxy(Value):
 
 
 class InvalidUpstream(Value):
-    """A variable that names a proxy which cannot be followed."""
+    """A variable names a proxy that cannot be used."""
 
     why: str
 
 
 class UpstreamProxies(Value):
-    """What the environment says. None: the way is direct."""
+    """The proxies that the environment names. None: connect directly."""
 
     plain: UpstreamProxy | InvalidUpstream | None = None
     secure: UpstreamProxy | InvalidUpstream | None = None
@@ -52,13 +52,13 @@ class UpstreamProxies(Value):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong with the variables, each once, in words without their values."""
+        """What is wrong with the variables, each problem once, without their values."""
         found = (one.why for one in (self.plain, self.secure) if isinstance(one, InvalidUpstream))
         return tuple(dict.fromkeys(found))
 
 
 def read_upstreams(variables: Mapping[str, str]) -> UpstreamProxies:
-    """From HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY; the lower-case name of each first."""
+    """Read HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY; lower-case names come first."""
 
     def said(name: str) -> str:
         return (variables.get(name.lower()) or variables.get(name) or "").strip()
@@ -91,7 +91,7 @@ def _read(name: str, url: str) -> UpstreamProxy | InvalidUpstream:
 
 
 def upstream_for(target: NetworkTarget, upstreams: UpstreamProxies) -> UpstreamProxy | None:
-    """The proxy that leads there; None: none does. This machine is never reached through one.
+    """The proxy for the target; None: connect directly. Targets on this machine never have one.
 
     Raises UpstreamFailed.
     """
@@ -106,7 +106,9 @@ def upstream_for(target: NetworkTarget, upstreams: UpstreamProxies) -> UpstreamP
 
 
 def _is_exempt(target: NetworkTarget, word: str) -> bool:
-    """`*`, a domain with or without a dot before it, an address, a network; perhaps with a port."""
+    """`*`, a domain with or without a leading dot, an address, a network; optionally with a
+    port.
+    """
     if word == "*":
         return True
     name, colon, port = word.rpartition(":")
@@ -126,9 +128,7 @@ def _is_exempt(target: NetworkTarget, word: str) -> bool:
 async def ask_for_tunnel(
     sock: trio.socket.SocketType, target: NetworkTarget, upstream: UpstreamProxy
 ) -> None:
-    """CONNECT; afterwards what is sent and read on `sock` is the target's. Raises UpstreamFailed,
-    OSError.
-    """
+    """Send CONNECT; afterwards `sock` carries the target's data. Raises UpstreamFailed, OSError."""
     host = f"[{target.host}]" if ":" in target.host else target.host
     lines = [f"CONNECT {host}:{target.port} HTTP/1.1", f"Host: {host}:{target.port}"]
     head = "\r\n".join(lines).encode("ascii")
@@ -143,14 +143,14 @@ async def ask_for_tunnel(
 
 
 def refusal_text(status: int) -> str:
-    """What a command is told of an upstream proxy's refusal."""
+    """The text for a command about an upstream proxy's refusal."""
     if status == 407:
         return "the upstream proxy wants other credentials than the environment's"
     return f"the upstream proxy refuses: {status}"
 
 
 async def _read_head(sock: trio.socket.SocketType) -> bytes:
-    """Up to and with the blank line, and not a byte more: the next ones are the target's."""
+    """Read up to and including the blank line, and no byte more: the next ones are the target's."""
     head = b""
     while len(head) < _HEAD_BYTES:
         seen = await sock.recv(4096, trio.socket.MSG_PEEK)

@@ -1,1 +1,1 @@
-"""Walls around commands: bubblewrap, or Landlock and seccomp, and what holds here."""
+"""Sandboxes for commands: bubblewrap, or Landlock and seccomp; what this machine can enforce."""

@@ -1,8 +1,9 @@
-"""Sockets of other programs that a rule opens for commands.
+"""Finds the Unix sockets of other programs that a rule opens for commands.
 
-Guards: a key agent or a container daemon behind a socket would do what the sandbox forbids, so
-`connect.py` lets a command reach none but its own and these. Where a rule opens all of the machine,
-only ones that exist and listen or take datagrams; at most 64, oldest first.
+A key agent or a container daemon behind a socket could do what the sandbox forbids, so
+`connect_broker.py` lets a command reach only its own sockets and these. Where a rule opens all
+sockets of the machine, only existing ones that listen or take datagrams count; at most 64, oldest
+first.
 """
 
 import os
@@ -18,8 +19,10 @@ _MOST = 64
 
 
 def _listening_sockets() -> tuple[str, ...]:
-    """Paths of the Unix sockets of this machine that somebody listens at. By their names: what was
-    renamed since, or has a line break in its path, is not among them.
+    """Paths of the Unix sockets on this machine that a program listens at.
+
+    By their bound names: sockets that were renamed since, or have a line break in their path, are
+    missing.
     """
     try:
         lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()[1:]
@@ -36,8 +39,9 @@ def _listening_sockets() -> tuple[str, ...]:
 
 
 def allowed_sockets(rules: UnixSockets) -> tuple[str, ...]:
-    """Those that exist, are sockets and are what the rules name; a link in the place of one opens
-    nothing. With `every` at most 64, as above.
+    """The existing sockets that the rules name; a symlink in a socket's place opens nothing.
+
+    With `every`, at most 64 listening sockets are added.
     """
     found = dict.fromkeys(rules.allow)
     if rules.every:
@@ -50,7 +54,7 @@ def allowed_sockets(rules: UnixSockets) -> tuple[str, ...]:
 
 
 def _accepts_messages(fields: list[str]) -> bool:
-    """It listens, or takes datagrams, for which nobody has to."""
+    """True if the socket listens, or takes datagrams, which needs no listener."""
     return bool(int(fields[3], 16) & _LISTENS) or fields[4] == _DATAGRAM
 
 

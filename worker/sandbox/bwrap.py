@@ -1,8 +1,8 @@
-"""From a plan to bubblewrap's arguments. Pure: names in, names out.
+"""Turns a plan into bubblewrap's arguments. Pure: paths in, arguments out.
 
-Guards: mounts are laid from shallow to deep, and at one depth from weak to strong, so that a mask
-or a read-only folder always lies on top of what it guards. All paths are absolute (0.8 cannot bind
-relative ones onto a read-only root).
+Mounts are ordered from shallow to deep, and at the same depth from weak to strong, so that a mask
+or a read-only folder always lies on top of what it guards. All paths are absolute (bubblewrap 0.8
+cannot bind relative ones onto a read-only root).
 """
 
 from swarm.mailbox.path_rules import is_within
@@ -10,8 +10,8 @@ from swarm.mailbox.path_rules import is_within
 from .sandbox_plan import SandboxPlan
 
 SECCOMP_FD = 3  # where the launcher puts the filter in the child
-_SIZED = ("--size", str(2 << 30))  # files in memory are no process's: the watchdog sees none
-ROUTE_FD = 4  # and the socket by which the stage hands out its listener
+_SIZED = ("--size", str(2 << 30))  # these files belong to no process: the watchdog misses them
+ROUTE_FD = 4  # the socket by which the entrypoint sends its listener
 
 
 def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[str, ...]:
@@ -23,7 +23,7 @@ def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[s
         filtered: Read a seccomp program from `SECCOMP_FD`.
     """
     root: tuple[str, ...] = ("--bind" if "/" in plan.writable else "--ro-bind", "/", "/")
-    if "/" not in plan.readable:  # only what is named is there
+    if "/" not in plan.readable:  # the sandbox has only what is named
         root = (*_SIZED, "--tmpfs", "/")
     words = [bwrap, "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]
     words += ["--unshare-uts", "--cap-drop", "ALL"]
@@ -31,7 +31,8 @@ def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[s
         words.append("--unshare-net")
     words += [*root, "--dev", "/dev", "--perms", "1777", *_SIZED, "--tmpfs", "/dev/shm"]
     words += ["--remount-ro", "/dev", "--proc", "/proc"]
-    # The kernel lets user 0 write its settings with no capability, and bwrap leaves them open.
+    # The kernel lets user 0 write its settings without any capability, and bwrap leaves them
+    # writable.
     words += ["--ro-bind", "/proc/sys", "/proc/sys"]
     for name, target in plan.aliases:
         words += ["--symlink", target, name]
@@ -47,7 +48,7 @@ def bwrap_arguments(plan: SandboxPlan, *, bwrap: str, filtered: bool) -> tuple[s
 
 
 def _remounted_read_only(plan: SandboxPlan) -> tuple[str, ...]:
-    """Trees that are read-only once everything that shows through has its place in them."""
+    """Trees that become read-only once all mounts inside them are in place."""
     own_tmp = plan.tmp_dir is not None and "/tmp" in plan.covered and not plan.tmp_writable
     return (*(("/tmp",) if own_tmp else ()), *(() if "/" in plan.readable else ("/",)))
 
@@ -78,7 +79,7 @@ def _mount_steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_MountStep]:
             add(path, 4, "--ro-bind", "/dev/null", path)
     for path in plan.sockets:
         if any(is_within(path, root) for root in plan.writable):
-            continue  # it is there anyway, and may be replaced
+            continue  # visible anyway, and may be replaced
         add(path, 5, "--ro-bind-try", path, path)  # its program may have ended since
     for path in masks:
         add(path, 4, "--perms", "0555", "--tmpfs", path)
@@ -86,7 +87,7 @@ def _mount_steps(plan: SandboxPlan, masks: tuple[str, ...]) -> list[_MountStep]:
 
 
 def _own_readable(plan: SandboxPlan) -> tuple[str, ...]:
-    """What has to be shown by a mount of its own. `/proc` and `/dev` are the sandbox's own."""
+    """Readable paths that need their own mount. The sandbox has its own `/proc` and `/dev`."""
     return tuple(
         path
         for path in plan.readable
@@ -95,8 +96,10 @@ def _own_readable(plan: SandboxPlan) -> tuple[str, ...]:
 
 
 def _denied_mount_steps(plan: SandboxPlan, closed: tuple[str, ...]) -> list[_MountStep]:
-    """Masks over what a profile denies: nothing opens, and a file is no empty one. (A device on a
-    mount without devices gives EACCES.) On the way to something shown, a folder can be passed.
+    """Masks over what a profile denies: nothing there opens, and a file is not an empty one.
+
+    (A device on a mount without devices gives EACCES.) A denied folder on the way to something
+    shown can be traversed.
     """
     shown = (*plan.writable, *plan.visible, *plan.readable)
     steps: list[_MountStep] = []
@@ -110,7 +113,7 @@ def _denied_mount_steps(plan: SandboxPlan, closed: tuple[str, ...]) -> list[_Mou
 
 
 def _is_covered(path: str, plan: SandboxPlan) -> bool:
-    """True if nothing that is shown brings `path` along: a private tree hides it, or the root."""
+    """True if `path` is not visible: a private tree hides it, or the root is not readable."""
     hiding = [tree for tree in plan.covered if is_within(path, tree)]
     if not hiding and "/" in plan.readable:
         return False

@@ -1,11 +1,11 @@
-"""Writes in a repository's own folder for a command that may commit: by name, one after the other.
+"""Writes to a repository's git folder for a command that may commit: by name, one call at a time.
 
-For the command the folder is read-only, by a mount or by Landlock. What the grant opens is done
-here, in the launcher's own view of the files, after the folder that the caller means was found to
-be the same one.
+For the command the folder is read-only, by a mount or by Landlock. The broker does what the grant
+opens, in the launcher's own view of the file system, after it has checked that the caller means the
+same folder.
 
-Guards: only plain files and folders are made, never a link; a folder is never renamed, so that none
-becomes another; nothing comes in from, or goes out to, the rest of the tree by rename or link.
+It makes only plain files and folders, never a link. It never renames a folder, so no folder can
+become another. No rename or link moves anything between the git folder and the rest of the tree.
 """
 
 import errno
@@ -38,16 +38,16 @@ _NO_REPLACE = 1
 
 
 class CommitBroker:
-    """The handlers of a policy's repositories. What lies elsewhere goes on to the kernel."""
+    """The system call handlers for a policy's repositories; other paths are left to the kernel."""
 
     def __init__(self, policy: FilePolicy) -> None:
         self._policy = policy
 
     def close(self) -> None:
-        """There is nothing to be removed."""
+        """Nothing to remove."""
 
     def handlers(self) -> Mapping[str, SyscallHandler]:
-        """By call name. What is not here goes on: the folder is read-only to the kernel."""
+        """Handlers by call name. Other calls continue: for the kernel the folder is read-only."""
         found: dict[str, Callable[[PendingSyscall], SyscallAnswer]] = {
             "mkdir": lambda c: self._mkdir(c, AT_FDCWD, 0, c.args[1]),
             "mkdirat": lambda c: self._mkdir(c, c.args[0], 1, c.args[2]),
@@ -73,7 +73,7 @@ class CommitBroker:
 
     @contextmanager
     def _open_entry(self, call: PendingSyscall, at: int, index: int) -> Iterator[ResolvedEntry]:
-        """In our view. Raises NotResolved: it is not for this broker, or closed."""
+        """Open the entry in the launcher's view. Raises NotResolved if this broker may not."""
         path = read_path_argument(call, index)
         with open_entry_as_caller(call.pid, at, path) as seen:
             check_caller_alive(call)

@@ -1,7 +1,7 @@
 """The named grant "commit in this repository": what of `.git` a command may then write.
 
-Guards: what is opened is a list of names (`commit_names.py`); hooks, configuration and whatever
-else git would run or follow stay read-only, and cannot come to be.
+The grant opens a list of names (`commit_names.py`). Hooks, configuration and everything else that
+git would run or follow stay read-only, and cannot be created.
 """
 
 import os
@@ -20,10 +20,10 @@ _MOST_POINTER_BYTES = 8192
 
 
 class GitRepository(Value):
-    """Canonical paths."""
+    """One repository; canonical paths."""
 
     folder: str  # the working tree's top
-    git_folders: tuple[str, ...]  # of this tree, and behind it the repository's own
+    git_folders: tuple[str, ...]  # the shared one first, then this working tree's own
 
 
 def find_repository(folder: str) -> str | None:
@@ -36,9 +36,9 @@ def find_repository(folder: str) -> str | None:
 
 
 def read_repository(folder: str) -> GitRepository | None:
-    """What the grant opens in the repository whose tree has its top here; None if there is none.
+    """What the grant opens in the repository whose working tree starts here; None if there is none.
 
-    A `.git` that is a link is no repository of ours: what it leads to may be anybody's.
+    A `.git` that is a symlink does not count: it may lead to any repository.
     """
     pointer = Path(os.path.realpath(folder), ".git")
     found = _git_folders(pointer)
@@ -48,15 +48,15 @@ def read_repository(folder: str) -> GitRepository | None:
 
 
 def can_open_repository(stack: Stack) -> bool:
-    """Whether a command can be let commit here: its calls can wait for a broker, in both stacks."""
+    """Whether a command can be allowed to commit here, which needs calls that wait for a broker."""
     return stack != "none" and probe_sandbox().answers
 
 
 def with_commit_grant(plan: SandboxPlan, folder: str) -> SandboxPlan | None:
-    """The plan with the grant on top: the folders stay read-only, and a broker writes for git.
+    """The plan with the grant added: the folders stay read-only, and a broker writes for git.
 
-    None where it cannot be held to: no system call of a command can wait for a broker; or there is
-    no repository of which the plan lets the tree be written.
+    None where the grant cannot be enforced: no system call of a command can wait for a broker, or
+    no repository is found whose working tree the plan makes writable.
     """
     if not can_open_repository(plan.stack):
         return None

@@ -1,6 +1,6 @@
-"""Which names of a repository's own folder the grant *commit* opens: a list of what is allowed.
+"""Which names in a repository's git folder the grant *commit* opens: an allowlist.
 
-Guards: objects, references, their logs and the few files at the top that git writes when it
+It holds objects, references, their logs and the few files at the top that git writes when it
 records work. Everything else is closed, known or not: git runs what it finds in hooks and
 configuration, and follows `commondir`, `alternates` and the lists of an unfinished rebase.
 """
@@ -8,7 +8,7 @@ configuration, and follows `commondir`, `alternates` and the lists of an unfinis
 import re
 
 _TREES = frozenset({"objects", "refs", "logs"})
-# A lock is a file that is renamed to what it locks.
+# A lock is a file that git renames to the file that it locks.
 _FILES = re.compile(
     r"(index|index\.stash\.\d+|next-index-\d+|HEAD|ORIG_HEAD|MERGE_HEAD|MERGE_MODE|MERGE_MSG"
     r"|MERGE_RR|MERGE_AUTOSTASH|AUTO_MERGE|CHERRY_PICK_HEAD|REVERT_HEAD|SQUASH_MSG|COMMIT_EDITMSG"
@@ -20,7 +20,7 @@ _FOLLOWED = ("alternates", "http-alternates")
 
 
 def is_committable(name: str) -> bool:
-    """`name` counts from the repository's own folder, as in `refs/heads/main`."""
+    """Whether git may write `name`, a path relative to the git folder, as in `refs/heads/main`."""
     top, _, rest = name.partition("/")
     if not rest:
         return top in _TREES or _FILES.fullmatch(top) is not None

@@ -1,16 +1,16 @@
-"""Connections of a confined command, made for it by its launcher (`notifier.py`) or refused.
+"""Makes the connections of a confined command for it, from its launcher, or refuses them.
 
-Which Unix socket a path leads to is looked up step by step in the caller's own mount namespace and
-held open while it is judged; the connection then goes to what is held, whatever the path leads to
-by then. So no name is trusted: not one that was bound by a relative path, renamed or linked since.
+The broker resolves a Unix socket's path step by step in the caller's own mount namespace, and holds
+the socket open while it judges it. The connection then goes to the held socket, whatever the path
+leads to by then. So no name is trusted: not one bound by a relative path, renamed or linked since.
 
-A socket that is older than the run was bound by somebody else, wherever it lies: no command of the
-run lived then, and only the kernel sets the birth of a file. Where a file system does not keep it,
-the place alone decides.
+A socket older than the run is another program's, wherever it lies: no command of the run existed
+then, and only the kernel sets a file's creation time. Where a file system does not record it, the
+location alone decides.
 
-Guards: address and descriptor are the launcher's own copies, and it never lets the kernel look
-again: either could be swapped for others. The thread that connects has no capabilities, as the
-command has none.
+Address and descriptor are the launcher's own copies, and the kernel never reads them again from the
+caller, who could swap them. The thread that connects has no capabilities, as the command has none.
+`syscall_dispatcher.py` delivers the calls.
 """
 
 import ctypes
@@ -53,28 +53,26 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ConnectRules(Value):
-    """What a command's connections are judged by."""
+    """The rules by which a command's connections are judged."""
 
     sockets: tuple[str, ...] = ()  # of other programs, that a rule opens
-    own: tuple[str, ...] = ()  # only what lies below these is the command's own; (): no such bound
-    scoped: bool = False  # the kernel lets whoever connects reach only the command's abstract names
-    since_s: float = 0.0  # when the run began (Unix time): what is older is nobody's own
+    own: tuple[str, ...] = ()  # the command's own sockets lie below these; (): anywhere
+    scoped: bool = False  # the kernel limits abstract names to the command's own
+    since_s: float = 0.0  # when the run began (Unix time): older sockets are not the command's
 
 
 def connect_handlers(rules: ConnectRules, is_own: IsOwnSocket) -> Mapping[str, SyscallHandler]:
-    """For `RunNotifier.add_listener`. `is_own` tells whether the socket's place is the command's
-    own.
-    """
+    """Handlers for `SyscallDispatcher`. `is_own`: whether a socket's place is the command's own."""
 
     def handle(call: PendingSyscall) -> SyscallAnswer:
-        # Any connection may wait, and any path may lead to a file system that does.
+        # Any connection may block, and any path may lead to a file system that does.
         return DeferredAnswer(lambda: _connect(call, rules, is_own))
 
     return {"connect": handle, **pair_handlers()}
 
 
 def _connect(call: PendingSyscall, rules: ConnectRules, is_own: IsOwnSocket) -> SyscallAnswer:
-    """Raises OSError: it is refused."""
+    """Judge and make one connection. Raises OSError if it is refused."""
     drop_capabilities()
     address = _address(call)
     with _take_socket(call) as taken:
@@ -93,17 +91,17 @@ def _connect(call: PendingSyscall, rules: ConnectRules, is_own: IsOwnSocket) -> 
 
 
 def _take_socket(call: PendingSyscall) -> socket.socket:
-    """The caller's socket. Raises OSError."""
+    """A copy of the caller's socket. Raises OSError."""
     fd = call.take_descriptor(call.args[0] & 0x7FFFFFFF)
     try:
         return socket.socket(fileno=fd)
-    except BaseException:  # no socket
+    except BaseException:  # not a socket
         os.close(fd)
         raise
 
 
 def _address(call: PendingSyscall) -> bytes:
-    """The launcher's own copy. Raises OSError."""
+    """The launcher's own copy of the address. Raises OSError."""
     at, size = call.args[1], call.args[2] & 0xFFFFFFFF
     if size > _LONGEST_ADDRESS:
         raise OSError(errno.EINVAL, "the address is too long")
@@ -116,15 +114,15 @@ def _address(call: PendingSyscall) -> bytes:
 
 
 def _is_abstract(address: bytes) -> bool:
-    """An abstract name, which is no path but holds within one network namespace."""
+    """True for an abstract name: not a path, and valid within one network namespace."""
     return address[: _FAMILY_BYTES + 1] == _UNIX + b"\0"
 
 
 def _is_in_our_network(taken: socket.socket) -> bool:
-    """True where names of the machine's other programs are found."""
+    """True if the socket is in the launcher's network namespace, with other programs' names."""
     try:
         theirs = fcntl.ioctl(taken, _SIOCGSKNS)
-    except PermissionError:  # only of a namespace that is the command's do we have the right to ask
+    except PermissionError:  # we may ask only about a namespace that is the command's
         return True
     try:
         return os.path.samestat(os.fstat(theirs), os.stat("/proc/self/ns/net"))  # noqa: PTH116
@@ -135,8 +133,9 @@ def _is_in_our_network(taken: socket.socket) -> bool:
 def find_socket(
     call: PendingSyscall, address: bytes, rules: ConnectRules, is_own: IsOwnSocket
 ) -> int:
-    """The socket that a Unix address with a path leads to, held open (O_PATH), the receiver's to
-    close. Raises OSError: it is refused.
+    """Hold open (O_PATH) the socket at the path in a Unix address; the caller closes it.
+
+    Raises OSError if the connection is refused.
     """
     path = address[_FAMILY_BYTES:]
     if address[:_FAMILY_BYTES] != _UNIX or not path:
@@ -155,7 +154,7 @@ def find_socket(
 
 
 def _judge(place: int, root: int, rules: ConnectRules, is_own: IsOwnSocket) -> None:
-    """Raises OSError: no connection may be made to what is held open there."""
+    """Raise OSError if no connection may be made to the held socket."""
     found = os.fstat(place)
     if not stat.S_ISSOCK(found.st_mode):
         raise ConnectionRefusedError(errno.ECONNREFUSED, "no socket")
@@ -169,13 +168,13 @@ def _judge(place: int, root: int, rules: ConnectRules, is_own: IsOwnSocket) -> N
 
 
 def open_path_as_caller(call: PendingSyscall, path: bytes, root: int) -> int:
-    """What `path` leads the caller to, held open (O_PATH), links followed; the receiver's to close.
+    """Hold open (O_PATH) what `path` leads the caller to, following links; our caller closes it.
 
-    Raises OSError. Links of `/proc/PID/fd` lead where their text says.
+    Raises OSError. Links in `/proc/PID/fd` are followed by their text.
     """
     here = os.open(f"/proc/{call.pid}/cwd", _FOLDER) if path[:1] != b"/" else os.dup(root)
     try:
-        if not call.is_valid():  # both may be another's
+        if not call.is_valid():  # both may belong to another process
             raise ProcessLookupError(errno.ESRCH, "the caller has gone")
         steps, links = deque(path.split(b"/")), 0
         while steps:
@@ -203,9 +202,11 @@ def open_path_as_caller(call: PendingSyscall, path: bytes, root: int) -> int:
 
 
 def is_own_by_mount(rules: ConnectRules) -> IsOwnSocket:
-    """For bubblewrap, which gives a command's own trees writable mounts, and shows the rest of the
-    machine read-only. What hangs on the root itself is never the command's own; where it may write
-    everywhere, folders that are pinned in it are none either (`own`).
+    """`is_own` for bubblewrap, by the mount that holds the socket.
+
+    bubblewrap gives a command writable mounts for its own trees, and shows the rest of the machine
+    read-only. What lies on the root mount itself is never the command's own. Where the command may
+    write everywhere, pinned folders are not its own either (`own`).
     """
 
     def is_own(place: int, root: int) -> bool:
@@ -218,7 +219,7 @@ def is_own_by_mount(rules: ConnectRules) -> IsOwnSocket:
 
 
 def _is_older(place: int, since_s: float) -> bool:
-    """True if what is held open there was made before; False where nobody knows."""
+    """True if the held file was created before; False where the creation time is unknown."""
     told = ctypes.create_string_buffer(_STATX_BYTES)
     if _libc.statx(place, b"", _AT_EMPTY_PATH, _STATX_BTIME, told) != 0:
         return False
@@ -236,7 +237,7 @@ def _mount_id(fd: int) -> bytes:
 
 
 def _connected(taken: socket.socket, address: bytes) -> SyscallAnswer:
-    """Waits as the caller would: whether a socket waits is its own property."""
+    """Connect. It blocks as it would for the caller: blocking is a property of the socket."""
     if _libc.connect(taken.fileno(), address, len(address)) != 0:
         return FailSyscall(ctypes.get_errno())
     return ReturnValue(0)

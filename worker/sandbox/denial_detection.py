@@ -1,7 +1,8 @@
-"""Did the sandbox stop this command? A guess from its words and exit code; pure.
+"""Guesses from output and exit code whether the sandbox stopped a command. No I/O.
 
-Source: Codex's heuristic (safety sheet 8.6): same words, same exceptions; and what a network says
-that has nothing but a loopback device, where Codex's refuses sockets.
+Source: Codex's heuristic (safety sheet 8.6): same words, same exceptions. In addition: "network is
+unreachable", the error of a network that has only a loopback device; Codex's sandbox refuses
+sockets instead.
 """
 
 import re
@@ -17,10 +18,10 @@ _KILLED_BY_FILTER = 128 + signal.SIGSYS
 
 
 def is_sandbox_denial(*, exit_code: int | None, output: str, sandboxed: bool) -> bool:
-    """True if a sandboxed command failed and it looks as if the sandbox was why.
+    """True if a sandboxed command failed and the sandbox seems to be the reason.
 
     Args:
-        exit_code: None while it runs, or when a signal of ours ended it: never a denial.
+        exit_code: None while it runs, or when swarm's own signal ended it: never a denial.
         output: Everything it printed, both streams.
     """
     if not sandboxed or exit_code is None or exit_code == 0:

@@ -1,12 +1,13 @@
-"""Does for a command what Landlock cannot express: everything in these folders, except these names.
+"""Makes the file changes of a command that Landlock's rules cannot express.
 
-A call that would change something at a path waits (`notifier.py`). Where the place is open the
-broker does it itself, on descriptors, with the caller's umask and the caller's own user. Anything
-else goes on to the kernel, whose Landlock rules for the command are narrower than the broker's.
+Landlock cannot express "everything in these folders, except these names". So a call that would
+change something at a path waits (`syscall_dispatcher.py`). Where the path is open, the broker makes
+the change itself, on descriptors, with the caller's umask and user. Any other call continues in the
+kernel, whose Landlock rules for the command are narrower than the broker's.
 
-Guards: memory is read once. *Go on* is never a permission: the command's own rules grant nothing
-that is closed, and no folder in which a protected name could come to be. What the broker does it
-does under rules of its own that end at the writable roots, so that a fault here stays inside.
+The broker reads memory once. *Continue* never grants anything: the command's own rules allow
+nothing that is closed, and no folder in which a protected name could be created. The broker runs
+under its own Landlock rules, which end at the writable roots, so a bug here stays inside them.
 """
 
 import contextlib
@@ -54,12 +55,14 @@ _CREATION_FLAGS = (
 )  # the object is held: it is neither made nor a link
 _ALLOWED_NODE_TYPES = {0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK}  # by mknod; devices never
 _FOLLOW, _BY_DESCRIPTOR = 0x400, 0x1000  # of linkat
-_POLL_INTERVAL_MS = 20  # whether whoever waits for a pipe's other end is still there
+_POLL_INTERVAL_MS = 20  # how often to check that a caller waiting for a pipe's other end lives
 
 
 class FileBroker:
-    """The handlers of one policy. One thread at a time uses them, with a umask and a working folder
-    of its own; `close` when nobody is left who could call.
+    """The system call handlers of one policy.
+
+    One thread at a time uses them, with its own umask and working folder. Call `close` when no
+    process is left that could call.
     """
 
     def __init__(self, policy: FilePolicy) -> None:
@@ -68,12 +71,12 @@ class FileBroker:
         self._terminals = Terminals()
 
     def close(self) -> None:
-        """Remove what the command left that nobody else can use."""
+        """Remove what the command left behind and no other program can use."""
         self._shared_memory.close()
         self._terminals.close()
 
     def handlers(self) -> Mapping[str, SyscallHandler]:
-        """By call name: where each call has its words, and what is done."""
+        """Handlers by call name: where each call has its arguments, and what is done."""
         plain: dict[str, Callable[[PendingSyscall], SyscallAnswer]] = {
             "mkdir": lambda c: self._create(c, AT_FDCWD, 0, _folder_maker(c.args[1])),
             "mkdirat": lambda c: self._create(c, c.args[0], 1, _folder_maker(c.args[2])),
@@ -140,7 +143,7 @@ class FileBroker:
         with _open_entry_of_call(call, *old) as source, _open_entry_of_call(call, *new) as target:
             judged = {self._judge(source), self._judge(target)}
             if judged == {"open", "outside"}:
-                return FailSyscall(errno.EXDEV)  # programs copy then, if they may
+                return FailSyscall(errno.EXDEV)  # programs then copy, if they may
             if judged != {"open"}:
                 return ContinueSyscall()
             if any(is_immovable(self._policy, one.path) for one in (source, target)):
@@ -199,7 +202,7 @@ class FileBroker:
     def _open_at(
         self, call: PendingSyscall, place: ResolvedEntry, flags: int, mode: int
     ) -> SyscallAnswer | bytes:
-        """What a link there says, if there is one."""
+        """Open the object, or return the target if it is a link."""
         if not flags & os.O_EXCL or not flags & os.O_CREAT:
             try:
                 fd = os.open(
@@ -218,7 +221,7 @@ class FileBroker:
         return ReturnDescriptor(fd, bool(flags & os.O_CLOEXEC))
 
     def _open_object(self, call: PendingSyscall, fd: int, flags: int) -> SyscallAnswer | bytes:
-        """The caller's descriptor of what is held open already, at its place of now."""
+        """A descriptor for the caller of what is already held open, judged by its present path."""
         kind = os.fstat(fd).st_mode
         if stat.S_ISLNK(kind):
             if flags & os.O_NOFOLLOW:
@@ -282,15 +285,14 @@ class FileBroker:
             check_caller_alive(call)
             is_whole = any(is_within(place.path, tree) for tree in self._policy.whole)
             if self._judge(place) != "open" or is_whole:
-                return (
-                    ContinueSyscall()
-                )  # done by the kernel the socket keeps the name that was asked for
+                # The kernel binds it, so the socket keeps the name that was asked for.
+                return ContinueSyscall()
             return bind_socket(place, _taken(call), caller_umask(call))
 
 
 def bind_socket(place: ResolvedEntry, fd: int, umask: int) -> SyscallAnswer:
-    """Give the socket, which is closed here, its name."""
-    import socket  # few commands name sockets, and it is long
+    """Bind the socket to its name, and close `fd`."""
+    import socket  # imported here: few commands bind sockets, and the import is slow
 
     with socket.socket(fileno=fd) as taken:
         if taken.family != socket.AF_UNIX:
@@ -305,7 +307,7 @@ def bind_socket(place: ResolvedEntry, fd: int, umask: int) -> SyscallAnswer:
 
 
 def _taken(call: PendingSyscall) -> int:
-    """A copy of the descriptor that the call is about. Raises NotResolved, OSError."""
+    """A copy of the descriptor in the call's first argument. Raises NotResolved, OSError."""
     try:
         return call.take_descriptor(call.args[0] & 0x7FFFFFFF)
     except PermissionError as error:
@@ -314,7 +316,7 @@ def _taken(call: PendingSyscall) -> int:
 
 @contextlib.contextmanager
 def _open_entry_of_call(call: PendingSyscall, at: int, index: int) -> Iterator[ResolvedEntry]:
-    """Raises NotResolved, OSError: the caller has gone, or its words cannot be read."""
+    """The entry at a path argument. Raises NotResolved; OSError if the caller has gone."""
     path = read_path_argument(call, index)
     with open_base(call.pid, at, path) as base, open_entry(base, path) as place:
         check_caller_alive(call)
@@ -341,7 +343,10 @@ def _link_maker(target: bytes) -> Callable[[ResolvedEntry], None]:
 
 
 def _open_fifo(call: PendingSyscall, fd: int, flags: int) -> SyscallAnswer:
-    """Open a pipe as soon as somebody has its other end, or its opener goes."""
+    """Open a pipe for writing as soon as it has a reader; stop when the caller goes.
+
+    Opening for reading is left to the kernel.
+    """
 
     def wait() -> SyscallAnswer:
         with _closing(fd):

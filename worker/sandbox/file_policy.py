@@ -1,8 +1,8 @@
-"""Which paths a command may change: the file broker's decision. Pure, by canonical paths alone.
+"""Decides which paths a command may change, for the file broker. No I/O: canonical paths only.
 
-Guards: a protected name directly in a guarded folder is closed whether it exists or not, in every
-spelling that some file system takes for the same; what is closed is not moved either, nor any
-folder above it, so that no place can *become* closed, or open, by a rename.
+A protected name directly in a guarded folder is closed whether it exists or not, in every spelling
+that some file system treats as the same. What is closed cannot be moved, nor can any folder above
+it, so that no rename can close or open a path.
 """
 
 import unicodedata
@@ -14,24 +14,24 @@ from swarm.mailbox.protocol.base import Value
 from .commit_names import is_committable
 from .sandbox_plan import SandboxPlan
 
-# outside: the broker has no say there, the kernel's own rules decide.
-# commit: in a repository's own folder, where only plain files and folders are made.
+# outside: the broker does not decide there, the kernel's own rules do.
+# commit: in a repository's git folder, where only plain files and folders are made.
 PathAccess = Literal["open", "closed", "outside", "commit"]
 
 
 class FilePolicy(Value):
-    """Canonical paths. Of a root and a closed tree around a path, the deeper one counts."""
+    """Canonical paths. If a path is in both a root and a closed tree, the deeper one counts."""
 
-    roots: tuple[str, ...]  # may be changed, with all below …
-    closed: tuple[str, ...] = ()  # … but these, with all below
+    roots: tuple[str, ...]  # may be changed, with everything below,
+    closed: tuple[str, ...] = ()  # except these, with everything below
     guarded: tuple[str, ...] = ()  # folders in which no protected name may be touched
     names: tuple[str, ...] = PROTECTED_NAMES
-    repositories: tuple[str, ...] = ()  # git's own folders, open by names of what git writes
-    whole: tuple[str, ...] = ()  # roots that the command's own rules grant with all below
+    repositories: tuple[str, ...] = ()  # git folders, open by the names that git writes
+    whole: tuple[str, ...] = ()  # roots that the command's own rules grant with everything below
 
 
 def file_policy(plan: SandboxPlan) -> FilePolicy:
-    """What the plan lets be changed."""
+    """The policy for what the plan makes writable."""
     tmp = (plan.tmp_dir,) if plan.tmp_dir and plan.tmp_writable else ()
     return FilePolicy(
         roots=(*plan.writable, *tmp),
@@ -69,14 +69,15 @@ def path_access(policy: FilePolicy, path: str) -> PathAccess:
 
 
 def is_immovable(policy: FilePolicy, path: str) -> bool:
-    """True for what may not be renamed or removed: something closed, or a root, is at or below."""
+    """True if `path` may not be renamed or removed: a closed path or a root is at or below it."""
     kept = (*policy.closed, *policy.roots, *policy.guarded)
     return any(is_within(one, path) for one in kept)
 
 
 def is_protected_name(name: str, names: tuple[str, ...] = PROTECTED_NAMES) -> bool:
-    """True for every spelling that a file system without letter case could take for one of these:
-    with other letters of the same fold, with signs that are not seen, with dots at the end.
+    """True for every spelling that a case-insensitive file system could treat as one of `names`.
+
+    That covers letters that fold to the same, invisible characters, and trailing dots and spaces.
     """
     if name in names:
         return True
@@ -86,5 +87,5 @@ def is_protected_name(name: str, names: tuple[str, ...] = PROTECTED_NAMES) -> bo
 
 
 def _deepest(trees: tuple[str, ...], path: str) -> int:
-    """The length of the longest of these that holds the path; -1: none does."""
+    """The length of the longest of `trees` that contains the path; -1 if none does."""
     return max((len(tree) for tree in trees if is_within(path, tree)), default=-1)

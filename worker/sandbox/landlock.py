@@ -1,7 +1,7 @@
-"""Landlock through ctypes: rules as a value, applied by a process to itself. Best effort, ABI 1-7.
+"""Landlock through ctypes: rules as a value, applied by a thread to itself. Best effort, ABI 1-7.
 
-Guards: what the kernel cannot enforce is left out only where `probe` has said so aloud; a rule set
-that cannot be applied at all is an OSError, never a silent pass.
+What the kernel cannot enforce is left out only where `sandbox_probe` has reported it. A rule set
+that cannot be applied at all is an OSError, never silently skipped.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ class LandlockGrant(Value):
 
 
 class LandlockRules(Value):
-    """All that a command may reach. Paths that have vanished are skipped: less is granted."""
+    """All that a command may reach. Paths that have vanished are skipped, which grants less."""
 
     grants: tuple[LandlockGrant, ...] = ()
     network: bool = False
@@ -74,14 +74,14 @@ def _checked(result: int, what: str) -> int:
 
 
 def forbid_new_privileges() -> None:
-    """PR_SET_NO_NEW_PRIVS on this process, for good. Raises OSError."""
+    """Set PR_SET_NO_NEW_PRIVS on the calling thread, for good. Raises OSError."""
     _checked(_libc.prctl(38, 1, 0, 0, 0), "no_new_privs")
 
 
 def drop_capabilities() -> None:
-    """Give up root's powers on this thread; after `forbid_new_privileges` none comes back.
+    """Drop all capabilities of this thread; after `forbid_new_privileges` none comes back.
 
-    Without this a command of a root user could read other processes' memory maps and variables:
+    Otherwise a command of a root user could read other processes' memory maps and variables:
     CAP_PERFMON passes where Landlock's ptrace rule would refuse. Raises OSError.
     """
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
@@ -90,16 +90,16 @@ def drop_capabilities() -> None:
 
 
 def has_scopes() -> bool:
-    """True where rules also end signals and connections to abstract names outside of the domain."""
+    """True where rules also stop signals and connections to abstract names outside the domain."""
     return landlock_abi() >= _SCOPES_SINCE
 
 
 def scope_only_rules() -> LandlockRules | None:
-    """What holds for a process that still has to mount: no abstract socket and no signal leads out.
-    None where the kernel has no such rules.
+    """Rules for a process that still has to mount: no abstract socket and no signal leads out.
 
-    A rule about files would forbid every mount, so there is none; and none about TCP: commands
-    without the network have a loopback device of their own, where they may serve themselves.
+    None where the kernel has no such rules. There is no rule about files, because it would forbid
+    every mount, and none about TCP: commands without the network have their own loopback device,
+    where they may run servers.
     """
     return LandlockRules(network=True, files=False) if has_scopes() else None
 
@@ -110,7 +110,7 @@ def _handled_files(abi: int) -> int:
 
 
 def apply_landlock(rules: LandlockRules) -> None:
-    """Confine this process and its future children, irrevocably. Needs no_new_privs first.
+    """Confine this thread and its future children, irrevocably. Needs no_new_privs first.
 
     Raises OSError when the kernel has no Landlock or refuses.
     """
@@ -131,8 +131,8 @@ def apply_landlock(rules: LandlockRules) -> None:
 
 def _add(ruleset: int, grant: LandlockGrant, handled: int) -> None:
     try:
-        # No step of a canonical path may have become a link: a command that runs meanwhile could
-        # otherwise carry the grant elsewhere.
+        # No step of a canonical path may have become a link: otherwise a command that runs
+        # meanwhile could redirect the grant.
         fd = open_canonical(grant.path, NOFOLLOW_FLAGS)
     except OSError:
         return

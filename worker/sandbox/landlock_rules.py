@@ -1,11 +1,11 @@
-"""From a plan to Landlock grants, for machines without bubblewrap. Looks at folders only.
+"""Turns a plan into Landlock grants, for machines without bubblewrap. Reads folders only.
 
 Landlock can grant but not except. A tree with a hole is therefore granted child by child, and the
-folders on the way to the hole get nothing for themselves. Consequences: where a root holds
-something protected, nothing new can be made directly in that root; names of hidden files can be
-listed, their contents not read; /tmp is not replaced, TMPDIR points to the private one. Where
-a hole lies in /tmp or /run, nothing else of that tree is granted but what the plan needs: it may be
-crowded, and bubblewrap shows no more of it.
+folders on the way to the hole get no grant themselves. Consequences: where a root holds something
+protected, nothing new can be made directly in that root; names of hidden files can be listed, but
+their contents cannot be read; /tmp is not replaced, and TMPDIR points to the private one. Where a
+hole lies in /tmp or /run, only what the plan needs of that tree is granted: the tree may hold many
+files, and bubblewrap shows no more of it.
 """
 
 import os
@@ -26,11 +26,11 @@ from .landlock import (
 )
 from .sandbox_plan import SandboxPlan
 
-# Not `pts`: a command could write to, and read from, the terminals of all the user's sessions.
+# Not `pts`: a command could read from and write to the terminals of all the user's sessions.
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _TERMINALS = ("ptmx", "pts")
 _MOST_CHILDREN = 4096  # of one folder on the way to a hole; beyond that the rest stays closed
-_CROWDED_TREES = PRIVATE_TREES  # a grant for each stranger's file costs a command 10 µs
+_CROWDED_TREES = PRIVATE_TREES  # a grant for each unrelated file costs a command 10 µs
 
 
 def landlock_rules(
@@ -38,9 +38,9 @@ def landlock_rules(
 ) -> LandlockRules:
     """Grants for `plan`. What appears later in a folder on the way to a hole stays closed.
 
-    With `terminals` new ones can be made and all be used: for our own processes. With `brokered`
-    no root is granted as a whole: a broker makes what is new in it (`file_broker.py`), so that no
-    protected name can come to be.
+    With `terminals`, new terminals can be made and all can be used: for swarm's own processes. With
+    `brokered`, no root is granted as a whole: a broker makes what is new in it (`file_broker.py`),
+    so that no protected name can be created.
     """
     devices = _DEVICES + _TERMINALS * terminals
     denied = (*plan.denied, *plan.denied_files)
@@ -78,7 +78,7 @@ def landlock_rules(
 
 
 def broker_rules(plan: SandboxPlan) -> LandlockRules:
-    """All that a command of this plan may have or its broker may do for it, with no exceptions."""
+    """All that a command of this plan or its broker may do, with no exceptions."""
     changed = (*plan.writable, *((plan.tmp_dir,) if plan.tmp_dir and plan.tmp_writable else ()))
     grants = [
         LandlockGrant(path="/", access=READ),
@@ -90,12 +90,12 @@ def broker_rules(plan: SandboxPlan) -> LandlockRules:
 
 
 def terminal_grant(fd: int) -> LandlockGrant:
-    """For a command's own terminal. Raises OSError if `fd` is none."""
+    """The grant for a command's own terminal. Raises OSError if `fd` is not a terminal."""
     return LandlockGrant(path=os.ttyname(fd), access=DEVICE)
 
 
 def _is_protected(path: str, plan: SandboxPlan) -> bool:
-    """It is a protected name in some spelling, and was not named as a root itself."""
+    """True for a protected name in any spelling that is not itself a root."""
     folder, _, name = path.rpartition("/")
     return (
         (folder or "/") in plan.writable and path not in plan.writable and is_protected_name(name)
@@ -117,13 +117,16 @@ def _paths_without_holes(root: str, holes: tuple[str, ...], wanted: tuple[str, .
 
 def _is_unlinked(path: str) -> bool:
     try:
-        return not stat.S_ISLNK(os.lstat(path).st_mode)  # no Path: each locked agent comes here
+        return not stat.S_ISLNK(os.lstat(path).st_mode)  # no Path: each locked agent calls this
     except OSError:
         return False
 
 
 def _children(root: str, wanted: tuple[str, ...]) -> list[str]:
-    """No links; those on the way to something wanted, and the others where nobody crowds in."""
+    """Children that are not links.
+
+    Those on the way to `wanted`, and outside crowded trees all others too.
+    """
     base = root.rstrip("/") + "/"
     names = {path.removeprefix(base).partition("/")[0] for path in wanted if path.startswith(base)}
     children = [base + name for name in sorted(names) if name]

@@ -1,8 +1,8 @@
-"""What a sandbox that waits stands on, and whether that ground is still the same.
+"""Records what the mounts of a waiting sandbox lie on, and tells whether it is still the same.
 
-Guards: bubblewrap lays its mounts on what a path leads to *then*. If something else is there when
-its command comes, the mounts protect what nobody reaches any more, so it must not be used. Every
-place is held open meanwhile: no successor can have its inode's number.
+bubblewrap mounts what a path leads to at *that* time. If something else is there when the command
+comes, the mounts protect files that no path reaches any more, so the sandbox must not be used.
+Every path is held open meanwhile, so that no new file can get the same inode number.
 """
 
 import os
@@ -12,14 +12,14 @@ from contextlib import ExitStack
 from typing import Self
 
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOUNTS = "/proc/self/mountinfo"  # poll(2) says once when it has changed since it was opened
+_MOUNTS = "/proc/self/mountinfo"  # poll(2) reports once that it has changed since it was opened
 
 
 class MountFingerprint:
-    """Take it before the mounts are laid; `close` it, or leave its block, to let go."""
+    """Take it before the mounts are made; `close` it or leave its block to release the files."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Raises OSError: one of them is not there, or cannot be held."""
+        """Raises OSError if a path does not exist or cannot be opened."""
         self._mount_changes = select.poll()
         with ExitStack() as opened:
             self._held_paths = {path: _open_held(path, _PLACE, opened) for path in paths}
@@ -27,13 +27,13 @@ class MountFingerprint:
             self._opened = opened.pop_all()
 
     def is_unchanged(self) -> bool:
-        """True while each path leads to what it led to, and nothing was mounted or unmounted."""
+        """True while each path leads to the same file, and nothing was mounted or unmounted."""
         return not self._mount_changes.poll(0) and all(
             is_same_file(path, fd) for path, fd in self._held_paths.items()
         )
 
     def close(self) -> None:
-        """It can be called twice."""
+        """Release the held files; may be called twice."""
         self._opened.close()
 
     def __enter__(self) -> Self:
@@ -44,7 +44,7 @@ class MountFingerprint:
 
 
 def is_same_file(path: str, fd: int) -> bool:
-    """True while the path, itself no link, leads to what is held open."""
+    """True while the path, itself not a link, leads to the held file."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(fd))
     except OSError:

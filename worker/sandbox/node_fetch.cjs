@@ -1,9 +1,9 @@
 'use strict';
-// Leads Node's own fetch to the network proxy of a sandboxed command. Node before 22.21 and 24 reads
-// no proxy variables: its fetch ends in ENETUNREACH, since there is nothing but a loopback device.
-// Required by NODE_OPTIONS in every Node of such a command; it loads nothing before the first fetch,
-// and leaves alone what a program sets as its own dispatcher. Nothing is opened by it: the proxy
-// judges what comes, and a program that removes this file's work has no network.
+// Makes Node's own fetch use the network proxy of a sandboxed command. Node before 22.21 and 24 reads
+// no proxy variables: its fetch ends in ENETUNREACH, because there is only a loopback device.
+// NODE_OPTIONS requires it in every Node of such a command; it loads nothing before the first fetch,
+// and does not replace a dispatcher that the program chose. It grants nothing: the proxy judges
+// every request, and a program that undoes this file's work has no network.
 (() => {
   const [major, minor] = process.versions.node.split('.').map(Number);
   const knowsProxies = major >= 24 || (major === 22 && minor >= 21);
@@ -78,9 +78,9 @@
   }
 
   function install() {
-    void globalThis.Headers; // brings undici along, and with it the dispatcher
+    void globalThis.Headers; // loads undici, and with it the dispatcher
     const plain = globalThis[DISPATCHER];
-    if (!plain || plain.constructor.name !== 'Agent') return; // another one was chosen
+    if (!plain || plain.constructor.name !== 'Agent') return; // the program chose another one
     const tunnel = new plain.constructor({ connect });
     globalThis[DISPATCHER] = {
       dispatch(options, handler) {

@@ -1,7 +1,7 @@
-"""What makes Node's own `fetch` use the network proxy: a module that every Node requires first.
+"""Makes Node's own `fetch` use the network proxy, by a module that every Node process loads first.
 
-Guards: it is required only where a command can read it, for a Node that cannot find it does not
-start at all; what a person set in NODE_OPTIONS stays.
+The module is required only where a command can read it, because a Node that cannot find it does not
+start at all. What the user set in NODE_OPTIONS stays.
 """
 
 import os
@@ -26,12 +26,12 @@ def with_node_preload(plan: SandboxPlan) -> SandboxPlan:
 
 
 def node_options(plan: SandboxPlan, said: str) -> dict[str, str]:
-    """NODE_OPTIONS with the module behind what was said there; {} where it cannot be read."""
+    """NODE_OPTIONS with the module appended to `said`; {} where the module cannot be read."""
     if plan.proxied is None or NODE_PRELOAD not in plan.visible:
         return {}
     word = '"' + NODE_PRELOAD.replace("\\", "\\\\").replace('"', '\\"') + '"'
     ours = f"--require {word}"
-    if ours in said:  # a launcher that is pinned wraps anew what its agent has wrapped
+    if ours in said:  # the launcher of a locked role wraps again what its agent has wrapped
         return {}
     return {"NODE_OPTIONS": f"{said} {ours}".strip()}
 

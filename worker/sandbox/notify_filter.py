@@ -1,8 +1,8 @@
-"""Which system calls of a command wait until its launcher has looked at them (seccomp user
-notification), and the installation of that filter.
+"""The seccomp filter that makes some system calls of a command wait for its launcher.
 
-Guards: the filter only *adds* a question; what another filter denies stays denied, since a denial
-is stronger than a notification. When nobody listens any more the kernel answers ENOSYS.
+It uses seccomp user notification. The filter only *adds* a question: what another filter denies
+stays denied, because a denial is stronger than a notification. When no process listens any more,
+the kernel answers ENOSYS.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _PIDFD_GETFD = 438
 _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 
 CONNECT_CALLS = ("connect", "socketpair")
-# All that can make, remove, replace or open for writing something at a path.
+# All calls that can make, remove, replace or open for writing something at a path.
 FILE_CALLS = (
     "open", "openat", "creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat",
     "renameat2", "link", "linkat", "symlink", "symlinkat", "unlink", "unlinkat", "rmdir",
@@ -43,10 +43,10 @@ CALL_NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "socketpair": (53, 199),
 }  # fmt: skip
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | (os.O_TMPFILE & ~os.O_DIRECTORY)
-# Of these only some wait: the argument that is looked at, the test, its bits or value.
+# Of these calls only some wait: the argument that is tested, the test, its bits or value.
 _SOME = {
     "open": (1, _JSET, _WRITES), "openat": (2, _JSET, _WRITES), "ioctl": (1, _JEQ, OPEN_PEER),
-    "socketpair": (1, _JSET, socket.SOCK_DGRAM),  # raw ones, which are datagrams, too
+    "socketpair": (1, _JSET, socket.SOCK_DGRAM),  # and SOCK_RAW, also datagrams
 }  # fmt: skip
 
 
@@ -60,11 +60,10 @@ def call_name(number: int, machine: str = "") -> str:
 def build_notify_filter(names: tuple[str, ...], machine: str = "") -> bytes:
     """A program that notifies of `names` and allows the rest.
 
-    `open` and `openat` are notified only where their flags allow writing or making; with them
-    `openat2`, whose flags lie in memory, does not exist (ENOSYS: programs then take `openat`).
-    `ioctl` is notified only where it opens a terminal's other end, `socketpair` only where it makes
-    datagram sockets.
-    Another architecture's calls are allowed here: the denying filter kills them.
+    `open` and `openat` are notified only where their flags allow writing or creating. With them
+    `openat2`, whose flags lie in memory, answers ENOSYS: programs then use `openat`. `ioctl` is
+    notified only where it opens a terminal's other end, `socketpair` only where it makes datagram
+    sockets. Calls of another architecture are allowed here: the denying filter kills them.
 
     Raises UnsupportedMachine.
     """
@@ -91,13 +90,14 @@ def build_notify_filter(names: tuple[str, ...], machine: str = "") -> bytes:
 def install_notify_filter(program: bytes) -> int:
     """Put the calling thread and all it will start under `program`; needs no_new_privs first.
 
-    Returns the listener (closed on exec), the caller's to close. Raises OSError: EBUSY if the
+    Returns the listener (closed on exec), which the caller closes. Raises OSError: EBUSY if the
     thread is under such a filter already.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     header = _FilterProgram(len(program) // 8, program)
     number = _SECCOMP[platform.machine()]
-    # A notified call that a signal interrupts would be made twice; before Linux 5.19 it may be.
+    # Without WAIT_KILLABLE (before Linux 5.19) a notified call that a signal interrupts may be made
+    # twice.
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
         fd = int(libc.syscall(number, _SET_FILTER, flags, ctypes.byref(header)))
         if fd >= 0:
@@ -109,8 +109,9 @@ def install_notify_filter(program: bytes) -> int:
 
 @cache
 def can_notify() -> bool:
-    """True if commands that this process starts can wait for its answers. It needs Linux 5.6, and
-    that this process is not under such a filter itself.
+    """True if commands that this process starts can wait for its answers.
+
+    It needs Linux 5.6, and this process must not itself be under such a filter.
     """
     outcome: list[bool] = []
     try:
@@ -118,7 +119,7 @@ def can_notify() -> bool:
     except UnsupportedMachine:
         return False
 
-    def attempt() -> None:  # a thread that ends takes its filter along
+    def attempt() -> None:  # in a thread, because its filter ends with it
         try:
             forbid_new_privileges()
             os.close(install_notify_filter(program))

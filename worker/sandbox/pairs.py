@@ -1,11 +1,11 @@
-"""Pairs of Unix datagram sockets for a confined command: the ends reach each other and nobody else.
+"""Pairs of Unix datagram sockets for a confined command whose ends reach only each other.
 
 A connected datagram socket still sends to any address that a message names. So a command that asks
-for such a pair gets one of kind SOCK_SEQPACKET, which keeps messages apart as well and pays no heed
-to addresses (`unix_seqpacket_sendmsg`). What differs: the kind that the socket tells (`SO_TYPE`),
-and a closed end is seen as an end of file.
+for such a pair gets one of kind SOCK_SEQPACKET, which also keeps messages apart and ignores
+addresses (`unix_seqpacket_sendmsg`). Two things differ: the kind that the socket reports
+(`SO_TYPE`), and a closed end reads as end of file.
 
-Guards: nothing is installed before the caller's memory could be written.
+No descriptor is installed before the caller's memory has proved writable.
 """
 
 import errno
@@ -25,12 +25,12 @@ _ENDS = struct.Struct("=ii")
 
 
 def pair_handlers() -> Mapping[str, SyscallHandler]:
-    """For `RunNotifier.add_listener`."""
+    """Handlers for `SyscallDispatcher`."""
     return {"socketpair": make_pair}
 
 
 def make_pair(call: PendingSyscall) -> SyscallAnswer:
-    """Raises OSError."""
+    """Answer a `socketpair` call. Raises OSError."""
     family, kind, protocol, at = call.args[:4]
     if family & 0xFFFFFFFF != socket.AF_UNIX or protocol & 0xFFFFFFFF not in (0, 1):
         return FailSyscall(errno.EPROTONOSUPPORT)

@@ -1,7 +1,8 @@
-"""From a path that a command names to an open folder and a name in it.
+"""Resolves a path that a command names to an open folder and a name in it.
 
-Guards: the walk is made once, and all that follows is done on the descriptor, so no link or rename
-in between leads elsewhere. Links of `/proc` lead to what only the caller has: no walk follows them.
+The path is walked once, and everything after works on the descriptor, so no link or rename in
+between leads elsewhere. Magic links of `/proc` lead to what only the caller has: no walk follows
+them.
 """
 
 import ctypes
@@ -30,25 +31,25 @@ _IN_VIEW = _OpenHow(_FOLDER, 0, _NO_MAGIC_LINKS | _IN_ROOT)
 
 
 class ResolvedEntry(NamedTuple):
-    """A name in a folder that is held open, whose own way may change meanwhile."""
+    """A name in a folder that is held open; the folder's own path may change meanwhile."""
 
     folder: int
-    name: bytes  # one step; slashes at its end are kept, they mean something to the kernel
+    name: bytes  # one step; trailing slashes are kept, the kernel interprets them
     path: str  # canonical
 
     @property
     def is_folder(self) -> bool:
-        """The caller said it must be one, by a slash."""
+        """True if the caller said by a trailing slash that it must be a folder."""
         return self.name.endswith(b"/")
 
 
 class NotResolved(Exception):
-    """The walk ends somewhere only the kernel can say more about."""
+    """The walk ends where only the kernel can decide."""
 
 
 @contextmanager
 def open_base(pid: int, descriptor: int, path: bytes) -> Iterator[int]:
-    """The folder from which a caller's relative path counts. Raises NotResolved."""
+    """The folder to which a caller's path is relative. Raises NotResolved."""
     if path.startswith(b"/"):
         yield _AT_FDCWD
         return
@@ -66,7 +67,7 @@ def open_base(pid: int, descriptor: int, path: bytes) -> Iterator[int]:
 
 @contextmanager
 def open_entry(base: int, path: bytes) -> Iterator[ResolvedEntry]:
-    """The folder of the path's last step, links on the way followed. Raises NotResolved."""
+    """The folder of the path's last step; links on the way are followed. Raises NotResolved."""
     bare = path.rstrip(b"/")
     head, slash, name = bare.rpartition(b"/")
     if name in (b"", b".", b".."):
@@ -78,7 +79,7 @@ def open_entry(base: int, path: bytes) -> Iterator[ResolvedEntry]:
 
 @contextmanager
 def open_folder(base: int, path: bytes, how: _OpenHow = _HOW) -> Iterator[int]:
-    """Raises NotResolved."""
+    """Open a folder by openat2. Raises NotResolved."""
     fd = int(_libc.syscall(_OPENAT2, base, path, ctypes.byref(how), ctypes.sizeof(how)))
     if fd < 0:
         number = ctypes.get_errno()
@@ -91,7 +92,7 @@ def open_folder(base: int, path: bytes, how: _OpenHow = _HOW) -> Iterator[int]:
 
 @contextmanager
 def open_entry_as_caller(pid: int, descriptor: int, path: bytes) -> Iterator[ResolvedEntry]:
-    """As `open_entry`, where the caller may have mounts of its own. Raises NotResolved."""
+    """As `open_entry`, where the caller may have its own mounts. Raises NotResolved."""
     with open_base(pid, descriptor, path) as base:
         whole = path if base == _AT_FDCWD else os.fsencode(path_of_fd(base)) + b"/" + path
     bare = whole.rstrip(b"/")
@@ -113,13 +114,13 @@ def open_entry_as_caller(pid: int, descriptor: int, path: bytes) -> Iterator[Res
 
 @contextmanager
 def open_without_links(path: str) -> Iterator[int]:
-    """A folder in our own view, no link on the way. Raises NotResolved."""
+    """A folder in our own view, with no link on the way. Raises NotResolved."""
     with open_folder(_AT_FDCWD, os.fsencode(path), _UNLINKED) as fd:
         yield fd
 
 
 def path_of_fd(fd: int) -> str:
-    """Where an open object is now. Raises NotResolved: its way is too long to be told."""
+    """The present path of an open object. Raises NotResolved if it is too long."""
     try:
         return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
     except OSError as error:

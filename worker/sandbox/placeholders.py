@@ -1,15 +1,16 @@
-"""Protected names that do not exist, or are links, while commands run.
+"""Guards protected names that do not exist, or are links, while commands run.
 
 A missing name is guarded by a placeholder: an empty folder that bwrap binds read-only over itself.
-It carries a telltale time of change and a shared lock per user of it; the last one removes it, so
-the person's folder is as before. After a crash the next run recognises and removes it. Where a
-broker makes what is new (Landlock), no command can make such a name; what is there all the same was
-made by somebody else, and is said and left alone. Where neither holds (Landlock on an old kernel),
-and for links, which cannot be mounted on, what came to be at the name is renamed to
-`NAME.moved-aside-…` and the link is put back. Whatever is found is said, and fails the command.
+It carries a telltale modification time and a shared lock of each user; the last user removes it, so
+the folder is then as before. After a crash the next run recognises and removes it.
 
-Guards: this process is not confined, and a command may swap any folder above a name for a link. So
-the name's folder is opened once, through no link, and every act is by that descriptor.
+Where a broker makes what is new (Landlock), no command can make such a name. If the name exists
+afterwards, another program made it; it is reported and left alone. Where neither holds (Landlock on
+an old kernel), and for links, which cannot be mounted on, whatever appeared at the name is renamed
+to `NAME.moved-aside-…` and the link is restored. Every such find is reported and fails the command.
+
+This process is not confined, and a command may swap any folder above a name for a link. So the
+name's folder is opened once, through no link, and every operation uses that descriptor.
 """
 
 import errno
@@ -36,11 +37,11 @@ class _NameInFolder(NamedTuple):
 
     folder: int
     name: str
-    path: str  # as it was, for people
+    path: str  # at the start, for messages
 
 
 class PlaceholderGuard:
-    """Held while a command lives; `close` gives the folder back as it was."""
+    """Held while a command lives; `close` restores the folder."""
 
     def __init__(self, plan: SandboxPlan, *, brokered: bool = False) -> None:
         """Make placeholders and remember links. Raises OSError if one cannot be made.
@@ -71,7 +72,7 @@ class PlaceholderGuard:
                 self._locks[place] = lock
 
     def _open_names(self, paths: tuple[str, ...]) -> list[_NameInFolder]:
-        """Where each of them is, whatever its folder will be called. Raises OSError."""
+        """Open each name's folder, so that it is found even if it is renamed. Raises OSError."""
         found: list[_NameInFolder] = []
         for path in paths:
             folder, _, name = path.rpartition("/")
@@ -79,13 +80,13 @@ class PlaceholderGuard:
                 try:
                     self._folders[folder] = open_canonical(folder or "/", PATH_FLAGS)
                 except FileNotFoundError:
-                    continue  # gone: nothing is there, nor can the command be shown it
+                    continue  # gone: there is nothing, and no command can see it
             found.append(_NameInFolder(self._folders[folder], name, path))
         return found
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """The missing names that exist now, for as long as this is held."""
+        """The missing names that exist now as placeholders, while the guard is held."""
         return tuple(place.path for place in self._locks)
 
     def is_intact(self) -> bool:
@@ -93,8 +94,9 @@ class PlaceholderGuard:
         return all(is_same_file(place.path, lock) for place, lock in self._locks.items())
 
     def close(self) -> tuple[str, ...]:
-        """Remove the placeholders nobody else needs; return what stands at protected names that was
-        not there before, and what was done with it.
+        """Remove placeholders that no other command uses.
+
+        Returns what has appeared at protected names, and what was done with it.
         """
         for place, lock in self._locks.items():
             _release_placeholder(place, lock)
@@ -123,7 +125,7 @@ class PlaceholderGuard:
 
 
 def remove_placeholder(path: str) -> None:
-    """After a crash: remove it if it is one and nobody holds it."""
+    """After a crash: remove a placeholder that no process holds."""
     above, _, name = path.rpartition("/")
     with suppress(OSError):
         folder = open_canonical(above or "/", PATH_FLAGS)
@@ -150,11 +152,13 @@ def _exists(place: _NameInFolder, name: str = "") -> bool:
 
 
 def _try_lock_placeholder(place: _NameInFolder) -> int | None:
-    """In a folder of ours that is closed to us a command could open it again, so that does not
-    count. What we may not make in another's, a command of ours may not make either: None.
+    """Lock or make a placeholder; None if no command can create the name.
+
+    We cannot make a folder in another user's folder that is closed to us, and neither can a
+    command. Our own closed folder a command could open again, so there a refusal does not count.
     """
     is_ours = os.fstat(place.folder).st_uid == os.geteuid()
-    for _ in range(_MOST_TRIES):  # another of us may just close it again
+    for _ in range(_MOST_TRIES):  # another guard may just be closing the folder again
         try:
             with _writable_folder(place.folder):
                 return _lock_placeholder(place)
@@ -165,13 +169,13 @@ def _try_lock_placeholder(place: _NameInFolder) -> int | None:
 
 
 def _lock_placeholder(place: _NameInFolder) -> int:
-    """A shared lock on the placeholder, made if need be."""
+    """A shared lock on the placeholder, which is made if it is missing."""
     for _ in range(_MOST_TRIES):
         is_made = _make_folder(place)
         try:
             lock = _open_folder(place)
         except FileNotFoundError:
-            continue  # removed by its last user just now
+            continue  # its last user has just removed it
         if is_made:
             os.utime(lock, ns=(PLACEHOLDER_MTIME_NS, PLACEHOLDER_MTIME_NS))
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -190,7 +194,7 @@ def _open_folder(place: _NameInFolder) -> int:
 
 
 def _make_folder(place: _NameInFolder) -> bool:
-    """False: something is there."""
+    """False if something is there."""
     try:
         os.mkdir(place.name, 0o755, dir_fd=place.folder)
     except FileExistsError:
@@ -203,9 +207,9 @@ def _make_folder(place: _NameInFolder) -> bool:
 
 
 def _release_placeholder(place: _NameInFolder, lock: int) -> None:
-    """Close the lock; the placeholder goes if it still is one and nobody else holds it."""
+    """Close the lock; remove the placeholder if it still is one and no other process holds it."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another uses it
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another process uses it
         if _stands(place, lock) and _is_untouched(lock):
             with _writable_folder(place.folder):
                 os.rmdir(place.name, dir_fd=place.folder)
@@ -216,7 +220,7 @@ def _release_placeholder(place: _NameInFolder, lock: int) -> None:
 
 
 def _stands(place: _NameInFolder, lock: int) -> bool:
-    """True while the name leads to what is held open."""
+    """True while the name leads to the held folder."""
     try:
         there = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except OSError:
@@ -230,7 +234,7 @@ def _is_untouched(lock: int) -> bool:
 
 
 def _move_aside(place: _NameInFolder) -> str:
-    """Its new path. Raises OSError."""
+    """Rename it and return its new path. Raises OSError."""
     aside = f"{place.name}.moved-aside-{secrets.token_hex(8)}"
     with _writable_folder(place.folder):
         os.rename(place.name, aside, src_dir_fd=place.folder, dst_dir_fd=place.folder)
@@ -239,7 +243,7 @@ def _move_aside(place: _NameInFolder) -> str:
 
 @contextmanager
 def _writable_folder(folder: int) -> Iterator[None]:
-    """Its owner may always write in it: where the mode forbids that, it allows it meanwhile."""
+    """Make a folder of this user writable meanwhile, if its mode forbids that."""
     found, way = os.fstat(folder), Path(f"/proc/self/fd/{folder}")
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid() or mode & 0o300 == 0o300:

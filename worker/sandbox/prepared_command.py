@@ -1,9 +1,9 @@
-"""A command and its plan become what is really started: argument words, environment, filter.
+"""Turns a command and its plan into what is really started: arguments, environment, filter.
 
-Guards: with bubblewrap the filter travels by `--seccomp`, without it the forked child confines
-itself before it becomes the command. What runs inside before the command (`stage.py`: it takes the
-terminal, or opens the way to the proxy) is under the filter already. `close` undoes all that
-preparing did to the folder.
+With bubblewrap the filter is passed by `--seccomp`; without it the command's thread or forked child
+confines itself before it becomes the command. The entrypoint that runs inside before the command
+(`sandbox_entrypoint.py`: it takes the terminal, or opens the route to the proxy) is under the
+filter already. `close` undoes all that the preparation did to the folder.
 """
 
 import os
@@ -28,14 +28,14 @@ from .seccomp import FilterRequest, build_filter
 
 
 class BrokerConfig(Value):
-    """What is done for a command that its own Landlock rules cannot allow without allowing more."""
+    """What a broker does for a command, because Landlock rules for it would allow too much."""
 
     policy: FilePolicy
-    rules: LandlockRules | None  # the broker's own: they hold all that the command's do
+    rules: LandlockRules | None  # the broker's own; they include all that the command's grant
 
 
 class Confinement(Value):
-    """What the forked child does to itself before it becomes the command."""
+    """What a thread or forked child does to itself before it becomes the command."""
 
     broker: BrokerConfig | None = None
     landlock: LandlockRules | None = None
@@ -45,17 +45,17 @@ class Confinement(Value):
 
 
 class PreparedCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """Ready to be started. `close` after the command's whole tree has ended, or never began."""
+    """Ready to be started. Call `close` when the command's whole tree has ended or never began."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
     confinement: Confinement | None
-    filter_fd: int | None  # for the child's fd `bwrap.SECCOMP_FD`; owned by this
+    filter_fd: int | None  # for the child's fd `bwrap.SECCOMP_FD`; closed by `close`
     wrapped: bool  # the first process is bwrap, not the command
     guard: PlaceholderGuard | None
 
     def close(self) -> tuple[str, ...]:
-        """Give everything back; returns what stands at protected names that was not there."""
+        """Release everything; return what has appeared at protected names."""
         if self.filter_fd is not None:
             os.close(self.filter_fd)
         return self.guard.close() if self.guard else ()
@@ -64,7 +64,7 @@ class PreparedCommand(msgspec.Struct, frozen=True, kw_only=True):
 def prepare_command(
     plan: SandboxPlan, argv: tuple[str, ...], environment: dict[str, str], *, tty: bool
 ) -> PreparedCommand:
-    """Raises SandboxUnavailable if the plan's stack is not there, OSError if setting up fails."""
+    """Raises SandboxUnavailable if the plan's stack does not work, OSError if the setup fails."""
     if plan.stack == "none":
         return PreparedCommand(
             argv=argv, environment=environment, confinement=None, filter_fd=None,
@@ -119,19 +119,19 @@ def sandbox_environment(plan: SandboxPlan) -> dict[str, str]:
     else:
         marks = {} if plan.network else {"SWARM_SANDBOX_NETWORK_DISABLED": "1"}
     tmp = "/tmp" if plan.stack == "bwrap" else plan.tmp_dir
-    # tmux does not look at TMPDIR; a server of the person's is out of reach anyway.
+    # tmux ignores TMPDIR; a tmux server of the user's is out of reach anyway.
     return {**marks, "TMPDIR": tmp, "TMUX_TMPDIR": tmp} if tmp else marks
 
 
 def is_loader_variable(name: str) -> bool:
-    """True for a variable by which a program's start can be made to load or write other files."""
+    """True for a variable that can make a program load or write other files at its start."""
     return name.startswith("LD_") or name in ("GCONV_PATH", "LOCPATH", "MALLOC_TRACE")
 
 
 def _wrap_in_bwrap(
     plan: SandboxPlan, argv: tuple[str, ...], environment: dict[str, str], *, tty: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """bwrap's words and its own environment, which may not steer its loader."""
+    """bwrap's arguments and its own environment, which may not steer its loader."""
     bwrap = probe_sandbox().bwrap
     if bwrap is None:
         raise SandboxUnavailable("bubblewrap does not work here; `swarm doctor` says why")
@@ -146,14 +146,15 @@ def _wrap_in_bwrap(
 
 
 def _bwrap_confinement(plan: SandboxPlan) -> Confinement:
-    """Put on bwrap itself, so that nothing has to run inside before the command: Landlock, for a
-    namespace that does not hold and for the host's network, whose abstract sockets no mount hides;
-    and the launcher's look at each connection, for read-only mounts stop none.
+    """The confinement of bwrap itself, so that nothing has to run inside before the command.
+
+    Landlock, in case a namespace does not hold, and for the host's network, whose abstract sockets
+    no mount hides; and the launcher's check of each connection, because read-only mounts stop none.
     """
     rules = scope_only_rules()
-    # Where nobody can look the filter lets no Unix socket be made.
+    # If connections cannot be checked, the filter lets no Unix socket be made.
     connect = ConnectRules(sockets=plan.sockets, own=_own_trees(plan), since_s=plan.since_s)
-    # Rules about files would forbid every mount, so this broker is held by its own checks alone.
+    # Rules about files would forbid every mount, so this broker has only its own checks.
     broker = BrokerConfig(policy=file_policy(plan), rules=None) if plan.committing else None
     return Confinement(
         landlock=rules,
@@ -164,7 +165,7 @@ def _bwrap_confinement(plan: SandboxPlan) -> Confinement:
 
 
 def _own_trees(plan: SandboxPlan) -> tuple[str, ...]:
-    """Where a command may write everywhere: what is its own all the same."""
+    """If a command may write everywhere: the trees that are nevertheless its own."""
     if "/" not in plan.writable:
         return ()
     return (*(root for root in plan.writable if root != "/"), *plan.covered, "/dev/shm")
@@ -178,5 +179,5 @@ def _program_file(program: bytes) -> int:
 
 
 def _filter_fd(program: bytes) -> int:
-    # Opened anew: a shared description would share its read position between commands.
+    # Opened again each time: a shared file description would share its read position.
     return os.open(f"/proc/self/fd/{_program_file(program)}", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,8 +1,8 @@
-"""From a permission profile to a plan: what each rule means for this machine's folders.
+"""Turns a permission profile into a plan: what each rule means for this machine's folders.
 
-Guards: a right counts only where its path still is what it was when the profile was resolved; what
-is denied stays so under whatever it is reached by; and a folder is pinned in its place while
-something in it is closed, since the next command is planned by paths.
+A right counts only where its path still is what it was when the profile was resolved. What is
+denied stays denied by whatever path it is reached. A folder is pinned in its place while something
+in it is closed, because the next command is planned by paths.
 """
 
 import os
@@ -34,7 +34,7 @@ from .sandbox_plan import (
     visible_sockets,
 )
 
-_MOST_MATCHES = 4096  # each is a mount, or a hole that grants are carved around
+_MOST_MATCHES = 4096  # each is a mount, or a hole that grants must leave out
 _SCAN_S = 5.0
 
 
@@ -50,7 +50,7 @@ class PlanRequest(Value):
 
 
 class _ResolvedRules(Value):
-    """The rules by what they come to here; every path canonical and existing."""
+    """The rules resolved on this machine; every path canonical and existing."""
 
     readable: tuple[str, ...]
     writable: tuple[str, ...]
@@ -61,7 +61,7 @@ class _ResolvedRules(Value):
 def plan_profile(
     policy: ProfilePolicy, wanted: PlanRequest, *, stack: Stack, proxied: NetworkPolicy | None
 ) -> SandboxPlan:
-    """The plan for one command. Raises SandboxUnavailable for a profile that cannot be kept to."""
+    """The plan for one command. Raises SandboxUnavailable for a profile that cannot be enforced."""
     if not may_read(policy, os.path.realpath(wanted.cwd)):
         raise SandboxUnavailable(
             f"permission profile {policy.name} does not let commands read {wanted.cwd}"
@@ -119,7 +119,8 @@ def _resolve_rules(
             readable.append(rule.path)
 
     def counts(path: str) -> bool:
-        # A link in its place leads where nobody looked; what is masked or denied is never given.
+        # A link in its place leads to a place nobody reviewed; masked or denied paths are never
+        # granted.
         unmoved = path != "/tmp" and os.path.lexists(path) and os.path.realpath(path) == path
         masked = any(is_within(path, mask) for mask in masks)
         return unmoved and not masked and not is_explicitly_denied(policy, path)
@@ -139,7 +140,7 @@ def _sorted(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _visible_run_paths(policy: ProfilePolicy, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """What programs look for in /run, for those that may read the system's own folders at all."""
+    """Paths in /run that programs need, if commands may read the system's own folders at all."""
     if access_at(policy.rules, "/etc") == "deny":
         return ()
     found = needed_run_paths(network=policy.network_access)
@@ -151,15 +152,16 @@ def _visible_run_paths(policy: ProfilePolicy, roots: tuple[str, ...]) -> tuple[s
 
 
 def _aliases() -> tuple[tuple[str, str], ...]:
-    """`/bin -> usr/bin` and its like: names alone, which open nothing."""
+    """Links such as `/bin -> usr/bin`: names only, which open nothing."""
     with os.scandir("/") as entries:
         links = sorted(entry.path for entry in entries if entry.is_symlink())
     return tuple((path, str(Path(path).readlink())) for path in links)
 
 
 def _matches(policy: ProfilePolicy) -> Iterator[str]:
-    """What the patterns fit now, links and what they lead to. Raises SandboxUnavailable if that is
-    too much to be kept closed.
+    """Paths that the deny patterns match now, links resolved.
+
+    Raises SandboxUnavailable if there are too many to be closed.
     """
     deadline, count = time.monotonic() + _SCAN_S, 0
     for glob in policy.deny_globs:
@@ -194,4 +196,4 @@ def _search(glob: str, depth: int | None, deadline: float) -> Iterator[str]:
         except FileNotFoundError:
             continue
         except OSError:
-            yield folder  # its owner could open it and read what nobody has looked at
+            yield folder  # its owner could open it and read what was not searched

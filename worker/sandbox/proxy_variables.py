@@ -1,13 +1,13 @@
-"""Variables that lead programs to the network proxy. Pure.
+"""Environment variables that lead programs to the network proxy. Pure.
 
-Source: safety sheet 11; the names of our own marks differ.
+Source: safety sheet 11; swarm's own marks have other names.
 """
 
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
-PROXY_PORT = 3128  # in the command's own namespace: nobody else's
+PROXY_PORT = 3128  # in the command's own network namespace, so the port is always free
 _URL = f"http://127.0.0.1:{PROXY_PORT}"
-_SOCKS_URL = f"socks5h://127.0.0.1:{PROXY_PORT}"  # the same port: the first byte tells
+_SOCKS_URL = f"socks5h://127.0.0.1:{PROXY_PORT}"  # same port: the first byte differs
 _NOT_THROUGH_IT = "localhost,127.0.0.1,::1,169.254.0.0/16,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"
 _HTTP_NAMES = """
     HTTP_PROXY HTTPS_PROXY http_proxy https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY
@@ -30,10 +30,10 @@ _TRUST_NAMES = (
 
 
 def proxy_environment(policy: NetworkPolicy, *, ca_bundle: str = "") -> dict[str, str]:
-    """They replace what was there: an address of another proxy leads nowhere inside.
+    """The variables; they replace existing ones, whose proxies cannot be reached from inside.
 
     Args:
-        ca_bundle: Certificates to trust, of a proxy that looks into tunnels.
+        ca_bundle: Certificates to trust, of a proxy that decrypts tunnels.
     """
     everything = _SOCKS_URL if policy.enable_socks5 and policy.mode == "full" else _URL
     return {
@@ -42,7 +42,7 @@ def proxy_environment(policy: NetworkPolicy, *, ca_bundle: str = "") -> dict[str
         **dict.fromkeys(_NO_NAMES, _NOT_THROUGH_IT),
         **(dict.fromkeys(_TRUST_NAMES, ca_bundle) if ca_bundle else {}),
         "ELECTRON_GET_USE_PROXY": "true",
-        "NODE_USE_ENV_PROXY": "1",  # Node from 22.21 and 24 on; older ones: `node.py`
+        "NODE_USE_ENV_PROXY": "1",  # Node from 22.21 and 24 on; older ones: `node_proxy.py`
         "SWARM_NETWORK_PROXY_ACTIVE": "1",
         "SWARM_NETWORK_ALLOW_LOCAL_BINDING": "1" if policy.allow_local_binding else "0",
     }

@@ -1,4 +1,4 @@
-"""renameat2 with all its flags, which Python does not have."""
+"""renameat2 with all its flags, which Python lacks."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def rename_entry(source: ResolvedEntry, target: ResolvedEntry, flags: int) -> None:
-    """Raises OSError as the kernel does."""
+    """Rename an entry. Raises OSError as the kernel does."""
     number = _NUMBERS[platform.machine()]
     done = _libc.syscall(
         number, source.folder, source.name, target.folder, target.name, ctypes.c_uint(flags)

@@ -1,7 +1,7 @@
-"""Whether a locked role's own process is really locked on this machine.
+"""Tells whether the process of a locked role can really be locked on this machine.
 
-Guards: an agent of a read-only role whose process could not be confined is never taken for a locked
-one: it says so with its first letter, and `--require-sandbox fs` lets no run begin here.
+An agent of a read-only role whose process could not be confined never counts as locked: its first
+message reports the gap, and `--require-sandbox fs` refuses to start a run here.
 """
 
 from swarm.mailbox.protocol.events import LockGap
@@ -12,7 +12,7 @@ _TRUNCATE_SINCE_ABI = 3
 
 
 def lock_gap(abi: int | None = None) -> LockGap:
-    """What lacks: all of it, truncation of files that it may read, or nothing ("")."""
+    """What cannot be locked: everything, truncation of files that it may read, or nothing ("")."""
     found = landlock_abi() if abi is None else abi
     if not found:
         return "all"

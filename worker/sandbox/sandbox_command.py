@@ -43,17 +43,17 @@ _USAGE = (
 
 
 class SandboxCall(Value):
-    """The command line, read."""
+    """The parsed command line."""
 
     argv: tuple[str, ...]
     policy: SandboxPolicy
     cwd: str
     stack: Stack | None = None  # None: the strongest that works here
-    hidden: tuple[str, ...] = ()  # the runs' folders, given by whoever knows them
+    hidden: tuple[str, ...] = ()  # the folders of runs, given by the caller
 
 
 def read_arguments(words: list[str]) -> SandboxCall:
-    """Raises UsageError."""
+    """Parse the command line. Raises UsageError."""
     name, network, cwd, stack = "read-only", False, ".", None
     given: SandboxPolicy | None = None
     hidden: list[str] = []
@@ -99,7 +99,7 @@ def read_arguments(words: list[str]) -> SandboxCall:
 
 
 def _decoded(text: str) -> SandboxPolicy:
-    """A policy that somebody else has resolved, as JSON."""
+    """A resolved policy, as JSON."""
     try:
         policy: SandboxPolicy = msgspec.json.decode(text, type=SandboxPolicy)
     except msgspec.DecodeError as error:
@@ -136,7 +136,7 @@ def _stack(name: str) -> Stack:
 
 
 def run_sandboxed(call: SandboxCall) -> int:
-    """Run it to its end; returns its exit code. Raises SandboxUnavailable, OSError."""
+    """Run the command to its end; return its exit code. Raises SandboxUnavailable, OSError."""
     began_s = time.time()
     tmp_dir = tempfile.mkdtemp(prefix="swarm-sandbox-")
     try:
@@ -149,7 +149,7 @@ def run_sandboxed(call: SandboxCall) -> int:
         environment = command_environment(base, ShellEnvironmentPolicy(), {})
         if shutil.which(call.argv[0], path=environment.get("PATH")) is None:
             raise UsageError(f"there is no program {call.argv[0]!r}")
-        # Who is asked to be trusted sees by that name what descends from here.
+        # By that name a key agent's prompt shows the user what descends from this process.
         set_title(f"swarm: sandbox {' '.join(call.argv)}")
         prepared = prepare_command(plan, call.argv, environment, tty=False)
         found: tuple[str, ...] = ()
@@ -167,9 +167,8 @@ def run_sandboxed(call: SandboxCall) -> int:
 
 def _run(prepared: PreparedCommand, call: SandboxCall) -> int:
     set_process_limits(CommandLimits())
-    held = signal.pthread_sigmask(
-        signal.SIG_BLOCK, _DEFERRED_SIGNALS
-    )  # until there is somebody to have them
+    # Until the command can receive them.
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED_SIGNALS)
     extra = [] if prepared.filter_fd is None else [prepared.filter_fd]
     try:
         pid = spawn_command(_order(prepared, call.cwd), [0, 1, 2, *extra])
@@ -190,7 +189,7 @@ def _order(prepared: PreparedCommand, cwd: str) -> LaunchOrder:
         argv=prepared.argv,
         cwd=cwd,
         environment=prepared.environment,
-        keep_session=True,  # Ctrl-C of the person's terminal must reach it
+        keep_session=True,  # Ctrl-C of the user's terminal must reach it
         wrapped=prepared.wrapped,
         confinement=prepared.confinement,
     )

@@ -1,11 +1,11 @@
-"""What runs inside the sandbox for a moment and then becomes the command, in some 6 ms.
+"""The entrypoint inside the sandbox, which becomes the command after some 6 ms.
 
-With a terminal it makes a session and takes it. With the network proxy it listens on the loopback
-device of the command's own namespace and hands the listener out by an inherited socket: so nothing
-of ours stays inside, and whoever connects there can only be this command.
+With a terminal it starts a session and takes the terminal. With the network proxy it listens on the
+loopback device of the command's own namespace and sends the listener out by an inherited socket. So
+no process of swarm stays inside, and only this command can connect there.
 
-Guards: it is already under the command's filter; it opens no file and reads no variable (Python
-runs isolated), and no descriptor of it reaches the command.
+It is already under the command's filter. It opens no file and reads no variable but PATH (Python
+runs isolated), and passes none of its descriptors to the command.
 """
 
 import os
@@ -22,7 +22,7 @@ _TERMINAL = """if posix.isatty(0):
  posix.setsid()
  fcntl.ioctl(0,termios.TIOCSCTTY,0)
 """
-# `_socket` and `posix`: `socket` takes as long to import as Python to start, `os` a millisecond.
+# `_socket` and `posix`: importing `socket` takes as long as starting Python, `os` a millisecond.
 _LISTENER = f"""import _socket
 s=_socket.socket(2,1)
 s.setsockopt(1,2,1)
@@ -32,7 +32,7 @@ u=_socket.socket(fileno={ROUTE_FD})
 u.sendmsg([b"\\0"],[(1,1,s.fileno().to_bytes(4,sys.byteorder))])
 u.close()
 """
-# Python ignores these two signals; the command must not begin so. Then execvp, by hand.
+# Python ignores these two signals; the command must not start so. Then execvp, by hand.
 _EXEC = """import _signal
 for n in (_signal.SIGPIPE,_signal.SIGXFSZ):
  _signal.signal(n,_signal.SIG_DFL)
@@ -50,9 +50,9 @@ posix._exit(126 if e==13 else 127)
 
 @cache
 def entrypoint_argv(*, tty: bool, proxied: bool) -> tuple[str, ...]:
-    """Words to put before the command's own; none if there is nothing to do.
+    """Arguments to put before the command's own; none if there is nothing to do.
 
-    Raises SandboxUnavailable: the way to the proxy needs a Python of the system.
+    Raises SandboxUnavailable: the route to the proxy needs a system Python.
     """
     if not tty and not proxied:
         return ()
@@ -64,6 +64,6 @@ def entrypoint_argv(*, tty: bool, proxied: bool) -> tuple[str, ...]:
             "the way to the network proxy needs a python3 in /usr/bin or /usr/local/bin; install "
             "the package `python3`"
         )
-    # The same words with and without a terminal: a launcher may be pinned to them.
+    # The same code with and without a terminal: a locked role's launcher compares it.
     code = "import posix,sys\n" + _TERMINAL + _LISTENER * proxied + _EXEC
     return (os.path.realpath(python or "python3"), "-I", "-S", "-c", code)

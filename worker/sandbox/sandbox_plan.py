@@ -1,7 +1,7 @@
-"""From a policy to a plan: what a command may write, what stays read-only, what it cannot see.
+"""Turns a policy into a plan: what a command may write, what stays read-only, what is hidden.
 
-Guards: the plan only names paths and looks at the file system; it changes nothing. Every path in it
-is canonical, so that no link inside a writable root decides where a mount or a grant lands.
+The plan only names paths and reads the file system; it changes nothing. Every path in it is
+canonical, so that no link inside a writable root decides where a mount or a grant lands.
 """
 
 import os
@@ -31,42 +31,42 @@ Stack = Literal["bwrap", "landlock", "none"]
 
 _MOST_POINTER_BYTES = 8192  # a path has 4096 at most
 
-# Parts of /run without which programs or names are not found.
+# Parts of /run without which programs or host names are not found.
 _NEEDED_IN_RUN = ("current-system", "booted-system", "opengl-driver", "wrappers")
 _NEEDED_FOR_NETWORK = ("systemd/resolve", "resolvconf", "NetworkManager/resolv.conf")
 
 
 class SandboxUnavailable(SwarmError):
-    """This machine cannot give the sandbox that was asked for; nothing was started."""
+    """This machine cannot provide the requested sandbox; nothing was started."""
 
     exit_code = 6
 
 
 class SandboxPlan(Value):
-    """What one command's world looks like. Made by `plan_sandbox`, obeyed by both stacks."""
+    """The sandbox of one command. Made by `plan_sandbox`, enforced by both stacks."""
 
     stack: Stack = "none"
     writable: tuple[str, ...] = ()  # roots, shallow first
-    pinned: tuple[str, ...] = ()  # writable, but may not be renamed: what is below is known by path
+    pinned: tuple[str, ...] = ()  # writable, but not renamable: paths below are relied on
     protected: tuple[str, ...] = ()  # exist below a root and are read-only
     missing: tuple[str, ...] = ()  # do not exist below a root and must not come to exist
-    committing: tuple[str, ...] = ()  # git's own folders: read-only, but a broker writes for git
-    links: tuple[str, ...] = ()  # protected names that are links: what they point to is protected
+    committing: tuple[str, ...] = ()  # git folders: read-only, but a broker writes for git
+    links: tuple[str, ...] = ()  # protected names that are links: their targets are protected
     covered: tuple[str, ...] = ()  # trees replaced by private ones
     visible: tuple[str, ...] = ()  # read-only parts of a covered tree that show through
-    readable: tuple[str, ...] = ("/",)  # roots that are seen; what is below a denied one, too
+    readable: tuple[str, ...] = ("/",)  # visible roots, also below a denied folder
     denied: tuple[str, ...] = ()  # folders that a profile closes
     denied_files: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()  # links in `/`, where that is not readable as a whole
     hidden: tuple[str, ...] = ()  # folders that exist and are masked
     hidden_files: tuple[str, ...] = ()  # files and sockets, likewise
-    sockets: tuple[str, ...] = ()  # of other programs, that a rule opens; with bubblewrap only
+    sockets: tuple[str, ...] = ()  # of other programs, that a rule opens; only with bubblewrap
     tmp_dir: str | None = None  # the agent's own /tmp; None: an empty one for this command
     tmp_writable: bool = True
     network: bool = True
-    proxied: NetworkPolicy | None = None  # beside `network` False: the network proxy alone
-    since_s: float = 0.0  # when the run began: an older socket is no command's own
-    ca_bundle: str = ""  # what commands are to trust beside it, if it looks into tunnels
+    proxied: NetworkPolicy | None = None  # with `network` False: only the proxy
+    since_s: float = 0.0  # when the run began: an older socket is not the command's
+    ca_bundle: str = ""  # certificates that commands trust if the proxy decrypts tunnels
     reason: str = ""
 
     @property
@@ -90,18 +90,19 @@ def plan_sandbox(
 
     Args:
         cwd: Where it runs; a writable root under workspace-write.
-        tmp_dir: The agent's private folder that is shown as /tmp and kept across its commands.
-        extra_roots: Granted on top of the policy: made writable under any of them.
-        extra_readable: Likewise: shown where a covered tree would hide them. Hidden ones stay so.
+        tmp_dir: The agent's private folder, shown as /tmp and kept across its commands.
+        extra_roots: Granted beyond the policy: made writable under any policy.
+        extra_readable: Likewise: shown where a covered tree would hide them. Hidden paths stay
+            hidden.
         hidden_paths: Never visible: the run's sockets and the folder of all runs.
-        sockets: Of other programs, that a rule opens. Nothing hidden or denied is among them in
-            the plan, and none without bubblewrap: there a single one cannot be told from others.
-        stack: What enforces it here (`probe.choose_stack`).
-        proxied: Where the policy gives no network, the network proxy can be reached.
+        sockets: Sockets of other programs that a rule opens. The plan contains none that is hidden
+            or denied, and none without bubblewrap, where one socket cannot be told from others.
+        stack: What enforces the plan here (`SandboxFacts.stack`).
+        proxied: If the policy gives no network, the network proxy can be reached.
 
     Raises:
-        SandboxUnavailable: the policy asks for a sandbox and `stack` is "none", or for the
-            proxy, which needs a network namespace.
+        SandboxUnavailable: the policy asks for a sandbox and `stack` is "none", or for the proxy,
+            which needs a network namespace.
     """
     if isinstance(policy, DangerFullAccess):
         return SandboxPlan(reason="danger-full-access: no sandbox")
@@ -117,7 +118,7 @@ def plan_sandbox(
             "bubblewrap, which does not work here; `swarm doctor` shows how to mend it"
         )
     if isinstance(policy, ProfilePolicy):
-        from .profile_plan import PlanRequest, plan_profile  # for the few runs that have one
+        from .profile_plan import PlanRequest, plan_profile  # few runs have a profile
 
         request = PlanRequest(
             cwd=cwd, tmp_dir=tmp_dir, extra_roots=tuple(extra_roots),
@@ -161,18 +162,18 @@ def plan_sandbox(
 
 
 def canonical_paths(paths: Sequence[str]) -> tuple[str, ...]:
-    """Those that exist, links resolved, shallow first."""
+    """The paths that exist, links resolved, shallow first."""
     real = {os.path.realpath(path) for path in paths if path}
     return tuple(sorted((path for path in real if os.path.lexists(path)), key=by_depth))
 
 
 def by_depth(path: str) -> tuple[int, str]:
-    """Sorts paths shallow first."""
+    """A sort key that puts shallow paths first."""
     return (0 if path == "/" else path.count("/"), path)
 
 
 def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
-    """Existing roots, shallow first. /tmp itself is always the private one; hidden stays so."""
+    """Existing roots, shallow first. /tmp is always the private one; hidden paths stay hidden."""
     return tuple(
         root
         for root in canonical_paths(wanted)
@@ -183,14 +184,14 @@ def _roots(wanted: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
 def visible_sockets(
     sockets: Sequence[str], hidden: Sequence[str], *, stack: Stack
 ) -> tuple[str, ...]:
-    """Those that can be opened; hidden stays so."""
+    """The sockets that can be opened; hidden ones stay hidden."""
     if stack != "bwrap":
         return ()
     return tuple(path for path in sockets if not any(is_within(path, tree) for tree in hidden))
 
 
 def is_placeholder(path: str) -> bool:
-    """True for an empty folder that a guard made (`guard.py`) and nothing has touched since."""
+    """True for an empty folder that a guard made (`placeholders.py`), untouched since."""
     try:
         return os.lstat(path).st_mtime_ns == PLACEHOLDER_MTIME_NS and not any(os.scandir(path))
     except OSError:
@@ -198,7 +199,7 @@ def is_placeholder(path: str) -> bool:
 
 
 class ProtectedPaths(Value):
-    """What stays read-only below writable roots, sorted by how that is held."""
+    """What stays read-only below writable roots, grouped by how that is enforced."""
 
     protected: tuple[str, ...]
     missing: tuple[str, ...]
@@ -221,7 +222,7 @@ def find_protected_paths(roots: tuple[str, ...]) -> ProtectedPaths:
             elif not is_link:
                 missing.append(path)
         protected.update(_git_folders(Path(root, ".git")))
-    # Outside every root it is read-only anyway; named as a root itself it was granted.
+    # Outside every root it is read-only anyway; a path that is itself a root was granted.
     inside = {p for p in protected if p not in roots and any(is_within(p, r) for r in roots)}
     return ProtectedPaths(
         protected=tuple(sorted(inside, key=by_depth)),
@@ -250,13 +251,14 @@ def _git_folders(pointer: Path) -> list[str]:
 def pinned_folders(
     roots: Sequence[str], *, closed: Sequence[str], others: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Writable folders on the way from a root to what is known by its path: what is closed there,
-    another root, `others`. Were one of them renamed, the next command, which is planned by paths,
-    would find the same things open.
+    """Writable folders between a root and a path that the plan relies on.
+
+    Such paths are closed ones, other roots and `others`. If a folder above one were renamed, the
+    next command, which is planned by paths, would find the same files open.
 
     Args:
-        closed: What commands cannot write as it is: nothing in it has to be pinned, which would
-            open it.
+        closed: What commands cannot write anyway: nothing in it has to be pinned, since pinning
+            would open it.
     """
     shut = (*closed, *SANDBOX_TREES)
 

@@ -1,7 +1,7 @@
-"""What this machine can enforce, found by trying it. Once per process; a forked child inherits it.
+"""Finds out by trying what this machine can enforce; once per process, and before any fork.
 
-Guards: a weaker stack is never chosen silently; every lack has a reason and a fix that
-`swarm doctor` shows, and `require_sandbox` turns it into a failure.
+A weaker stack is never chosen silently: every gap has a reason and a fix that `swarm doctor` shows,
+and `require_sandbox` turns it into a failure. A forked child inherits the result.
 """
 
 import os
@@ -25,23 +25,23 @@ _NEEDED_LANDLOCK = 3  # below it truncating a file outside the roots is not prev
 
 
 class SandboxFinding(Value):
-    """One thing that was tried."""
+    """The result of one probe."""
 
     name: str
     works: bool
     detail: str = ""
-    fix: str = ""  # what a person does about it; empty when it works
+    fix: str = ""  # what a user can do about it; empty when it works
 
 
 class SandboxFacts(Value):
-    """All of them, and what follows."""
+    """All findings, and what follows from them."""
 
     bwrap: str | None  # absolute path of a binary that works
     landlock_abi: int
     seccomp: bool
-    notifies: bool  # a command's connections can wait for its launcher's yes
+    notifies: bool  # a command's connections can wait for the launcher
     findings: tuple[SandboxFinding, ...]
-    answers: bool = False  # a command's system calls can wait for its launcher
+    answers: bool = False  # a command's system calls can wait for the launcher's answer
 
     @property
     def stack(self) -> Stack:
@@ -62,7 +62,7 @@ class SandboxFacts(Value):
 
 
 def find_system_program(name: str) -> str | None:
-    """A program in the system's own folders; PATH is not asked, a project could be on it."""
+    """A program in the system's own folders; PATH is ignored, a project could be on it."""
     for folder in _SAFE_FOLDERS:
         path = Path(folder, name)
         if path.is_file() and os.access(path, os.X_OK):
@@ -72,7 +72,7 @@ def find_system_program(name: str) -> str | None:
 
 @cache
 def probe_sandbox() -> SandboxFacts:
-    """Try everything; about 10 ms, so do it before forking and never in a hot path."""
+    """Try everything; about 10 ms, so call it before forking and never in a hot path."""
     bwrap, found = _try_bwrap()
     seccomp = _try_seccomp()
     abi = landlock_abi()
@@ -98,7 +98,7 @@ def probe_sandbox() -> SandboxFacts:
 
 
 def require_sandbox(wanted: Collection[str], facts: SandboxFacts) -> None:
-    """`--require-sandbox fs,net`. Raises SandboxUnavailable: what lacks and how to mend it."""
+    """`--require-sandbox fs,net`. Raises SandboxUnavailable: what is missing and how to fix it."""
     unknown = sorted(set(wanted) - {"fs", "net"})
     if unknown:
         raise SandboxUnavailable(f"--require-sandbox knows fs and net, not {', '.join(unknown)}")
@@ -174,7 +174,7 @@ def _try_seccomp() -> SandboxFinding:
 
 
 def _try_notifying(bwrap: str | None) -> SandboxFinding:
-    """Without it no Unix socket can be made in bubblewrap."""
+    """Without notifications no Unix socket can be made in bubblewrap."""
     name = "unix connections"
     if bwrap and os.getuid() and os.stat(bwrap).st_mode & stat.S_ISUID:  # noqa: PTH116
         return SandboxFinding(
@@ -190,7 +190,7 @@ def _try_notifying(bwrap: str | None) -> SandboxFinding:
 
 
 def _try_answers() -> SandboxFinding:
-    works = can_notify() and _is_linux_at_least(5, 14)  # which can hand descriptors out as answers
+    works = can_notify() and _is_linux_at_least(5, 14)  # whose answers can carry descriptors
     fix = "use a kernel of 5.14 or later, outside of other sandboxes; without bubblewrap, commands "
     fix += "can make nothing new beside a protected name until then"
     return SandboxFinding(name="answered calls", works=works, fix="" if works else fix)

@@ -24,7 +24,7 @@ class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_report(facts: SandboxFacts) -> SandboxReport:
-    """The facts in the order they were tried."""
+    """The findings in the order they were tried, and those that follow from them."""
     return SandboxReport(
         stack=facts.stack,
         guarantees=sorted(facts.guarantees),
@@ -59,7 +59,7 @@ def locks_finding(facts: SandboxFacts) -> SandboxFinding:
 
 
 def sockets_finding(facts: SandboxFacts) -> SandboxFinding:
-    """Whether a rule about one Unix socket can be kept here."""
+    """Whether a rule about one Unix socket can be enforced here."""
     if facts.stack == "bwrap" and facts.notifies:
         return SandboxFinding(name="unix sockets", works=True, detail="each by its rule")
     if facts.stack == "bwrap":
@@ -77,7 +77,7 @@ def sockets_finding(facts: SandboxFacts) -> SandboxFinding:
 
 
 def limits_finding() -> SandboxFinding:
-    """How memory and processes of an agent's commands are bounded here; both ways do."""
+    """How memory and processes of an agent's commands are limited here; either way works."""
     found = find_parent_cgroup()
     if found is not None:
         detail = f"cgroup v2 below {found[0]} for each agent; a watchdog for each command"

@@ -1,8 +1,8 @@
 """The system-call filter: a small BPF assembler, its program as bytes, and its installation.
 
-Guards: default allow, a closed list of denials with EPERM (a program then sees a refusal, not a
-crash); another architecture's calls kill the process. clone3 answers ENOSYS, since its flags
-cannot be read by a filter and libc then falls back to clone.
+Default allow, with a closed list of denials by EPERM (a program then sees a refusal, not a crash).
+Another architecture's calls kill the process. clone3 answers ENOSYS, because a filter cannot read
+its flags and libc then falls back to clone.
 """
 
 import ctypes
@@ -23,12 +23,12 @@ _NEW_TIME = 0x80  # CLONE_NEWTIME; in clone these bits are the exit signal
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _SOCK_STREAM, _SOCK_SEQPACKET = 1, 5
-_CONNECTED = tuple(  # kinds of sockets that carry nothing before they are connected
+_CONNECTED = tuple(  # socket kinds that carry nothing before they are connected
     kind | flag
     for kind in (_SOCK_STREAM, _SOCK_SEQPACKET)
     for flag in (0, 0o4000, 0o2000000, 0o2004000)
 )
-_DATAGRAMS = tuple(kind + shift for kind in _CONNECTED[:4] for shift in (1, 2))  # and raw ones
+_DATAGRAMS = tuple(kind + shift for kind in _CONNECTED[:4] for shift in (1, 2))  # SOCK_RAW too
 # machine → its audit number, its column in the tables of call numbers
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
@@ -51,7 +51,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "setdomainname": (171, 162), "syslog": (103, 116), "vhangup": (153, 58),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
 }  # fmt: skip
-# Where processes and IPC objects of the whole machine are in reach: SysV and POSIX queues.
+# Denied where the whole machine's IPC objects are in reach: SysV IPC and POSIX queues.
 _DENIED_WHEN_SHARED: dict[str, tuple[int | None, int | None]] = {
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190),
     "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186),
@@ -69,13 +69,13 @@ _NUMBERS = {**_DENIED, **_DENIED_WHEN_SHARED, **_CHECKED}
 
 
 class FilterRequest(Value):
-    """What the filter has to know. `connect` matters only while the network is off."""
+    """What the filter depends on. `connect` matters only while the network is off."""
 
     network: bool
-    connect: bool = True  # Unix sockets may be connected to
-    loopback: bool = False  # beside `network` False: a namespace with a loopback device alone
-    unix: bool = True  # Unix sockets can be made: somebody looks at where they connect to
-    answered: bool = False  # beside `shared`: each connection waits for the launcher, which looks
+    connect: bool = True  # Unix sockets may be connected
+    loopback: bool = False  # with `network` False: a namespace with only a loopback device
+    unix: bool = True  # Unix sockets can be made: their connections are checked
+    answered: bool = False  # with `shared`: each connection waits for the launcher's check
     shared: bool = False  # no namespaces: other processes and their IPC objects are in reach
     machine: str = ""  # "x86_64", "aarch64"; empty: this one
 
@@ -110,7 +110,7 @@ class _Program:
             self.return_errno(number)
 
     def check(self, name: str, *tests: tuple[int, int, int, bool]) -> None:
-        """For call `name`: each (offset, op, value, deny_if) in turn, then allow."""
+        """For call `name`: apply each (offset, op, value, deny_if) in turn, then allow."""
         call = self.number(name)
         assert call is not None
         self.emit(_JEQ, call, no=3 * len(tests) + 1)
@@ -121,7 +121,7 @@ class _Program:
         self.emit(_RET, _ALLOW)
 
     def allow_only(self, name: str, index: int, values: tuple[int, ...]) -> None:
-        """For call `name`: go on only if its argument is one of `values`."""
+        """For call `name`: continue only if its argument is one of `values`."""
         call = self.number(name)
         assert call is not None
         self.emit(_JEQ, call, no=len(values) + 3)
@@ -132,7 +132,7 @@ class _Program:
         self.load(_NR)
 
     def allow_kinds(self, name: str, family: int, values: tuple[int, ...]) -> None:
-        """For call `name`: sockets of this family only if their type is one of `values`."""
+        """For call `name`: allow sockets of this family only if their type is one of `values`."""
         call = self.number(name)
         assert call is not None
         self.emit(_JEQ, call, no=len(values) + 5)
@@ -189,22 +189,26 @@ def build_filter(request: FilterRequest) -> bytes:
 
 
 def _deny_shared_resources(program: _Program) -> None:
-    """What Landlock has no rule for: IPC objects, and the resource limits of other processes."""
+    """Deny what Landlock has no rule for: IPC objects, and other processes' resource limits."""
     for name in _DENIED_WHEN_SHARED:
-        program.deny(name, errno.ENOSYS)  # as of a kernel without them: programs take another way
+        program.deny(name, errno.ENOSYS)  # as on a kernel without them: programs adapt
     program.allow_only("prlimit64", 0, (0,))
 
 
 def _paired(*, unix: bool) -> tuple[int, ...]:
-    """Kinds of Unix pairs. Who looks at connections answers a call for datagram ones itself, with a
-    pair that takes no addresses (`pairs.py`).
+    """Allowed kinds of Unix socket pairs.
+
+    Where connections are checked, the launcher answers a call for datagram pairs itself, with a
+    pair that ignores addresses (`pairs.py`).
     """
     return _CONNECTED + _DATAGRAMS if unix else _CONNECTED
 
 
 def _allow_loopback_only(program: _Program, *, unix: bool) -> None:
-    """Internet sockets, which reach only the namespace's loopback, and Unix sockets that carry
-    nothing before they are connected: a datagram could be sent to any path.
+    """Allow internet sockets, which reach only the namespace's loopback, and Unix sockets.
+
+    Only Unix sockets that carry nothing before they are connected: a datagram could be sent to any
+    path.
     """
     program.allow_only("socket", 0, (_AF_INET, _AF_INET6, *((_AF_UNIX,) if unix else ())))
     program.allow_kinds("socket", _AF_UNIX, _CONNECTED)
@@ -213,7 +217,7 @@ def _allow_loopback_only(program: _Program, *, unix: bool) -> None:
 
 
 def _deny_network(program: _Program, *, connect: bool) -> None:
-    if not connect:  # a datagram needs no connect, and sendmsg's address is out of our sight
+    if not connect:  # a datagram needs no connect, and a filter cannot read sendmsg's address
         program.allow_only("socket", 0, (_AF_UNIX,))
         program.allow_only("socket", 1, _CONNECTED)
         program.allow_only("socketpair", 1, _CONNECTED)
@@ -221,8 +225,8 @@ def _deny_network(program: _Program, *, connect: bool) -> None:
     program.check("socketpair", (_argument(0), _JEQ, _AF_UNIX, False))
     if not connect:
         program.deny("connect")
-        # A datagram with an address needs no connect; send() passes a null one. Both words are
-        # looked at: memory can be mapped at a multiple of 4 GiB on purpose.
+        # A datagram with an address needs no connect; send() passes a null one. Test both words:
+        # memory can be mapped at a multiple of 4 GiB on purpose.
         low, high = _argument(4), _argument(4) + 4
         program.check("sendto", (low, _JEQ, 0, False), (high, _JEQ, 0, False))
 
@@ -237,7 +241,7 @@ class _FilterProgram(ctypes.Structure):
 
 
 def install_filter(program: bytes) -> None:
-    """Put this process and its future children under `program`. Needs no_new_privs first.
+    """Put this thread and its future children under `program`. Needs no_new_privs first.
 
     Raises OSError when the kernel refuses.
     """

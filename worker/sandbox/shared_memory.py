@@ -1,7 +1,7 @@
-"""Shared memory and semaphores of a command, where `/dev/shm` is the whole machine's.
+"""Shared memory and semaphores of a command where it shares `/dev/shm` with the whole machine.
 
-Guards: a command reaches what it made itself, known by its inode, and nothing else there, whatever
-it is called by then; what it leaves behind is removed at its end.
+A command reaches only what it made itself, recognised by inode, under whatever name it has by then.
+What it leaves behind is removed at its end.
 """
 
 import errno
@@ -16,7 +16,7 @@ _Identity = tuple[int, int]
 
 
 class SharedMemoryNames:
-    """Of one command with all that it starts."""
+    """The shared memory objects of one command and of all that it starts."""
 
     def __init__(self) -> None:
         self._made: dict[_Identity, set[bytes]] = {}  # and the names it has now
@@ -26,7 +26,7 @@ class SharedMemoryNames:
         return os.path.dirname(place.path) == FOLDER and not place.is_folder  # noqa: PTH120
 
     def open_object(self, place: ResolvedEntry, flags: int, mode: int) -> int:
-        """Raises OSError: it is not the command's own."""
+        """Open an object, or make it. Raises OSError if it is not the command's own."""
         if flags & os.O_CREAT:
             try:
                 return self._make(place, flags, mode)
@@ -43,7 +43,7 @@ class SharedMemoryNames:
             os.close(held)
 
     def link(self, source: ResolvedEntry, target: ResolvedEntry) -> None:
-        """Raises OSError."""
+        """Add a name to an object. Raises OSError."""
         made = self._names_of(source)
         os.link(
             source.name, target.name, src_dir_fd=source.folder, dst_dir_fd=target.folder,
@@ -52,7 +52,7 @@ class SharedMemoryNames:
         made.add(target.name)
 
     def unlink(self, place: ResolvedEntry) -> None:
-        """Raises OSError."""
+        """Remove a name of an object. Raises OSError."""
         made = self._names_of(place)
         os.unlink(place.name, dir_fd=place.folder)
         made.discard(place.name)

@@ -1,4 +1,4 @@
-"""What a waiting call says, as both brokers of files read it."""
+"""Reads the arguments of a waiting system call, for both file brokers."""
 
 import errno
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from .path_resolution import NotResolved
 from .syscall_dispatcher import ContinueSyscall, PendingSyscall, SyscallAnswer, SyscallHandler
 
-AT_FDCWD = (1 << 32) - 100  # AT_FDCWD, as a word
+AT_FDCWD = (1 << 32) - 100  # AT_FDCWD, as an unsigned word
 
 
 def continue_if_unresolved(handler: Callable[[PendingSyscall], SyscallAnswer]) -> SyscallHandler:
-    """What cannot be resolved is left to the kernel's own rules."""
+    """A handler that leaves to the kernel's own rules what cannot be resolved."""
 
     def handle(call: PendingSyscall) -> SyscallAnswer:
         try:
@@ -22,7 +22,7 @@ def continue_if_unresolved(handler: Callable[[PendingSyscall], SyscallAnswer]) -
 
 
 def read_path_argument(call: PendingSyscall, index: int) -> bytes:
-    """Raises NotResolved: a process that guards its memory, or no path at all."""
+    """The path of an argument. Raises NotResolved: the caller's memory is protected, or no path."""
     try:
         return call.read_path(index)
     except OSError as error:
@@ -30,13 +30,13 @@ def read_path_argument(call: PendingSyscall, index: int) -> bytes:
 
 
 def check_caller_alive(call: PendingSyscall) -> None:
-    """What was opened by the caller's number was the caller's. Raises OSError."""
+    """Check that what was opened by the caller's pid was the caller's. Raises OSError."""
     if not call.is_valid():
         raise ProcessLookupError(errno.ESRCH, "the caller has gone")
 
 
 def caller_umask(call: PendingSyscall) -> int:
-    """Raises OSError."""
+    """The caller's umask. Raises OSError."""
     with open(f"/proc/{call.pid}/status", "rb") as status:  # noqa: PTH123
         for line in status:
             if line.startswith(b"Umask:"):

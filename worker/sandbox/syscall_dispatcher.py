@@ -1,12 +1,12 @@
-"""Answers system calls that wait for a yes (seccomp user notification), from outside the command.
+"""Answers system calls of a command from outside it (seccomp user notification).
 
-A thread of the launcher receives each waiting call, a handler decides, and the answer is sent:
-go on, refuse, or "it was done for you" with a result or a new descriptor.
+A thread of the launcher receives each waiting call, a handler decides, and the thread sends the
+answer: continue, fail, or "done for you" with a result or a new descriptor.
 
-Guards: a handler reads the caller's memory once and acts on that copy. *Go on* makes the kernel
-read the memory and the descriptor table again, so it may only be answered where the kernel's own
-rules (Landlock, mounts) hold for whatever the caller puts there meanwhile. What a handler cannot
-read or does not expect is refused.
+A handler reads the caller's memory once and acts on that copy. *Continue* makes the kernel read the
+memory and the descriptor table again, so a handler may return it only where the kernel's own rules
+(Landlock, mounts) hold whatever the caller puts there meanwhile. What a handler cannot read or does
+not expect is refused.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ _ANSWER = struct.Struct("=QqiI")
 _NEW_FD = struct.Struct("=QIIII")
 _PATH_MAX = 4096
 _PIDFD_GETFD = 438
-_MAX_DEFERRED = 64  # answers that are being worked out by threads of their own
+_MAX_DEFERRED = 64  # deferred answers at once, each in its own thread
 
 _log = logging.getLogger("swarm.notifier")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -52,14 +52,14 @@ class PendingSyscall(NamedTuple):
     args: tuple[int, ...]  # six unsigned words
 
     def is_valid(self) -> bool:
-        """False once the caller has gone: then `pid` may be another's."""
+        """False once the caller has gone: then `pid` may belong to another process."""
         with suppress(OSError):
             fcntl.ioctl(self.listener, _IS_VALID, struct.pack("=Q", self.id))
             return True
         return False
 
     def read_memory(self, address: int, size: int) -> bytes:
-        """At most `size` bytes from there; fewer at the end of a mapping.
+        """Read at most `size` bytes; fewer at the end of a mapping.
 
         Raises OSError: nothing can be read there, or the caller has gone.
         """
@@ -70,13 +70,15 @@ class PendingSyscall(NamedTuple):
         return data
 
     def write_memory(self, address: int, data: bytes) -> None:
-        """Raises OSError: it cannot be written there, or the caller has gone."""
+        """Write to the caller's memory. Raises OSError: not writable, or the caller has gone."""
         if address == 0 or address + len(data) >= 1 << 63:
             raise OSError(errno.EFAULT, "bad address")
         try:
             memory = os.open(f"/proc/{self.pid}/mem", os.O_WRONLY | os.O_CLOEXEC)
-        except PermissionError:  # under a broker's rules, by which no memory but the command's is
-            self._write_by_number(address, data)  # in reach, whoever may have the number by then
+        except PermissionError:
+            # Under a broker's Landlock rules, which let it reach only the command's memory, even if
+            # another process has got the pid by then.
+            self._write_by_number(address, data)
             return
         try:
             if not self.is_valid():
@@ -102,9 +104,9 @@ class PendingSyscall(NamedTuple):
             raise OSError(errno.EFAULT, "bad address")
 
     def give_descriptor(self, fd: int, *, close_on_exec: bool) -> int:
-        """Its number in the caller, which has a copy of `fd` from now on. Raises OSError."""
+        """Install a copy of `fd` in the caller; return its number there. Raises OSError."""
         flags = os.O_CLOEXEC if close_on_exec else 0
-        wish = bytearray(_NEW_FD.pack(self.id, 0, fd, 0, flags))  # of bytes no result would come
+        wish = bytearray(_NEW_FD.pack(self.id, 0, fd, 0, flags))  # bytes give no result
         return int(fcntl.ioctl(self.listener, _ADD_FD, wish))
 
     def read_path(self, index: int) -> bytes:
@@ -112,7 +114,7 @@ class PendingSyscall(NamedTuple):
         address = self.args[index]
         if address == 0 or address >= 1 << 63:
             raise OSError(errno.EFAULT, "bad address")
-        # A page's end may be the mapping's: read up to it first.
+        # A mapping may end with the page: read up to there first.
         first = _PATH_MAX - address % _PATH_MAX
         data = self.read_memory(address, first)
         if b"\0" not in data:
@@ -123,7 +125,7 @@ class PendingSyscall(NamedTuple):
         return path
 
     def take_descriptor(self, number: int) -> int:
-        """A copy of the caller's descriptor, the receiver's to close. Raises OSError."""
+        """A copy of the caller's descriptor, which our caller closes. Raises OSError."""
         pidfd = os.pidfd_open(_thread_group(self.pid))
         try:
             if not self.is_valid():
@@ -137,7 +139,7 @@ class PendingSyscall(NamedTuple):
 
 
 class ContinueSyscall(NamedTuple):
-    """The kernel does what was asked, by its own rules. See the module's guard."""
+    """The kernel does what was asked, by its own rules. See the module's docstring."""
 
 
 class FailSyscall(NamedTuple):
@@ -147,20 +149,20 @@ class FailSyscall(NamedTuple):
 
 
 class ReturnValue(NamedTuple):
-    """It was done for the caller, who sees this result."""
+    """The call was done for the caller, who sees this result."""
 
     value: int = 0
 
 
 class ReturnDescriptor(NamedTuple):
-    """The caller gets a copy of this descriptor, which is closed here, as the result."""
+    """The caller gets a copy of this descriptor as the result; `fd` is closed here."""
 
     fd: int
     close_on_exec: bool
 
 
 class DeferredAnswer(NamedTuple):
-    """May take long: a thread of its own works the answer out."""
+    """The answer may take long, so a separate thread computes it."""
 
     work: "Callable[[], SyscallAnswer]"
 
@@ -172,7 +174,7 @@ SyscallHandler = Callable[[PendingSyscall], SyscallAnswer]
 class SyscallDispatcher:
     """Serves any number of listeners in one thread, which ends with the process.
 
-    A listener whose processes have all gone is closed by itself.
+    A listener whose processes have all gone is closed automatically.
     """
 
     def __init__(self) -> None:
@@ -184,9 +186,9 @@ class SyscallDispatcher:
         self._poll.register(self._awake, select.POLLIN)
 
     def add_listener(self, listener: int, handlers: Mapping[str, SyscallHandler]) -> None:
-        """Answer what comes there by `handlers` (call name → handler). It is closed here.
+        """Answer calls from `listener` by `handlers` (call name → handler). It is closed here.
 
-        The first call starts the thread: it has the confinement of the thread that makes it.
+        The first call starts the thread, which inherits the confinement of the calling thread.
         """
         with suppress(OSError):
             fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
@@ -195,11 +197,12 @@ class SyscallDispatcher:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, daemon=True, name="notifier")
             self._thread.start()
-        os.write(self._wake, b"\0")  # a poll that has begun does not see what was registered since
+        os.write(self._wake, b"\0")  # a poll that has begun does not see new descriptors
 
     def serve_listener(self, listener: int, handlers: Mapping[str, SyscallHandler]) -> None:
-        """Answer what comes there in the calling thread, until nobody is left under the filter.
-        It is closed here; instead of `add`, and once.
+        """Answer calls from `listener` in this thread until no process is left under the filter.
+
+        The listener is closed here. Use it instead of `add_listener`, and only once.
         """
         with suppress(OSError):
             fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
@@ -207,7 +210,7 @@ class SyscallDispatcher:
         self._poll.register(listener, select.POLLIN)
         try:
             self._serve()
-        finally:  # should this thread break, the callers' calls fail: nobody sleeps on
+        finally:  # if this thread fails, the callers' calls fail: no process sleeps forever
             for fd in (self._awake, self._wake, *self._handlers):
                 os.close(fd)
 
@@ -218,7 +221,7 @@ class SyscallDispatcher:
                     os.read(fd, 4096)
                 elif events & select.POLLIN:
                     self._serve_one(fd)
-                else:  # nobody is left under the filter
+                else:  # no process is left under the filter
                     self._poll.unregister(fd)
                     del self._handlers[fd]
                     os.close(fd)
@@ -228,7 +231,7 @@ class SyscallDispatcher:
         try:
             fcntl.ioctl(listener, _RECEIVE, notice)
         except OSError:
-            return  # it was interrupted before it was received
+            return  # the call was interrupted before it was received
         number, pid, _, nr, _, _, *args = _NOTICE.unpack(notice)
         call = PendingSyscall(listener, number, pid, call_name(nr), tuple(args))
         self._answer(call, _run_handler(call, self._handlers[listener].get(call.name)))
@@ -258,7 +261,7 @@ def _run_handler(call: PendingSyscall, handler: SyscallHandler | None) -> Syscal
         return handler(call)
     except OSError as error:
         return FailSyscall(error.errno or errno.EPERM)
-    except Exception:  # a bug must neither open the gate nor leave the caller asleep
+    except Exception:  # a bug must neither allow the call nor leave the caller asleep
         _log.exception("a waiting %s could not be judged; it was refused", call.name)
         return FailSyscall(errno.EPERM)
 
@@ -282,7 +285,7 @@ def _send_answer(call: PendingSyscall, answer: SyscallAnswer) -> None:
             body = _ANSWER.pack(call.id, value, 0, 0)
         case FailSyscall(number):
             body = _ANSWER.pack(call.id, 0, -number, 0)
-        case _:  # slow work may not be slow once more
+        case _:  # a deferred answer may not defer again
             body = _ANSWER.pack(call.id, 0, -errno.EPERM, 0)
     with suppress(OSError):  # the caller has gone
         fcntl.ioctl(call.listener, _SEND, body)

@@ -1,9 +1,9 @@
-"""Terminals that a command makes for itself, where `/dev/pts` is the whole machine's.
+"""Terminals that a command makes for itself where it shares `/dev/pts` with the whole machine.
 
-Guards: a command reaches the terminals that it made and no others. Each is held by its entry
-(O_PATH) from the moment it is made and opened by nothing else: the kernel clears an entry when its
-master closes, so a number that another session has by then leads to no terminal (EIO). The master
-is not held, for its last close is what ends the programs in the terminal.
+A command reaches only the terminals that it made. The broker holds each by its entry (O_PATH) from
+the moment it is made and opens it only through that: the kernel clears an entry when its master
+closes, so a number that another session has by then leads to no terminal (EIO). The broker does not
+hold the master, because its last close is what ends the programs in the terminal.
 """
 
 import errno
@@ -20,19 +20,20 @@ _FOLDER = "/dev/pts"
 _MASTER = os.makedev(5, 2)
 _MOST = 128
 _NAMED = {"/dev/stdin": "0", "/dev/stdout": "1", "/dev/stderr": "2"}
-# Whatever is opened here must not become the terminal that controls the launcher.
+# What is opened here must not become the launcher's controlling terminal.
 _KEPT = os.O_ACCMODE | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Terminals:
-    """Of one command with all that it starts."""
+    """The terminals of one command and of all that it starts."""
 
     def __init__(self) -> None:
         self._held: list[int] = []  # entries of terminals, some of which may be gone
 
     def open_named(self, place: ResolvedEntry, pid: int, flags: int) -> int | None:
-        """What the caller opens there, if it is a new terminal or one of its own; the receiver's
-        to close. Raises OSError.
+        """Open what the caller names if it is a new terminal or the command's own; else None.
+
+        The caller of this method closes the result. Raises OSError.
         """
         if place.is_folder:
             return None
@@ -42,7 +43,10 @@ class Terminals:
         return None if seen is None else self._open_same(seen, flags)
 
     def open_peer(self, master: int, flags: int) -> int | None:
-        """The other end of a terminal of its own; the receiver's to close. Raises OSError."""
+        """Open the other end of one of the command's terminals. The caller closes it.
+
+        None if `master` is not one of them. Raises OSError.
+        """
         if os.fstat(master).st_rdev != _MASTER:
             return None
         entry = fcntl.ioctl(master, OPEN_PEER, os.O_PATH | os.O_CLOEXEC)
@@ -52,7 +56,7 @@ class Terminals:
             os.close(entry)
 
     def close(self) -> None:
-        """Let go of all. The terminals end with those who have them open."""
+        """Release all entries. The terminals end with the processes that have them open."""
         for entry in self._held:
             os.close(entry)
         self._held.clear()
@@ -87,9 +91,9 @@ def _is_there(entry: os.stat_result) -> bool:
 
 
 def _seen(place: ResolvedEntry, pid: int) -> os.stat_result | None:
-    """What has the place's name, if a terminal could have it."""
+    """What the path names, if it could be a terminal."""
     with suppress(OSError):
-        if number := _descriptor_named(place.path):  # of the caller's: for us it is another one
+        if number := _descriptor_named(place.path):  # the caller's, not ours
             return os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116
         if os.path.dirname(place.path) == _FOLDER:  # noqa: PTH120
             return os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
@@ -97,7 +101,7 @@ def _seen(place: ResolvedEntry, pid: int) -> os.stat_result | None:
 
 
 def _descriptor_named(path: str) -> str:
-    """The number in a name such as `/dev/fd/3`, which we find in our own folder of descriptors."""
+    """The number in a name such as `/dev/fd/3`, which resolves to our own folder of descriptors."""
     folder, _, name = path.rpartition("/")
     is_numbered = folder == f"/proc/{os.getpid()}/fd" and name.isascii() and name.isdigit()
     return name if is_numbered else _NAMED.get(path, "")

@@ -1,1 +1,1 @@
-"""Models and tools for tests; a run never imports them."""
+"""Fake models and tools for tests; a run never imports them."""

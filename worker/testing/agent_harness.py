@@ -1,8 +1,8 @@
-"""One agent's life in memory: a supervisor and a gateway made of lists, for tests and benches.
+"""Test harness: runs one real agent in memory with a fake supervisor and a fake gateway.
 
-Rule guarded: the agent's part is the real one. What stands in for its surroundings keeps their
-contracts: it acknowledges what it "journals", holds a conversation by count and digest, and asks
-for the history when they do not fit.
+The agent is the real code. The fakes keep the contracts of the real parts: the supervisor
+acknowledges what it "journals"; the gateway holds a conversation by count and digest, and requests
+the history when these do not match.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -78,14 +78,14 @@ TERMINAL_EVENTS = (TurnCompleted, TurnFailed, TurnAborted)
 
 
 class FakeGateway:
-    """The gateway: answers each request with the next reply of its script, then with silence."""
+    """Fake gateway: answers each request with the next scripted reply, then with silence."""
 
     def __init__(
         self, office: MailboxServer, replies: Sequence[FakeReply], model: ModelInfo
     ) -> None:
         self._server, self._replies, self.model = office, list(replies), model
         self.opened: list[OpenConversation] = []
-        self.requests: list[SampleRequest] = []  # as they came, repeats after NeedHistory included
+        self.requests: list[SampleRequest] = []  # as received, with repeats after NeedHistory
         self.inputs: list[tuple[AnyItem, ...]] = []  # the whole input of each answered request
         self.cancelled: list[int] = []
         self.refuse: str | None = None  # set: refuse the conversation
@@ -93,7 +93,7 @@ class FakeGateway:
         self._playing: dict[int, trio.CancelScope] = {}
 
     async def run(self) -> None:
-        """Answer for ever."""
+        """Serve requests for ever."""
         async with trio.open_nursery() as nursery:
             while True:
                 letter = await self._server.receive()
@@ -111,11 +111,11 @@ class FakeGateway:
                             self._playing[number].cancel()
 
     def add_replies(self, *replies: FakeReply) -> None:
-        """Add to what will be answered."""
+        """Append scripted replies."""
         self._replies += replies
 
     def forget_conversation(self) -> None:
-        """Lose the conversation, as a new gateway has none."""
+        """Drop the conversation, like a restarted gateway."""
         self._known.clear()
 
     async def _open_conversation(self, peer: bytes) -> None:
@@ -154,20 +154,20 @@ class FakeGateway:
 
 
 class FakeSupervisor:
-    """The supervisor: hears everything in order, and speaks when told to."""
+    """Fake supervisor: records all events in order and sends ops on demand."""
 
     def __init__(self, office: MailboxServer, spec: AgentSpec) -> None:
         self._server, self._peer = office, spec.identity
         self._environment = spec.environment
         self.events: list[AnyEvent] = []
-        self.changes: ChangesReply | None = ChangesReply()  # None: nobody answers that
+        self.changes: ChangesReply | None = ChangesReply()  # None: ListChanges gets no reply
         self.journaling = True  # False: nothing is acknowledged until it is True again
         self._unacknowledged: list[ReceivedMessage] = []
         self._news = trio.Event()
-        self.ended = trio.Event()  # the agent's life is over
+        self.ended = trio.Event()  # the agent has ended
 
     async def run(self) -> None:
-        """Hear for ever."""
+        """Receive events for ever."""
         while True:
             letter = await self._server.receive()
             self._unacknowledged.append(letter)
@@ -186,7 +186,7 @@ class FakeSupervisor:
             news.set()
 
     def _reply_to(self, request: AnyRequest) -> AnyReply | None:
-        """To what every agent asks and no test is about."""
+        """Reply to requests that every agent sends and that no test is about."""
         match request:
             case GetEnvironment():
                 return EnvironmentReply(variables=self._environment)
@@ -198,29 +198,29 @@ class FakeSupervisor:
                 return None
 
     def acknowledge_all(self) -> None:
-        """Acknowledge all that was heard."""
+        """Acknowledge all received messages."""
         self.journaling = True
         for letter in self._unacknowledged:
             self._server.acknowledge(letter)
         self._unacknowledged.clear()
 
     async def send_op(self, op: AnyOp) -> None:
-        """Post an op; returns when the agent has applied it and said so: with what it says next, or
+        """Post an op; returns when the agent's acknowledgement arrives: with its next message, or
         within 100 ms.
         """
         seq = await self._server.post(self._peer, encode_op(op))
         await self._server.wait_acknowledged(self._peer, seq)
 
     async def send_text(self, text: str, *, input_id: str = "turn-1") -> None:
-        """A person's words."""
+        """Send a person's input."""
         await self.send_op(UserInput(input_id=input_id, parts=(TextInput(text=text),)))
 
     def events_of(self, kind: type[Kind]) -> list[Kind]:
-        """All events of one kind."""
+        """Return all events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def items(self, source: str | None = None) -> list[AnyItem]:
-        """All items that joined the history, of one source or of all."""
+        """Return all items that joined the history, of one source or of all."""
         completed = self.events_of(ItemCompleted)
         return [
             decode_item(bytes(event.item))
@@ -229,26 +229,26 @@ class FakeSupervisor:
         ]
 
     async def wait_for(self, kind: type[Kind], count: int = 1) -> Kind:
-        """The `count`-th event of a kind; the caller sets a deadline if it wants one."""
+        """Return the `count`-th event of a kind; the caller sets a deadline if it needs one."""
         while len(self.events_of(kind)) < count:
             await self._news.wait()
         return self.events_of(kind)[count - 1]
 
     async def wait_turns(self, count: int = 1) -> TurnCompleted | TurnFailed | TurnAborted:
-        """The `count`-th terminal event."""
+        """Return the `count`-th terminal event."""
         while len(ends := [one for one in self.events if isinstance(one, TERMINAL_EVENTS)]) < count:
             await self._news.wait()
         return ends[count - 1]
 
 
 class FakeToolHost:
-    """Tools that stand in for the real ones, and real ones of the team; it has no commands."""
+    """Fake tools, and real team tools; it has no commands."""
 
     def __init__(self, tools: Sequence[Tool], make_team_tools: MakeTools) -> None:
         self._tools, self._make_team_tools = tuple(tools), make_team_tools
         self.is_prewarmed = self.ended = False
         self.live_commands = 0
-        self.rules = RuleSet()  # as told while it lived
+        self.rules = RuleSet()  # as last set
 
     def make_registry(self, reporter: Reporter, team: TeamClient) -> ToolRegistry:
         return ToolRegistry((*self._tools, *self._make_team_tools(team)))
@@ -270,7 +270,7 @@ class FakeToolHost:
 
 
 class AgentHarness(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything of one rehearsal."""
+    """The parts of one harness."""
 
     supervisor: FakeSupervisor
     gateway: FakeGateway
@@ -286,7 +286,7 @@ async def open_agent_harness(
     team_tools: MakeTools = lambda team: (),
     model: ModelInfo = FAKE_MODEL,
 ) -> AsyncIterator[AgentHarness]:
-    """A living agent; it is cut off when the block ends, if it has not ended itself."""
+    """Run an agent; it is cancelled when the block ends, if it has not ended itself."""
     async with (
         open_pair_server(epoch=1) as supervisors,
         open_pair_server(epoch=1) as gateways,
@@ -326,12 +326,12 @@ async def _open_mailbox(office: PairServer, spec: AgentSpec) -> AsyncIterator[Ma
 
 
 def done(item: AnyItem) -> SampleItemDone:
-    """A whole item, as a step of a reply."""
+    """Return a complete item as a step of a reply."""
     return SampleItemDone(request_id=0, item=item)
 
 
 def failed(kind: str, *, retryable: bool = False, message: str = "no luck") -> SampleFailed:
-    """A failure, as a step of a reply."""
+    """Return a failure as a step of a reply."""
     body = {"request_id": 0, "kind": kind, "message": message, "retryable": retryable}
     return msgspec.convert(body | {"type": "sample_failed"}, SampleFailed)
 

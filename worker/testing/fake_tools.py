@@ -1,6 +1,6 @@
-"""Stand-ins for rehearsals: a tool that answers with its name, and the spec of an agent.
+"""Fakes for the agent harness: a tool that answers with its name, and an agent spec.
 
-Rule guarded: a stand-in does nothing outside of the process; it only waits and tells.
+A fake tool does nothing outside of the process; it only waits and returns text.
 """
 
 import msgspec
@@ -19,18 +19,18 @@ from ..tools.tool_interface import ABORTED_CALL, OnOutput, Proposal, ToolResult
 
 
 class FakeToolBehavior(msgspec.Struct, frozen=True, kw_only=True):
-    """How a stand-in tool behaves."""
+    """Behavior of a fake tool."""
 
     seconds: float = 0.0
     parallel: bool = True
     verdict: PolicyDecision = Run()
     error: str = ""  # set: it fails with this text
-    says: str = ""  # passed on as output when it starts
+    says: str = ""  # emitted as output when it starts
     aborted_text: str = ABORTED_CALL
 
 
 class FakeTool:
-    """Answers `<name> ok`; `runs` holds the times at which it was run."""
+    """Answers `<name> ok`; `runs` holds the times at which it ran."""
 
     def __init__(self, name: str, manner: FakeToolBehavior | None = None) -> None:
         self.name, self._behavior = name, manner or FakeToolBehavior()

@@ -1,1 +1,1 @@
-"""The tools a model may call, and the way of a call from its words to its output."""
+"""The tools that a model may call, and the path of a call from its arguments to its output."""

@@ -1,7 +1,7 @@
-"""apply_patch: change files, after every change was worked out and judged.
+"""apply_patch: change files after every change was verified and judged.
 
-Rule guarded: nothing is written that the sandbox would not let a command write, but exactly the
-files that somebody said yes to; and no file that is not as the agent last saw it.
+A patch writes only what the sandbox would let a command write, or exactly the files that were
+approved, and no file that changed since the agent last saw it.
 """
 
 import os
@@ -43,13 +43,13 @@ _PROPERTIES: dict[str, Schema] = {
 
 
 class ApplyPatchArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """The function form."""
+    """Arguments of the function form."""
 
     input: str
 
 
 class ApplyPatchTool:
-    """The tool; freeform where the model knows such tools, else a function."""
+    """The apply_patch tool; freeform where the model supports such tools, else a function."""
 
     name = "apply_patch"
     parallel = False
@@ -75,9 +75,9 @@ class ApplyPatchTool:
 
 
 class PatchInvocation:
-    """One patch, verified. `asked_through` names the tool when it came as a shell command.
+    """One verified patch. `asked_through` names the tool if the patch came as a shell command.
 
-    Raises ToolFailed when it cannot be verified.
+    Raises ToolFailed if it cannot be verified.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class PatchInvocation:
                 raise ToolFailed(message)
             case VerifiedPatch() as patch:
                 self._patch = patch
-        # Where the writes would land now. A yes is about these, wherever a link leads later.
+        # Where the writes would land now. An approval covers these, wherever a link leads later.
         paths = [one for path in patch.paths for one in _targets(site.cwd / path)]
         self._targets = tuple(dict.fromkeys(paths))
 
@@ -157,22 +157,22 @@ class PatchInvocation:
 
 
 def _targets(path: Path) -> tuple[str, ...]:
-    """What a write to this path, or its removal, would change: links in its folders are followed,
-    and for a write one that stands at the path itself.
+    """Return the paths that a write to this path, or its removal, would change: links in its
+    folders are followed, and for a write also a link at the path itself.
     """
     named = str(Path(os.path.realpath(path.parent)) / path.name)
     return tuple(dict.fromkeys((named, os.path.realpath(path))))
 
 
 def _render(result: PatchResult, seconds: float) -> str:
-    """The freeform block of a one-shot command."""
+    """Return the freeform output block of a one-shot command."""
     wall = f"{seconds:.1f}".removesuffix(".0")
     output = result.stdout + result.stderr
     return f"Exit code: {result.exit_code}\nWall time: {wall} seconds\nOutput:\n{output}"
 
 
 def _bounded(changes: tuple[FileChange, ...]) -> tuple[FileChange, ...]:
-    """Diffs for people are cut, so that a message of a huge patch stays small."""
+    """Cut the diffs shown to people, so that the message of a huge patch stays small."""
     left = _SHOWN_CHARS
     kept: list[FileChange] = []
     for change in changes:

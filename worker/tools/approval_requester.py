@@ -1,8 +1,8 @@
-"""Putting a question to whoever decides, and what its answer makes of the call.
+"""Approval requests to the supervisor, and what the reply means for the call.
 
-Rule guarded: only `approved` lets a call run; every other end, and every reply that is no decision,
-is a refusal that the model reads. The question waits as long as the supervisor does: it knows the
-deadline, and takes the question back when the asking turn ends.
+Only `approved` lets a call run; every other outcome, and every reply that is no decision, becomes a
+refusal that the model reads. There is no deadline here: the supervisor knows the deadline and
+withdraws the request when the requesting turn ends.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -23,15 +23,15 @@ from ..policy.command_decision import Ask, Refuse, Run
 from ..policy.shell_parser import Words
 from .tool_interface import ApprovableInvocation, Invocation, ToolResult
 
-SHOW_AFTER_S = 0.2  # what a grant answers is no wait
-PROGRESS_INTERVAL_S = 20.0  # between two signs of a wait that goes on
+SHOW_AFTER_S = 0.2  # an immediate answer is not shown as a wait
+PROGRESS_INTERVAL_S = 20.0  # between two Waiting events
 WAITING_TEXT = "waiting for approval"
 PREFIX_SAVED = "Approved command prefix saved:\n- "
 NO_DECISION = "not approved: the supervisor gave no decision that can be read"
 
 
 class ApprovalRequester:
-    """Asks for one agent. `note` takes what its model should know from now on."""
+    """Requests approvals for one agent. `note` receives text that the model is told later."""
 
     def __init__(
         self, limits: Limits, reporter: Reporter, note: Callable[[str], None] | None = None
@@ -39,18 +39,18 @@ class ApprovalRequester:
         self._limits, self._reporter, self._note = limits, reporter, note
 
     def set_limits(self, limits: Limits) -> None:
-        """The agent's limits have changed."""
+        """Set the agent's changed limits."""
         self._limits = limits
 
     @property
     def can_ask(self) -> bool:
-        """False: every question is a refusal."""
+        """False: every request is refused."""
         return self._limits.reviewer != "nobody"
 
     async def resolve(
         self, verdict: Ask | Refuse, prepared: Invocation, call: AnyCall, *, turn_id: str
     ) -> Run | ToolResult:
-        """How the call runs, or what it came to without running."""
+        """Return how the call runs, or its result if it does not run."""
         if isinstance(verdict, Refuse):
             return ToolResult(content=verdict.reason, status="declined")
         if not self.can_ask or not isinstance(prepared, ApprovableInvocation):
@@ -91,7 +91,7 @@ class ApprovalRequester:
 
     @asynccontextmanager
     async def _shown_as_waiting(self) -> AsyncIterator[None]:
-        """While the block runs, watchers see the wait; it counts as progress."""
+        """Emit Waiting events while the block runs; they count as progress."""
 
         async def give_signs() -> None:
             await trio.sleep(SHOW_AFTER_S)
@@ -107,5 +107,5 @@ class ApprovalRequester:
 
 
 def _as_list(words: Words) -> str:
-    """The words as a rule file writes them."""
+    """Return the words as a rule file writes them."""
     return f"[{', '.join(msgspec.json.encode(word).decode() for word in words)}]"

@@ -1,7 +1,7 @@
-"""Which calls of a response may run together: a fair reader/writer lock with numbered places.
+"""Fair reader/writer lock with numbered places: which calls of a response may run together.
 
-Rule guarded: order is the order of the calls. A place is taken when the call arrives, not when its
-task first runs (Trio starts tasks in no order), so nobody overtakes.
+Calls run in their order. A call takes its place when it arrives, not when its task first runs (Trio
+starts tasks in no fixed order), so no call overtakes another.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ import trio
 
 
 class LockTicket:
-    """One place in the line, for use once with `async with`."""
+    """One place in the queue, to be used once with `async with`."""
 
     def __init__(self, line: "CallLock", *, shared: bool) -> None:
         self._lock, self.shared = line, shared
@@ -34,21 +34,21 @@ class LockTicket:
 
 
 class CallLock:
-    """Shared places run together; any other runs alone; all in order of arrival."""
+    """Shared places run together, any other place runs alone, all in order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: deque[LockTicket] = deque()
         self._running: set[LockTicket] = set()
 
     def reserve(self, *, shared: bool) -> LockTicket:
-        """Stand in line. The place must be entered once, or it blocks those behind it."""
+        """Join the queue. The place must be entered once, or it blocks those behind it."""
         place = LockTicket(self, shared=shared)
         self._waiting.append(place)
         self._grant_waiting()
         return place
 
     def release(self, place: LockTicket) -> None:
-        """Give the place up, whether it was granted or still waits."""
+        """Release the place, whether it was granted or still waits."""
         self._running.discard(place)
         if place in self._waiting:
             self._waiting.remove(place)

@@ -1,6 +1,6 @@
-"""From a model's call to the tool that answers it.
+"""Routing: find the tool for a model's call and decode its arguments.
 
-Rule guarded: every call gets an answer. What cannot be routed is a text for the model.
+Every call gets an output: a call that cannot be routed raises ToolFailed with a text for the model.
 """
 
 from typing import TypeVar
@@ -17,7 +17,7 @@ Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
 
 def find_tool(call: AnyCall, registry: ToolRegistry) -> Tool:
-    """The tool for this call. Raises ToolFailed: unknown name, or a kind it cannot read."""
+    """Return the tool for this call. Raises ToolFailed: unknown name, or wrong kind of call."""
     tool = registry.find(call.name)
     if tool is None:
         kind = "unsupported custom tool call" if isinstance(call, CustomToolCall) else None
@@ -28,10 +28,10 @@ def find_tool(call: AnyCall, registry: ToolRegistry) -> Tool:
 
 
 def decode_arguments(call: AnyCall, kind: type[Arguments]) -> Arguments:
-    """The call's arguments as the tool's struct. Raises ToolFailed, naming the wrong place.
+    """Return the call's arguments as the tool's struct. Raises ToolFailed, naming the wrong place.
 
-    Empty arguments count as an empty object: models leave them out where nothing is required.
-    Small models write numbers as text or as 1000.0; both are read.
+    Empty arguments count as an empty object: models omit them where nothing is required. Small
+    models write numbers as text or as 1000.0; both are accepted.
     """
     if not isinstance(call, FunctionCall):
         raise ToolFailed(f"tool {call.name} invoked with incompatible payload")

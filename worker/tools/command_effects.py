@@ -1,6 +1,6 @@
-"""What a command would do beyond its own files: throw work away, or write what git records.
+"""Effects of a command to consider before it runs: data loss, or writes to a git repository's data.
 
-Rule guarded: looking changes nothing; where nothing can come of it, nobody looks.
+The checks change nothing, and they are skipped for commands that cannot have such effects.
 """
 
 import re
@@ -19,19 +19,20 @@ _GIT_LOSS_KINDS = frozenset({"clean", "discard", "history"})
 
 
 class CommandEffects(Value):
-    """`keep`: the files and folders of which a copy is to be made before it runs, absolute."""
+    """`keep`: absolute paths of files and folders to copy before the command runs."""
 
     loss: LossPreview | None = None
     keep: tuple[str, ...] = ()
-    repository: str = ""  # whose data it would write, if the sandbox could open just that
+    repository: str = ""  # repository that it would write to, if the sandbox can open just that
     records_only: bool = False
 
 
 async def find_effects(site: ToolContext, facts: CommandFacts, folder: str) -> CommandEffects:
-    """Find out. Never raises but Cancelled."""
+    """Return the effects of a command. Never raises but Cancelled."""
     if _can_change_nothing(site, facts) or not _may_have_effects(facts.argv):
         return CommandEffects()
-    from ..sandbox.commit_grant import can_open_repository, find_repository  # for the few that do
+    # Imported by the few commands that need it.
+    from ..sandbox.commit_grant import can_open_repository, find_repository
     from .loss_preview import predict_loss
 
     foreseen = await predict_loss(facts.argv, folder, site.commands)
@@ -49,14 +50,15 @@ async def find_effects(site: ToolContext, facts: CommandFacts, folder: str) -> C
 
 
 def _can_change_nothing(site: ToolContext, facts: CommandFacts) -> bool:
-    """In a read-only sandbox that it does not ask to leave."""
+    """True for a command that stays in a read-only sandbox."""
     stays = site.is_locked or facts.escalation.permissions == "use_default"
     return stays and isinstance(site.limits.sandbox, ReadOnly)
 
 
 def _may_have_effects(argv: Sequence[str]) -> bool:
-    """Cheap: only what names one of these programs, perhaps quoted in parts, or may feed a shell
-    with a script is parsed again."""
+    """Cheap check whether to parse further: the command names one of these programs, perhaps partly
+    quoted, or may feed a script to a shell.
+    """
     texts = [_QUOTING.sub("", text) for text in argv]
     named = any(word in text for text in texts for word in _PROGRAMS)
     return named or any("sh" in text and ("<<" in text or "|" in text) for text in texts)

@@ -1,7 +1,7 @@
 """spawn_agents_on_csv and report_agent_job_result: one worker for each row of a table.
 
-Rule guarded: the supervisor reads and writes the files of a job on behalf of this agent, so this
-agent's own limits are asked first.
+The supervisor reads and writes the files of a job on behalf of this agent, so this agent's own
+limits are checked first.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from .tool_context import ToolContext
 from .tool_errors import ToolFailed
 from .tool_interface import Invocation, Schema, ToolResult
 
-JOB_LIMIT_S = 24 * 3600.0  # a job bounds each item; the run's own deadline comes before this
+JOB_LIMIT_S = 24 * 3600.0  # each item has its own limit; the run's deadline comes before this
 MAX_WORKERS = 64
 _COUNT: Schema = {"type": "integer"}
 
@@ -31,7 +31,7 @@ class CsvArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     output_csv_path: str | None = None
     output_schema: dict[str, msgspec.Raw] | None = None
     max_concurrency: int | None = None
-    max_workers: int | None = None  # another name of it
+    max_workers: int | None = None  # alias of max_concurrency
     max_runtime_seconds: int | None = None
 
 
@@ -93,7 +93,7 @@ class SpawnAgentsOnCsvTool(TeamTool):
 
 
 class ReportAgentJobResultTool(TeamTool):
-    """The result of the one item that this agent was started for."""
+    """Reports the result of the one item that this agent was started for."""
 
     name = "report_agent_job_result"
     required = ("job_id", "item_id", "result")
@@ -121,7 +121,7 @@ class ReportAgentJobResultTool(TeamTool):
 
 
 def csv_request(arguments: CsvArguments, *, cwd: Path) -> SpawnOnCsv:
-    """The request for these arguments, its paths absolute. Raises ToolFailed."""
+    """Return the request for these arguments, with absolute paths. Raises ToolFailed."""
     if not arguments.instruction.strip():
         raise ToolFailed("instruction must be non-empty")
     if not arguments.csv_path.strip():
@@ -145,7 +145,7 @@ def csv_request(arguments: CsvArguments, *, cwd: Path) -> SpawnOnCsv:
 
 
 def job_report(arguments: ReportArguments) -> ReportJobResult:
-    """The report for these arguments. Raises ToolFailed if the result is no JSON object."""
+    """Return the report for these arguments. Raises ToolFailed if the result is no JSON object."""
     result = bytes(arguments.result).strip()
     if not result.startswith(b"{"):
         raise ToolFailed("result must be a JSON object")

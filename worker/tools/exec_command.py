@@ -1,8 +1,7 @@
-"""exec_command: run a script with the shell, in the sandbox, for as long as its yield time.
+"""exec_command: run a script with the shell in the sandbox and wait up to its yield time.
 
-Rule guarded: the words that were judged are the words that run, with no more rights than were
-shown to who said yes. A patch written as a shell command is applied by us instead, with the patch's
-own rules.
+Exactly the judged command runs, with no more permissions than the approver was shown. A patch
+written as a shell command is applied in this process instead, under the rules of apply_patch.
 """
 
 from pathlib import Path
@@ -79,7 +78,7 @@ _PROPERTIES: dict[str, Schema] = {
         "description": "Longer output is cut in the middle. Default 10000.",
     },
 }
-# Told only where somebody can be asked.
+# Offered only where approvals can be requested.
 _ESCALATION: dict[str, Schema] = {
     "sandbox_permissions": {
         "type": "string",
@@ -103,12 +102,12 @@ _ESCALATION: dict[str, Schema] = {
         'the command that could be allowed from now on, such as ["npm", "install"].',
     },
 }
-# Of these a remembered rule would be the answer; the others are about more than the words.
+# Causes for which a remembered rule is proposed; other causes are about more than the words.
 _PREFIX_RULE_CAUSES = frozenset({"untrusted", "dangerous", "escalation", "retry"})
 
 
 class ExecCommandArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """As the model writes them. The last four are read also where they are not offered."""
+    """Arguments as the model writes them. The last four are accepted even where not offered."""
 
     cmd: str
     workdir: str = ""
@@ -124,7 +123,7 @@ class ExecCommandArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecCommandTool:
-    """The tool."""
+    """The exec_command tool."""
 
     name = "exec_command"
     parallel = True
@@ -175,7 +174,7 @@ class ExecCommandTool:
 
 
 class PlannedCommand(msgspec.Struct, frozen=True):
-    """What would be started: words, folder, and the rights it wants beyond the sandbox."""
+    """The command to start: words, folder, and its permissions beyond the sandbox."""
 
     call_id: str
     argv: Words
@@ -199,7 +198,7 @@ def _facts(
 
 
 class _CommandInvocation:
-    """One command, understood. Its facts are those of the moment in which it was prepared."""
+    """One prepared command. Its facts are those at the time of preparation."""
 
     def __init__(
         self,
@@ -240,7 +239,8 @@ class _CommandInvocation:
         action = self._action(ask.then)
         prefix: Words = ()
         if ask.cause in _PREFIX_RULE_CAUSES:
-            from ..policy.rule_matching import propose_prefix  # for the few that are asked about
+            # Imported by the few commands that need approval.
+            from ..policy.rule_matching import propose_prefix
 
             prefix = propose_prefix(
                 self._facts,
@@ -250,7 +250,7 @@ class _CommandInvocation:
         return Proposal(action=action, keys=self._keys(ask, action), prefix=prefix)
 
     def _keys(self, ask: Ask, action: CommandAction) -> Words:
-        """What is destroyed the next time is something else, so that is asked about each time."""
+        """Return the approval keys; none for a destructive command, which is approved each time."""
         match ask.cause:
             case "destructive":
                 return ()
@@ -289,7 +289,7 @@ class _CommandInvocation:
         return exec_result(done, limit_tokens=self._arguments.max_output_tokens)
 
     def _may_change_files(self, run: Run) -> bool:
-        """False only for what cannot, or is known to only read."""
+        """False only for commands that cannot write or are known to only read."""
         confined = run.sandboxed and run.extra is None
         if confined and isinstance(self._context.limits.sandbox, ReadOnly):
             return False
@@ -310,7 +310,7 @@ class _CommandInvocation:
 
 
 def exec_result(done: ExecOutcome, *, limit_tokens: int | None) -> ToolResult:
-    """What the model reads of a command, line for line as the behaviour sheet has it (3.4)."""
+    """Return a command's result in the layout that the model reads."""
     budget = DEFAULT_OUTPUT_TOKENS if limit_tokens is None else max(0, limit_tokens)
     lines = [f"Chunk ID: {done.chunk_id}", f"Wall time: {done.wall_time_s:.4f} seconds"]
     if done.exit_code is not None:

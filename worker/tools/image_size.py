@@ -1,8 +1,8 @@
-"""Kind and size of a picture from its first bytes, without decoding it. Pure; never raises.
+"""Kind and size of an image from its first bytes, without decoding it. No I/O; never raises.
 
-The library imagesize was tried instead: of a damaged picture it raises three kinds of errors, or
-gives a size (0, or what stands behind a broken WebP signature); it does not tell the kind, reads
-SVG with an XML parser, and is imported in 77 ms, with urllib.request.
+The library imagesize was rejected: for a damaged image it raises three kinds of errors or returns a
+wrong size (0, or the bytes after a broken WebP signature); it does not return the kind, reads SVG
+with an XML parser, and takes 77 ms to import, with urllib.request.
 """
 
 import struct
@@ -19,7 +19,7 @@ class ImageKind(NamedTuple):
 
 
 def sniff_image(data: bytes) -> ImageKind | None:
-    """PNG, JPEG, GIF or WebP by its magic numbers; None for anything else or a broken header."""
+    """Recognize PNG, JPEG, GIF or WebP; None for anything else or a broken header."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
             return _kind("image/png", *struct.unpack(">II", data[16:24]))

@@ -1,7 +1,7 @@
-"""list_dir: what a folder holds, some levels deep, a page at a time. Blocking: run in a thread.
+"""list_dir: list a folder's content, some levels deep, by pages. Blocking: run in a thread.
 
-Links are shown and never followed. Only the entries of the asked page are kept, and the walk stops
-at a fixed number of entries, so that a huge folder costs neither memory nor time without bound.
+Links are shown and never followed. Only the entries up to the requested page are kept, and the walk
+stops at a fixed number of entries, so that memory and time for a huge folder are bounded.
 """
 
 import heapq
@@ -39,14 +39,14 @@ class _Entry(NamedTuple):
 
 
 def list_directory(arguments: ListDirArguments, *, may_read: MayRead | None = None) -> str:
-    """The listing as the model reads it.
+    """Return the listing as the model reads it.
 
     Args:
         arguments: `offset`, `limit` and `depth` count from 1.
-        may_read: Paths it says no to are left out.
+        may_read: Paths for which it returns False are left out.
 
     Raises:
-        ToolFailed: an argument is out of range, or the folder itself cannot be read.
+        ToolFailed: An argument is out of range, or the folder itself cannot be read.
     """
     root = _check(arguments)
     if may_read is not None and not may_read(root):
@@ -68,7 +68,7 @@ def list_directory(arguments: ListDirArguments, *, may_read: MayRead | None = No
 
 
 def show_name(name: str) -> str:
-    """A file name as one harmless piece of a line: cut at 500 bytes, nothing unprintable."""
+    """Return a file name safe to print on a line: at most 500 bytes, unprintables escaped."""
     text = name.encode("utf-8", "surrogateescape")[:MAX_NAME_BYTES].decode("utf-8", "replace")
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
@@ -86,8 +86,8 @@ def _check(arguments: ListDirArguments) -> Path:
 
 
 class _Walk:
-    """Breadth first; what it could not read it marks and passes by. The folder is decided on once:
-    a link that comes in the place of one is not entered.
+    """Breadth-first walk; an unreadable folder is marked and skipped. The root is opened once, and
+    folders are opened beneath it: a link that replaces a folder is not entered.
     """
 
     def __init__(self, root: Path, depth: int, may_read: MayRead | None) -> None:
@@ -123,7 +123,7 @@ class _Walk:
                 yield from self._scan(inside, parts, folders)
             finally:
                 os.close(inside)
-        for parts in folders:  # seen, but not looked into
+        for parts in folders:  # found, but not read
             yield _Entry(parts, "/")
 
     def _scan(
@@ -141,7 +141,7 @@ class _Walk:
                 if self._may_read is not None and not self._may_read(here / entry.name):
                     continue
                 if entry.name in PROTECTED_NAMES and is_placeholder(str(here / entry.name)):
-                    continue  # a command runs here, or is about to: nothing that the person made
+                    continue  # a command's sandbox creates it here; the person did not
                 self.scanned += 1
                 suffix = _suffix(entry)
                 parts = (*above, entry.name)

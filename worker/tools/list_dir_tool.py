@@ -1,4 +1,4 @@
-"""The door of list_dir: a listing, made in a thread, of what this agent may see."""
+"""The list_dir tool: makes the listing in a thread, with the paths that this agent may read."""
 
 import trio
 
@@ -22,7 +22,7 @@ _PROPERTIES: dict[str, Schema] = {
 
 
 class ListDirTool:
-    """The tool."""
+    """The list_dir tool."""
 
     name = "list_dir"
     parallel = True

@@ -1,8 +1,8 @@
-"""What a destructive command would throw away, found out before anybody is asked.
+"""Preview of what a destructive command would delete, computed before approval is requested.
 
-Rule guarded: looking changes nothing. Folders are walked, git is asked by commands that only read,
-in the read-only sandbox and without the repository's hooks; both are bounded in time and number.
-A loss that cannot be known is said to be unknown; one that is known to be nothing is no loss.
+The preview changes nothing: it walks folders and runs reading git commands in the read-only sandbox
+without the repository's hooks, both limited in time and number. A loss that cannot be determined is
+reported as unknown; a command that is known to lose nothing has no loss.
 """
 
 import glob
@@ -44,7 +44,7 @@ TOO_MUCH = (
 
 
 class PredictedLoss(Value):
-    """`keep` are the files and folders, absolute, a copy of which would bring all of it back."""
+    """`keep`: absolute paths of files and folders; a copy of them would restore the whole loss."""
 
     preview: LossPreview
     kinds: tuple[str, ...]
@@ -52,7 +52,7 @@ class PredictedLoss(Value):
 
 
 class _Loss(msgspec.Struct):
-    """What one destructive command would take, added up."""
+    """The accumulated loss of one destructive command."""
 
     files: list[str] = []
     count: int = 0
@@ -66,7 +66,7 @@ class _Loss(msgspec.Struct):
 async def predict_loss(
     argv: Sequence[str], cwd: str, commands: ExecSessions
 ) -> PredictedLoss | None:
-    """None if the command destroys nothing that is there. Never raises but Cancelled."""
+    """Return the loss; None if the command destroys nothing that exists. Raises only Cancelled."""
     found = find_destructive_commands(argv)
     if not found:
         return None
@@ -147,7 +147,7 @@ async def _measure_loss(one: DestructiveCommand, cwd: str, commands: ExecSession
 
 
 async def _ask_git(words: Words, folder: str, commands: ExecSessions) -> str | None:
-    """What a reading git command prints; None if it could not say."""
+    """Return the output of a reading git command; None if it failed."""
     request = ExecRequest(
         argv=(*_QUIET_GIT, *words), cwd=folder, policy=ReadOnly(), timeout_ms=_GIT_MS,
         environment={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
@@ -167,7 +167,7 @@ def _paths_in(output: str, verb: str) -> list[str]:
 
 
 def _unquoted(path: str) -> str:
-    """Git's C-style quotes around an odd name."""
+    """Remove git's C-style quotes around an unusual name."""
     if len(path) < 2 or not (path.startswith('"') and path.endswith('"')):
         return path
     raw = path[1:-1].encode("latin-1", "replace").decode("unicode_escape")
@@ -184,7 +184,7 @@ def _walk_operands(one: DestructiveCommand, folder: str, loss: _Loss) -> None:
     deadline = time.monotonic() + _LOOK_S
     names = list(one.paths)
     for pattern in one.patterns:
-        # Unlike Path.glob, this matches as a shell does: no hidden names, no surprise at `..`.
+        # Unlike Path.glob, this matches like a shell: no hidden names, and `..` is followed.
         matches = glob.iglob(pattern, root_dir=folder)  # noqa: PTH207
         names += islice(matches, _MAX_MATCHES)
     for name in names:
@@ -196,8 +196,8 @@ def _joined(folder: str, step: str) -> str:
 
 
 def _walk(path: str, loss: _Loss, deadline: float) -> None:
-    """Add a file, or all files below a folder. Links are counted, not followed, nor is one that
-    comes in the place of a folder meanwhile.
+    """Add a file, or all files below a folder. Links are counted, not followed, and neither is a
+    link that replaces a folder meanwhile.
     """
     above, _, name = path.rpartition("/")
     waiting = [f"{os.path.realpath(above or '/').rstrip('/')}/{name}"]

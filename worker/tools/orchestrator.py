@@ -1,7 +1,8 @@
-"""One call from its item to its outcome: prepare, judge, journal its begin, ask, run, tell its end.
+"""Performs one call: prepare, judge, journal its begin, request approval, run, emit its end.
 
-Rule guarded: law 3 (nothing runs, and nobody is asked, before its begin is journaled) and law 5
-(what needs approval and gets none is refused, as an output that the model reads; the run goes on).
+A call runs only after its begin is journaled, unless it only sends a request to the supervisor. An
+approval request follows the begin in the same message stream. A call that needs approval and gets
+none is refused with an output that the model reads; the run continues.
 """
 
 from typing import Literal
@@ -29,8 +30,8 @@ from .tool_registry import ToolRegistry
 
 EndStatus = Literal["completed", "failed", "declined", "interrupted"]
 SHOWN_BYTES = 10_000  # of an output, to people and the journal
-FIRST_TRY_BYTES = 8_000  # of the output that a command had in the sandbox, before it ran outside
-_REASON_BYTES = 2_000  # of the same, for who is asked
+FIRST_TRY_BYTES = 8_000  # of a command's output in the sandbox, when it was run again outside
+_REASON_BYTES = 2_000  # of the same output, for the approver
 _ARGUMENT_CHARS = 200
 
 
@@ -43,7 +44,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 class Orchestrator:
-    """Performs calls; knows no turn but its id."""
+    """Performs calls; of a turn it knows only the id."""
 
     def __init__(
         self, registry: ToolRegistry, reporter: Reporter, asker: ApprovalRequester
@@ -52,12 +53,12 @@ class Orchestrator:
         self._details: list[AnyCallDetail] = []
 
     def drain_details(self) -> list[AnyCallDetail]:
-        """What was understood of the calls since this was asked last."""
+        """Return the details of the calls since the last drain."""
         taken, self._details = self._details, []
         return taken
 
     async def perform(self, call: AnyCall, *, turn_id: str) -> ToolResult:
-        """Do what the call asks, or say why not. When cancelled, its end is told all the same."""
+        """Perform the call, or return why not. Its end is emitted even when it is cancelled."""
         started = trio.current_time()
         self.registry.enter_turn(turn_id)
         try:
@@ -103,7 +104,7 @@ class Orchestrator:
             return ToolResult(content=str(error), status="failed")
 
     async def _retry_outside_sandbox(self, call: _Call, ran: Run, first: ToolResult) -> ToolResult:
-        """The sandbox seems to have stopped it: perhaps it may run outside."""
+        """Run a call that the sandbox seems to have stopped again outside of it, if allowed."""
         prepared = call.prepared
         again = prepared.reconsider(ran) if isinstance(prepared, RetriableInvocation) else None
         if again is None or not self._approval_requester.can_ask:
@@ -143,7 +144,7 @@ class Orchestrator:
 
 
 def _with_refusal(first: ToolResult, refusal: ToolResult) -> ToolResult:
-    """The first attempt stands, and why there is no second."""
+    """Return the first result with the reason why there is no second attempt."""
     text = f"It was not run again outside of the sandbox: {text_of(refusal.content)}"
     return msgspec.structs.replace(
         first,
@@ -154,7 +155,7 @@ def _with_refusal(first: ToolResult, refusal: ToolResult) -> ToolResult:
 
 
 def _with_first_try(first: ToolResult, second: ToolResult) -> ToolResult:
-    """Both attempts, in order; how it ended is the second's."""
+    """Return both outputs, in order, with the status of the second."""
     before = truncate_middle(_shown(first), budget_bytes=FIRST_TRY_BYTES, unit="chars")
     head = (
         f"In the sandbox it failed (exit code {first.exit_code}):\n{before}\n"

@@ -1,7 +1,7 @@
-"""Rights beyond the sandbox: how a model writes them, and what an agent holds of them.
+"""Permissions beyond the sandbox: the model's arguments, and those granted to an agent.
 
-Rule guarded: a path is made absolute and canonical before anybody is asked about it, so that no
-link says later what was allowed; the run's own folders and sockets cannot be asked for.
+A path is made absolute and canonical before approval is requested, so that a link cannot change
+later what was approved. The run's own folders and sockets cannot be requested.
 """
 
 import os
@@ -61,7 +61,7 @@ class FileSystemPermissionArgument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PermissionsArgument(msgspec.Struct, frozen=True, kw_only=True):
-    """As models write it; everything may be left out."""
+    """Permissions as models write them; every field is optional."""
 
     network: NetworkPermissionArgument | None = None
     file_system: FileSystemPermissionArgument | None = None
@@ -70,9 +70,9 @@ class PermissionsArgument(msgspec.Struct, frozen=True, kw_only=True):
 def resolve_permissions(
     wish: PermissionsArgument, folder: Path, *, may_read: Callable[[Path], bool]
 ) -> ExtraPermissions:
-    """The rights that are asked for; paths are relative to `folder`, and canonical afterwards.
+    """Return the requested permissions; paths are relative to `folder` and become canonical.
 
-    Raises ToolFailed: a path that cannot be given, or too many.
+    Raises ToolFailed for a path that cannot be granted, or for too many paths.
     """
     files = wish.file_system or FileSystemPermissionArgument()
     read, write = files.read or (), files.write or ()
@@ -101,7 +101,7 @@ def resolve_permissions(
 def check_permissions_argument(
     permissions: SandboxPermissions, wish: PermissionsArgument | None
 ) -> None:
-    """Raises ToolFailed where the two do not fit."""
+    """Raise ToolFailed if the two arguments do not match."""
     if permissions != "with_additional_permissions":
         if wish is not None:
             raise ToolFailed(NOT_WANTED)
@@ -112,7 +112,7 @@ def check_permissions_argument(
 
 
 def permissions_as_argument(permissions: ExtraPermissions) -> dict[str, object]:
-    """The rights in the form in which models write them; what is not given is left out."""
+    """Return the permissions as models write them; empty fields are omitted."""
     found: dict[str, object] = {}
     if permissions.network:
         found["network"] = {"enabled": True}
@@ -124,18 +124,18 @@ def permissions_as_argument(permissions: ExtraPermissions) -> dict[str, object]:
 
 
 class GrantedPermissions:
-    """What an agent was granted beyond its sandbox: for its life, and for the turn that runs."""
+    """Permissions granted beyond the sandbox: lasting ones and those of this turn."""
 
     def __init__(self, granted: ExtraPermissions) -> None:
         self._lasting, self._for_turn, self._turn_id = granted, NO_PERMISSIONS, ""
 
     def enter_turn(self, turn_id: str) -> None:
-        """What was granted for another turn is over."""
+        """Drop the permissions that were granted for another turn."""
         if turn_id != self._turn_id:
             self._turn_id, self._for_turn = turn_id, NO_PERMISSIONS
 
     def add(self, permissions: ExtraPermissions, *, for_turn: bool) -> None:
-        """Hold more."""
+        """Add granted permissions."""
         if for_turn:
             self._for_turn = union(self._for_turn, permissions)
         else:
@@ -143,7 +143,7 @@ class GrantedPermissions:
 
     @property
     def now(self) -> ExtraPermissions:
-        """All that is held."""
+        """All permissions held now."""
         return self._lasting if is_empty(self._for_turn) else union(self._lasting, self._for_turn)
 
 

@@ -1,7 +1,7 @@
-"""request_permissions: ask once for rights that many of the next commands need.
+"""request_permissions: request permissions once that many of the next commands need.
 
-Rule guarded: what is granted is never more than what was asked for, and is held for the turn unless
-a person said longer. Where nobody would be asked, the answer is at once: nothing.
+A grant never exceeds the request and holds for the turn, unless a person chose longer. Where the
+limits switch such requests off, the tool returns at once what is already granted, if anything.
 """
 
 import msgspec
@@ -43,14 +43,14 @@ _PROPERTIES: dict[str, Schema] = {
 
 
 class RequestPermissionsArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """As the model writes them."""
+    """Arguments as the model writes them."""
 
     permissions: PermissionsArgument
     reason: str | None = None
 
 
 class RequestPermissionsTool:
-    """The tool."""
+    """The request_permissions tool."""
 
     name = "request_permissions"
     parallel = False
@@ -92,7 +92,7 @@ class _PermissionsInvocation:
             return Refuse(reason=ROLE_LOCKED)
         muted = limits.granular is not None and not limits.granular.request_permissions
         if limits.approval == "never" or muted or covers(self._context.granted.now, self._wanted):
-            return Run()  # answered without a question
+            return Run()  # answered without an approval request
         return Ask(subject="more rights", cause="permissions", reason=self._reason)
 
     def propose(self, ask: Ask) -> Proposal:
@@ -100,7 +100,7 @@ class _PermissionsInvocation:
 
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         answer = verdict.answer
-        if answer is None:  # nothing is new: what is held already, or nothing
+        if answer is None:  # no approval: return only what is already granted
             return _permissions_result(
                 intersection(self._wanted, self._context.granted.now), for_turn=True
             )

@@ -1,7 +1,7 @@
-"""request_user_input: the model's own questions to a person, with choices.
+"""request_user_input: the model asks a person questions with options.
 
-Rule guarded: only the root asks, and only where a person may be there; whatever is no answer is a
-text that says so, and the model goes on without.
+Only the root agent may ask, and only where a person may be present. Without an answer the call
+fails with a text, and the model continues.
 """
 
 import msgspec
@@ -68,13 +68,13 @@ class QuestionArgument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestUserInputArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """As the model writes them."""
+    """Arguments as the model writes them."""
 
     questions: tuple[QuestionArgument, ...]
 
 
 class RequestUserInputTool:
-    """The tool."""
+    """The request_user_input tool."""
 
     name = "request_user_input"
     parallel = False

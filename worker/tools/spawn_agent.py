@@ -1,4 +1,4 @@
-"""spawn_agent: start a child for a task of its own."""
+"""spawn_agent: start a child agent for a task."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -25,7 +25,7 @@ _MIN_SHOWN_WAIT_S = 1.0
 
 
 class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """As the model writes them."""
+    """Arguments as the model writes them."""
 
     task_name: str
     message: str
@@ -33,11 +33,11 @@ class SpawnArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     fork_turns: str | int | None = None
     model: str | None = None
     reasoning_effort: str | None = None
-    fork_context: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # of the older surface
+    fork_context: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # of the older interface
 
 
 class SpawnAgentTool(TeamTool):
-    """The tool."""
+    """The spawn_agent tool."""
 
     name = "spawn_agent"
     required = ("task_name", "message")
@@ -84,7 +84,7 @@ class SpawnAgentTool(TeamTool):
 
 
 def spawn_request(arguments: SpawnArguments) -> Spawn:
-    """The request for these arguments. Raises ToolFailed, naming what is wrong."""
+    """Return the request for these arguments. Raises ToolFailed, naming what is wrong."""
     if arguments.fork_context is not msgspec.UNSET:
         raise ToolFailed("fork_context is not supported in MultiAgentV2; use fork_turns instead")
     try:
@@ -103,7 +103,7 @@ def spawn_request(arguments: SpawnArguments) -> Spawn:
 
 
 def fork_turns_of(given: str | int | None) -> str:
-    """`none`, `all` or a number ≥ 1 as text; blank and left out mean `all`."""
+    """Return `none`, `all` or a number ≥ 1 as text; blank or omitted means `all`."""
     text = "" if given is None else str(given).strip().lower()
     if text in {"", "all"}:
         return "all"
@@ -115,7 +115,7 @@ def fork_turns_of(given: str | int | None) -> str:
 
 
 def roles_text(roles: Iterable[RoleCard]) -> str:
-    """How `agent_type` is explained, with the roles that there are."""
+    """Return the description of `agent_type`, with the available roles."""
     lines = ["Role of the child; `default` when left out."]
     cards = list(roles)
     if cards:

@@ -1,7 +1,7 @@
-"""What an agent knows of its team, and the shape of the tools that ask the supervisor about it.
+"""An agent's view of its team, and the base class of the tools that send team requests.
 
-Rule guarded: every request ends: by its reply, by its deadline or by an interrupt. A refusal is
-an output that the model reads. A wait is shown as one and does not count as being stuck.
+Every request ends by its reply, its deadline or an interrupt. The model reads a refusal as an
+output. A long request is shown as a wait and counts as progress.
 """
 
 from abc import ABC, abstractmethod
@@ -35,9 +35,9 @@ from .tool_interface import (
     function_spec,
 )
 
-SHORT_LIMIT_S = 30.0  # for what the supervisor does at once, or bounds itself
+SHORT_LIMIT_S = 30.0  # for requests that the supervisor answers at once or bounds itself
 SHOW_AFTER_S = 0.5  # a request that takes longer is shown as a wait
-PROGRESS_INTERVAL_S = 20.0  # between two signs of a wait that goes on
+PROGRESS_INTERVAL_S = 20.0  # between two Waiting events
 DEPTH_REACHED = "Agent depth limit reached. Solve the task yourself."
 NO_ROOM = "No other agent can run beside you here (max_agents is 1). Solve the task yourself."
 EMPTY_MESSAGE = "Empty message can't be sent to an agent"
@@ -46,55 +46,56 @@ Reply = TypeVar("Reply", bound=AnyReply)
 
 
 class TeamClient:
-    """One agent's side of its team; it lives as long as the agent."""
+    """One agent's view of its team; it lives as long as the agent."""
 
     def __init__(self, spec: AgentSpec, reporter: Reporter, inbox: Inbox) -> None:
         self.spec, self.inbox, self._reporter = spec, inbox, reporter
         self.path = AgentPath(spec.path)
-        # Those not closed, path → nickname: also a finished child can be asked again.
+        # Children not closed, path → nickname; a finished child can get another task.
         self.children = {child.path: child.nickname for child in spec.children}
-        self._shown_results: dict[str, int] = {}  # path → hash of the result that a wait has given
+        # Path → hash of the result that a wait has returned.
+        self._shown_results: dict[str, int] = {}
 
     @property
     def may_spawn(self) -> bool:
-        """True if this agent may ever start another; else it is told of no team tool."""
+        """True if this agent may ever start another; otherwise it is offered no team tools."""
         return self.spec.may_spawn
 
     def check_may_spawn(self) -> None:
-        """Raises ToolFailed if it may not."""
+        """Raise ToolFailed if this agent may not start another."""
         if self.spec.depth >= self.spec.limits.max_depth:
             raise ToolFailed(DEPTH_REACHED)
         if not self.spec.can_spawn:
             raise ToolFailed(NO_ROOM)
 
     def list_children(self, *, newest: int = 0) -> tuple[tuple[str, str], ...]:
-        """(name, nickname) of each child, sorted by name; of the newest alone, or of all (0)."""
+        """Return (name, nickname) of each child, sorted; of the newest only, or of all (0)."""
         children = sorted(tuple(self.children.items())[-newest:])
         return tuple((path.rpartition("/")[2], nickname) for path, nickname in children)
 
     def note_result_shown(self, path: str, result: str) -> None:
-        """The model has this agent's result whole: its final answer need not repeat it."""
+        """Note that the model has this result whole: the final answer need not repeat it."""
         self._shown_results[path] = hash(result.strip())
 
     def forget_result_shown(self, path: str) -> None:
-        """This agent works on another task: its next answer is a new one."""
+        """Note that this agent works on another task: its next answer is a new one."""
         self._shown_results.pop(path, None)
 
     def was_result_shown(self, mail: Mail) -> bool:
-        """True, once, for the final answer whose words a wait has given already."""
+        """True, once, for a final answer with the content that a wait has already returned."""
         if mail.kind != "final_answer" or mail.author not in self._shown_results:
             return False
         return self._shown_results.pop(mail.author) == hash(mail.content.strip())
 
     def resolve(self, reference: str) -> AgentPath:
-        """The path that the model means. Raises ToolFailed with the rule it broke."""
+        """Return the path that the model means. Raises ToolFailed with the violated rule."""
         try:
             return resolve_path(reference.strip(), base=self.path)
         except ValueError as error:
             raise ToolFailed(str(error)) from error
 
     def resolve_other(self, reference: str, *, root: str, myself: str) -> AgentPath:
-        """As `resolve`; raises ToolFailed with one of the texts for the root and for oneself.
+        """Like `resolve`; raises ToolFailed with `root` for the root and `myself` for this agent.
 
         An empty text means that this target is allowed.
         """
@@ -113,7 +114,7 @@ class TeamClient:
         limit_s: float = SHORT_LIMIT_S,
         waiting: str = "waits for the supervisor",
     ) -> Reply:
-        """Ask the supervisor; returns its reply, which must be of this kind.
+        """Send a request to the supervisor; returns its reply, which must be of this kind.
 
         Raises ToolFailed: refused, another kind of reply, or none within `limit_s`.
         """
@@ -133,10 +134,10 @@ class TeamClient:
     async def _shown_as_waiting(
         self, reason: str
     ) -> AsyncIterator[Callable[[QueuedForSlot], None]]:
-        """While the block runs, watchers see a wait and why; it counts as progress.
+        """Emit Waiting events with the reason while the block runs; they count as progress.
 
-        Yields a function that takes a place in line, which is then shown too. The block must not
-        raise: what a nursery lets out is a group.
+        Yields a function that receives the position in the slot queue, which is then shown too. The
+        block must not raise, because the nursery would wrap the error in a group.
         """
         place = ""
 
@@ -162,7 +163,7 @@ class TeamClient:
 
 
 class TeamInvocation(SupervisorRequestOnly):
-    """A call that was understood: what people see of it, and the coroutine that does it."""
+    """A prepared team call: the argument shown to people, and the coroutine that performs it."""
 
     def __init__(self, argument: str, act: Callable[[], Awaitable[ToolResult]]) -> None:
         words = " ".join(argument[: 4 * _DETAIL_CHARS].split())
@@ -177,7 +178,7 @@ class TeamInvocation(SupervisorRequestOnly):
 
 
 class TeamTool(ABC):
-    """A tool of the team: told only to agents that may start others."""
+    """A team tool; by default it is offered only to agents that may start others."""
 
     name: str
     parallel: bool = False
@@ -211,12 +212,12 @@ class TeamTool(ABC):
 
 
 def require_text(message: str) -> str:
-    """A message as the model wrote it. Raises ToolFailed if it is blank."""
+    """Return the message unchanged. Raises ToolFailed if it is blank."""
     if not message.strip():
         raise ToolFailed(EMPTY_MESSAGE)
     return message
 
 
 def as_json(value: Mapping[str, object]) -> str:
-    """An output in the form of a JSON object."""
+    """Return an output as a JSON object."""
     return msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""list_agents, interrupt_agent, close_agent: see the team, stop a turn, end a subtree."""
+"""list_agents, interrupt_agent, close_agent: list the team, stop a turn, end a subtree."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +16,7 @@ from .team_client import TeamInvocation, TeamTool, as_json
 from .team_status import agent_status
 from .tool_interface import Invocation, Schema, ToolResult
 
-CLOSE_LIMIT_S = 60.0  # the supervisor's ladder (ask, terminate, kill) is shorter
+CLOSE_LIMIT_S = 60.0  # longer than the supervisor's graceful stop (request, terminate, kill)
 _TARGET: Schema = {"type": "string", "description": "Path of an agent below you."}
 _NOT_SPAWNED = "root is not a spawned agent"
 _NOT_MYSELF = "you cannot {verb} yourself: to end, return your result as your final answer"
@@ -31,7 +31,7 @@ class TargetArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ListAgentsTool(TeamTool):
-    """Who is there, in which state, with which task."""
+    """Lists the agents with their states and tasks."""
 
     name = "list_agents"
 
@@ -58,7 +58,7 @@ class ListAgentsTool(TeamTool):
 
 
 class InterruptAgentTool(TeamTool):
-    """Abort a turn; the agent stays."""
+    """Aborts an agent's turn; the agent stays."""
 
     name = "interrupt_agent"
     required = ("target",)
@@ -79,7 +79,7 @@ class InterruptAgentTool(TeamTool):
 
 
 class CloseAgentTool(TeamTool):
-    """End an agent and all below it."""
+    """Ends an agent and all its descendants."""
 
     name = "close_agent"
     required = ("target",)

@@ -1,4 +1,4 @@
-"""send_message and followup_task: letters to other agents; only the second wakes its reader."""
+"""send_message and followup_task: mail to other agents; only followup_task starts a turn."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -12,7 +12,7 @@ from .call_router import decode_arguments
 from .team_client import TeamInvocation, TeamTool, require_text
 from .tool_interface import Invocation, Schema, ToolResult
 
-FOLLOW_UP_LIMIT_S = 135.0  # a finished agent's process is started anew, and may wait for a slot
+FOLLOW_UP_LIMIT_S = 135.0  # a finished agent's process is restarted, and may wait for a slot
 _TARGET: Schema = {
     "type": "string",
     "description": "Path of the agent; relative ones start at you.",
@@ -32,7 +32,7 @@ class FollowupTaskArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
 
 class SendMessageTool(TeamTool):
-    """A letter that is read when its reader next looks."""
+    """Sends mail that the recipient reads with its next request or turn."""
 
     name = "send_message"
     required = ("target", "message")
@@ -52,7 +52,7 @@ class SendMessageTool(TeamTool):
 
 
 class FollowupTaskTool(TeamTool):
-    """A further task: it wakes its reader, or starts the reader's process anew."""
+    """Assigns a further task: starts a turn of the recipient, or restarts its process."""
 
     name = "followup_task"
     required = ("target", "message")

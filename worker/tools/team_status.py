@@ -1,4 +1,4 @@
-"""How an agent's state is told to models: the one table from our end states to Codex's. Pure."""
+"""Mapping of agent states to the statuses that models read (Codex's). No I/O."""
 
 from swarm.mailbox.protocol.requests import TeamMember
 
@@ -10,9 +10,9 @@ _DONE = frozenset({"completed", "truncated"})
 
 
 def agent_status(member: TeamMember) -> str | dict[str, str | None]:
-    """`running`, `{"completed": "text"}`, `{"errored": "why"}` and so on.
+    """Return `running`, `{"completed": "text"}`, `{"errored": "why"}` and so on.
 
-    What is in no table is told as it is: a newer supervisor may know more states.
+    An unknown state is returned unchanged: a newer supervisor may have more states.
     """
     state, result = member.status, member.result
     if state in _DONE:
@@ -25,9 +25,9 @@ def agent_status(member: TeamMember) -> str | dict[str, str | None]:
 def finished_agents(
     members: tuple[TeamMember, ...], *, limit_bytes: int
 ) -> list[dict[str, str | None]]:
-    """Finished agents with their typed end states and results; over the limit long ones are cut.
+    """Return finished agents with their end states and results; long results are cut to the limit.
 
-    What short results leave over goes to the long ones, so nobody is cut for another's chatter.
+    The limit is shared fairly: bytes that short results do not use go to the longer ones.
     """
     room, left = limit_bytes, len(members)
     allowed: dict[str, int] = {}

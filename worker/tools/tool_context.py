@@ -1,7 +1,7 @@
-"""Where an agent's tools work: its folder, its rights, its commands, and which files it has seen.
+"""Shared context of an agent's tools: folder, permissions, commands, and digests of patched files.
 
-Rule guarded: a tool that acts inside this process (a patch, a listing) keeps to the same limits as
-a command in the sandbox; they are taken from the same plan.
+A tool that acts inside this process (a patch, a listing) has the same limits as a command in the
+sandbox; both take them from the same plan.
 """
 
 import os
@@ -34,11 +34,12 @@ from ..sandbox.sandbox_probe import probe_sandbox
 from .permission_arguments import GrantedPermissions
 from .tool_errors import ToolFailed
 
-_WATCH_LIMIT_S = 5.0  # the supervisor answers within a second; nothing is held up by its trouble
+# The supervisor replies within a second; if it fails, the call goes on after this time.
+_WATCH_LIMIT_S = 5.0
 
 
 class StartedCommand(Value):
-    """A command that goes on as a session, and why somebody had to allow it, if so."""
+    """A command that continues as a session, and why it needed approval, if it did."""
 
     action: CommandAction
     asked: Cause | None = None
@@ -51,8 +52,8 @@ class ToolContext:
         self.spec, self.limits, self.commands = spec, spec.limits, commands
         self.cwd = Path(spec.cwd)
         self._hidden = tuple(os.path.realpath(path) for path in spec.hidden_paths)
-        # Absolute path → digest of its contents as our last patch left them (None: gone). A command
-        # of ours may change or show any file, so it clears this.
+        # Absolute path → digest of the contents after the agent's last patch (None: deleted). A
+        # command of the agent may change or show any file, so it clears this.
         self.patched_digests: dict[str, str | None] = {}
         self.granted = GrantedPermissions(spec.granted)
         self._started: dict[int, StartedCommand] = {}  # by session
@@ -61,37 +62,37 @@ class ToolContext:
         self._reporter: Reporter | None = None
 
     def apply_settings(self, spec: AgentSpec) -> None:
-        """The agent's settings have changed: its folder, its limits."""
+        """Apply changed settings of the agent: its folder, its limits."""
         self.spec, self.limits, self.cwd = spec, spec.limits, Path(spec.cwd)
 
     def set_rules(self, rules: RuleSet) -> None:
-        """A person has saved a rule; what is judged from here on knows it."""
+        """Judge later commands with these rules, which a person has saved."""
         self.spec = msgspec.structs.replace(self.spec, rules=rules)
         self._match_rules = None
 
     @property
     def is_locked(self) -> bool:
-        """True: the launcher is pinned to one sandbox, for good."""
+        """True: the launcher permanently uses one sandbox."""
         return self.spec.role.locked
 
     @property
     def is_root(self) -> bool:
-        """True for the agent that a person gave the task to."""
+        """True for the agent that received the person's task."""
         return self.spec.depth == 0
 
     def enter_turn(self, turn_id: str) -> None:
-        """A turn's calls follow; what was granted for the one before is over."""
+        """Note the turn of the next calls; permissions granted for an earlier turn end."""
         self._turn_id = turn_id
         self.granted.enter_turn(turn_id)
 
     def set_reporter(self, reporter: Reporter) -> None:
-        """Through whom the supervisor is asked for copies of files."""
+        """Set the reporter that sends the requests for file copies."""
         self._reporter = reporter
 
     async def keep_files(self, call_id: str, paths: tuple[str, ...]) -> None:
-        """Have copies made of what the call is about to throw away.
+        """Have the supervisor copy the files that the call is about to delete.
 
-        Raises ToolFailed if there is no whole copy: then the call must not run.
+        Raises ToolFailed if the copy is not complete; then the call must not run.
         """
         wish = KeepFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
         reply = None if self._reporter is None else await self._reporter.request(wish)
@@ -103,11 +104,13 @@ class ToolContext:
         raise ToolFailed(f"Not run: what it throws away could not be copied first: {why}")
 
     async def watch_files(self, call_id: str, paths: tuple[str, ...] = ()) -> None:
-        """Have the files seen as they are, before the call changes some. Bounded, and no hindrance.
+        """Have the supervisor record the files before the call changes some.
+
+        The wait is bounded, and a failure does not stop the call.
 
         Args:
             call_id: The call that may change files.
-            paths: Those that it is known to change, absolute.
+            paths: Absolute paths of files that it is known to change.
         """
         if self._reporter is not None:
             wish = WatchFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
@@ -115,7 +118,7 @@ class ToolContext:
                 await self._reporter.request(wish)
 
     def command_facts(self, argv: Sequence[str], wish: EscalationRequest) -> CommandFacts:
-        """What a command is judged by, here and now."""
+        """Return the facts by which a command is judged now."""
         return gather_facts(
             argv,
             self.limits,
@@ -132,7 +135,7 @@ class ToolContext:
     def record_started(
         self, session_id: int, action: CommandAction, *, asked: Cause | None
     ) -> None:
-        """A command goes on as a session; `asked`: why somebody had to allow it, if so."""
+        """Note a command that continues as a session; `asked`: why it needed approval."""
         is_open = self.commands.is_open
         self._started = {one: noted for one, noted in self._started.items() if is_open(one)}
         leaves = self.is_confined and not action.sandboxed
@@ -141,14 +144,15 @@ class ToolContext:
         )
 
     def started_command(self, session_id: int) -> "StartedCommand | None":
-        """What runs as this session; None if nothing does any more."""
+        """Return the command of this session; None if it has ended."""
         return self._started.get(session_id) if self.commands.is_open(session_id) else None
 
     def _rules(self) -> MatchRules:
         if self._match_rules is None:
             self._match_rules = no_rules
             if self.spec.rules.prefixes:
-                from ..policy.rule_matching import rule_matcher  # most runs have no rules
+                # Imported late: most runs have no rules.
+                from ..policy.rule_matching import rule_matcher
 
                 self._match_rules = rule_matcher(self.spec.rules)
         return self._match_rules
@@ -159,11 +163,11 @@ class ToolContext:
 
     @property
     def sandbox_stack(self) -> Stack:
-        """What confines commands here: bwrap, landlock, none."""
+        """The sandbox of commands here: bwrap, landlock, none."""
         return probe_sandbox().stack if self.is_confined else "none"
 
     def resolve_folder(self, workdir: str) -> str:
-        """A working directory as the model gave it; empty means the agent's own."""
+        """Return the working directory for the model's argument; empty means the agent's own."""
         return os.path.normpath(self.cwd / workdir)
 
     def may_read(self, path: Path) -> bool:
@@ -182,7 +186,7 @@ class ToolContext:
         return given and not is_explicitly_denied(policy, real)
 
     def write_plan(self) -> SandboxPlan | None:
-        """What may be written now; None where the policy cannot be enforced."""
+        """Return what may be written now; None where the policy cannot be enforced."""
         held = None if self.is_locked else self.granted.now
         try:
             return self.commands.plan(self.limits.sandbox, self.spec.cwd, held)

@@ -9,5 +9,5 @@ _TEXTS = {
 
 
 def description_of(name: str) -> str:
-    """What models are told of the tool. Raises KeyError for a tool without a text."""
+    """Return the tool's description for models. Raises KeyError for a tool without one."""
     return _TEXTS[name]

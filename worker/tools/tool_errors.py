@@ -1,4 +1,4 @@
-"""The one error of tools: a text for the model, never for the user."""
+"""The error that tools raise: a text for the model, never for the user."""
 
 from swarm.mailbox.errors import SwarmError
 

@@ -1,7 +1,7 @@
-"""What a tool is: how a model is told of it, how a call is prepared, what running it yields.
+"""Interfaces of tools: description for the model, preparation of a call, its result.
 
-Rule guarded: what a tool cannot do is an output. It returns an `Outcome` or raises ToolFailed,
-whose text the model reads; any other exception is a bug.
+A tool reports its own failure as an output: it returns a `ToolResult` or raises ToolFailed, whose
+text the model reads. Any other exception is a bug.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,9 +19,9 @@ from ..policy.command_decision import Ask, PolicyDecision, Run
 from ..policy.shell_parser import Words
 
 Schema = Mapping[str, object]
-OnOutput = Callable[[str], None]  # gets output as it arrives, as text
+OnOutput = Callable[[str], None]  # receives output as it arrives, as text
 
-# What the model reads of an aborted call; `{seconds}` has one decimal.
+# What the model reads for an aborted call; `{seconds}` has one decimal.
 ABORTED_COMMAND = "Wall time: {seconds} seconds\naborted by user"
 ABORTED_CALL = "aborted by user after {seconds}s"
 
@@ -36,14 +36,14 @@ class ToolResult(Value):
     changes: tuple[FileChange, ...] = ()
     shown: str = ""  # the output as people see it; "" = the content's text
     denied: bool = False  # it looks as if the sandbox stopped it
-    ends_turn: bool = False  # who was asked has said no and ended the turn
+    ends_turn: bool = False  # the approver refused and ended the turn
 
 
 class Proposal(Value):
-    """What somebody is asked to allow, beside the `AskTrust` that the decision made.
+    """What an approver is shown, in addition to the decision's `Ask`.
 
-    `keys` name what a yes for longer than once would cover, as canonical JSON texts; none: it can
-    only be for once. `prefix` is the rule that could be remembered.
+    `keys` name what an approval for longer than once would cover, as canonical JSON texts; without
+    keys an approval holds only once. `prefix` is the rule that could be remembered.
     """
 
     action: AnyAction
@@ -52,45 +52,45 @@ class Proposal(Value):
 
 
 class Invocation(Protocol):
-    """A call that was understood and may run."""
+    """A prepared call that may run."""
 
     @property
     def detail(self) -> AnyCallDetail:
-        """What people are told when it begins; asked after `judge`."""
+        """What people see when the call begins; read after `judge`."""
         ...
 
     def judge(self) -> PolicyDecision:
-        """May it run? Facts and policy only; changes nothing."""
+        """Decide whether it may run, from facts and policy only; changes nothing."""
         ...
 
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
-        """Do it. Raises ToolFailed; a cancelled call leaves done what was done."""
+        """Run the call. Raises ToolFailed; cancellation does not undo what was done."""
         ...
 
 
 @runtime_checkable
 class ApprovableInvocation(Protocol):
-    """A prepared call that somebody can be asked about; any other that asks is refused."""
+    """A prepared call that can be approved; any other call that needs approval is refused."""
 
     def propose(self, ask: Ask) -> Proposal:
-        """What to show to who decides; `ask` is what `judge` or `reconsider` gave."""
+        """Return what to show the approver; `ask` comes from `judge` or `reconsider`."""
         ...
 
 
 @runtime_checkable
 class RetriableInvocation(Protocol):
-    """A prepared call that may be run again when its outcome says `denied`."""
+    """A prepared call that may be run again when its result says `denied`."""
 
     def reconsider(self, ran: Run) -> Run | Ask | None:
-        """How it may be run again, after it was run like this; None: not at all."""
+        """Return how it may be run again after the run `ran`; None: not at all."""
         ...
 
 
 class SupervisorRequestOnly:
-    """A prepared call that does nothing but ask the supervisor, which takes words in their order.
+    """A prepared call that only sends a request to the supervisor, which reads messages in order.
 
-    What was said before is in its hands before whatever comes of the request, so the call need not
-    wait until its own beginning is written.
+    The supervisor receives the call's begin before the request, so the call need not wait until its
+    begin is journaled.
     """
 
 
@@ -102,7 +102,7 @@ class Tool(Protocol):
     aborted_text: str
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
-        """How this model is told of it; None = it is not."""
+        """Return the description for this model; None: the tool is not offered."""
         ...
 
     def accepts(self, call: AnyCall) -> bool:
@@ -110,9 +110,9 @@ class Tool(Protocol):
         ...
 
     async def prepare(self, call: AnyCall) -> Invocation:
-        """Understand the call: arguments and facts. Changes nothing.
+        """Decode the call and collect facts. Changes nothing.
 
-        Raises ToolFailed if it cannot be understood.
+        Raises ToolFailed if the call is invalid.
         """
         ...
 
@@ -120,7 +120,7 @@ class Tool(Protocol):
 def function_spec(
     name: str, description: str, properties: Mapping[str, Schema], *, required: tuple[str, ...]
 ) -> ToolSpec:
-    """A function tool; its properties are sorted, so that the bytes never vary."""
+    """Return the spec of a function tool; its properties are sorted, so the bytes never vary."""
     parameters = {
         "type": "object",
         "properties": {key: properties[key] for key in sorted(properties)},

@@ -1,6 +1,6 @@
-"""The tools of one agent, in the order in which models are told of them.
+"""The tools of one agent, in the order in which they are described to models.
 
-Rule guarded: order and bytes of the list never change over a conversation (prompt caches).
+Order and bytes of the list never change during a conversation (prompt caches).
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from .tool_interface import Tool
 
 
 class ToolRegistry:
-    """Tools by name. `on_turn` is told of the turn before each of its calls."""
+    """Tools by name. `on_turn` is called with the turn id before each call is prepared."""
 
     def __init__(
         self, tools: tuple[Tool, ...], *, on_turn: Callable[[str], None] | None = None
@@ -20,16 +20,16 @@ class ToolRegistry:
         self._on_turn = on_turn
 
     def enter_turn(self, turn_id: str) -> None:
-        """A call of this turn is about to be prepared."""
+        """Note that a call of this turn is about to be prepared."""
         if self._on_turn is not None:
             self._on_turn(turn_id)
 
     def find(self, name: str) -> Tool | None:
-        """The tool of this name, whether or not this model was told of it."""
+        """Return the tool of this name, even if it was not offered to this model."""
         return self._tools.get(name)
 
     def specs(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
-        """What this model is told; nothing if it cannot call tools."""
+        """Return the specs for this model; none if it cannot call tools."""
         if not model.can_call_tools:
             return ()
         told = (tool.describe(model) for tool in self._tools.values())

@@ -1,4 +1,4 @@
-"""All tools of an agent, in the order in which models are told of them."""
+"""All tools of an agent, in the order in which they are described to models."""
 
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.spec import AgentSpec
@@ -26,7 +26,7 @@ from .write_stdin import WriteStdinTool
 
 
 class Toolset:
-    """The real `ToolHost`."""
+    """The `ToolHost` of a real agent."""
 
     def __init__(self, spec: AgentSpec, commands: ExecSessions) -> None:
         self._context, self._commands = ToolContext(spec, commands), commands
@@ -52,20 +52,20 @@ class Toolset:
         return self._commands.live_count()
 
     def set_environment_source(self, source: EnvironmentSource) -> None:
-        """Whom the commands' environment comes from."""
+        """Set where the commands' environment comes from."""
         self._commands.set_environment_source(source)
 
     def apply_settings(self, spec: AgentSpec) -> None:
-        """Its settings have changed; no call runs."""
+        """Apply changed settings; no call runs meanwhile."""
         self._context.apply_settings(spec)
         self._commands.apply_settings(spec)
 
     def set_rules(self, rules: RuleSet) -> None:
-        """Commands are judged by these rules from now on."""
+        """Judge commands by these rules from now on."""
         self._context.set_rules(rules)
 
     async def prewarm(self) -> None:
-        """Get ready for the first command while the model is still thinking."""
+        """Prepare for the first command while the model still writes its call."""
         await self._commands.load_environment()
         plain_commands("true")  # loads the parser, some milliseconds
 
@@ -74,7 +74,7 @@ class Toolset:
 
 
 def team_tools(site: ToolContext, team: TeamClient) -> tuple[Tool, ...]:
-    """The tools that concern other agents; each knows by itself whether it is offered."""
+    """Return the tools that concern other agents; each decides itself whether it is offered."""
     return (
         SpawnAgentTool(team),
         SendMessageTool(team),

@@ -1,4 +1,4 @@
-"""update_plan: the agent's checklist, kept for people to see. It changes nothing else."""
+"""update_plan: the agent's checklist, shown to people. It changes nothing else."""
 
 from typing import Literal
 
@@ -15,13 +15,13 @@ class PlanStepArgument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class UpdatePlanArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """As the model writes them; unknown keys are an error it reads."""
+    """Arguments as the model writes them; unknown keys are an error that the model reads."""
 
     plan: tuple[PlanStepArgument, ...]
     explanation: str | None = None
 
 
 def plan_call(arguments: UpdatePlanArguments) -> PlanCall:
-    """The call's detail: what watchers show."""
+    """Return the call's detail, which people see."""
     steps = tuple(PlanStep(step=one.step, status=one.status) for one in arguments.plan)
     return PlanCall(plan=steps, explanation=arguments.explanation)

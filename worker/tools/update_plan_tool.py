@@ -1,4 +1,4 @@
-"""The door of update_plan: the checklist goes to the people who watch."""
+"""The update_plan tool: shows the checklist to people."""
 
 from swarm.mailbox.protocol.events import AnyCallDetail
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall
@@ -28,7 +28,7 @@ _PROPERTIES: dict[str, Schema] = {
 
 
 class UpdatePlanTool:
-    """The tool."""
+    """The update_plan tool."""
 
     name = "update_plan"
     parallel = False

@@ -1,4 +1,4 @@
-"""view_image: a picture from the disk, small enough for a model. Blocking: run in a thread.
+"""view_image: load an image file, small enough for a model. Blocking: run in a thread.
 
 Size and kind are read from the header; Pillow (the extra `images`) is imported only to shrink.
 """
@@ -20,20 +20,20 @@ from .image_size import ImageKind, sniff_image
 from .tool_errors import ToolFailed
 
 MAX_FILE_BYTES = 20 * 1000 * 1000
-MAX_SENT_BYTES = 15 * 1024 * 1024  # what a blob may have on its way to the supervisor
+MAX_SENT_BYTES = 15 * 1024 * 1024  # limit of a blob on its way to the supervisor
 MAX_SIDE = 2048
-MAX_PIXELS = 100_000_000  # what shrinking may unpack into memory
+MAX_PIXELS = 100_000_000  # limit of what shrinking may unpack into memory
 NO_IMAGES = "view_image is not allowed because you do not support image inputs"
 _KEPT_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP"}
 
 
 class ViewImageArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: str
-    detail: str | None = None  # only "original" means something
+    detail: str | None = None  # only "original" has a meaning
 
 
 class ViewedImage(Value):
-    """What the agent stores as a blob and shows the model."""
+    """The image that the agent stores as a blob and shows to the model."""
 
     data: bytes
     mime: str
@@ -49,12 +49,13 @@ def view_image(
     supports_images: bool = True,
     may_read: Callable[[Path], bool] | None = None,
 ) -> ViewedImage:
-    """Read the picture; shrink it to fit 2048 × 2048 unless `detail` is `original`.
+    """Read the image; shrink it to fit 2048 × 2048 unless `detail` is `original`.
 
-    `may_read` is asked about where links lead, and just that is opened: one may have changed since.
+    `may_read` is called with the resolved path and exactly that file is opened, because a link may
+    have changed since.
 
     Raises:
-        ToolFailed: with a text for the model; nothing is changed on the disk in any case.
+        ToolFailed: With a text for the model; nothing on the disk is changed in any case.
     """
     if not supports_images:
         raise ToolFailed(NO_IMAGES)

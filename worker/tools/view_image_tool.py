@@ -1,4 +1,4 @@
-"""The door of view_image: the picture becomes a blob of the run, the model gets its address."""
+"""The view_image tool: stores the image as a blob of the run and gives the model its address."""
 
 import hashlib
 
@@ -25,7 +25,7 @@ _PROPERTIES: dict[str, Schema] = {
 
 
 class ViewImageTool:
-    """The tool; models without eyes are not told of it."""
+    """The view_image tool; offered only to models that accept images."""
 
     name = "view_image"
     parallel = True

@@ -1,7 +1,7 @@
-"""wait_agent: sleep until agents finish, mail comes or time is up.
+"""wait_agent: wait until agents finish, mail arrives or the time is up.
 
-Rule guarded: a wait returns at once when something is already there, also what lies unread in this
-agent's own inbox, of which the supervisor does not know. It ends by its deadline in any case.
+A wait returns at once when news exists already, including unread mail in this agent's own inbox,
+which the supervisor does not know. Its deadline ends it in any case.
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ DEFAULT_TIMEOUT_MS = 30_000
 MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 10_000, 3_600_000
 ANSWER_MARGIN_S = 15.0
 MAX_TARGETS = 256
-_RESULT_BYTES_A_TOKEN = 3  # of an output's four: JSON needs some, and escapes
+_RESULT_BYTES_A_TOKEN = 3  # of the four bytes per token: the rest is for JSON and escapes
 
 
 class WaitArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """As the model writes them; `targets` and `for` are ours."""
+    """Arguments as the model writes them; Codex has no `targets` and `for`."""
 
     timeout_ms: int | None = None
     targets: tuple[str, ...] | None = None
@@ -39,10 +39,10 @@ class WaitArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class WaitAgentTool(TeamTool):
-    """The tool."""
+    """The wait_agent tool."""
 
     name = "wait_agent"
-    _output_tokens = 10_000  # what the model may read of one output
+    _output_tokens = 10_000  # limit of one output for the model
 
     def describe(self, model: ModelInfo) -> ToolSpec | None:
         self._output_tokens = model.output_limit_tokens
@@ -93,9 +93,10 @@ class WaitAgentTool(TeamTool):
         return ToolResult(content=text)
 
     async def _first_news(self, request: WaitFor) -> Waited:
-        """The supervisor's reply; when our own inbox has news first, how things stand then.
+        """Return the supervisor's reply, or the team's state when the own inbox has news first.
 
-        The first question stays open beside the second, so that an end told just now is not lost.
+        The first request stays open beside the second, so that an end reported meanwhile is not
+        lost.
         """
         replies: list[Waited] = []
         failures: list[ToolFailed] = []
@@ -131,7 +132,7 @@ class WaitAgentTool(TeamTool):
 
 
 def merge_replies(replies: list[Waited], *, news_came: bool) -> Waited:
-    """One reply from one or two that came together. News of our own means: no time-out."""
+    """Merge one or two replies that came together. News in the agent's inbox means: no time-out."""
     latest = replies[-1]
     ended: dict[str, TeamMember] = {}
     for reply in replies:
@@ -145,7 +146,7 @@ def merge_replies(replies: list[Waited], *, news_came: bool) -> Waited:
 
 
 def timeout_s(timeout_ms: int | None) -> float:
-    """The wait in seconds, within its bounds. Raises ToolFailed if it is not positive."""
+    """Return the wait in seconds, within its bounds. Raises ToolFailed if it is not positive."""
     if timeout_ms is None:
         return DEFAULT_TIMEOUT_MS / 1000
     if timeout_ms <= 0:
@@ -154,7 +155,7 @@ def timeout_s(timeout_ms: int | None) -> float:
 
 
 def describe_wait(request: WaitFor) -> str:
-    """What is waited for, in a few words for people."""
+    """Return a short text for people about what is waited for."""
     if not request.targets:
         return "its agents" if request.mode == "all" else "news of its team"
     if len(request.targets) == 1:

@@ -1,8 +1,8 @@
-"""write_stdin: speak to a session that exec_command left running, or wait for its next output.
+"""write_stdin: write to a session that exec_command left running, or wait for its next output.
 
-Rule guarded: an approval is for a command, not for all that it may be told later. What is typed
-into a program that needed one is asked about again, unless it was approved for longer than once;
-what is typed into a shell is judged as a script, too.
+An approval covers a command, not all later input to it. Input to a program that needed approval
+needs approval again, unless the program was approved for longer than once. Input to a shell is also
+judged as a script.
 """
 
 import msgspec
@@ -57,12 +57,12 @@ _PROPERTIES: dict[str, Schema] = {
     },
 }
 
-# Asked about for what the words would do, wherever they are typed.
+# These causes concern what the words do, wherever they are typed.
 _SCRIPT_CAUSES = frozenset({"dangerous", "destructive", "rule"})
 
 
 class WriteStdinArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """As the model writes them."""
+    """Arguments as the model writes them."""
 
     session_id: int
     chars: str = ""
@@ -71,7 +71,7 @@ class WriteStdinArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteStdinTool:
-    """The tool."""
+    """The write_stdin tool."""
 
     name = "write_stdin"
     parallel = False
@@ -97,16 +97,16 @@ class WriteStdinTool:
 
 
 class _TypedScript(Value):
-    """What a shell is told, judged as a script of its own."""
+    """Input to a shell, judged as a script of its own."""
 
     verdict: PolicyDecision
-    keep: tuple[str, ...] = ()  # of which a copy is to be made first
+    keep: tuple[str, ...] = ()  # to be copied first
 
 
 async def _read_typed(site: ToolContext, action: CommandAction, chars: str) -> _TypedScript | None:
-    """None for what is no shell: nobody can say what it makes of the words.
+    """Judge input to a shell as a script; None for other programs, whose use of it is unknown.
 
-    The folder is taken to be that in which the session began.
+    The folder is assumed to be the one in which the session began.
     """
     if not any(reads_script(words) for words in find_commands(action.argv)):
         return None
@@ -133,7 +133,7 @@ class _WriteStdinInvocation:
         return StdinCall(session_id=self._arguments.session_id, chars=self._arguments.chars)
 
     def judge(self) -> PolicyDecision:
-        """The session keeps its sandbox, if it has one; what is typed is judged where it counts."""
+        """Judge the input; the session keeps its sandbox, if it has one."""
         if self._started is None or not self._arguments.chars:
             return Run()
         typed = None if self._typed is None else self._typed.verdict
@@ -142,7 +142,7 @@ class _WriteStdinInvocation:
         return self._judge_session(self._started)
 
     def _judge_session(self, started: StartedCommand) -> PolicyDecision:
-        """What was approved was the command alone, not all that it may be told later."""
+        """Require approval for input if the command needed it: that covered only the command."""
         reason, limits = _reason(started), self._context.limits
         asks = limits.approval in ("on-request", "untrusted")
         if not reason or started.asked is None or not asks:
@@ -154,12 +154,12 @@ class _WriteStdinInvocation:
         return Ask(subject=subject, cause=started.asked, reason=reason)
 
     def propose(self, ask: Ask) -> Proposal:
-        assert self._started is not None  # else `judge` does not ask
+        assert self._started is not None  # otherwise `judge` does not ask
         started = self._started.action
         action = msgspec.structs.replace(
             started, tool="write_stdin", script=self._arguments.chars, tty=True
         )
-        # A yes to these words is no yes to others.
+        # An approval of this script covers no other input.
         of_the_words = self._typed is not None and ask == self._typed.verdict
         keys = () if of_the_words else (command_key(started),)
         return Proposal(action=action, keys=keys)
@@ -168,7 +168,7 @@ class _WriteStdinInvocation:
         arguments = self._arguments
         if (
             self._context.started_command(arguments.session_id) != self._started
-        ):  # ended while it was asked
+        ):  # it ended while approval was pending
             raise ToolFailed(f"write_stdin failed: Unknown process id {arguments.session_id}")
         if self._typed is not None and self._typed.keep:
             await self._context.keep_files(self._call_id, self._typed.keep)
@@ -184,7 +184,7 @@ class _WriteStdinInvocation:
 
 
 def _reason(started: StartedCommand) -> str:
-    """Why typing into it is asked about; "" if it is not."""
+    """Return why input to the command needs approval; "" if it does not."""
     if started.asked == "escalation":
         return "it is typed into a command that runs outside of the sandbox"
     if started.asked == "permissions":

@@ -1,1 +1,1 @@
-"""One file for each command or family of commands."""
+"""One file per command or family of commands."""

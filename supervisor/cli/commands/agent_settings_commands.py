@@ -1,4 +1,4 @@
-"""`swarm set`, `pause`, `continue`: change how an agent of a live run works, hold it, let it go."""
+"""`swarm set`, `pause`, `continue`: change the settings of a live agent, pause it, continue it."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def set_agent_settings(run: str, agent: str, **said: Any) -> None:
 def pause(run: str, agent: str | None) -> None:
     """Hold one agent of a live run, or all: no further requests.
 
-    What runs comes to its end; the run's deadline does not wait.
+    What already runs is finished; the run's deadline keeps running.
 
     \b
     Example:

@@ -1,6 +1,7 @@
-"""`swarm approvals`, `approve`, `deny`: what waits for a yes, and a person's answer to it.
+"""`swarm approvals`, `approve`, `deny`: list open approvals and send a person's answer.
 
-Rule: what was decided is said by the supervisor after it is written; here nothing is believed.
+The confirmation comes from the supervisor after it has journaled the answer; nothing is assumed
+here.
 """
 
 import time
@@ -28,7 +29,7 @@ from ..lazy_commands import ColorCommand
 from ..printing import print_json
 
 _MAX_WORDS = 8_000
-_MAX_DETAIL_LINES = 100  # of a script or a diff; `--json` has all that the run tells
+_MAX_DETAIL_LINES = 100  # of a script or a diff; `--json` has everything that the run reports
 
 
 @click.command("approvals", cls=ColorCommand)
@@ -129,7 +130,7 @@ def _run_or_last(run: str | None, last: bool) -> str | None:
 
 
 def _find_approval(run: str | None, approval: str | None, *, last: bool) -> tuple[RunPaths, str]:
-    """With one word it is the ID, and the run is the newest."""
+    """Find run and approval. A single argument is the approval's id, in the newest run."""
     if run is None:
         raise UsageError("say which: swarm approve RUN ID; `swarm approvals` lists them")
     if approval is None:
@@ -149,7 +150,7 @@ def _send_resolution(here: RunPaths, wish: ResolveApproval) -> None:
 
 
 def _answers(said: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """`QUESTION=TEXT`, with the question's id; several texts for one question are all kept."""
+    """`QUESTION=TEXT` with the question's id; several texts for one question are all kept."""
     found: dict[str, tuple[str, ...]] = {}
     for one in said:
         name, equals, text = one.partition("=")

@@ -1,4 +1,4 @@
-"""`swarm compact`: have an agent's memory shortened now, or take the last time back."""
+"""`swarm compact`: compact an agent's history now, or take the last compaction back."""
 
 import click
 

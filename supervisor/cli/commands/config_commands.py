@@ -1,4 +1,4 @@
-"""`swarm config`: effective values and where each is from; editing is in `config_edit`."""
+"""`swarm config`: effective values and their sources; editing is in `config_edit_commands`."""
 
 import os
 
@@ -39,7 +39,7 @@ _overrides = click.option(
 
 
 def _load(overrides: tuple[str, ...], profile: str | None) -> LoadedConfig:
-    """What a run would start with here; a layer that is wrong is left out and told of."""
+    """What a run would start with here; a faulty layer is left out and reported."""
     cwd = find_cwd(None)
     override = override_layer(overrides, cwd)
     files = find_layers(os.environ, ConfigQuery(cwd=cwd, profile=profile, flags=override.values))
@@ -135,7 +135,7 @@ def list_layers(profile: str | None, *, as_json: bool) -> int:
 
 
 def _warn(loaded: LoadedConfig, *, only_problems: bool = False) -> int:
-    """Say what is wrong; the exit code."""
+    """Print what is wrong; return the exit code."""
     for warning in () if only_problems else loaded.warnings:
         click.echo(f"swarm: warning: {warning}", err=True)
     for problem in loaded.problems:

@@ -1,6 +1,6 @@
-"""`swarm config set|unset|version|schema`: the user's file, changed in place.
+"""`swarm config set|unset|version|schema`: edit the user's file in place.
 
-Rule: nothing is written that a run would refuse to start with.
+An edit that a run would refuse to start with is not written.
 """
 
 import os
@@ -34,13 +34,13 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object ab
 
 
 class ConfigEditResult(msgspec.Struct, frozen=True):
-    """What became of a change; Codex's words."""
+    """The result of an edit; field names and values as in Codex."""
 
     status: str  # ok, okOverridden
     version: str
     file: str
     overridden_by: str | None = None
-    idle: bool = False  # ours: nothing here obeys it
+    idle: bool = False  # not in Codex: the key has no effect in swarm
 
 
 @click.command("set", cls=ColorCommand)
@@ -52,8 +52,8 @@ class ConfigEditResult(msgspec.Struct, frozen=True):
 def set_key(key: str, value: str, *, merge: bool, if_version: str | None, as_json: bool) -> None:
     """Set a key in the user's configuration file.
 
-    VALUE is TOML; what is no TOML is text. Comments, order and blank lines stay. Nothing is written
-    that a run could not start with.
+    VALUE is TOML; if it is not TOML, it is text. Comments, order and blank lines stay. An edit that
+    would keep a run from starting is not written.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def edit_user_config(edit: ConfigEdit, if_version: str | None) -> ConfigEditResu
 
 
 def _layers(path: Path, values: Toml | None = None) -> tuple[Layer, ...]:
-    """All files' layers; `values` in the place of what the user's file says."""
+    """The layers of all files; `values` replace the contents of the user's file."""
     layers = find_layers(os.environ, ConfigQuery(cwd=find_cwd(None)))
     if values is None:
         return layers
@@ -135,7 +135,7 @@ def _layers(path: Path, values: Toml | None = None) -> tuple[Layer, ...]:
 def _check(path: Path, values: Toml) -> None:
     """Raises UsageError for a table that could not be loaded, alone or with the other layers.
 
-    Another layer that is wrong is not mended here, and hinders nobody.
+    An error in another layer does not prevent the edit.
     """
     layers = _layers(path, values)
     try:
@@ -147,7 +147,7 @@ def _check(path: Path, values: Toml) -> None:
 
 
 def _overriding_layer(path: Path, edit: ConfigEdit) -> str | None:
-    """The layer above whose value counts instead of the one just written; None: ours counts."""
+    """The higher layer that overrides the value just written; None if none does."""
     layers = _layers(path)
     names = [layer.name for layer in layers]
     for layer in reversed(layers[names.index("user") + 1 :]):
@@ -157,7 +157,7 @@ def _overriding_layer(path: Path, edit: ConfigEdit) -> str | None:
 
 
 def _is_idle(path: Path, edit: ConfigEdit) -> bool:
-    """The key that was set, or all that it is above, is one that nothing here obeys."""
+    """True if the key, one above it or one below it has no effect in swarm."""
     if edit.value is None:
         return False
     named = {tuple(steps) for steps in keys_without_effect(_own(_layers(path)))}
@@ -169,7 +169,7 @@ def _own(layers: tuple[Layer, ...]) -> Layer:
 
 
 def _is_set(values: object, steps: tuple[str, ...]) -> bool:
-    """True if something stands at this key, or at one above it that is no table."""
+    """True if there is a value at this key, or at a parent key that is not a table."""
     here = values
     for step in steps:
         if not is_table(here):

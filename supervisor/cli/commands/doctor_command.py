@@ -1,4 +1,4 @@
-"""`swarm doctor [--reap]`: what works here, and the exact fix for what does not."""
+"""`swarm doctor [--reap]`: checks what works here and prints the exact fix for what does not."""
 
 import os
 
@@ -59,7 +59,7 @@ def _read_config() -> tuple[Config, list[Check]]:
 
 
 def check_leftovers(places: UserPaths) -> Check:
-    """Processes and socket folders of runs that nobody holds."""
+    """Processes and socket folders left over from runs that no supervisor owns."""
     found = find_leftovers(places)
     if not found.processes and not found.folders:
         return Check(name="leftovers", state="ok", detail="none")
@@ -67,7 +67,7 @@ def check_leftovers(places: UserPaths) -> Check:
 
 
 def reap_leftovers(places: UserPaths) -> Check:
-    """End them, and say what was ended."""
+    """End or remove the leftovers and list them."""
     found = find_leftovers(places)
     ended = end_leftovers(found, places)
     names = ", ".join(f"{one.pid} {one.title}" for one in ended.processes[:10])

@@ -1,7 +1,7 @@
 """`swarm execpolicy check`: what rule files say about a command, in Codex's JSON.
 
-Rule: words are taken as they are; no shell is unwrapped and nothing but the rules is asked. A file
-that is no policy is exit code 1 with Codex's first line.
+Arguments are taken as they are: no shell script is unwrapped, and only the rules are consulted. For
+a file that is not a policy the exit code is 1, with Codex's first line.
 """
 
 import json
@@ -77,7 +77,7 @@ def _encode(found: tuple[MatchedRule, ...], *, pretty: bool) -> str:
 
 
 def _match(one: MatchedRule) -> dict[str, object]:
-    """Keys in Codex's order; what is absent is left out."""
+    """Keys in Codex's order; absent ones are left out."""
     match: dict[str, object] = {
         "matchedPrefix": list(one.matched_prefix),
         "decision": one.rule.decision,
@@ -90,5 +90,5 @@ def _match(one: MatchedRule) -> dict[str, object]:
 
 
 def _text(word: str) -> str:
-    """An argument may be any bytes; what is no text is matched and shown as U+FFFD."""
+    """An argument may be any bytes; bytes that are not text are matched and shown as U+FFFD."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

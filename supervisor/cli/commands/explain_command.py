@@ -1,5 +1,5 @@
-"""`swarm explain`: the configuration of this folder, as `run` would use it, handed to the worker's
-own judges. Rule: this room may not import them; they are started in our place.
+"""`swarm explain`: passes the configuration of this folder, as `run` would use it, to the worker's
+policy code. This package may not import that code, so this process is replaced by it.
 """
 
 import os
@@ -47,7 +47,7 @@ def explain(
 ) -> NoReturn:
     """Say what would happen to a command here, and why.
 
-    Nothing is run. One argument with blanks or shell signs is a script, as a model would send it.
+    Nothing is run. One argument with blanks or shell characters is a script, as a model would send.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def explain(
     }
     words = command[1:] if command[:1] == ("--",) else command
     flags = ["--json"] if as_json else []
-    order_fd = os.memfd_create("swarm-explain", 0)  # rules can be longer than an argument may be
+    order_fd = os.memfd_create("swarm-explain", 0)  # rules may exceed the limit of an argument
     with os.fdopen(order_fd, "wb", closefd=False) as file:
         file.write(msgspec.json.encode(order))
     exec_python_module(
@@ -96,7 +96,7 @@ def explain(
 
 
 def _sockets(settings: RunSettings, profile: NetworkTable | None) -> UnixSockets:
-    """As a run here would have them."""
+    """The socket settings that a run would have."""
     rules = narrow_role_sockets(run_socket_rules(settings.config, profile), settings.role)
     demand = settings.loaded.requirements.network
     return rules if demand is None else apply_socket_requirements(rules, demand)

@@ -17,9 +17,9 @@ from ..lazy_commands import ColorCommand
 def export(run: str, file: Path, *, force: bool) -> None:
     """Write a run's records into a redacted archive (.tar.gz).
 
-    Its journal and settings go in, each line without what is or looks like a secret; also values
-    of today's environment whose names say so. Copies of files and images stay at home. What agents
-    read of your project is in the journal: look before you pass it on.
+    It has the journal and settings. What is or looks like a secret is removed from each line, also
+    the values of present variables whose names suggest a secret. Copies of files and images are not
+    included. The journal has what agents read of your project: check it before you pass it on.
 
     \b
     Example:

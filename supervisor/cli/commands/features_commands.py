@@ -1,4 +1,4 @@
-"""`swarm features list|enable|disable`: what can be switched, and switching it for good."""
+"""`swarm features list|enable|disable`: list features, switch them in the user's file."""
 
 import os
 

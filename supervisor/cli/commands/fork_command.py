@@ -1,4 +1,4 @@
-"""`swarm fork`: a new run that goes on from a turn of another one."""
+"""`swarm fork`: a new run that continues from a turn of another one."""
 
 import os
 from typing import Any

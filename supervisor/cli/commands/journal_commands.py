@@ -1,4 +1,4 @@
-"""`swarm show`, `log`, `result`: what a run was, from its journal, while or after it lives."""
+"""`swarm show`, `log`, `result`: read a run from its journal, while it is alive or afterwards."""
 
 import csv
 import io
@@ -63,7 +63,7 @@ def show(color: str, run: str, agent: str | None, as_json: bool) -> None:
 
 
 def find_agent(here: RunPaths, wanted: str) -> tuple[str, str]:
-    """(path, agent id) by full path or by its last step. Raises UsageError with those there are."""
+    """(path, agent id) by full path or last component. Raises UsageError that lists the agents."""
     agents = fold_run(run_records(here)).agents
     if wanted in agents:
         return wanted, agents[wanted].spawned.agent_id
@@ -75,7 +75,7 @@ def find_agent(here: RunPaths, wanted: str) -> tuple[str, str]:
 
 
 def agent_records(here: RunPaths, agent_id: str, path: str) -> Iterator[Record]:
-    """The agent's own records, and those of the supervisor about it, in order; streamed."""
+    """The agent's own records and the supervisor's records about it, in order; streamed."""
     own = read_records(here, file=agent_id)
     about = (
         record

@@ -1,4 +1,4 @@
-"""`swarm name` and `swarm archive`: what people say of runs."""
+"""`swarm name` and `swarm archive`: people's labels of runs."""
 
 import os
 
@@ -20,8 +20,7 @@ from ..lazy_commands import ColorCommand
 def name(run: str, name: str | None) -> None:
     """Give a run a name, or take it away.
 
-    A run, alive or not, can be meant by its name wherever an id is asked for. Without NAME it has
-    none any more.
+    Every command that takes a run's id also takes its name. Without NAME the name is removed.
 
     \b
     Example:

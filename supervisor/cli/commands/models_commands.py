@@ -1,5 +1,5 @@
-"""`swarm models list|pull`: what is known of models, and model files. The work is done by the
-gateway's code, started as a process of its own; here its JSON lines are drawn.
+"""`swarm models list|pull`: lists known models and model files, and downloads model files. The
+gateway's code does the work in a separate process; this module prints its JSON lines.
 """
 
 import sys

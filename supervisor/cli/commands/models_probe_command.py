@@ -1,6 +1,7 @@
-"""`swarm models probe`: which providers could be used; with a model or a provider, three requests.
+"""`swarm models probe`: lists usable providers; with a model or a provider, sends three requests.
 
-The keys leave this process's environment first, and reach the one that sends the requests by pipe.
+The keys leave this process's environment first and reach the process that sends the requests by
+pipe.
 """
 
 import os
@@ -48,9 +49,9 @@ def probe_models(
 ) -> None:
     """Which providers can be used; with MODEL or --provider, what one can do.
 
-    A model is sent three tiny requests: for a word, for a tool call, and for an answer that
-    keeps to a schema. What it can do is told in the words of models.toml. Exit code 5: no provider,
-    no key, or no answer.
+    The model gets three small requests: for a word, for a tool call, and for an answer that fits a
+    schema. The result is shown in the terms of models.toml. Exit code 5: no provider, no key, or no
+    answer.
 
     \b
     Example:
@@ -74,7 +75,7 @@ def probe_models(
 
 
 def _order(config: Config, timeout_s: float) -> ProbeOrder:
-    """Everything the other process needs; takes the keys out of this one's environment."""
+    """Everything that the other process needs; takes the keys out of this process's environment."""
     environment = dict(os.environ)
     keys = take_keys(environment, key_variables(config))
     if config.openai_base_url:
@@ -108,7 +109,7 @@ def _show_json(lines: Iterator[ModelLine]) -> None:
 
 
 def _show(lines: Iterator[ModelLine]) -> None:
-    """Each result as it comes."""
+    """Print each result as it arrives."""
     for line in lines:
         match line.type:
             case "chosen":

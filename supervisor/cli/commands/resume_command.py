@@ -1,4 +1,4 @@
-"""`swarm resume`: the saved request, with today's keys and providers, and perhaps a next prompt."""
+"""`swarm resume`: runs the saved request with the present keys, and optionally a new prompt."""
 
 import os
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from .run_command import export_openai_base_url, parse_show_options
 
 
 def settings_change_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How the root works from now on; what is not named stays as the run recorded it."""
+    """Options that change the root's settings; the others stay as the run recorded them."""
     options = (
         click.option("-m", "--model", help="Another model of the run's provider."),
         click.option("--effort", help="Another reasoning effort."),
@@ -53,14 +53,14 @@ def settings_change_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parse_settings_change(said: dict[str, Any]) -> ChangeSettings | None:
-    """The wish that these options come to, if they come to any."""
+    """The request that these options make; None if none is given."""
     names = ("model", "effort", "sandbox", "approval")
     wish = {name: said[name] for name in names if said[name] is not None}
     return ChangeSettings(agent=ROOT_PATH, **wish) if wish else None
 
 
 def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
-    """Raises UsageError, before anything starts, for what the run itself would refuse."""
+    """Raises UsageError before anything starts for a change that the run itself would refuse."""
     if wish is not None:
         limits = Limits(sandbox=request.sandbox, approval=request.approval)
         plan = AgentPlan(
@@ -84,8 +84,8 @@ def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
 def resume(color: str, /, run: str | None, *, last: bool, **said: Any) -> int:
     """Go on with a run after a crash, a stop or its end.
 
-    What was unfinished is told to the model as interrupted; nothing runs twice. What the run
-    recorded holds on, but for the options given here.
+    The model is told that unfinished work was interrupted; nothing runs twice. Settings stay as
+    the run recorded them, except for the options given here.
 
     \b
     Examples:
@@ -107,9 +107,10 @@ def resume(color: str, /, run: str | None, *, last: bool, **said: Any) -> int:
 def rebuild_request(
     here: RunPaths, environment: dict[str, str], said: dict[str, Any]
 ) -> RunRequest:
-    """The saved request as it can run now. Takes the keys out of `environment`.
+    """The saved request, ready to run now. Takes the keys out of `environment`.
 
-    Raises UsageError: alive, of another version, its folder gone, or nothing to say.
+    Raises UsageError: the run is alive, of another version, its folder is gone, or there is no
+    input.
     """
     short = short_id(here.folder.name)
     if is_run_alive(here):

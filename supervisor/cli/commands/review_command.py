@@ -1,4 +1,4 @@
-"""`swarm review`: a review of changes as a run of its own, read-only, with findings as data."""
+"""`swarm review`: reviews changes in a separate read-only run, with findings as data."""
 
 import os
 from functools import partial

@@ -1,4 +1,4 @@
-"""`swarm roles list|explain`: what agents can be, and what a role would do to a run here."""
+"""`swarm roles list|explain`: which roles there are, and what a role would do to a run here."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`swarm rollback`: an agent forgets its last turns; their files come back if that is wanted."""
+"""`swarm rollback`: removes an agent's last turns from its history; can restore files too."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,8 +33,8 @@ _MAX_HINTS = 5
 def rollback(run: str, agent: str | None, *, turns: int, files: bool) -> None:
     """Make an agent forget its last turns.
 
-    Without AGENT: the root. Its history is as it was before them; the tokens stay spent. It must be
-    at rest. `swarm resume RUN -p TEXT` goes on from there.
+    Without AGENT: the root. Its history becomes what it was before them; the tokens stay spent. It
+    must be idle. `swarm resume RUN -p TEXT` continues from there.
 
     \b
     Example:
@@ -74,7 +74,7 @@ def _find_rollback(here: RunPaths, agent_id: str, turns: int) -> "RolledBackHist
 
 
 def _roll_back_ended(here: RunPaths, who: tuple[str, str], turns: int) -> str:
-    """The supervisor is gone, so we write its journal, under its lock."""
+    """Roll back an ended run, which has no supervisor: write its journal here, under its lock."""
     from ...control_requests.rollback_request import describe_rollback
 
     with lock_run(here):

@@ -68,7 +68,7 @@ def run(color: str, /, **said: Any) -> int:
 
 
 def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedRequest:
-    """Read everything; take the keys out of `environment` and of this process.
+    """Read all input; take the keys out of `environment` and of this process.
 
     Raises UsageError before anything is started.
     """
@@ -96,19 +96,19 @@ def prepare_run(options: RunOptions, environment: dict[str, str]) -> PreparedReq
 
 
 def _on_terminal() -> bool:
-    """Keys can be read, and what is asked can be seen."""
+    """True if keys can be read and questions can be seen."""
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def export_openai_base_url(base_url: str | None) -> None:
-    """`openai_base_url`: the gateway, which is forked from us, reads it from the environment."""
+    """Export `openai_base_url` to the environment, where the forked gateway reads it."""
     if base_url:
         os.environ["OPENAI_BASE_URL"] = base_url
 
 
 def parse_show_options(said: dict[str, Any], color: str) -> ShowOptions:
-    """The options that `run` and `resume` share, checked as far as they can be now."""
-    answer = said["output_last_message"]  # of the folder of now: it may be gone at the end
+    """The options that `run` and `resume` share, checked as far as possible now."""
+    answer = said["output_last_message"]  # the present folder may be gone at the end
     show = ShowOptions(
         as_json=said["as_json"],
         plain=said["plain"],
@@ -127,7 +127,7 @@ def parse_show_options(said: dict[str, Any], color: str) -> ShowOptions:
 
 
 def read_stdin() -> bytes:
-    """All of stdin, at most a byte more than a task may have."""
+    """All of stdin, at most one byte more than a task may have."""
     if sys.stdin.isatty():
         click.echo("swarm: reading the task from the terminal; end it with Ctrl-D", err=True)
     return sys.stdin.buffer.read(MAX_TASK_BYTES + 1)

@@ -1,4 +1,4 @@
-"""`swarm ps`, `rm`, `prune`: which runs there are, and fewer of them."""
+"""`swarm ps`, `rm`, `prune`: list runs and delete them."""
 
 import os
 import time
@@ -24,7 +24,7 @@ from ..printing import print_columns, print_json
 def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | None) -> None:
     """List runs: id, state, agents, tokens, cost, age, size and task.
 
-    A run whose process died without a word is "stopped": `swarm resume` goes on with it.
+    A run whose process died unexpectedly is "stopped"; `swarm resume` continues it.
 
     \b
     Example:
@@ -52,7 +52,7 @@ def ps(as_json: bool, *, with_archived: bool, limit: int | None, before: str | N
 
 
 def run_fields(run: RunSummary) -> dict[str, object]:
-    """All fields, also those with default values: a script reads them."""
+    """All fields, including those with default values: scripts read them."""
     fields: dict[str, object] = {name: getattr(run, name) for name in run.__struct_fields__}
     return {**fields, "short_id": short_id(run.run_id)}
 
@@ -111,7 +111,7 @@ def prune(older: str | None, keep: int, dry_run: bool) -> None:
         if not dry_run:
             try:
                 remove_run(places, run.run_id)
-            except UsageError as error:  # it was resumed just now
+            except UsageError as error:  # it was resumed in the meantime
                 click.echo(f"swarm: {error}", err=True)
                 continue
         freed += run.size_bytes

@@ -1,4 +1,4 @@
-"""`swarm send`, `interrupt`, `kill`: speak to a live run from any terminal."""
+"""`swarm send`, `interrupt`, `kill`: control a live run from any terminal."""
 
 import sys
 
@@ -52,7 +52,7 @@ def send(run: str, agent: str, text: str, wake: bool) -> None:
 def interrupt(run: str, agent: str | None, keep_commands: bool) -> None:
     """Stop the running turn of one agent, or of all.
 
-    Its commands end too. The agent stays and can be spoken to.
+    Its commands end too. The agent stays and accepts further input.
 
     \b
     Example:

@@ -1,7 +1,7 @@
 """Trust in a project: the question before a run, and `swarm trust`.
 
-Rule: a yes is for exactly what was shown. Nobody is asked without a terminal; there, what is not
-trusted is left out.
+A yes covers exactly what was shown. Without a terminal nobody is asked, and what is not trusted is
+left out.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""`swarm undo` and `swarm diff`: files as they were before an agent's turn, and what it changed."""
+"""`swarm undo` and `swarm diff`: undo an agent's file changes, and show them."""
 
 import json
 import sys
@@ -85,7 +85,7 @@ def undo(
 def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
     """Show what a run's agents changed in files.
 
-    Without AGENT: what all of them changed together. It shows what was recorded, not what lies on
+    Without AGENT: what all of them changed together. It shows what was recorded, not what is on
     the disk now; what was undone is left out.
 
     \b
@@ -148,7 +148,7 @@ def _warnings(past: FilesPast, edits: "Sequence[NetChange]", agents: set[str]) -
 
 
 def _resolve_selection(here: RunPaths, agent: str | None, turn: str) -> tuple[str, tuple[str, ...]]:
-    """The agent's path, "" for all, and the turn that is meant, if one is."""
+    """The agent's path ("" for all) and the chosen turn, if any."""
     if agent is None and not turn:
         return "", ()
     from .journal_commands import find_agent
@@ -207,7 +207,7 @@ def _line(kept: FileSnapshot) -> str:
 def undo_in_ended_run(
     here: RunPaths, pick: Callable[[], list[FileSnapshot]], *, force: bool
 ) -> str:
-    """The supervisor is gone, so we write its journal, under its lock."""
+    """Undo in an ended run: write its journal here, under its lock, since it has no supervisor."""
     from ...file_history.undo_report import describe_report
 
     with lock_run(here):

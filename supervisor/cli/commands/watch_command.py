@@ -1,4 +1,4 @@
-"""`swarm watch`: the live tree of a run in another terminal. Reads only; leaving harms nothing."""
+"""`swarm watch`: the live tree of a run in another terminal. Read-only; does not affect the run."""
 
 import os
 import signal
@@ -69,7 +69,7 @@ def watch(color: str, run: str | None, plain: bool, as_json: bool) -> None:
 
 
 def load_run_view(here: RunPaths) -> RunView:
-    """A run as its journal tells it. Raises SwarmError for one that cannot be read."""
+    """A run as recorded in its journal. Raises SwarmError if it cannot be read."""
     state = RunState()
     for record in read_records(here):
         state.apply(Recorded(record=record))
@@ -80,7 +80,7 @@ def load_run_view(here: RunPaths) -> RunView:
 
 
 def print_tree(view: RunView, color: str) -> None:
-    """One picture of a run on stdout."""
+    """Print a run's tree once on stdout."""
     console = make_console(sys.stdout, environment=os.environ, color=color_choice(color))
     if not is_terminal(sys.stdout):
         click.echo(render_final(view, width=console.width, height=10_000, now=time.time()).text)
@@ -91,7 +91,7 @@ def print_tree(view: RunView, color: str) -> None:
 
 
 def make_watch_display(color: str, *, live: bool) -> RunDisplay:
-    """The view of somebody who only looks: it prints no answer at the end."""
+    """A display for watching; it prints no answer at the end."""
     if live:
         from ...console.live_display import LiveDisplay
 
@@ -108,7 +108,7 @@ def make_watch_display(color: str, *, live: bool) -> RunDisplay:
 
 
 class _WatchedRun:
-    """The folded run; replaced whole when the feed has a gap."""
+    """The folded run; replaced as a whole when the feed has a gap."""
 
     def __init__(self) -> None:
         self.state = RunState()
@@ -119,7 +119,7 @@ class _WatchedRun:
 
 
 async def _watch(here: RunPaths, view: RunDisplay) -> None:
-    """Join the feed, take the snapshot, follow until the run is over or the person leaves."""
+    """Subscribe to the feed, fetch the snapshot, follow until the run ends or the person leaves."""
     watched = _WatchedRun()
     async with open_feed_reader(here.feed_endpoint) as reader, trio.open_nursery() as nursery:
         number = -1
@@ -149,7 +149,7 @@ async def _follow(
         try:
             feed = decode_feed(body)
         except msgspec.DecodeError:
-            continue  # of a newer supervisor; the snapshot has its effect
+            continue  # from a newer supervisor; the snapshot contains its effect
         watched.state.apply(feed)
         view.on_feed(feed)
         if isinstance(feed, Recorded) and isinstance(feed.record.body, RunCompleted):
@@ -158,7 +158,7 @@ async def _follow(
 
 
 def _open_keys(here: RunPaths, view: RunDisplay, scope: trio.CancelScope) -> None:
-    """Keys are read only from a terminal in whose foreground we are."""
+    """Read keys only from a terminal in whose foreground this process is."""
     from ...console.keyboard import can_read_keys
     from ...console.live_display import LiveDisplay
 
@@ -169,18 +169,18 @@ def _open_keys(here: RunPaths, view: RunDisplay, scope: trio.CancelScope) -> Non
 
 
 async def _end_on_signal(scope: trio.CancelScope) -> None:
-    """Also then the terminal is put back as it was."""
+    """End on a signal in a way that restores the terminal."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
         async for _ in signals:
             scope.cancel()
 
 
 async def _end_when_run_dies(here: RunPaths, scope: trio.CancelScope) -> None:
-    """A supervisor that was killed says nothing: its lock is free then."""
+    """A killed supervisor sends nothing, but its lock is then free."""
     was_alive = True
     while was_alive:
         was_alive = is_run_alive(here)
         await trio.sleep(
             _ALIVE_CHECK_INTERVAL_S
-        )  # also at the end: its last words may still be on their way
+        )  # also at the end: the last messages may still be on their way
     scope.cancel()

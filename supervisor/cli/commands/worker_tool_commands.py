@@ -1,6 +1,7 @@
-"""The worker's tools as commands of their own, and shell completion.
+"""The worker's tools as commands, and shell completion.
 
-Rule: this room may not import the worker's code; each tool is started by name in our place.
+This package may not import the worker's code; each tool replaces this process and is started by its
+module name.
 """
 
 import os
@@ -19,7 +20,7 @@ _REST = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 def exec_python_module(module: str, *arguments: str) -> NoReturn:
-    """Replace this process by a Python module, started away from the user's folder."""
+    """Replace this process by a Python module, started outside the user's folder."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])
@@ -74,15 +75,15 @@ def sandbox(
 
 
 class SandboxNotAllowed(UsageError):
-    """The requirements forbid this sandbox, or there is no such one; nothing was started."""
+    """The requirements forbid this sandbox, or it does not exist; nothing was started."""
 
     exit_code = 125
 
 
 def _profile(name: str, folder: str) -> str:
-    """The profile's policy as JSON. Raises NotAllowed."""
+    """The profile's policy as JSON. Raises SandboxNotAllowed."""
     from ..run_setup.sandbox_choice import (
-        resolve_profile_in,  # reads the configuration; without one nothing does
+        resolve_profile_in,  # reads the configuration; no other path does
     )
 
     try:
@@ -92,7 +93,7 @@ def _profile(name: str, folder: str) -> str:
 
 
 def _required(environment: dict[str, str], policy: str, network: bool) -> tuple[str, ...]:
-    """What must be hidden as for a run's commands. Raises NotAllowed."""
+    """The paths to hide, as for a run's commands. Raises SandboxNotAllowed."""
     from ..run_setup.requirements import denied_paths, find_requirements, standalone_refusal
 
     try:
@@ -147,5 +148,5 @@ def completion(shell: str) -> None:
     from ..main import cli
 
     chosen = get_completion_class(shell)
-    assert chosen is not None  # the three names are click's own
+    assert chosen is not None  # click accepts only these three names
     click.echo(chosen(cli, {}, "swarm", "_SWARM_COMPLETE").source())

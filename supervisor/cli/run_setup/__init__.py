@@ -1,1 +1,1 @@
-"""From options, task file and configuration to a run request."""
+"""Builds a run request from options, task file and configuration."""

@@ -1,7 +1,8 @@
-"""The layers below a run's own: system, user, profile, and the project's where it is trusted.
+"""Loads the file layers of the configuration: system, user, profile, and trusted projects.
 
-Rule: whoever needs the configuration reads it here, so that trust is judged in one place. Nobody is
-asked but by a door that says so; elsewhere what is not trusted is left out, and that is said.
+All code that needs the configuration reads it here, so that trust is decided in one place. A person
+is asked only if the command passes `ask`; otherwise untrusted configuration is left out and
+reported.
 """
 
 import os
@@ -23,17 +24,15 @@ from swarm.roles.config.trust import (
 
 from ...runs.paths import find_user_paths
 
-AskTrust = Callable[
-    [Sequence[ProjectFolder]], bool | None
-]  # None: no answer, so nothing is remembered
+AskTrust = Callable[[Sequence[ProjectFolder]], bool | None]  # None: no answer, so nothing is saved
 
 
 class ConfigQuery(Value):
-    """Which configuration is meant."""
+    """Which configuration to read."""
 
     cwd: Path
     profile: str | None = None
-    flags: Toml = {}  # `-c`: they may name the project's root
+    flags: Toml = {}  # `-c`: it may set the markers of the project's root
 
 
 def find_layers(
@@ -42,13 +41,13 @@ def find_layers(
     """The file layers, lowest first.
 
     Args:
-        environment: Names the folders.
-        wanted: Where, and with which profile.
-        ask: Puts the question of trust to a person.
+        environment: Determines the folders.
+        wanted: The working folder and the profile.
+        ask: Asks a person whether to trust the project.
 
     Raises:
         UsageError: No such profile.
-        TrustNotSaved: The person said yes, but that cannot be noted.
+        TrustNotSaved: The person said yes, but that could not be saved.
     """
     places = find_user_paths(dict(environment))
     low = read_layers(
@@ -63,7 +62,7 @@ def find_layers(
 
 
 class _TrustCheck:
-    """Whether each project folder counts: by the book, and by the person where one is there."""
+    """Decides whether each project folder counts, by the trust store or by asking."""
 
     def __init__(self, config_folder: Path, below: Toml, ask: AskTrust | None) -> None:
         self._folder, self._below, self._ask = config_folder, below, ask
@@ -79,7 +78,7 @@ class _TrustCheck:
         return [self._ignored_reason(one, book)[0] for one in folders]
 
     def _ignored_reason(self, one: ProjectFolder, book: TrustStore) -> tuple[str, bool]:
-        """(why it does not count or "", whether that is settled)."""
+        """(why it does not count or "", whether the decision is final)."""
         if one.problem:
             return f"this project's configuration is ignored: {one.problem}", True
         if forbidden_by_config(one, self._below):
@@ -102,9 +101,9 @@ class _TrustCheck:
 
 
 def writable_config_warning(config_folder: str, sandbox: SandboxPolicy, cwd: str) -> str | None:
-    """What to tell where agents may write the person's own configuration; None where they cannot.
+    """A warning if the sandbox lets agents write the person's own configuration; else None.
 
-    Whoever changes it decides what later runs may do, also whom they trust.
+    Whoever can change that configuration controls later runs, including what they trust.
     """
     if isinstance(sandbox, ReadOnly):
         return None

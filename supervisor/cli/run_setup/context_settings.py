@@ -1,4 +1,4 @@
-"""`model_context_window`, `compact_prompt`, `include_…`, `project_doc_…` → what agents go by."""
+"""Configuration keys about context and AGENTS.md → `ContextRules` and `GuidanceRules`."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _MOST_PROMPT_BYTES = 64 << 10
 
 
 def guidance_rules(config: Config) -> GuidanceRules:
-    """How the AGENTS.md chain is read."""
+    """How the AGENTS.md files are read."""
     return GuidanceRules(
         limit_bytes=config.project_doc_max_bytes,
         fallback_names=config.project_doc_fallback_filenames,
@@ -21,7 +21,7 @@ def guidance_rules(config: Config) -> GuidanceRules:
 
 
 def context_rules(config: Config, config_folder: Path) -> ContextRules:
-    """What agents' models are told, and when histories shorten. Raises UsageError."""
+    """What context agents' models receive, and when histories are compacted. Raises UsageError."""
     for key in ("model_context_window", "model_auto_compact_token_limit"):
         value = getattr(config, key)
         if value is not None and value < 1:
@@ -40,7 +40,7 @@ def context_rules(config: Config, config_folder: Path) -> ContextRules:
 
 
 def _compact_prompt(config: Config) -> str:
-    """The words themselves, else those of the file, else none."""
+    """The configured text, else the text of the configured file, else ""."""
     if config.compact_prompt.strip() or config.experimental_compact_prompt_file is None:
         return config.compact_prompt.strip()
     path = Path(config.experimental_compact_prompt_file)

@@ -1,4 +1,4 @@
-"""What a feature that is off changes of a run. Rule: a switch takes away, it never gives."""
+"""Applies switched-off features to a run request. A feature switch only removes abilities."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ REVIEWER_OFF_WARNING = "features.guardian_approval is off: what would ask the re
 def apply_features(
     request: RunRequest, switched: FeatureSettings, warnings: list[str]
 ) -> RunRequest:
-    """The request with less, where something is switched off; never with more."""
+    """The request without the abilities that are switched off."""
     changes: dict[str, object] = {"shell_snapshot": switched.is_enabled("shell_snapshot")}
     if not switched.is_enabled("multi_agent"):
         changes["max_depth"] = 0

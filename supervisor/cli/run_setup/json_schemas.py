@@ -1,4 +1,4 @@
-"""JSON schemas that a person gives: read from a file, known to be usable before anything runs."""
+"""Reads and checks JSON schemas that a person supplies, before anything runs."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ _MAX_SCHEMA_BYTES = 1 << 20
 
 
 def read_schema(path: Path, key: str) -> dict[str, Any]:
-    """A JSON schema from a file. Raises UsageError naming it."""
+    """Read a JSON schema from a file. Raises UsageError naming it."""
     try:
         data = read_user_file(path, most_bytes=_MAX_SCHEMA_BYTES)
         schema = msgspec.json.decode(data, type=dict[str, Any])
@@ -24,11 +24,11 @@ def read_schema(path: Path, key: str) -> dict[str, Any]:
 
 
 def check_schema(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    """The schema itself if answers can be checked against it. Raises UsageError."""
+    """Return the schema if answers can be validated with it. Raises UsageError."""
     from jsonschema_rs import validator_for  # 6 MB, seldom needed
 
     try:
         validator_for(schema)
-    except Exception as error:  # its several error classes share no useful root
+    except Exception as error:  # its error classes have no useful common base
         raise UsageError(f"{key}: not a usable JSON schema: {error}") from error
     return schema

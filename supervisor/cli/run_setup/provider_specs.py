@@ -1,7 +1,7 @@
-"""`[model_providers.ID]` → `ProviderSpec`s, and whether the chosen one can be used at all.
+"""`[model_providers.ID]` → `ProviderSpec`s, and whether the chosen provider can be used.
 
-A token written into the configuration travels as a key: by pipe to the gateway, under a name that
-is no variable.
+A token in the configuration is passed like a key: by pipe to the gateway, under a name that is not
+a variable.
 """
 
 import re
@@ -16,14 +16,14 @@ from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
 from swarm.roles.config.key_sources import key_source_problem
 from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
 
-_KEYRING_S = 30.0  # a locked one asks the person first
+_KEYRING_S = 30.0  # a locked keyring asks the person first
 _SECRET = re.compile(r"auth|key|token|secret|cookie|credential", re.IGNORECASE)
 
 
 def build_providers(
     config: Config, warnings: list[str]
 ) -> tuple[tuple[ProviderSpec, ...], dict[str, str]]:
-    """The configured providers that we can speak to, and the literal tokens of their keys."""
+    """The configured providers with a supported protocol, and the literal tokens of their keys."""
     specs: list[ProviderSpec] = []
     literal: dict[str, str] = {}
     for name, table in config.model_providers.items():
@@ -82,7 +82,7 @@ def _spec(name: str, table: ProviderTable, key: str | None) -> ProviderSpec:
 
 
 def key_source_field(table: ProviderTable) -> str | None:
-    """The key of the table that says where the gateway gets the provider's key; None: elsewhere."""
+    """The key of the table that says how the gateway gets the provider's key; None: another way."""
     found = {"auth": table.auth, "key_file": table.key_file, "keyring": table.keyring}
     return next((key for key, value in found.items() if value), None)
 
@@ -99,7 +99,7 @@ def _command(name: str, table: ProviderTable) -> KeyCommand | None:
         )
     if (ring := table.keyring) is not None:
         argv = (sys.executable, "-P", "-m", "keyring", "get", ring.service, ring.user or name)
-        what = f"{place}.keyring"  # its program is an extra: pip install 'swarm-agents[keyring]'
+        what = f"{place}.keyring"  # needs an extra: pip install 'swarm-agents[keyring]'
         return KeyCommand(argv=argv, what=what, timeout_s=_KEYRING_S, refresh_s=0.0)
     return None
 
@@ -107,7 +107,7 @@ def _command(name: str, table: ProviderTable) -> KeyCommand | None:
 def _without_secret_headers(
     name: str, table: ProviderTable
 ) -> tuple[ProviderTable, dict[str, str]]:
-    """Headers that hold a secret travel as keys: by pipe, and in no file of the run."""
+    """Turn headers that hold a secret into keys: passed by pipe, in no file of the run."""
     said = table.http_headers
     names = {
         header: f"model_providers.{name}.http_headers.{header}"
@@ -124,7 +124,7 @@ def _without_secret_headers(
 def check_provider_exists(
     wanted: str | None, config: Config, built: Sequence[ProviderSpec]
 ) -> None:
-    """Raises UsageError for a provider that nobody knows, with the nearest name."""
+    """Raises UsageError for an unknown provider, with the nearest name."""
     known = (*RESERVED_PROVIDERS, *(provider.id for provider in built))
     if wanted is None or wanted in known or wanted.startswith("scripted:"):
         return

@@ -1,6 +1,6 @@
-"""Settings → `RunRequest`: paths absolute, files read, items found, limits narrowed.
+"""Builds the `RunRequest` from settings: absolute paths, files read, items found, limits narrowed.
 
-Everything a person got wrong is told here, before anything is started.
+All errors of the person are reported here, before anything is started.
 """
 
 import os
@@ -68,7 +68,7 @@ _SYSTEM_MODELS = Path("/etc/swarm/models.toml")
 
 
 class PreparedRequest(Value):
-    """A request without keys and environment, what to take out, and what to tell a person."""
+    """A request without keys and environment, the variables to remove, and warnings."""
 
     request: RunRequest
     literal_keys: dict[str, str] = {}  # bearer tokens written into the configuration
@@ -91,7 +91,7 @@ def build_request(
         environment: Without any key; what agents and commands may see.
         run_lines: Runs a fan-out's command in a folder, in the read-only sandbox or (`policy=`) a
             profile's; returns its output.
-        answering: Where a person could answer what this run asks.
+        answering: Where a person could answer this run's approvals.
 
     Raises:
         UsageError: With the option, or the file and key, that is wrong.
@@ -106,7 +106,7 @@ def build_request(
     warnings += granted.warnings
     sandbox = narrow_sandbox(granted.policy, role)
     wanted_network = network_policy(config, granted.network)
-    if wanted_network is not None or role.network is not None:  # then the proxy is the only way
+    if wanted_network is not None or role.network is not None:  # the proxy is then the only way out
         sandbox = without_direct_network(sandbox)
         if isinstance(sandbox, DangerFullAccess):
             warnings.append("without a sandbox nothing holds commands to the network's list")
@@ -193,7 +193,7 @@ def _review_settings(config: Config) -> ReviewSettings:
 
 
 def default_max_agents() -> int:
-    """max(8, 2 × cores) live agents, the root counts."""
+    """max(8, 2 × cores) live agents, including the root."""
     return max(8, 2 * (os.cpu_count() or 1))
 
 
@@ -202,7 +202,7 @@ def _timeout(config: Config) -> float | None:
 
 
 def _brief(role: Role, settings: RunSettings) -> RoleBrief:
-    """The role's words; where it has none, the configuration's."""
+    """The role's instructions; where it has none, those of the configuration."""
     brief, config = role.brief(), settings.config
     base = brief.base_instructions
     if not base and (name := config.model_instructions_file) is not None:
@@ -236,7 +236,7 @@ def _with_fan_out(
         raise UnusableRole(
             f"role `{role.name}` wants approval {role.approval}; set it for the whole run"
         )
-    if isinstance(request.sandbox, ProfilePolicy):  # its command reads no more than agents do
+    if isinstance(request.sandbox, ProfilePolicy):  # its command may read no more than agents may
         run_lines = partial(run_lines, policy=read_only_profile(request.sandbox))
     found = find_items(table.each, cwd=cwd, run_lines=run_lines)
     return msgspec.structs.replace(
@@ -363,8 +363,8 @@ def _file(name: str, option: str) -> str:
 
 
 def _image(name: str) -> str:
-    """Looked at now: a run that has begun is the wrong place to learn that it is none."""
-    path = os.path.realpath(_file(name, "--image"))  # no link leads the run elsewhere later
+    """Check the image now, before the run starts."""
+    path = os.path.realpath(_file(name, "--image"))  # no later link can redirect the run
     check_image(Path(path))
     return path
 

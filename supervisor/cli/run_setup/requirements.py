@@ -1,7 +1,7 @@
-"""A run held to the administrator's requirements, when it starts and whenever it goes on.
+"""Applies the administrator's requirements to a run, at its start and at every resume.
 
-Guards: what reaches the supervisor is within the requirements of today, whatever the configuration,
-a role, or the request that was saved says. Nothing here ever widens a request.
+The request that reaches the supervisor fulfils the present requirements, whatever the
+configuration, a role or the saved request says. Nothing here widens a request.
 """
 
 import glob
@@ -43,14 +43,14 @@ _Get = Callable[[RunRequest], object]
 
 
 def find_requirements(environment: Mapping[str, str]) -> Requirements:
-    """Of this machine. `broken` where they cannot be read: then nothing may start."""
+    """The requirements of this machine. If `broken` is set, nothing may start."""
     return read_requirements(find_user_paths(dict(environment)).system)
 
 
 def apply_requirements(request: RunRequest, held: Requirements) -> RunRequest:
-    """A new run's request; its values were held to the requirements as configuration already.
+    """Apply the requirements to a new run's request, whose configuration already fulfils them.
 
-    Raises UsageError for what only shows in the result.
+    Raises UsageError for a violation that shows only in the finished request.
     """
     if held == NO_REQUIREMENTS:
         return request
@@ -75,7 +75,7 @@ def apply_requirements(request: RunRequest, held: Requirements) -> RunRequest:
 
 
 def apply_requirements_to_saved(request: RunRequest, held: Requirements) -> RunRequest:
-    """A saved request that shall go on: today's requirements bind it as they bind a new one.
+    """Apply the present requirements to a saved request, as to a new one.
 
     Raises UsageError that says what the run was started with, and which requirement forbids it.
     """
@@ -99,7 +99,7 @@ def apply_requirements_to_saved(request: RunRequest, held: Requirements) -> RunR
 
 
 def standalone_refusal(mode: str, held: Requirements, *, network: bool) -> str | None:
-    """Why `swarm sandbox` may not give a command this; None if it may."""
+    """Why `swarm sandbox` may not run a command this way; None if it may."""
     if held.broken:
         return held.broken
     if network and held.network is not None and held.network.enabled:
@@ -114,7 +114,7 @@ def standalone_refusal(mode: str, held: Requirements, *, network: bool) -> str |
 def _restrict_network(request: RunRequest, held: Requirements) -> RunRequest:
     if held.network is None:
         return request
-    if held.network.enabled:  # the proxy is the only way out, also where there is none to it
+    if held.network.enabled:  # the proxy is the only way out, also for a run without one
         request = msgspec.structs.replace(request, sandbox=without_direct_network(request.sandbox))
     return msgspec.structs.replace(
         request,
@@ -126,7 +126,7 @@ def _restrict_network(request: RunRequest, held: Requirements) -> RunRequest:
 
 
 def add_required_rules(rules: RuleSet, held: Requirements) -> RuleSet:
-    """A saved run's rules, and those that are required. Raises UsageError while some are broken."""
+    """A saved run's rules plus the required ones. Raises UsageError if the rules are broken."""
     if not held.prefix_rules:
         return rules
     if rules.broken:
@@ -136,9 +136,9 @@ def add_required_rules(rules: RuleSet, held: Requirements) -> RuleSet:
 
 
 def denied_paths(held: Requirements) -> tuple[str, ...]:
-    """`deny_read` as paths: what a pattern fits now, all else as it is written.
+    """`deny_read` as paths: patterns expanded to their present matches, other entries unchanged.
 
-    Raises UsageError for far too many.
+    Raises UsageError if there are more than MAX_DENIED_PATHS.
     """
     found: list[str] = []
     for pattern in held.deny_read:
@@ -170,7 +170,7 @@ def _forbidden(what: str, held: Requirements, key: str) -> str:
 
 
 def _approval(request: RunRequest) -> str | GranularPolicy:
-    """In the words of the configuration. A role may have made it stricter: that is its own."""
+    """The approval policy in the configuration's format."""
     if request.granular is None or request.approval != "on-request":
         return request.approval
     table: dict[str, Any] = {name: getattr(request.granular, name) for name in _KINDS}
@@ -178,7 +178,7 @@ def _approval(request: RunRequest) -> str | GranularPolicy:
 
 
 _KINDS = Granular.__struct_fields__
-# How a saved request says what can be pinned; what it does not hold is read anew by every resume.
+# How a saved request states the keys that can be pinned; other keys are read again at every resume.
 _PINNED: dict[KeyPath, _Get] = {
     ("model",): lambda request: request.model,
     ("model_provider",): lambda request: request.provider,

@@ -1,6 +1,6 @@
-"""Who answers what a run asks: said by a person, or found out from where it was started. Pure.
+"""Chooses who answers a run's approvals: as configured, or by where the run was started. Pure.
 
-Rule: a question that nobody can answer is not put: under `CI` no person is waited for.
+A request that nobody can answer is not asked: under `CI` no person is waited for.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from ...console.terminal import is_ci
 
 NO_PERSON_WARNING = "nobody can answer approvals under CI: what would ask a person is refused"
 AnswerLocation = Literal["terminal", "elsewhere", "nowhere"]
-# terminal: a person sits here; elsewhere: only another terminal could answer; nowhere: CI
+# terminal: a person is here; elsewhere: only another terminal could answer; nowhere: CI
 
 
 def find_answer_location(environment: Mapping[str, str], *, on_terminal: bool) -> AnswerLocation:
-    """Where a person could answer. `on_terminal`: keys are read and words are shown here."""
+    """Where a person could answer. `on_terminal`: keys are read and text is shown here."""
     if is_ci(environment):
         return "nowhere"
     return "terminal" if on_terminal else "elsewhere"
 
 
 def choose_reviewer(config: Config, warnings: list[str], *, at: AnswerLocation) -> Reviewer:
-    """The run's reviewer; what a person must know about the choice joins `warnings`."""
+    """The run's reviewer; warnings about the choice are appended to `warnings`."""
     match config.approvals_reviewer:
         case "nobody":
             return "nobody"
@@ -40,7 +40,7 @@ def choose_reviewer(config: Config, warnings: list[str], *, at: AnswerLocation) 
 
 
 def _guardian(config: Config, warnings: list[str]) -> Reviewer:
-    """The reviewer judges only under `on-request`; elsewhere it would be asked for nothing."""
+    """Choose the guardian and warn if the policy is not one under which it judges."""
     policy = config.approval
     if policy in {"untrusted", "on-failure"}:
         said = config.approvals_reviewer is not None

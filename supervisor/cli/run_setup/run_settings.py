@@ -1,7 +1,7 @@
-"""Layers of a run: files, the role, the task file, `-c`, flags → one typed configuration.
+"""Merges the layers of a run (files, role, task file, `-c`, flags) into one typed configuration.
 
-Rule: built-in < system < user < profile < project < role < task file < `-c` < flags, for every key
-alike.
+Precedence for every key: built-in < system < user < profile < project < role < task file < `-c` <
+flags.
 """
 
 import os
@@ -32,7 +32,7 @@ _REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}
 
 
 class RunSettings(Value):
-    """A task and all that was said about how to run it."""
+    """A task and all settings for running it."""
 
     task: Task
     cwd: str
@@ -50,7 +50,7 @@ class RunSettings(Value):
 def load_settings(
     options: RunOptions, task: Task, environment: Mapping[str, str], *, ask: AskTrust | None = None
 ) -> RunSettings:
-    """Read the configuration for a run; `ask` puts the question whether to trust the project.
+    """Read the configuration for a run; `ask` asks whether to trust the project.
 
     Raises UsageError with file, line and key.
     """
@@ -83,12 +83,12 @@ def load_settings(
 
 
 def _review_model(config: Config, held: Requirements) -> str | None:
-    """A model that is required of every agent is also the one that reviews."""
+    """A model that is required of every agent is also the reviewer's model."""
     return None if held.pins.get("model") is not None else config.review_model
 
 
 def find_cwd(wanted: str | None) -> Path:
-    """Where the agents work: absolute, existing. Raises UsageError."""
+    """The agents' working folder: absolute, existing. Raises UsageError."""
     try:
         folder = Path(wanted).absolute() if wanted else Path.cwd()
     except OSError as error:
@@ -107,7 +107,7 @@ def override_layer(overrides: tuple[str, ...], cwd: Path) -> Layer:
 
 
 def role_layer(role: Role) -> Layer:
-    """What the root's role sets. Its sandbox and approval are no layer: they only narrow."""
+    """What the root's role sets. Without its sandbox and approval, which only narrow."""
     values = {
         "model": role.model,
         "model_provider": role.model_provider,
@@ -117,7 +117,7 @@ def role_layer(role: Role) -> Layer:
 
 
 def task_layer(task: Task) -> Layer:
-    """The front matter in the words of the configuration."""
+    """The front matter as configuration keys."""
     front = task.front
     values = _common(front) | {
         "model": front.model,
@@ -134,7 +134,7 @@ def task_layer(task: Task) -> Layer:
 
 
 def flag_layer(options: RunOptions) -> Layer:
-    """The flags in the words of the configuration."""
+    """The flags as configuration keys."""
     values = _common(options) | {
         "model": options.model,
         "model_provider": _scripted(options.provider, Path()),
@@ -172,7 +172,7 @@ def _common(said: FrontMatter | RunOptions) -> Toml:
 
 
 def _network(front: NetworkTaskTable) -> Toml:
-    """The proxy is switched on, and these hosts are added to what lower layers name."""
+    """Switches the proxy on and adds these hosts to those of the lower layers."""
     words: dict[str, object] = dict.fromkeys(front.allow, "allow")
     return {"enabled": True, "domains": words | dict.fromkeys(front.deny, "deny")}
 
@@ -182,7 +182,7 @@ def _without_unset(values: Mapping[str, object]) -> Toml:
 
 
 def _scripted(provider: str | None, folder: Path) -> str | None:
-    """`scripted:FILE` with an absolute path, so that it means the same everywhere."""
+    """`scripted:FILE` with an absolute path, independent of the working folder."""
     head, colon, path = (provider or "").partition(":")
     if head != "scripted" or not colon:
         return provider
@@ -193,7 +193,7 @@ def _scripted(provider: str | None, folder: Path) -> str | None:
 
 
 def key_variables(config: Config) -> tuple[str, ...]:
-    """Variables that hold keys: they leave the environment before anything is started."""
+    """Variables that hold keys; they leave the environment before anything is started."""
     names = list(BUILT_IN_KEYS)
     for provider in config.model_providers.values():
         names += [provider.env_key] if provider.env_key else []

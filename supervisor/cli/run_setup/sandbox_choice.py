@@ -1,6 +1,6 @@
-"""What a run's commands may do before any role narrows it: a sandbox mode, or a permission profile.
+"""Chooses the sandbox of a run, before roles narrow it: a sandbox mode or a permission profile.
 
-Rule: the highest layer that names a mode or a profile decides which of the two counts.
+The highest layer that names a mode or a profile decides which of the two counts.
 """
 
 import os
@@ -31,13 +31,13 @@ from .run_settings import find_cwd
 def resolve_run_sandbox(
     loaded: LoadedConfig, *, cwd: str, add_dirs: tuple[str, ...] = (), profile: str | None = None
 ) -> ResolvedProfile:
-    """The sandbox of a run here. Raises UsageError for a profile that cannot be kept to.
+    """The sandbox of a run here. Raises UsageError for a profile that cannot be enforced.
 
     Args:
         loaded: All layers, merged.
         cwd: Where the agents work.
-        add_dirs: Further folders of theirs, absolute.
-        profile: In the place of what the layers choose.
+        add_dirs: Further folders of the agents, absolute.
+        profile: Replaces the choice of the layers.
     """
     config, merged, held = loaded.config, loaded.merged, loaded.requirements
     name = profile or chosen_profile(loaded.layers)
@@ -52,7 +52,7 @@ def resolve_run_sandbox(
     granted = resolve_profile(
         name, tables, ProfileContext(cwd=cwd, roots=add_dirs, home=str(Path.home()))
     )
-    if _required(merged, "sandbox_mode"):  # a profile is no way around a mode that is required
+    if _required(merged, "sandbox_mode"):  # a profile must not bypass a required mode
         narrowed = intersect_sandboxes(granted.policy, mode)
         if narrowed != granted.policy:
             words = f"permission profile {name} is narrowed: {config.sandbox_mode} is required"
@@ -65,7 +65,7 @@ def resolve_run_sandbox(
 
 
 def _required(merged: MergedConfig, key: str) -> str | None:
-    """The value that the administrator's requirements force; None: they force none."""
+    """The value that the administrator's requirements force; None if they force none."""
     origin = merged.origins.get((key,))
     value = merged.values.get(key)
     forced = origin is not None and origin.layer == "requirements"
@@ -87,7 +87,7 @@ def resolve_profile_in(name: str, folder: str) -> SandboxPolicy:
 
 
 def sandbox_of_mode(config: Config, add_dirs: tuple[str, ...]) -> SandboxPolicy:
-    """The sandbox by `sandbox_mode`."""
+    """The sandbox for `sandbox_mode`."""
     table = config.sandbox_workspace_write
     match config.sandbox_mode:
         case "read-only":

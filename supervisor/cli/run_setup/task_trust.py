@@ -1,7 +1,7 @@
-"""A task file that asks for more than its person gave: refused, asked about, or trusted as it is.
+"""Trust in task files that ask for more than the person's settings: refuse, ask or accept.
 
-Guards: what widens is obeyed only for exactly the file that was shown; a change of it, of its words
-too, is asked about again. Where nobody can be asked it is an error that names key, line and flag.
+Trust covers exactly the file that was shown; after any change, also of its text, it is asked about
+again. If nobody can be asked, the error names key, line and flag.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ from .task_widening import TaskComparison, Widening, can_widen, find_widenings
 
 AskTaskTrust = Callable[[Task, Sequence[Widening]], bool | None]
 _MOST_FILES = 50  # of a folder, that are shown
-_MOST_LINES = 12  # of a task's words, that are shown
+_MOST_LINES = 12  # of a task's text, that are shown
 
 
 def check_task_trust(
     settings: RunSettings, *, answering: AnswerLocation = "nowhere", ask: AskTaskTrust | None = None
 ) -> tuple[str, ...]:
-    """What the task file widens, in words, all of it trusted; () for one that only narrows.
+    """What the trusted task file widens, as texts; () if it only narrows.
 
     Raises UsageError: it widens, and nobody has trusted it.
     """
@@ -71,7 +71,7 @@ def _is_trusted(settings: RunSettings, found: Sequence[Widening], ask: AskTaskTr
 
 
 def task_as_project(task: Task) -> ProjectFolder:
-    """The file as the book of trust knows it: its place, and all of its text."""
+    """The file as the trust store knows it: its path and its whole text."""
     path = os.path.realpath(task.name)
     data = task.text.encode()
     try:
@@ -83,7 +83,7 @@ def task_as_project(task: Task) -> ProjectFolder:
 
 
 def find_widening_tasks(folder: Path) -> tuple[Task, ...]:
-    """The task files that lie in a folder and set what could widen a run; at most 50."""
+    """The task files in a folder that set keys which can widen a run; reads at most 50 files."""
     found: list[Task] = []
     for path in sorted(folder.glob("*.md"))[:_MOST_FILES]:
         try:
@@ -96,7 +96,7 @@ def find_widening_tasks(folder: Path) -> tuple[Task, ...]:
 
 
 def describe_task(task: Task) -> list[str]:
-    """The lines by which a person knows what they trust."""
+    """Lines that show a person what they would trust."""
     said = msgspec.to_builtins(task.front)
     lines = [clean_line(task.name, limit=400)]
     for key, value in said.items():

@@ -1,8 +1,8 @@
-"""What a task file asks for beyond the person's own flags and configuration. Pure.
+"""Finds what a task file asks for beyond the person's own flags and configuration.
 
-Guards: front matter narrows freely and widens nothing by itself, for a task file may come with a
-folder that somebody else wrote. Each key is compared by its effect: the configuration as it is
-with the file against what it is without. What cannot be compared counts as wider.
+Front matter may narrow freely but widens nothing by itself, since somebody else may have written
+the task file. Each key is compared by its effect: the configuration with the file against the
+configuration without it. What cannot be compared counts as wider.
 """
 
 import os
@@ -34,7 +34,7 @@ class Widening(Value):
     key: str  # of the front matter, dotted
     wanted: str
     own: str  # what flags and configuration give
-    flag: str  # by which the person would say the same
+    flag: str  # the flag with which the person would allow the same
 
 
 class TaskComparison(NamedTuple):
@@ -44,13 +44,13 @@ class TaskComparison(NamedTuple):
     with_task: LoadedConfig
     without_task: LoadedConfig
     cwd: str
-    on_terminal: bool  # a person answers, unless somebody else is named
+    on_terminal: bool  # a person at this terminal answers unless configured otherwise
 
 
 def find_widenings(both: TaskComparison) -> tuple[Widening, ...]:
     """Every key that widens, in the order of the documentation. Raises UsageError."""
     if both.task.folder is None:
-        return ()  # given by hand: the person's own words
+        return ()  # given by hand: the person's own text
     readers = (
         _provider,
         _sandbox,
@@ -68,7 +68,7 @@ def find_widenings(both: TaskComparison) -> tuple[Widening, ...]:
 def _provider(both: TaskComparison) -> Iterator[Widening]:
     wanted, own = both.with_task.config.model_provider, both.without_task.config.model_provider
     if wanted is None or wanted == own or wanted == "local" or wanted.startswith("scripted:"):
-        return  # those two send words to nobody
+        return  # neither of the two sends text to anybody
     flag = f"--provider {wanted}"
     yield Widening(key="provider", wanted=wanted, own=own or "none named", flag=flag)
 
@@ -88,7 +88,7 @@ def _approval(both: TaskComparison) -> Iterator[Widening]:
         return
     looser = narrow_approval(own.approval, mine.approval) != mine.approval
     more_questions = own.granular is not None and mine.approval == "on-request"
-    # Nothing bounds it there, and it would not even ask before work is thrown away.
+    # Nothing bounds it there, and it would not even ask before work is discarded.
     unbound = mine.approval == "never" and mine.sandbox_mode == "danger-full-access"
     if looser or more_questions or unbound:
         given = "granular" if own.granular is not None else own.approval
@@ -101,14 +101,14 @@ def _reviewer(both: TaskComparison) -> Iterator[Widening]:
         both.without_task.config.approvals_reviewer,
     )
     if wanted == own or wanted in ("user", "nobody", None):
-        return  # a person's own yes, or none at all
+        return  # a person answers, or nobody
     if own is not None or both.on_terminal:
         given = _REVIEWERS.get(own, "guardian") if own else "person"
         yield Widening(key="reviewer", wanted="guardian", own=given, flag="--reviewer guardian")
 
 
 def _agents(both: TaskComparison) -> Iterator[Widening]:
-    """Only bounds that the person has set: what nobody bounded, a task may size for itself."""
+    """Compare only limits that the person has set; a task may choose the others itself."""
     mine, own = (_agent_limits(loaded.config) for loaded in (both.with_task, both.without_task))
     for key, wanted in mine.items():
         given = own.get(key)
@@ -118,7 +118,7 @@ def _agents(both: TaskComparison) -> Iterator[Widening]:
 
 
 def _agent_limits(config: Config) -> dict[str, int]:
-    """Those that are set."""
+    """The limits that are set."""
     table = msgspec.convert(config.agents, AgentsTable)
     said = {
         "max_agents": None if table.children is None else table.children + 1,
@@ -146,7 +146,7 @@ def _network(both: TaskComparison) -> Iterator[Widening]:
 
 
 def _reaches_all(config: Config) -> bool:
-    """Without any list: then a list is narrower, whatever it names."""
+    """True if commands have network without a host list: any list is then narrower."""
     direct = config.sandbox_mode == "workspace-write" and (
         config.sandbox_workspace_write.network_access
     )
@@ -173,7 +173,7 @@ def _budget_and_deadline(both: TaskComparison) -> Iterator[Widening]:
 
 
 def _files(both: TaskComparison) -> Iterator[Widening]:
-    """Files whose text goes to a model: those beside the task file are of the same making."""
+    """Files whose text goes to a model; those beside the task file have the same author."""
     front, home = both.task.front, both.task.folder or both.cwd
     fan = front.fan_out
     schemas = {"output_schema": front.output_schema}
@@ -191,12 +191,12 @@ def _files(both: TaskComparison) -> Iterator[Widening]:
 
 
 def _escapes_folder(folder: str, name: str) -> bool:
-    """Whether a name leads out of a folder, also by a link."""
+    """True if the path is outside the folder, also through a link."""
     return not Path(os.path.realpath(Path(folder, name))).is_relative_to(os.path.realpath(folder))
 
 
 def _fan_out_command(both: TaskComparison) -> Iterator[Widening]:
-    """A command that runs before anybody is asked: not where every command needs a yes."""
+    """A command that runs before anybody is asked; widens only if every command needs approval."""
     fan = both.task.front.fan_out
     if (
         fan is not None
@@ -210,7 +210,7 @@ def _fan_out_command(both: TaskComparison) -> Iterator[Widening]:
 
 
 def can_widen(front: FrontMatter) -> bool:
-    """Whether it sets any key that widens somewhere; for showing what a folder brings along."""
+    """True if the file sets any key that can widen; for listing the task files of a folder."""
     said = (
         front.provider, front.sandbox, front.approval, front.reviewer, front.allow_commit,
         front.network, front.max_agents, front.max_depth, front.max_spawns, front.budget,

@@ -1,8 +1,8 @@
-"""What a project's configuration would do, as lines for the person who decides about it. Pure.
+"""Describes what a project's configuration would do, for the person who decides about trust.
 
-Rule: everything that would count is named; text of the project is cleaned and cut, never obeyed.
-What reaches beyond the project, or lets agents do more, is marked with what it means and comes
-first, so that no length of a file hides it.
+Every effective key is named. Text from the project is cleaned and cut, never obeyed. Keys that
+reach beyond the project or let agents do more are marked, explained and listed first, so that a
+long file cannot hide them.
 """
 
 import tomllib
@@ -18,7 +18,7 @@ from swarm.roles.config.schema import Toml
 
 from ...console.safe_text import clean_line
 
-_MOST_LINES = 40  # a file
+_MOST_LINES = 40  # per file
 _MARK = "!"
 _MEANINGS: dict[str, str] = {
     "sandbox_workspace_write": "changes what commands may write or reach",

@@ -1,1 +1,1 @@
-"""What the model sees: the history, its tokens, and the fragments around it."""
+"""The model's context: the history, its token counts and the context blocks around it."""

@@ -1,10 +1,11 @@
-"""The shorter history that follows a compaction: context, the person's words, a summary, the state.
+"""Build the history that follows a compaction: context, input and mail, a summary, the state.
 
-Rule guarded: what a person and other agents said is kept word for word as far as it fits, the task
-always; nothing but whole messages is kept, so no call is left without its output. Pure.
+Input from persons and mail from agents are kept verbatim as far as they fit, the first task and the
+latest input always. Apart from them only guidance messages and the compaction's result are kept, so
+no call stays without its output. Pure.
 
 Source: Codex's local compaction; differs in that the task, the plan, changed files and agents are
-pinned, letters count as words, and images stay.
+pinned, mail counts as input, and images stay.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,21 +33,21 @@ from .pinned_state import PinnedState, state_text
 from .token_meter import BYTES_PER_TOKEN
 from .truncate import truncate_middle
 
-MAX_KEPT_TEXT_TOKENS = 20_000  # of the person's and other agents' words, beside the pinned ones
+MAX_KEPT_TEXT_TOKENS = 20_000  # of input and mail, in addition to the pinned messages
 NO_SUMMARY = "(no summary available)"
-_CUT_TOKENS = 32  # of a cut message beside its text: what it is, and the mark
+_CUT_TOKENS = 32  # added to a cut message's text: role and truncation marker
 Measure = Callable[[AnyItem], int]  # tokens of an item
 
 
 class CompactionBudget(Value):
-    """Bounds of what a compaction leaves, in tokens as the estimate counts them."""
+    """Limits of what a compaction keeps, in estimated tokens."""
 
     words: int = MAX_KEPT_TEXT_TOKENS
     summary: int = 16_000
 
 
 def compaction_budget(limit_tokens: int | None) -> CompactionBudget:
-    """At most a quarter of the limit for kept words, and a quarter for the summary."""
+    """At most a quarter of the limit for kept messages and a quarter for the summary."""
     if limit_tokens is None:
         return CompactionBudget()
     quarter = max(256, limit_tokens // 4)
@@ -61,13 +62,13 @@ def build_compacted_history(
     room: CompactionBudget,
     measure: Measure,
 ) -> tuple[AnyItem, ...]:
-    """The history after a compaction.
+    """Return the history after a compaction.
 
     Args:
         items: The history before.
-        context: What a model is told first, as of now.
-        ending: What stands for the rest: `summary_message`, or a provider's items.
-        room: How much of the words is kept.
+        context: The current context, which the model is told first.
+        ending: Stands for the removed rest: `summary_message`, or a provider's items.
+        room: Token limits of the kept messages.
         measure: Tokens of an item.
     """
     return (
@@ -81,7 +82,7 @@ def build_compacted_history(
 def summary_message(
     intro: str, summary: str, state: PinnedState, room: CompactionBudget
 ) -> Message:
-    """The summary and the state in the role of the user; a summary over its room is cut."""
+    """Return the summary and the state as a user message; a summary over its limit is cut."""
     told = truncate_middle(
         summary.strip() or NO_SUMMARY, budget_bytes=room.summary * BYTES_PER_TOKEN
     )
@@ -92,7 +93,7 @@ def summary_message(
 
 
 def provider_ending(output: Sequence[AnyItem], state: PinnedState) -> tuple[AnyItem, ...]:
-    """What a provider's compaction stands with; () if it sealed nothing."""
+    """Return the ending for a provider's compaction; () if it holds no Compaction item."""
     sealed = tuple(item for item in output if isinstance(item, Compaction))
     if not sealed or not (text := state_text(state)):
         return sealed
@@ -100,12 +101,12 @@ def provider_ending(output: Sequence[AnyItem], state: PinnedState) -> tuple[AnyI
 
 
 def is_task_message(item: AnyItem) -> bool:
-    """True for words that an agent works for: a person's, or another agent's letter."""
+    """True for a message that gives an agent work: a person's input, or mail of another agent."""
     return is_person_message(item) or (isinstance(item, Message) and item.author is not None)
 
 
 def pinned_messages(items: Sequence[AnyItem]) -> set[int]:
-    """The places of the words that stay whatever happens: the first task, and the latest one."""
+    """Return the indexes of the messages that always stay: the first task and a person's latest."""
     tasks = [index for index, item in enumerate(items) if is_task_message(item)]
     said = [index for index in tasks if is_person_message(items[index])]
     return {*tasks[:1], *said[-1:]}
@@ -114,7 +115,7 @@ def pinned_messages(items: Sequence[AnyItem]) -> set[int]:
 def _kept_messages(
     items: Sequence[AnyItem], room: CompactionBudget, measure: Measure
 ) -> tuple[AnyItem, ...]:
-    """The pinned words, and of the others the newest that fit; the last of those is cut to fit."""
+    """Return the pinned messages and the newest others that fit, the last one cut to fit."""
     pinned = pinned_messages(items)
     kept = {index: items[index] for index in pinned}
     left = room.words
@@ -134,13 +135,13 @@ def _kept_messages(
 
 
 def _cut_message(message: Message, budget_tokens: int) -> Message:
-    """The message with its texts cut to the budget together; its images are left out."""
+    """Return the message with its joined text cut to the budget and without its images."""
     text = truncate_middle(text_of(message.content), budget_bytes=budget_tokens * BYTES_PER_TOKEN)
     return msgspec.structs.replace(message, content=(InputText(text=text),))
 
 
 def _folder_guidance(items: Sequence[AnyItem], context: Sequence[Message]) -> tuple[AnyItem, ...]:
-    """AGENTS.md texts that joined later, for folders below; of two for one folder the later."""
+    """Return AGENTS.md messages of subfolders that were added later; per folder the latest."""
     told = {_guidance_head(part) for message in context for part in message.content}
     found: dict[str, AnyItem] = {}
     for item in items:
@@ -154,7 +155,7 @@ def _folder_guidance(items: Sequence[AnyItem], context: Sequence[Message]) -> tu
 
 
 def _guidance_head(part: ContentPart) -> str:
-    """`# AGENTS.md instructions for FOLDER`; "" for any other part."""
+    """Return `# AGENTS.md instructions for FOLDER`; "" for any other part."""
     if isinstance(part, InputImage) or not part.text.startswith(GUIDANCE_START):
         return ""
     return part.text.partition("\n")[0]

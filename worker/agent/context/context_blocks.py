@@ -1,7 +1,7 @@
-"""The pieces of context that are not a person's words: permissions, environment, marks, letters.
+"""Context blocks that are not a person's input: permissions, environment, team, abort notes, mail.
 
-Rule guarded: the same facts give the same bytes, so that a provider's prompt cache holds; what
-changes is appended as a new piece and never edited in place.
+The same facts give the same bytes, so that a provider's prompt cache stays valid. A changed fact is
+appended as a new block; an earlier block is never edited.
 """
 
 from pathlib import Path
@@ -50,35 +50,37 @@ TEAM_START, TEAM_END = "<team>", "</team>"
 SPAWNED_START, SPAWNED_END = "<spawned_agent_context>", "</spawned_agent_context>"
 RESULT_KNOWN = "(wait_agent has given you this answer already)"
 
-MAX_SUBAGENTS = 32  # named in the environment; a thousand turns would each tell of a thousand
+# Children named in the environment block; without a limit each turn could name a thousand.
+MAX_SUBAGENTS = 32
 
 
 class EnvironmentFacts(Value):
-    """Where and when an agent works, as its model is told."""
+    """Working directory, time and subagents, as told to the model."""
 
     cwd: str
     date: str  # YYYY-MM-DD, local
     timezone: str = "Etc/UTC"
     shell: str = "bash"
     subagents: tuple[tuple[str, str], ...] = ()  # the agent's newest children: name, nickname
-    older_subagents: int = 0  # that are not named: the list is told again whenever it changes
+    # Children not named: the block is sent again whenever its list changes.
+    older_subagents: int = 0
 
 
 def harness_text(name: str) -> str:
-    """One of the texts beside this file, by its name without `.md`."""
+    """Return one of the texts beside this file, by its name without `.md`."""
     return _TEXTS[name]
 
 
 def base_instructions(*, short: bool) -> str:
-    """The built-in base instructions; the short ones for small local models."""
+    """Return the built-in base instructions; the short ones for small local models."""
     return _TEXTS["base_short" if short else "base"]
 
 
 def permissions_text(limits: Limits, *, cwd: str, is_locked: bool = False) -> str:
-    """The `<permissions instructions>` block: sandbox, approvals, writable roots."""
+    """Return the `<permissions instructions>` block: sandbox, approvals, writable roots."""
     parts = [_sandbox_text(limits), _approval_text(limits, is_locked=is_locked)]
     if isinstance(limits.sandbox, ProfilePolicy):
-        from .profile_text import profile_lines  # for the few runs that have one
+        from .profile_text import profile_lines  # imported by the few runs that have a profile
 
         parts += profile_lines(limits.sandbox)
     if isinstance(limits.sandbox, WorkspaceWrite):
@@ -129,7 +131,7 @@ def _approval_name(limits: Limits, *, is_locked: bool) -> str:
 
 
 def environment_text(place: EnvironmentFacts) -> str:
-    """The `<environment_context>` block."""
+    """Return the `<environment_context>` block."""
     lines = (
         ENVIRONMENT_START,
         f"  <cwd>{place.cwd}</cwd>",
@@ -155,21 +157,22 @@ def _subagents_lines(place: EnvironmentFacts) -> list[str]:
 
 
 def guidance_text(instructions: str, *, cwd: str, replaces: bool = False) -> str:
-    """The AGENTS.md block; `instructions` is the whole chain, joined, or one folder's own file.
+    """Return the AGENTS.md block of the joined chain, or of one folder's own file.
 
     Args:
         instructions: The text.
-        cwd: For which folder it counts.
-        replaces: Something else was told for the same folder before.
+        cwd: The folder that it applies to.
+        replaces: The model was told other instructions for the same folder before.
     """
     note = f"{_TEXTS['guidance_again']}\n\n" if replaces else ""
     return f"{GUIDANCE_START}{cwd}\n\n{note}<INSTRUCTIONS>\n{instructions}\n</INSTRUCTIONS>"
 
 
 def team_text(spec: AgentSpec) -> str:
-    """What an agent is told of its team; "" for one that works alone.
+    """Return what an agent is told about its team; "" for an agent without a team.
 
-    A child's block names its path: so a history taken over from its parent cannot pass for its own.
+    A child's block names the child's path, so the block in a history taken over from its parent is
+    not taken for the child's own.
     """
     may_grow = spec.may_spawn
     is_child = spec.depth > 0
@@ -189,29 +192,29 @@ def team_text(spec: AgentSpec) -> str:
 
 
 def turn_aborted_message(*, commands_ended: bool = False) -> Message:
-    """The mark behind an interrupted turn; its background commands ended with it, or live on."""
+    """Return the note after an interrupted turn, whose background commands ended or still run."""
     words = _TEXTS["turn_aborted_commands_ended" if commands_ended else "turn_aborted"]
     text = f"{ABORTED_START}\n{words}\n{ABORTED_END}"
     return Message(role="user", content=(InputText(text=text),))
 
 
 def last_request_message() -> Message:
-    """The budget is used up: one more request, for the best answer there is."""
+    """Return the notice that the budget is used up and one request is left for the answer."""
     return text_message("developer", _TEXTS["last_call"])
 
 
 def repetition_message(times: int, *, waits: bool = False) -> Message:
-    """What a model is told that does the same again and again, or waits without any change."""
+    """Return the notice to a model that repeats its calls, or that waits without any change."""
     name = "repeating_wait" if waits else "repeating"
     return text_message("developer", _TEXTS[name].format(times=times))
 
 
 def mail_message(mail: Mail, *, known: bool = False) -> Message:
-    """A letter of another agent, as its reader's model sees it.
+    """Return another agent's mail as the recipient's model sees it.
 
     Args:
-        mail: The letter.
-        known: Its reader was given the same words as the result of a wait: they are not repeated.
+        mail: The mail.
+        known: The recipient got the same content as the result of a wait: it is not repeated.
     """
     text = (
         f"Message Type: {_MAIL_TYPES[mail.kind]}\n"
@@ -222,7 +225,7 @@ def mail_message(mail: Mail, *, known: bool = False) -> Message:
 
 
 def user_message(parts: tuple[UserInputPart, ...]) -> Message:
-    """A person's words and images; each image stands between tags that name it."""
+    """Return a person's text and images as a message; tags around each image name it."""
     content: list[ContentPart] = []
     for part in parts:
         match part:

@@ -1,4 +1,4 @@
-"""When a history is to be made shorter: the model's window, and what a person set. Pure."""
+"""When to compact a history: the model's window and the configured limits. Pure."""
 
 import msgspec
 
@@ -9,22 +9,22 @@ _FULL_PERCENT = 90
 
 
 def with_configured_window(model: ModelInfo, rules: ContextRules) -> ModelInfo:
-    """The model with the window that a person said it has."""
+    """Return the model with the configured context window, if one is configured."""
     if rules.window_tokens is None:
         return model
     return msgspec.structs.replace(model, context_window=rules.window_tokens)
 
 
 def usable_window(model: ModelInfo) -> int | None:
-    """The tokens that a request may hold; None if nobody knows."""
+    """Return the tokens that a request may hold; None if the window is unknown."""
     tokens = model.context_window * model.effective_context_percent // 100
     return tokens if tokens > 0 else None
 
 
 def compaction_limit(model: ModelInfo, rules: ContextRules) -> int | None:
-    """The tokens from which a history is compacted; None: never by itself.
+    """Return the tokens from which a history is compacted; None: never automatically.
 
-    The least of what a person or the catalogue set, and 90 % of the window.
+    The smaller of the configured limit (else the catalogue's) and 90 % of the window.
 
     Source: Codex `model_auto_compact_token_limit`.
     """

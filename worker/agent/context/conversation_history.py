@@ -1,7 +1,7 @@
-"""The conversation as the model will see it: encoded once, append-only, with a running digest.
+"""The conversation as the model sees it: encoded once, append-only, with a running digest.
 
-Rule guarded: no operation here takes longer because the history is long, but `replace_last`
-and restoring. The gateway holds what was sent; only what came after it travels.
+The gateway holds what was sent; a request carries only the items after it. Only `replace`,
+`all_items`, restoring and a complete resend take longer for a longer history.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from ...event_limits import MOST_ITEM_BYTES, fit_item
 
 
 class UnsentItems(NamedTuple):
-    """What a request carries: the items after `base_count`, and the digest of those before."""
+    """Content of a request: the items after `base_count`, and the digest of the items before."""
 
     base_count: int
     base_digest: bytes
@@ -42,9 +42,10 @@ class ConversationHistory:
         return self._digest
 
     def append(self, item: AnyItem) -> msgspec.Raw:
-        """Add an item; returns its encoding, to be posted as it is. One too large is cut."""
+        """Add an item and return its encoding, to be posted as is. An item too large is cut."""
         body = encode_item(item)
-        if len(body) > MOST_ITEM_BYTES:  # else the supervisor could not be told of it
+        # Otherwise the event would not fit into a message to the supervisor.
+        if len(body) > MOST_ITEM_BYTES:
             body = encode_item(fit_item(item, size_bytes=len(body)))
         if isinstance(item, AnyCall):
             self.call_ids.add(item.call_id)
@@ -53,24 +54,24 @@ class ConversationHistory:
         return raw
 
     def unsent(self) -> UnsentItems:
-        """The items that the gateway has not seen. Sending them is told by `mark_sent`."""
+        """Return the items that the gateway does not hold; call `mark_sent` when they are sent."""
         items = tuple(self._items[self._sent_count :])
         return UnsentItems(self._sent_count, self._sent_digest, items)
 
     def mark_sent(self) -> None:
-        """The gateway will hold everything up to here."""
+        """Note that the gateway will hold everything up to here."""
         self._sent_count, self._sent_digest = len(self._items), self._digest
 
     def forget_sent(self) -> None:
-        """The gateway holds nothing (it is new, or asks for all): the next request is whole."""
+        """The gateway holds nothing (restarted, or requests all): the next request carries all."""
         self._sent_count, self._sent_digest = 0, b""
 
     def all_items(self) -> tuple[msgspec.Raw, ...]:
-        """Every item; takes as long as the history is."""
+        """Return every item; takes time in proportion to the history."""
         return tuple(self._items)
 
     def replace(self, items: tuple[msgspec.Raw, ...]) -> None:
-        """Start over with these items (an image taken back); the gateway is sent all again."""
+        """Replace all items (compaction, rollback, removed image); the gateway gets all again."""
         self._items, self._digest = [], b""
         self.forget_sent()
         for raw in items:

@@ -1,7 +1,7 @@
-"""Making a restored history whole: every call has one output, every output has its call.
+"""Repair of a restored history: every call has one output, every output has its call.
 
-Rule guarded: a call whose process died is told to the model as interrupted; it is never run again.
-While an agent lives its history is whole by construction, so this runs once, at its start.
+The model is told that a call was interrupted when its process died; the call is never run again. A
+running agent keeps its history complete, so the repair is needed at the start and after a rollback.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ class RepairedHistory(Value):
 
 
 def synthetic_output(call: AnyCall, text: str, *, success: bool | None = False) -> AnyOutput:
-    """The output item of the kind that the call wants."""
+    """Return an output item of the kind that the call requires."""
     kind = CustomToolCallOutput if isinstance(call, CustomToolCall) else FunctionCallOutput
     return kind(call_id=call.call_id, output=text, success=success)
 
@@ -58,15 +58,15 @@ def repair_history(
     interrupted: Collection[str] = (),
     ended: Mapping[str, EndedCall] = MappingProxyType({}),
 ) -> RepairedHistory:
-    """Drop outputs without a call and second outputs; give each call without one a synthetic one.
+    """Drop stray and second outputs; add a synthetic output to each call without one.
 
-    Outputs of calls in the last response are added at the end, in call order. Those of older
-    calls stand right after the items of their response, where strict servers want them.
+    Outputs of calls in the last response are added at the end, in call order. Those of older calls
+    stand right after the items of their response, where strict servers require them.
 
     Args:
         items: The history as journaled.
         interrupted: Ids of calls that were running when their process ended.
-        ended: Calls that had ended, and were told so, before their output was written.
+        ended: Calls whose end was journaled, but not their output.
     """
     kept, unanswered = _drop_stray_outputs(items)
     whole: list[AnyItem] = []
@@ -83,10 +83,10 @@ def repair_history(
 
 
 def _drop_stray_outputs(items: tuple[AnyItem, ...]) -> tuple[list[AnyItem], set[int]]:
-    """Items without stray outputs, and the identities of calls left open.
+    """Return the items without stray outputs, and the identities of the calls without output.
 
-    Some servers count call ids anew in each response, so an id may come again: an output belongs
-    to the oldest open call of its id.
+    Some servers restart call ids in each response, so an id may repeat: an output belongs to the
+    oldest open call with its id.
     """
     kept: list[AnyItem] = []
     open_calls: dict[str, deque[int]] = {}
@@ -102,7 +102,7 @@ def _drop_stray_outputs(items: tuple[AnyItem, ...]) -> tuple[list[AnyItem], set[
 
 
 def pair_calls(items: Sequence[AnyItem]) -> dict[int, int]:
-    """The place of each answered call → the place of its output, by the same rule."""
+    """Map the index of each answered call to the index of its output, by the same rule."""
     pairs: dict[int, int] = {}
     open_calls: dict[str, deque[int]] = {}
     for index, item in enumerate(items):
@@ -114,7 +114,7 @@ def pair_calls(items: Sequence[AnyItem]) -> dict[int, int]:
 
 
 def _is_response_item(item: AnyItem) -> bool:
-    """True for what stands between the calls of one response and its last output."""
+    """True for items that may stand between the calls of one response and its last output."""
     match item:
         case Reasoning() | FunctionCall() | CustomToolCall():
             return True
@@ -137,9 +137,7 @@ def _missing_output(
 
 
 def without_latest_images(items: Sequence[AnyItem]) -> list[AnyItem] | None:
-    """The same, with words in place of the images of the latest output that has any; None: none
-    has.
-    """
+    """Replace the images of the latest output that has any by a note; None if no output has one."""
     for index in reversed(range(len(items))):
         item = items[index]
         if not isinstance(item, AnyOutput) or isinstance(item.output, str):

@@ -1,7 +1,7 @@
-"""Making a history shorter without a model: oldest outputs become stubs, then oldest items go.
+"""Shorten a history without a model: oldest outputs become stubs, then oldest items are removed.
 
-Rule guarded: pinned words, and what tells the rules of the run, are never touched; a call and its
-output stay or go together, and so does what a model said in one response with its thoughts. Pure.
+Pinned messages and context messages are never touched. A call and its output stay or go together,
+and so do the items of one response, reasoning included. Pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,14 +27,14 @@ from .pinned_state import PinnedState, state_block, state_in_item
 def trim_history(
     items: Sequence[AnyItem], *, room_tokens: int, note: str, state: PinnedState, measure: Measure
 ) -> tuple[AnyItem, ...] | None:
-    """The longest history of at most `room_tokens` that this way leads to.
+    """Return the longest history of at most `room_tokens` that trimming yields.
 
-    None if none does, or if it would not be shorter.
+    Returns None if it cannot be trimmed that far, or if the result would not be shorter.
 
     Args:
         items: The history; calls and outputs paired.
-        room_tokens: What may be left, by `measure`.
-        note: Told at the end, together with the state, so that the model knows of its loss.
+        room_tokens: Tokens that may remain, by `measure`.
+        note: Added at the end, together with the state, so that the model knows of the removal.
         state: The plan, changed files and agents.
         measure: Tokens of an item.
     """
@@ -69,12 +69,12 @@ def _stub_output(output: AnyOutput, size: int) -> AnyOutput:
 
 
 def _closing_message(note: str, state: PinnedState) -> Message:
-    """One message of the harness: `state_in_item` finds the state in it again."""
+    """Return the message with state and note; `state_in_item` finds the state in it again."""
     return Message(role="user", content=(InputText(text=state_block(state)), InputText(text=note)))
 
 
 def _is_closing_message(item: AnyItem) -> bool:
-    """True for the closing of an earlier cut: the new one says it anew."""
+    """True for the closing message of an earlier trimming, which the new one replaces."""
     if not isinstance(item, Message) or state_in_item(item) is None:
         return False
     first = item.content[0]
@@ -82,11 +82,11 @@ def _is_closing_message(item: AnyItem) -> bool:
 
 
 def _removable_groups(items: Sequence[AnyItem]) -> Iterable[set[int]]:
-    """What may go, oldest first: a letter, a person's words, or a response with its outputs."""
+    """Yield removable groups, oldest first: mail, input, or a response with its outputs."""
     pinned = pinned_messages(items)
     pairs = pair_calls(items)
     response: set[int] = set()
-    answered = False  # an output came: what a model says next is another response
+    answered = False  # an output came: the next model item belongs to another response
     for index, item in enumerate(items):
         if _is_model_item(item):
             if answered:
@@ -98,7 +98,7 @@ def _removable_groups(items: Sequence[AnyItem]) -> Iterable[set[int]]:
             continue
         if isinstance(item, AnyOutput):
             answered = bool(response)
-            continue  # it goes with its call
+            continue  # it is removed with its call
         if response:
             yield response
             response, answered = set[int](), False
@@ -116,5 +116,5 @@ def _is_model_item(item: AnyItem) -> bool:
 
 def _is_removable(item: AnyItem) -> bool:
     if isinstance(item, Compaction):
-        return False  # all that is left of what was before
+        return False  # it stands for everything before it
     return is_person_message(item) or (isinstance(item, Message) and item.author is not None)

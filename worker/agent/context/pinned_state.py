@@ -1,8 +1,8 @@
-"""What no compaction may lose: the plan, the files that were changed, and the agents that live.
+"""State that survives every compaction: the plan, the changed files and the agents.
 
-Rule guarded: it is read from the items themselves, so that it is the same after a restart; and it
-survives as one JSON text, exactly, over any number of compactions. What commands changed no item
-tells: that comes from the supervisor. Pure.
+It is read from the history's items, so it is the same after a restart, and one JSON text carries it
+unchanged over any number of compactions. Items do not show the files that commands changed; the
+supervisor supplies those. Pure.
 """
 
 import os.path
@@ -26,7 +26,7 @@ from swarm.mailbox.protocol.requests import ChangesReply
 
 from ...tools.update_plan import UpdatePlanArguments
 
-MAX_FILES = 1_000  # beyond, the oldest are only counted
+MAX_FILES = 1_000  # beyond this the oldest are only counted
 _PLAN_TOOL = "update_plan"
 _CHANGED = re.compile(
     r"^(?:Success\. Updated the following files:|Applied before this failure, and still in place:)"
@@ -37,8 +37,10 @@ _decode_plan = msgspec.json.Decoder(UpdatePlanArguments).decode
 
 
 class PinnedState(Value):
-    """`changed_files` are `A path`, `M path` or `D path`: as patches told them, and what else the
-    supervisor saw; `perhaps_changed` may be the work of agents that worked at the same time.
+    """Plan, changed files and agents.
+
+    `changed_files` are `A path`, `M path` or `D path`, from patches and from the supervisor;
+    `perhaps_changed` may be changes by agents that worked at the same time.
     """
 
     plan: tuple[PlanStep, ...] = ()
@@ -58,13 +60,13 @@ def collect_state(
     seen: ChangesReply | None = None,
     cwd: str = "/",
 ) -> PinnedState:
-    """What the items tell, an earlier compaction's `PinnedState` among them.
+    """Collect the state from the items, including the `PinnedState` of an earlier compaction.
 
     Args:
         items: The history.
-        agents: The agents below this one, as its model is told of them.
-        seen: What the supervisor saw change; None: it was not asked, or could not tell.
-        cwd: What relative paths are relative to.
+        agents: The agent's children, as its model is told of them.
+        seen: The changes that the supervisor saw; None: not requested, or unknown.
+        cwd: The base of relative paths.
     """
     state, letters = PinnedState(), dict[str, str]()
     for item in items:
@@ -97,7 +99,7 @@ def collect_state(
 
 
 def state_in_item(item: AnyItem) -> PinnedState | None:
-    """The state that an item of an earlier compaction holds."""
+    """Return the state in an item of an earlier compaction."""
     if not isinstance(item, Message) or item.role != "user":
         return None
     for part in item.content:
@@ -105,17 +107,17 @@ def state_in_item(item: AnyItem) -> PinnedState | None:
             try:
                 return _decode_state(part.text[len(STATE_START) : -len(STATE_END)])
             except msgspec.DecodeError:
-                return None  # a person's own words that happen to begin like it
+                return None  # a person's input that happens to begin like it
     return None
 
 
 def state_text(state: PinnedState) -> str:
-    """The state as the model reads it; "" where there is nothing to tell."""
+    """Return the state as the model reads it; "" if it is empty."""
     return "" if state == PinnedState() else state_block(state)
 
 
 def state_block(state: PinnedState) -> str:
-    """The same, also where there is nothing to tell."""
+    """Return the state as the model reads it, even if it is empty."""
     told = msgspec.json.format(msgspec.json.encode(state), indent=1).decode()
     return f"{STATE_START}\n{told}\n{STATE_END}"
 
@@ -133,6 +135,6 @@ def _absolute(path: str, cwd: str) -> str:
 
 
 def _note_change(letters: dict[str, str], letter: str, path: str) -> None:
-    """What is new stays new when it is changed; the latest change stands last."""
+    """A new file stays new when it is modified; the latest change stands last."""
     before = letters.pop(path, "")
     letters[path] = "A" if (before, letter) == ("A", "M") else letter

@@ -1,4 +1,4 @@
-"""What a permission profile allows, in words for a model. The same profile, the same bytes."""
+"""Text for the model about a permission profile. The same profile gives the same bytes."""
 
 from swarm.mailbox.path_rules import denies_reading
 from swarm.mailbox.protocol.limits import Access, ProfilePolicy
@@ -8,7 +8,7 @@ _VERBS: dict[Access, str] = {"write": "May be written", "read": "May be read", "
 
 
 def profile_lines(policy: ProfilePolicy) -> list[str]:
-    """One line for each kind of right that there is."""
+    """Return one line for each kind of access in the profile."""
     lines: list[str] = []
     for access, verb in _VERBS.items():
         paths = [rule.path for rule in policy.rules if rule.access == access]

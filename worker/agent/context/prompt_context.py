@@ -1,7 +1,7 @@
-"""What a model is told before and around the conversation, and what of it is new.
+"""The context that a model is told: instructions, initial messages, and later changes.
 
-Rule guarded: instructions, tools and everything said before stay the same bytes over a
-conversation's life; a change of rights, date or place is appended before the next user message.
+Instructions, tools and all earlier messages keep the same bytes during a conversation; a change of
+permissions, date or working directory is appended before the next user message.
 """
 
 from collections.abc import Iterable
@@ -25,28 +25,28 @@ from .context_blocks import (
 
 
 class ToldContext(Value):
-    """What the history already says, as far as it must not be said again; None = nothing."""
+    """Context that the history already holds and that must not be repeated; None: not told."""
 
     permissions: str | None = None
     environment: str | None = None
     guidance: str | None = None  # the text alone, of the working directory
-    team: str | None = None  # a child's: it bears its path
-    begun: bool = False  # the initial context is there (it may be empty for a small model)
+    team: str | None = None  # of a child, which contains its path
+    begun: bool = False  # the initial context was sent (it may be empty for a small model)
 
 
 def instructions_for(spec: AgentSpec, model: ModelInfo) -> str:
-    """The base instructions: the role's own, else the built-in ones that fit the model."""
+    """Return the role's base instructions, else the built-in ones that fit the model."""
     return spec.role.base_instructions or base_instructions(short=model.short_prompt)
 
 
 def find_told_context(items: Iterable[AnyItem], *, cwd: str) -> ToldContext:
-    """Read from a restored history what its model was told last. Walks it once."""
+    """Return the context that a restored history's model was told last, in one pass."""
     told, head = ToldContext(), f"{GUIDANCE_START}{cwd}\n"
     for item in items:
         guidance = told.guidance
         if (
             block := _text_starting_with(item, "user", head)
-        ) is not None:  # others are of folders below
+        ) is not None:  # other blocks are for subfolders
             guidance = _instructions_in(block)
         told = ToldContext(
             permissions=_text_starting_with(item, "developer", PERMISSIONS_START)
@@ -62,13 +62,13 @@ def find_told_context(items: Iterable[AnyItem], *, cwd: str) -> ToldContext:
 def context_items(
     spec: AgentSpec, *, place: EnvironmentFacts, model: ModelInfo, told: ToldContext
 ) -> tuple[tuple[Message, ...], ToldContext]:
-    """The messages to add before a user's message, and what is then told.
+    """Return the messages to add before a user's message, and the context told with them.
 
-    At the beginning: one developer message (permissions, the team, the role's instructions) and one
-    of the user (AGENTS.md, environment). Later only what changed. A child that took over its
-    parent's history begins all the same: its own words are not there yet. A model with the short
-    prompt gets the role's instructions alone, and not even those when it can call no tools: they
-    speak of tools, and each line more costs it attention that it does not have.
+    First: one developer message (permissions, the team, the role's instructions) and one user
+    message (AGENTS.md, environment). Later: only what changed. A child that took over its parent's
+    history gets its own initial context too. A model with the short prompt gets only the role's
+    instructions, and none at all if it can call no tools: they are about tools, and each line costs
+    attention that a small model lacks.
     """
     team = team_text(spec)
     if model.short_prompt:

@@ -1,6 +1,6 @@
-"""Estimating tokens without a tokenizer, and the running count of what fills the window.
+"""Token estimates without a tokenizer, and the running count of tokens in the window.
 
-Rule guarded: nothing here looks at an item twice; each adds its estimate when it is recorded.
+No item is measured twice: its estimate is added when the item is recorded.
 """
 
 from swarm.mailbox.protocol.events import TokenCount
@@ -20,24 +20,24 @@ from swarm.mailbox.protocol.sampling import ModelInfo
 from .context_limits import usable_window
 
 BYTES_PER_TOKEN = 4
-IMAGE_BYTES = 7_373  # what one image of default detail costs, as bytes of text
+IMAGE_BYTES = 7_373  # cost of one image of default detail, in bytes of text
 _ENCRYPTION_BYTES = 650  # the envelope of encrypted reasoning
-_MIN_CALIBRATION_TOKENS = 1_000  # tokens of a request from which the estimate is calibrated
+_MIN_CALIBRATION_TOKENS = 1_000  # smallest request that calibrates the estimate
 _MIN_RATIO, _MAX_RATIO = 0.5, 4.0
 
 
 def estimate_tokens(size_bytes: int) -> int:
-    """Tokens of so many UTF-8 bytes: a quarter, rounded up."""
+    """Return the tokens of so many UTF-8 bytes: a quarter, rounded up."""
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
 def estimate_item(item: AnyItem, *, encoded_bytes: int) -> int:
-    """Tokens of one item, from the length of its encoding.
+    """Estimate the tokens of one item from the length of its encoding.
 
-    Encrypted reasoning counts as what was encrypted; an image costs the same whatever its size.
+    Encrypted reasoning counts by its decrypted length; an image costs the same whatever its size.
 
-    Source: Codex `context_manager/history.rs`; differs in that the length is that of msgpack,
-    which is there already, not of JSON (a few per cent less).
+    Source: Codex `context_manager/history.rs`; differs in that the length is that of msgpack, which
+    exists already, and not of JSON (a few per cent less).
     """
     match item:
         case Reasoning(encrypted_content=str(sealed)) | Compaction(encrypted_content=sealed):
@@ -52,38 +52,40 @@ def estimate_item(item: AnyItem, *, encoded_bytes: int) -> int:
 
 
 def measure_item(item: AnyItem) -> int:
-    """The estimate of an item that is not encoded yet."""
+    """Estimate the tokens of an item that is not encoded yet."""
     return estimate_item(item, encoded_bytes=len(encode_item(item)))
 
 
 class TokenMeter:
-    """Tokens used in this life and all before, and tokens now in the window.
+    """Counts the tokens used by this process and all before, and the tokens now in the window.
 
-    Estimates are calibrated by what the server counted for the latest request as a whole: text that
-    is no English costs more than a token for four bytes.
+    Estimates are calibrated by the server's count for the latest whole request: non-English text
+    costs more than a token per four bytes.
     """
 
     def __init__(self, total: TokenUsage) -> None:
         self.total = total
-        self._unreported = TokenUsage()  # the part of it that no count has told
+        self._unreported = TokenUsage()  # the part of `total` that no TokenCount has reported
         self.head_tokens = 0  # estimate of instructions and tools
         self._items = 0  # estimates of all items
-        self._request_tokens = 0  # the same when the running request was sent, with the head
+        self._request_tokens = 0  # estimate of the running request, with instructions and tools
         self._ratio = 1.0
         self._window_at_response = 0  # the window at the last response, as the server counted it
-        self._since = 0  # estimates of what was recorded after it
+        self._since = 0  # estimates of items recorded after it
 
     def add_item(self, tokens: int) -> None:
-        """An item joined the history."""
+        """Add the estimate of an item that joined the history."""
         self._items += tokens
         self._since += tokens
 
     def note_request(self) -> None:
-        """A request goes out that holds all items."""
+        """Note that a request with all items is sent."""
         self._request_tokens = self.head_tokens + self._items
 
     def add_response(self, usage: TokenUsage | None) -> None:
-        """A response ended. Without a count all but the sums stays as it is."""
+        """Add a response's usage. Without usage nothing changes; without a token total only the
+        sums do.
+        """
         if usage is None:
             return
         self.add_side_response(usage)
@@ -95,13 +97,13 @@ class TokenMeter:
         self._window_at_response, self._since = usage.total_tokens, 0
 
     def add_side_response(self, usage: TokenUsage) -> None:
-        """A response that is no part of the history was paid for."""
+        """Add the usage of a response that is not part of the history."""
         self.total = self.total.plus(usage)
         self._unreported = self._unreported.plus(usage)
 
     def take_count(self, turn_id: str, model: ModelInfo | None) -> TokenCount:
-        """How things stand. `last` is what was paid for since the count before, if anything was:
-        all of them add up to `total`.
+        """Return the current counts. `last` is the usage since the previous count, so that all
+        `last` values add up to `total`.
         """
         last, self._unreported = self._unreported, TokenUsage()
         window = None if model is None else usable_window(model)
@@ -114,20 +116,20 @@ class TokenMeter:
         )
 
     def start_over(self, tokens: int) -> None:
-        """The history is another one now, of this estimate."""
+        """The history was replaced; `tokens` is its estimate."""
         self._items, self._window_at_response, self._since = tokens, 0, 0
 
     def calibrated(self, tokens: int) -> int:
-        """What an estimate comes to by the server's counting."""
+        """Convert an estimate to the server's count."""
         return round(tokens * self._ratio)
 
     def uncalibrated(self, tokens: int) -> int:
-        """The estimate that comes to so many tokens: the inverse of `calibrated`."""
+        """Convert a server's count to an estimate: the inverse of `calibrated`."""
         return round(tokens / self._ratio)
 
     @property
     def context_tokens(self) -> int:
-        """What the next request will hold, as far as is known."""
+        """Tokens that the next request will hold, as far as known."""
         if self._window_at_response:
             return self._window_at_response + self.calibrated(self._since)
         return self.calibrated(self.head_tokens + self._items)

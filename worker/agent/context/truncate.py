@@ -1,7 +1,7 @@
-"""Cutting what is too long: the middle goes, head and tail stay, and a marker says how much went.
+"""Truncation of long text: head and tail stay, a marker says how much of the middle was removed.
 
-Rule guarded: cutting happens once, when an output is recorded, never when a prompt is built; so
-what a model has seen keeps its bytes. Sizes are UTF-8 bytes; one token stands for four.
+An output is cut once, when it is recorded, and never when a prompt is built, so the bytes that a
+model has seen stay the same. Sizes are UTF-8 bytes; four bytes count as one token.
 """
 
 from typing import Literal
@@ -15,7 +15,7 @@ RECORDING_MARGIN = 1.2  # formatted outputs carry a few header lines beyond thei
 
 
 def truncate_middle(text: str, *, budget_bytes: int, unit: Unit = "tokens") -> str:
-    """Keep the first and the last half of `text`, cut on character boundaries.
+    """Keep the beginning and the end of `text`, half of the budget each, cut between characters.
 
     Args:
         text: Any text.
@@ -42,7 +42,7 @@ def truncate_middle(text: str, *, budget_bytes: int, unit: Unit = "tokens") -> s
 
 
 def truncate_formatted(text: str, *, budget_tokens: int) -> str:
-    """As `truncate_middle` in tokens; a cut text begins with its whole count of lines."""
+    """Like `truncate_middle`, in tokens; a cut text begins with the full text's number of lines."""
     cut = truncate_middle(text, budget_bytes=budget_tokens * BYTES_PER_TOKEN)
     if cut == text:
         return text
@@ -52,10 +52,10 @@ def truncate_formatted(text: str, *, budget_tokens: int) -> str:
 def truncate_output(
     output: str | tuple[ContentPart, ...], *, limit_tokens: int
 ) -> str | tuple[ContentPart, ...]:
-    """The last cut before an output joins the history: the model's limit and a fifth more.
+    """Cut an output when it joins the history: to the model's limit and a fifth more.
 
     Parts share one budget in their order: the first text that does not fit is cut to the rest,
-    later texts are left out and counted in a closing part, images always stay.
+    later texts are omitted and counted in a closing part, images always stay.
     """
     budget = int(limit_tokens * BYTES_PER_TOKEN * RECORDING_MARGIN)
     if isinstance(output, str):

@@ -1,1 +1,1 @@
-"""One turn: sample, run the calls, decide what is next."""
+"""One turn: sample, run the calls, decide the next step."""

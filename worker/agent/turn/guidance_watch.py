@@ -1,8 +1,7 @@
-"""AGENTS.md during a session: changes of the chain, and the files of folders where the agent works.
+"""AGENTS.md during a session: changes of the chain, and files of subfolders where calls work.
 
-Rule guarded: each folder below is looked at once, all files keep to one budget, and neither a
-foreign repository nor installed packages give instructions. What is read is appended, never put
-in place of what was said.
+Each subfolder is checked once and all files share one byte budget. Files in other repositories and
+in installed packages are ignored. New text is appended; earlier text is never replaced.
 """
 
 import os
@@ -20,43 +19,43 @@ from swarm.roles.guidance import Guidance, GuidanceRules, load_folder_guidance, 
 from ...policy.shell_parser import plain_commands
 
 FOREIGN_FOLDERS = frozenset({"node_modules", "site-packages", "vendor", "venv", "__pycache__"})
-_MAX_WORDS = 64  # of one command that are looked at
+_MAX_WORDS = 64  # words checked per call
 _MAX_LEVELS = 32  # below the working directory
 
 
 class FolderGuidance(msgspec.Struct, frozen=True):
-    """One folder's own instructions, to be told now."""
+    """One folder's own instructions, to be added now."""
 
     folder: str
     text: str
 
 
 class GuidanceWatch:
-    """One agent's; `told` are the items of former lives."""
+    """The AGENTS.md state of one agent; `told` are the items of its restored history."""
 
     def __init__(self, spec: AgentSpec, told: Iterable[AnyItem]) -> None:
         self._spec = spec
         self._seen = {folder for item in told if (folder := _guidance_folder(item))}
         self._left_bytes: int | None = None  # of the budget; None: not yet known
-        # Once: a command may put a link in its place.
+        # Resolved once: a command may later replace the folder by a link.
         self._root = Path(os.path.realpath(spec.cwd))
-        self._refused: set[str] = set()  # of the chain, told already
-        self.warnings: list[str] = []  # taken by who tells people
+        self._refused: set[str] = set()  # of the chain, already reported
+        self.warnings: list[str] = []  # the caller emits and clears them
 
     @property
     def is_enabled(self) -> bool:
-        """False: this agent is told of no files."""
+        """False: this agent gets no AGENTS.md texts."""
         return self._spec.context.guidance_bytes > 0
 
     def read_chain(self) -> str:
-        """The chain as it is now. Takes a few system calls."""
+        """Read the current chain. Takes a few system calls."""
         read = self._load()
         self.warnings += [one for one in read.refused if one not in self._refused]
         self._refused.update(read.refused)
         return read.text
 
     def find_new_guidance(self, details: Iterable[AnyCallDetail]) -> list[FolderGuidance]:
-        """The files of folders below that these calls work in, outer ones first, each once."""
+        """Return the files of subfolders that these calls work in, outer ones first, each once."""
         if not self.is_enabled:
             return []
         root = self._root
@@ -105,7 +104,7 @@ def _guidance_folder(item: AnyItem) -> str:
 
 
 def _call_folders(details: Iterable[AnyCallDetail], root: Path) -> Iterator[Path]:
-    """Every folder between the root and a place of a call, from the outside in."""
+    """Yield every folder between the root and a path of a call, from the outside in."""
     for detail in details:
         for place in _call_paths(detail, root):
             yield from _steps_down(place, root)

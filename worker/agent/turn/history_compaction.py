@@ -1,8 +1,8 @@
-"""When and how an agent's history becomes shorter, and how that is taken back.
+"""Compaction of an agent's history: when, by which means, and how it is undone.
 
-Rules guarded: it happens between two requests, where no call is open; the new history and what the
-supervisor is told of it are one step; and it is bounded: what frees nothing is not done again
-before the history has grown, and a history that cannot be made to fit ends its turn and says why.
+A compaction runs between two requests, when no call is open, and replaces the history and notifies
+the supervisor in one step. It is bounded: one that freed too little is not repeated before the
+history has grown, and a history that cannot be made to fit fails its turn with the reason.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -38,57 +38,55 @@ if TYPE_CHECKING:
 
 Trigger = Literal["limit", "overflow", "person"]
 Means = Literal["model", "provider", "cut"]
-CUT_SHARES = (0.5, 0.2)  # of what overflowed, at its second and third time in a row
-_MIN_GROWTH_TOKENS = 256  # tokens, before a compaction that freed little is tried again
-_CHANGES_LIMIT_S = 5.0  # for the supervisor to say what changed; without it patches alone are known
-_MIN_LEARNED_SHARE = 0.25  # of the told window: a provider that refuses even less is not believed
+# Share of the refused size to trim to, at the second and third overflow in a row.
+CUT_SHARES = (0.5, 0.2)
+_MIN_GROWTH_TOKENS = 256  # growth before a compaction that freed little is tried again
+# For the supervisor's ListChanges reply; without it only the patches' changes are known.
+_CHANGES_LIMIT_S = 5.0
+_MIN_LEARNED_SHARE = 0.25  # lower bound of the learned window, as a share of the declared one
 
 
 class HistoryCompactor:
-    """One agent's; it lives as long as the session."""
+    """Compacts one agent's history; lives as long as the session."""
 
     def __init__(self, session: "AgentSession") -> None:
         self._session = session
         self._compaction_requested = False
         self._undo_requested: UndoCompaction | None = None
-        self._scope: trio.CancelScope | None = None  # of work at rest
+        self._scope: trio.CancelScope | None = None  # of work while no turn runs
         self._count = 0
         self._items_after_last = 0  # items of the history when it was last compacted
-        self._retry_above_tokens = 0  # tokens: the last compaction did not come below the limit
-        self._waits_for_full_window = (
-            False  # one was taken back: the next comes when the window is full
-        )
+        self._retry_above_tokens = 0  # set when the last compaction stayed over the limit
+        self._waits_for_full_window = False  # after an undo: compact when the window is full
         self._learned_window: int | None = (
-            None  # a provider's window is smaller than it is said to be
+            None  # smaller than the declared window, learned from a refusal
         )
         self._overflows = 0  # in a row
         self._remote_failed = False
-        self._changes: ChangesReply | None = (
-            None  # files that changed, by the supervisor's last word
-        )
+        self._changes: ChangesReply | None = None  # changed files, by the supervisor's latest reply
 
-    # --- wishes ------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------
 
     @property
     def is_requested(self) -> bool:
-        """True if a person wants something done, now or before the next request."""
+        """True if a person requested a compaction or an undo that is still to be done."""
         return self._compaction_requested or self._undo_requested is not None
 
     @property
     def is_running(self) -> bool:
-        """True while it is at work between two turns."""
+        """True while a compaction or undo runs between two turns."""
         return self._scope is not None
 
     def request(self) -> None:
-        """A person wants the history compacted."""
+        """Request a compaction, for a person."""
         self._compaction_requested = True
 
     def request_undo(self, op: UndoCompaction) -> None:
-        """A person wants a compaction taken back."""
+        """Request the undo of a compaction, for a person."""
         self._undo_requested = op
 
     async def run_while_idle(self) -> None:
-        """Do what is wanted while no turn runs."""
+        """Perform the requested work while no turn runs."""
         session = self._session
         with trio.CancelScope() as self._scope:
             try:
@@ -104,16 +102,16 @@ class HistoryCompactor:
         self._scope = None
 
     def interrupt(self) -> None:
-        """End work at rest; that of a turn ends with the turn."""
+        """Cancel work that runs between turns; a turn's own compaction ends with the turn."""
         if self._scope is not None:
             self._scope.cancel()
 
-    # --- occasions ---------------------------------------------------------------------------
+    # --- triggers ----------------------------------------------------------------------------
 
     async def compact_if_needed(self, turn: "Turn | None", model: ModelInfo) -> None:
-        """Between two requests: do what a person wants, or what the window calls for.
+        """Between two requests, do what a person requested or what the window requires.
 
-        Raises SampleTrouble: the history must become shorter and cannot.
+        Raises SamplingError if the history must become shorter and cannot.
         """
         turn_id = "" if turn is None else turn.turn_id
         if self._undo_requested is not None:
@@ -126,9 +124,9 @@ class HistoryCompactor:
             await self._compact(turn_id, model, "limit")
 
     async def handle_overflow(self, turn: "Turn", model: ModelInfo) -> bool:
-        """A provider refused the history as too long. True if it is shorter now.
+        """Shorten a history that a provider refused as too long. True if it is shorter now.
 
-        Raises SampleTrouble as `look` does.
+        Raises SamplingError like `compact_if_needed`.
         """
         self._overflows += 1
         tokens = self._session.meter.context_tokens
@@ -142,7 +140,7 @@ class HistoryCompactor:
         return self._trim(turn.turn_id, model, "overflow", room_tokens=room)
 
     def note_response(self) -> None:
-        """A response came: what was sent did fit."""
+        """Note that a response came, so the request did fit."""
         self._overflows = 0
 
     def _is_due(self, model: ModelInfo) -> bool:
@@ -172,7 +170,7 @@ class HistoryCompactor:
         )
 
     async def _compact_for_person(self, turn_id: str, model: ModelInfo) -> None:
-        """A person's wish; its failure ends no turn."""
+        """Compact because a person requested it; a failure does not end the turn."""
         if len(self._session.history) <= self._items_after_last:
             self._warn("there is nothing to compact")
             return
@@ -181,10 +179,10 @@ class HistoryCompactor:
         except SamplingError as trouble:
             self._warn(f"the history was not compacted: {trouble.failed.message}")
 
-    # --- doing it ----------------------------------------------------------------------------
+    # --- compaction --------------------------------------------------------------------------
 
     async def _compact(self, turn_id: str, model: ModelInfo, trigger: Trigger) -> bool:
-        """By the provider, else by the model, else without one. True if it is shorter now."""
+        """Compact by the provider, else the model, else by trimming. True if it is shorter now."""
         session = self._session
         tokens = session.meter.context_tokens
         session.reporter.emit_transient(
@@ -205,7 +203,7 @@ class HistoryCompactor:
                 intro = harness_text("summary_intro")
                 ending = (summary_message(intro, asked.text, state, room),)
             elif _is_out_of_budget(asked.failed) and trigger != "overflow":
-                return False  # the next request hears the same, and closes the account
+                return False  # the next sample gets the same refusal, and the turn handles it
             else:
                 return self._trim_without_model(turn_id, model, trigger, asked.failed)
         context, told = session.build_context(model, anew=True)
@@ -234,7 +232,7 @@ class HistoryCompactor:
         return ()
 
     def _trim_to_limit(self, rebuilt: tuple[AnyItem, ...], model: ModelInfo) -> tuple[AnyItem, ...]:
-        """What a cut makes of a rebuilt history that is still over the limit, if anything."""
+        """Trim a rebuilt history that is still over the limit, if trimming helps."""
         meter, limit = self._session.meter, self._limit(model)
         size = sum(map(measure_item, rebuilt))
         if limit is None or meter.calibrated(size + meter.head_tokens) < limit:
@@ -265,7 +263,7 @@ class HistoryCompactor:
     def _trim_items(
         self, items: tuple[AnyItem, ...], *, room_tokens: int
     ) -> tuple[AnyItem, ...] | None:
-        """`room_tokens`: of a whole request, as the server counts."""
+        """Trim; `room_tokens` is the size of a whole request, as the server counts."""
         session = self._session
         return trim_history(
             items,
@@ -308,9 +306,9 @@ class HistoryCompactor:
         self._waits_for_full_window, self._items_after_last = False, len(items)
 
     def _finish(self, model: ModelInfo) -> bool:
-        """Tell the fill, and take care that what freed too little is not done again at once.
+        """Emit the token count and delay the next compaction if this one freed too little.
 
-        Raises SampleTrouble if what must stay does not fit the window.
+        Raises SamplingError if what must stay does not fit the window.
         """
         session, limit, window = self._session, self._limit(model), usable_window(model)
         tokens = session.meter.context_tokens
@@ -327,7 +325,7 @@ class HistoryCompactor:
             )
         return True
 
-    # --- taking back -------------------------------------------------------------------------
+    # --- undo --------------------------------------------------------------------------------
 
     def _undo_compaction(self, op: UndoCompaction, turn_id: str, model: ModelInfo) -> None:
         session = self._session
@@ -358,7 +356,7 @@ class HistoryCompactor:
         self._waits_for_full_window, self._items_after_last, self._retry_above_tokens = True, 0, 0
         self._emit_token_count(model)
 
-    # --- words -------------------------------------------------------------------------------
+    # --- reports -----------------------------------------------------------------------------
 
     def _emit_token_count(self, model: ModelInfo) -> None:
         session = self._session

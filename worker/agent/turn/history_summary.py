@@ -1,8 +1,8 @@
-"""Asking for what shall stand for a long history: a summary by the model, or its provider's items.
+"""Requests for what replaces a long history: the model's summary or the provider's compaction.
 
-Rule guarded: it ends. Streams are asked again as any sample is; a history that is too long even
-for this is asked of in ever shorter copies; an answer without text is asked for once more. The
-tools stay in the request, so that what a provider keeps of its beginning is used; none runs.
+The number of requests is bounded. Failed streams are retried like any sample; a history that is too
+long to summarize is sent as ever shorter copies; a response without text is requested once more.
+The tools stay in the request so that the provider's prompt cache still applies; no call is run.
 """
 
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ from .sample_retry import plan_retry
 if TYPE_CHECKING:
     from ..agent_session import AgentSession
 
-COPY_SHARES = (0.6, 0.35, 0.2)  # of a history that was too long to be summarized as a whole
-# What is wrong with the provider and not with this request: the turn could not go on either.
+COPY_SHARES = (0.6, 0.35, 0.2)  # shares of a history that was too long to be summarized as a whole
+# Errors of the provider, not of this request: the turn could not go on either.
 PROVIDER_ERROR_KINDS = frozenset(
     {
         "unauthorized", "missing_key", "no_provider", "usage_limit_exceeded", "connection_failed",
@@ -44,14 +44,14 @@ PROVIDER_ERROR_KINDS = frozenset(
 
 
 class SummaryResult(Value):
-    """What came of it: `text`, or why there is none."""
+    """The summary `text`, or why there is none."""
 
     text: str = ""
     failed: SampleFailed | None = None
 
 
 class ResponseCollector:
-    """Hears one response: its last words, and its items."""
+    """Collects one response: its last text and its items."""
 
     def __init__(self, session: "AgentSession") -> None:
         self._session = session
@@ -83,15 +83,15 @@ async def request_summary(
     *,
     whole: bool,
 ) -> SummaryResult:
-    """Have the model summarize its conversation.
+    """Request a summary of the conversation from the model.
 
     Args:
-        turn_id: Of the running turn; "" at rest.
+        turn_id: Of the running turn; "" between turns.
         items: The history.
-        whole: False: it is known not to fit, so the first copy is a shorter one.
+        whole: False: it is known not to fit, so the first request uses a shorter copy.
 
     Raises:
-        SampleTrouble: The provider is in trouble; nothing was changed.
+        SamplingError: The provider fails; nothing was changed.
     """
     asked = SummaryResult()
     for copy in _shorter_copies(items, whole=whole):
@@ -104,7 +104,7 @@ async def request_summary(
 async def _request_summary_of(
     session: "AgentSession", turn_id: str, model: ModelInfo, copy: tuple[msgspec.Raw, ...] | None
 ) -> SummaryResult:
-    """Ask of the history itself, or of a copy. Once more if what comes has no text."""
+    """Request a summary of the history or of a copy, once more if the response has no text."""
     prompt = session.spec.context.compact_prompt.strip() or harness_text("compact_prompt")
     failed: SampleFailed | None = None
     for words in (prompt, f"{prompt}\n\n{harness_text('compact_again')}"):
@@ -124,7 +124,7 @@ async def _request_summary_of(
 async def request_provider_compaction(
     session: "AgentSession", turn_id: str, model: ModelInfo
 ) -> tuple[AnyItem, ...] | SampleFailed:
-    """Have the provider's own endpoint shorten the conversation. Raises SampleTrouble as above."""
+    """Have the provider's own endpoint compact the conversation. Raises SamplingError as above."""
     heard = ResponseCollector(session)
     question = _sample_parameters(session, turn_id, model, compacts=True)
     failed = await _sample(session, question, heard, model)
@@ -160,7 +160,7 @@ def _sample_parameters(
 async def _sample(
     session: "AgentSession", question: SampleParameters, heard: ResponseCollector, model: ModelInfo
 ) -> SampleFailed | None:
-    """Over as many attempts as a stream gets; what was paid is counted."""
+    """Sample with the usual number of stream retries; adds the usage to the meter and the turn."""
     retries = 0
     while True:
         try:
@@ -187,7 +187,7 @@ async def _sample(
 def _shorter_copies(
     items: tuple[AnyItem, ...], *, whole: bool
 ) -> Iterator[tuple[msgspec.Raw, ...] | None]:
-    """What to ask of, one after the other: None is the history itself, then shorter copies."""
+    """Yield what to summarize, in order: None is the history itself, then shorter copies."""
     if whole:
         yield None
     size = sum(map(measure_item, items))

@@ -1,7 +1,7 @@
-"""What waits to be read by the model: steered words and letters, and whether they open a turn.
+"""Pending input, mail and notices of one agent, and whether they start a turn.
 
-Rule guarded: nothing admitted is lost and nothing is read twice. A letter that comes after a
-shown answer waits for the next turn, so that the answer is not extended.
+Nothing accepted is lost or read twice. Mail that arrives after a shown answer waits for the next
+turn, so that the answer is not extended.
 """
 
 from collections import deque
@@ -15,22 +15,22 @@ from swarm.mailbox.protocol.ops import Mail, Notice, TextInput, UserInput
 
 from ..context.token_meter import estimate_tokens
 
-_MAX_SEEN_IDS = 1024  # ids of admitted inputs and letters kept against repeats
+_MAX_SEEN_IDS = 1024  # ids of accepted messages, kept to detect repeats
 
 
 class TurnOpening(Value):
-    """Why a turn starts. `turn_id` None = make one."""
+    """Why a turn starts. `turn_id` None: create one."""
 
     started_by: Literal["user", "mail", "resume"]
     turn_id: str | None = None
-    output_schema: bytes | None = None  # of a turn that goes on, if said; words bring their own
+    output_schema: bytes | None = None  # of a resumed turn, if given; new input brings its own
 
 
 class Inbox:
-    """Pending input of one agent. Whoever waits for more waits for `news` and looks again."""
+    """Pending input of one agent. To wait for more, wait for `news` and check again."""
 
     def __init__(self) -> None:
-        self.news = trio.Event()  # set when something was admitted, and then replaced
+        self.news = trio.Event()  # set when something was accepted, and then replaced
         self._inputs: deque[UserInput] = deque()
         self._mail: deque[Mail] = deque()
         self._notices: deque[Notice] = deque()
@@ -39,9 +39,9 @@ class Inbox:
         self._mail_joins = True  # phase current_turn; False = next_turn
 
     def add_input(self, words: UserInput, *, running: bool) -> bool:
-        """Take a person's input once. Empty parts mean: go on (ignored while a turn runs).
+        """Accept a person's input once. Empty parts resume a turn (ignored while a turn runs).
 
-        Steering reopens the running turn to mail. Returns False for a repeat.
+        Input during a turn lets mail join that turn again. Returns False for a repeat.
         """
         if not self._is_new(words.input_id):
             return False
@@ -54,7 +54,7 @@ class Inbox:
         return True
 
     def add_mail(self, mail: Mail) -> bool:
-        """Take a letter once; False for a repeat."""
+        """Accept mail once; False for a repeat."""
         if not self._is_new(mail.mail_id):
             return False
         self._mail.append(mail)
@@ -62,20 +62,20 @@ class Inbox:
         return True
 
     def add_notice(self, notice: Notice) -> bool:
-        """Take a word of the supervisor once; it opens no turn and keeps none open."""
+        """Accept a notice of the supervisor once; it starts no turn and keeps none open."""
         if not self._is_new(notice.notice_id):
             return False
         self._notices.append(notice)
         return True
 
     def drain_notices(self) -> list[Notice]:
-        """Take the words of the supervisor that wait for the next request."""
+        """Remove and return the notices for the next request."""
         taken = [*self._notices]
         self._notices.clear()
         return taken
 
     def next_opening(self) -> TurnOpening | None:
-        """The turn that should start now that none runs; None = nothing calls for one."""
+        """Return the turn that should start when none runs; None if none should."""
         if self._inputs:
             return TurnOpening(started_by="user", turn_id=self._inputs[0].input_id)
         if self._resume is not None:
@@ -89,11 +89,11 @@ class Inbox:
         return None
 
     def begin_turn(self) -> None:
-        """A turn starts: mail joins it, and a wish to go on is fulfilled."""
+        """A turn starts: mail joins it, and a requested resume is done."""
         self._mail_joins, self._resume = True, None
 
     def note_answer_shown(self) -> None:
-        """An answer was completed: mail waits for the next turn, unless words are pending."""
+        """An answer was completed: mail waits for the next turn, unless input is pending."""
         if not self._inputs:
             self._mail_joins = False
 
@@ -103,20 +103,20 @@ class Inbox:
 
     @property
     def mail_joins_now(self) -> bool:
-        """True if a letter waits that the running turn may read."""
+        """True if mail is pending that the running turn may read."""
         return self._mail_joins and bool(self._mail)
 
     def count_other_mail(self, answers_of: Collection[str]) -> int:
-        """How many letters wait to be read, the final answers of these authors left out."""
+        """Return the number of pending mails without the final answers of these authors."""
         return sum(
             mail.kind != "final_answer" or mail.author not in answers_of for mail in self._mail
         )
 
     def wants_attention(self, *, ends_count: bool) -> bool:
-        """True if something waits that ends a wait: words, or a letter.
+        """True if something is pending that ends a wait: input or mail.
 
         Args:
-            ends_count: Whether another agent's final answer is such a letter too.
+            ends_count: Whether another agent's final answer counts too.
         """
         return bool(self._inputs) or any(
             ends_count or mail.kind != "final_answer" for mail in self._mail
@@ -129,7 +129,7 @@ class Inbox:
 
     @property
     def waiting_tokens(self) -> int:
-        """About how much the next request will hold of what waits: four bytes are a token."""
+        """Estimated tokens of pending text that the next request will hold."""
         words = sum(
             len(part.text)
             for one in self._inputs
@@ -140,7 +140,7 @@ class Inbox:
         return estimate_tokens(words + letters)
 
     def drain(self) -> list[UserInput | Mail]:
-        """Take what the next request should hold: words first, then letters if they may join."""
+        """Remove and return what the next request holds: input first, then mail if it may join."""
         taken: list[UserInput | Mail] = [*self._inputs]
         self._inputs.clear()
         if self._mail_joins:
@@ -149,7 +149,7 @@ class Inbox:
         return taken
 
     def drain_inputs(self) -> list[UserInput]:
-        """Take a person's pending words alone (an interrupted turn keeps them, unread)."""
+        """Remove and return only the pending input (an interrupted turn records it, unread)."""
         taken = [*self._inputs]
         self._inputs.clear()
         return taken

@@ -1,7 +1,7 @@
-"""After a response: sample again, or finish. The whole rule of a turn's length, as one function.
+"""What follows a response: sample again or finish the turn.
 
-Rule guarded: a response that only thinks or only comments does not end a turn (users find it dead
-half-way); but no model is asked more than `MAX_NUDGES` times in a row to go on.
+A response with only reasoning or commentary does not end a turn, because users would take it as
+stopped half-way; the model is asked to go on at most `MAX_NUDGES` times in a row. Pure.
 """
 
 from swarm.mailbox.protocol.base import Value
@@ -10,18 +10,18 @@ MAX_NUDGES = 3
 
 
 class ResponseSummary(Value):
-    """What one response amounted to."""
+    """Summary of one response."""
 
     called_tools: bool = False  # any call, also one that was refused before it ran
-    cut_for_mail: bool = False  # we ended it early so that mail is read now
+    cut_for_mail: bool = False  # the agent ended it early so that mail is read now
     answer: str | None = None  # last visible text that is not commentary
     remark: str | None = None  # last visible text of any phase
-    end_turn: bool | None = None  # the server's own opinion
+    end_turn: bool | None = None  # the server's own flag
     truncated: bool = False  # the model was stopped at an output limit, in the middle of text
 
 
 class SampleAgain(Value):
-    """Ask the model again; `nudge` if nothing but its own silence calls for it."""
+    """Sample again; `nudge` if only the unfinished response is the reason."""
 
     nudge: bool = False
 
@@ -40,7 +40,7 @@ def next_step(heard: ResponseSummary, *, pending_input: bool, nudges: int) -> Ne
 
     Args:
         heard: The response.
-        pending_input: Steered words, or mail that may join this turn, wait.
+        pending_input: Input, or mail that may join this turn, is pending.
         nudges: How often in a row the model was already asked to go on.
 
     Source: Codex `run_turn`; differs in that commentary-only and reasoning-only responses are

@@ -1,7 +1,7 @@
-"""A final answer against the schema it was asked for: what the model is told when it does not fit.
+"""Check of a final answer against its output schema, and the repair text for the model.
 
-Rule guarded: one more request, not two; then the answer stands as it is, and who asked for it
-judges it. The checker takes 6 MB, so it is loaded by the few turns that have a schema.
+The model gets one repair request; then the answer stands, and the requester judges it. The schema
+checker takes 6 MB, so only turns with a schema import it.
 """
 
 from typing import Any
@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 
 MAX_REPAIRS = 1
-_SCHEMA_CHARS = 8_000  # told again: not every provider has passed it on
+_SCHEMA_CHARS = 8_000  # sent again: not every provider has passed it on
 _VIOLATION_CHARS = 1_000
 
 
 def schema_repair_text(text: str, schema: bytes) -> str | None:
-    """What to tell the model about an answer that does not fit; None if it fits."""
-    from swarm.mailbox.schema_check import find_schema_violation  # see above
+    """Return what to tell the model about an answer that does not fit; None if it fits."""
+    from swarm.mailbox.schema_check import find_schema_violation  # imported late: it takes 6 MB
 
     try:
         known: dict[str, Any] = msgspec.json.decode(schema, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeError):
-        return None  # it was checked where it came in; the judge of the answer says what is wrong
+        return None  # checked where it was received; the requester reports the fault
     fault = find_schema_violation(text, known)
     if fault is None:
         return None

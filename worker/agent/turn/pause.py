@@ -1,7 +1,7 @@
-"""A pause: no further request to the model until a person lets the agent go on.
+"""Pause: no further request to the model until a person resumes the agent.
 
-Rule guarded: a pause cuts nothing off. What runs comes to its end, words and letters are taken, an
-interrupt ends the turn as ever; only the next request waits.
+A pause interrupts nothing. A running request and its calls complete, input and mail are accepted,
+and an interrupt ends the turn as usual; only the next request waits.
 """
 
 import trio
@@ -11,11 +11,11 @@ from swarm.mailbox.protocol.events import Waiting
 from ..reporter import Reporter
 
 PAUSED = "paused by a person"
-_PROGRESS_INTERVAL_S = 20.0  # between two signs of a pause that goes on
+_PROGRESS_INTERVAL_S = 20.0  # between two Waiting events during a pause
 
 
 class PauseState:
-    """One agent's pause."""
+    """The pause state of one agent."""
 
     def __init__(self, reporter: Reporter, *, paused: bool) -> None:
         self._reporter = reporter
@@ -24,16 +24,16 @@ class PauseState:
             self._open.set()
 
     def begin(self) -> None:
-        """No further request until `go_on`."""
+        """Allow no further request until `end`."""
         if self._open.is_set():
             self._open = trio.Event()
 
     def end(self) -> None:
-        """The pause is over."""
+        """End the pause."""
         self._open.set()
 
     async def wait_ended(self) -> None:
-        """Return at once, or when the pause is over; watchers see the wait."""
+        """Return when no pause is active; emits Waiting events meanwhile."""
         while not self._open.is_set():
             self._reporter.progress += 1
             self._reporter.emit_transient(Waiting(reason=PAUSED))

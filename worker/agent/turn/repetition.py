@@ -1,8 +1,8 @@
-"""When a model does the same again and again: it is told, then the turn ends. Pure.
+"""Detection of a model that repeats its calls: it is warned, then the turn ends. No I/O.
 
-Rule guarded: a turn that learns nothing new comes to an end by itself. Waiting is no fault: what
-takes long counts little, and what still brings something new counts less. A wait counts only where
-the same wait has ended in the very same way before, and then has much longer.
+A turn that learns nothing new ends by itself. Waiting is allowed: slow calls count little, and
+repeated calls with a new result count less. A wait counts only if the same wait ended in the same
+way before, and its limits are much higher.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from enum import Enum
 from swarm.mailbox.protocol.base import Value
 
 WARN_WEIGHT, STOP_WEIGHT = 30, 60  # weights of one streak
-QUICK_REPEAT_WEIGHT, SLOW_REPEAT_WEIGHT = 5, 1  # of a response whose calls and ends all came before
-NEW_RESULT_WEIGHT = (
-    2  # of one whose calls all came before, but not with these ends; 0 if it took long
-)
+# Of a response whose calls and results all came before.
+QUICK_REPEAT_WEIGHT, SLOW_REPEAT_WEIGHT = 5, 1
+NEW_RESULT_WEIGHT = 2  # of a response with known calls and new results; 0 if it took long
 SLOW_CALL_S = 5.0
-WARN_WAITS, STOP_WAITS = 60, 600  # waits without any change; told, a model can wait longer
+# Waits without any change; after the warning a model can wait longer.
+WARN_WAITS, STOP_WAITS = 60, 600
 WAITING_TOOLS = frozenset({"write_stdin", "wait_agent"})  # while they succeed, they only wait
 _MAX_SEEN_DIGESTS = 256  # responses of one turn
 
@@ -39,23 +39,23 @@ class RepetitionVerdict(Enum):
 
 
 class RepetitionDetector:
-    """The responses of one turn, as far as they are needed to see that nothing new comes."""
+    """Digests of one turn's responses, to detect that nothing new comes."""
 
     def __init__(self) -> None:
         self.responses = 0  # of the present streak
-        self.waits = 0  # in a row, that ended as they had before
-        self.is_wait = False  # the latest verdict is about those
+        self.waits = 0  # in a row, with the same result as before
+        self.is_wait = False  # whether the latest verdict is about waits
         self._weight = 0
         self._warned = False
         self._seen: dict[bytes, None] = {}  # a dict keeps order, so the oldest can be dropped
 
     @property
     def times(self) -> int:
-        """How often the latest verdict's calls were made without any news."""
+        """How often the latest verdict's calls were repeated without a new result."""
         return self.waits if self.is_wait else self.responses
 
     def add(self, calls: Sequence[CallRecord]) -> RepetitionVerdict:
-        """A response's calls have ended. A response without calls is none of this file's matter."""
+        """Judge a response whose calls have ended. A response without calls is always FINE."""
         if not calls:
             return RepetitionVerdict.FINE
         self.is_wait = all(_only_waits(one) for one in calls)

@@ -1,7 +1,7 @@
-"""The last turns of a history are taken back while none runs: the agent never had them.
+"""Rollback: removes the last turns from the history while no turn runs.
 
-Rule guarded: a history stays whole (each call has its output), and what the model was told before
-is read from it anew, so that the next turn tells it what it no longer knows.
+The history stays complete (each call has its output). The context already told is read again from
+the remaining items, so that the next turn repeats what was removed.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def roll_back_turns(session: "AgentSession", op: RollBackTurns) -> None:
-    """Go on with the items before these turns, or say why not. Never waits."""
+    """Restore the items before these turns, or emit a warning why not. Never waits."""
     if session.turn is not None or session.compactor.is_running:
         session.reporter.emit(
             Warned(message="no turn was taken back: one has begun since; interrupt it, then again")

@@ -1,7 +1,7 @@
-"""One attempt at one response: items join the history as they come, calls start at once.
+"""One attempt at one response: records items as they arrive and starts calls at once.
 
-Rule guarded: history holds all items of the response in stream order, then all outputs in call
-order, and every call gets exactly one output whatever happens to the stream.
+The history holds all items of the response in stream order, then all outputs in call order, and
+every call gets exactly one output whatever happens to the stream.
 """
 
 from typing import TYPE_CHECKING, assert_never
@@ -45,21 +45,21 @@ NO_BUDGET_TEXT = "not run: the budget is used up, and this was the last request"
 
 
 class SampleAttempt:
-    """Samples once, runs the calls, records the outputs. For use once."""
+    """Samples once, runs the calls, records the outputs. Use it once."""
 
     def __init__(self, session: "AgentSession", turn: Turn) -> None:
         self._session, self._turn = session, turn
         self._call_lock = CallLock()
-        self._item_ids: dict[str, str] = {}  # the gateway's item ids → ours
+        self._item_ids: dict[str, str] = {}  # the gateway's item ids → this run's item ids
         self._calls: trio.Nursery | None = None
-        self._needs_token_count = False  # an item of the response was told, and its end was not
+        self._needs_token_count = False  # an item was emitted, and no token count after it
         self.response = ResponseSummary()
 
     async def run(self, question: SampleParameters) -> SampleFailed | None:
-        """Returns why the stream failed, None if it did not; its calls are done either way.
+        """Return why the stream failed, None if it did not; its calls have ended in both cases.
 
-        However a response of which anything was told ends, a count says so: while its calls run,
-        the supervisor must know that no more of them will come.
+        A token count follows every response of which an item was emitted, also a failed one: while
+        its calls run, the supervisor must know that no more calls will come.
         """
         failed: SampleFailed | None = None
         async with trio.open_nursery() as self._calls:
@@ -90,15 +90,15 @@ class SampleAttempt:
         self._emit_token_count()
 
     def _emit_token_count(self) -> None:
-        """Tell that nothing more will come, and what is known of its cost."""
+        """Emit the count that ends the response, with its known cost."""
         self._needs_token_count = False
         session, turn = self._session, self._turn
         session.reporter.emit(session.meter.take_count(turn.turn_id, turn.model))
 
-    # --- what the gateway tells ---------------------------------------------------------------
+    # --- events of the gateway -----------------------------------------------------------------
 
     def _on_event(self, event: SampleStreamEvent) -> bool:
-        """Apply one event; True ends the response early because mail waits."""
+        """Apply one event; True ends the response early because mail is pending."""
         reporter, turn_id = self._session.reporter, self._turn.turn_id
         match event:
             case TextDelta(item_id=item_id, delta=delta):
@@ -129,11 +129,11 @@ class SampleAttempt:
         return name
 
     def _record_item(self, item: AnyItem) -> bool:
-        """Record a whole item; start it if it is a call."""
+        """Record a complete item; start it if it is a call."""
         session, turn = self._session, self._turn
         match item:
             case FunctionCallOutput() | CustomToolCallOutput() | Compaction():
-                return False  # only we answer calls, and shorten what was said
+                return False  # the model may not send outputs or compactions
             case FunctionCall() | CustomToolCall():
                 item = self._with_unique_id(item)
                 name = self._item_id(item.id) if item.id else session.new_item_id()
@@ -165,8 +165,8 @@ class SampleAttempt:
     # --- calls --------------------------------------------------------------------------------
 
     def _with_unique_id(self, call: AnyCall) -> AnyCall:
-        """The call, by another id if it has none or one that a call before it has: its output must
-        find it, and no call of a session runs twice. Some servers count anew in each response.
+        """Return the call with an unused id if it has none or a repeated one: its output must match
+        it, and no call of a session runs twice. Some servers restart ids in each response.
         """
         taken = self._session.history.call_ids
         if call.call_id and call.call_id not in taken:
@@ -202,5 +202,5 @@ class SampleAttempt:
                 pending.call, turn_id=self._turn.turn_id
             )
             pending.settle(outcome)
-            if outcome.ends_turn:  # a person's word, like an interrupt
+            if outcome.ends_turn:  # a person decided so, like an interrupt
                 self._session.interrupt("interrupted")

@@ -1,7 +1,6 @@
-"""How long to wait before a failed sample is asked again. The gateway retries requests; this
-retries streams.
+"""Delay before a failed sample is retried. The gateway retries requests; this retries streams.
 
-Rule guarded: the number of attempts is bounded, and a server that names a delay is obeyed.
+The number of attempts is bounded, and a delay named by the server is respected.
 """
 
 from swarm.mailbox.protocol.sampling import SampleFailed
@@ -10,11 +9,11 @@ _BASE_DELAY_S = 0.2
 
 
 def plan_retry(failed: SampleFailed, *, attempt: int, most: int, noise: float) -> float | None:
-    """Seconds to wait before retry number `attempt` (from 1); None = give up.
+    """Return the seconds to wait before retry number `attempt` (from 1); None: give up.
 
     Args:
         failed: Why the attempt ended.
-        attempt: Which retry this would be.
+        attempt: Number of the retry.
         most: How many retries the provider's settings allow.
         noise: Uniform in [0, 1): the delay varies by a tenth each way.
     """

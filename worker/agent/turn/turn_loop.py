@@ -1,7 +1,7 @@
-"""A turn from its opening to its one terminal event: read what waits, sample, run calls, repeat.
+"""Turn loop: record pending input, sample, run calls, repeat until one terminal event.
 
-Rule guarded: exactly one of TurnCompleted, TurnFailed, TurnAborted ends a turn, after everything
-else of it was said; and between the decision to end and the end nothing is awaited.
+Exactly one of TurnCompleted, TurnFailed, TurnAborted ends a turn, after all its other events.
+Nothing is awaited between the decision to end and the end.
 """
 
 from typing import TYPE_CHECKING, assert_never
@@ -63,12 +63,12 @@ async def _run_turn(session: "AgentSession", turn: Turn) -> TurnEnd:
     session.begin_sampling(turn.model)
     try:
         return await _run_responses(session, turn, turn.model)
-    except SamplingError as trouble:  # of a compaction; what a sample says is an answer of it
+    except SamplingError as trouble:  # raised by a compaction; a failed sample is returned instead
         return _fail(session, turn, trouble.failed)
 
 
 async def _run_responses(session: "AgentSession", turn: Turn, model: ModelInfo) -> TurnEnd:
-    await session.pause.wait_ended()  # what shortens the history is a request too
+    await session.pause.wait_ended()  # a compaction sends requests too
     await session.compactor.compact_if_needed(turn, model)
     session.record_context(turn, model)
     while True:
@@ -97,7 +97,7 @@ async def _run_responses(session: "AgentSession", turn: Turn, model: ModelInfo) 
 async def _sample_response(
     session: "AgentSession", turn: Turn, model: ModelInfo
 ) -> ResponseSummary | SampleFailed:
-    """One response, over as many attempts as it takes. Each is built from the history anew."""
+    """Sample one response, with retries. Each attempt is built from the current history."""
     retries = 0
     while True:
         await session.pause.wait_ended()
@@ -148,7 +148,7 @@ async def _sample_response(
 
 
 def _check_repetition(session: "AgentSession", turn: Turn) -> SampleFailed | None:
-    """Tell a model that does the same again and again; if that did not help, why the turn ends."""
+    """Warn a model that repeats its calls; if that did not help, return why the turn ends."""
     doing, turn.repetition_verdict = turn.repetition_verdict, RepetitionVerdict.FINE
     match doing:
         case RepetitionVerdict.FINE:
@@ -172,12 +172,12 @@ def _check_repetition(session: "AgentSession", turn: Turn) -> SampleFailed | Non
 
 
 def _request_schema_repair(session: "AgentSession", turn: Turn, text: str | None) -> bool:
-    """Ask once more for an answer that does not fit its schema. False: the answer stands."""
+    """Send back an answer that does not fit its schema, once. False: the answer stands."""
     schema = turn.output_schema
     if schema is None or text is None or turn.schema_repairs >= MAX_REPAIRS:
         return False
     if is_reviewer(session.spec.path):
-        return False  # who asked it judges it, and begins anew
+        return False  # the requester judges the answer and starts over
     words = schema_repair_text(text, schema)
     if words is None:
         return False
@@ -207,7 +207,7 @@ def _complete(turn: Turn, text: str | None, heard: ResponseSummary) -> TurnCompl
 
 
 def _end_out_of_budget(session: "AgentSession", turn: Turn, heard: ResponseSummary) -> TurnEnd:
-    """The last request that the budget allowed was answered: whatever was said is the result."""
+    """Answer to the last request within the budget: any text in it is the result."""
     text = heard.answer if heard.answer is not None else heard.remark
     if text is None:
         message = "the budget was used up, and the last request brought no answer"
@@ -231,7 +231,7 @@ def _fail(session: "AgentSession", turn: Turn, failed: SampleFailed) -> TurnFail
 
 
 def _abort(session: "AgentSession", turn: Turn) -> TurnAborted:
-    """What 7.1 of the sheet asks for: outputs, unread words, the mark, the event. Never waits."""
+    """Record outputs, unread input and the abort note; return the event. Never waits."""
     _record_open_calls(session, turn)
     for words in turn.unread_inputs:
         session.record_input(turn, words)

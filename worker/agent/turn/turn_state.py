@@ -1,4 +1,4 @@
-"""What one turn knows of itself while it runs."""
+"""State of one running turn."""
 
 from typing import Literal
 
@@ -26,13 +26,13 @@ class PendingCall:
         self.seconds = 0.0  # once it has an outcome
 
     def settle(self, outcome: ToolResult) -> None:
-        """It has come to its end."""
+        """Set the call's result and duration."""
         self.outcome = outcome
         self.seconds = trio.current_time() - self.started
 
 
 class Turn:
-    """One turn. `open` turns False in the same step in which its end is decided."""
+    """One turn. `is_open` becomes False in the same step in which its end is decided."""
 
     def __init__(self, turn_id: str, started_by: StartedBy) -> None:
         self.turn_id = turn_id
@@ -49,20 +49,20 @@ class Turn:
         self.is_last_request = False  # the budget is used up: one request is left, for the answer
         self.declined = False  # some call was refused
         self.pending: list[PendingCall] = []  # calls of the current response, in call order
-        self.unread_inputs: list[UserInput] = []  # words that came before it was aborted
+        self.unread_inputs: list[UserInput] = []  # input that came before it was aborted
         self.commands_ended = False  # when it was aborted
         self.schema_repairs = 0  # how often an answer that does not fit its schema was sent back
         self.repetition = RepetitionDetector()
         self.repetition_verdict = RepetitionVerdict.FINE  # of its latest response's calls
 
     def abort(self, reason: AbortReason, *, unread: list[UserInput]) -> None:
-        """End an open turn now. `unread` words join the history behind its outputs."""
+        """End an open turn now. `unread` input is recorded after its outputs."""
         self.is_open = False
         self.abort_reason, self.unread_inputs = reason, unread
         self.scope.cancel()
 
     def check_repetition(self) -> None:
-        """The present response's calls have ended: do they only repeat what was done before?"""
+        """The present response's calls have ended: check whether they only repeat earlier ones."""
         done = [_call_record(pending) for pending in self.pending if pending.outcome is not None]
         if done:
             self.repetition_verdict = self.repetition.add(done)
@@ -81,6 +81,6 @@ def _call_record(pending: PendingCall) -> CallRecord:
         name=call.name,
         arguments=call.arguments if isinstance(call, FunctionCall) else call.input,
         status=outcome.status,
-        end=f"{outcome.exit_code} {shown}",  # what a model reads of a command tells the time
+        end=f"{outcome.exit_code} {shown}",  # the content that the model reads contains the time
         seconds=pending.seconds,
     )
