@@ -68,6 +68,11 @@ BODIES = [
     ("-X GET -d secret", "Request body not allowed in limited mode."),
     ("-X OPTIONS -H 'Transfer-Encoding: chunked' -d secret", "Request body not allowed"),
     ("-X GET -H 'X-HTTP-Method-Override: DELETE'", "Method not allowed in limited mode."),
+    ("-X DELETE -H 'X-HTTP-Method-Override: GET'", "Method not allowed in limited mode."),
+    (
+        "-X GET -H 'X-HTTP-Method-Override: GET' -H 'X-Method-Override: DELETE'",
+        "Method not allowed in limited mode.",
+    ),
 ]
 
 

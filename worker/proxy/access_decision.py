@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.proxy import BlockReason, NetworkProtocol, NetworkTa
 
 from .ip_addresses import is_loopback, is_loopback_name, is_public
 
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Allowed(Value):
@@ -73,7 +73,7 @@ def _judge_mode(wish: NetworkRequest, policy: NetworkPolicy) -> BlockReason | No
         return None
     match wish.kind:
         case "request":
-            if wish.method not in _READING:
+            if wish.method not in READING_METHODS:
                 return "method_not_allowed"
             return "body_not_allowed" if wish.has_body else None
         case "tunnel":

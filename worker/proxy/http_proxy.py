@@ -15,7 +15,7 @@ import trio
 
 from swarm.mailbox.protocol.proxy import BlockReason, NetworkTarget
 
-from .access_decision import PROTOCOLS, NetworkRequest
+from .access_decision import PROTOCOLS, READING_METHODS, NetworkRequest
 from .blocked_texts import BLOCKED_RESPONSES
 from .client_connection import HEAD_LIMIT_S, ClientConnection, tunnel
 from .connector import NetworkDenied, ServerConnection, Unreachable
@@ -213,11 +213,16 @@ def _has_body(request: h11.Request) -> bool:
 
 
 def _effective_method(request: h11.Request, method: str) -> str:
-    """The method that a server may use: some accept a field that overrides it."""
-    for name, value in request.headers:
-        if name in _METHOD_FIELDS:
-            return value.decode("ascii", "replace")[:40].upper()
-    return method
+    """The method to judge: some servers accept header fields that override the request line's.
+
+    Every one of them must be a reading method, so the first that is none stands for all.
+    """
+    overrides = [
+        value.decode("ascii", "replace").strip()[:40].upper()
+        for name, value in request.headers
+        if name in _METHOD_FIELDS
+    ]
+    return next((one for one in (method, *overrides) if one not in READING_METHODS), method)
 
 
 def _check_framing(request: h11.Request) -> None:
