@@ -23,10 +23,18 @@ _START_TIMEOUT_S = 30.0
 _STARTED = b"+"
 
 
+class DetachedRunFailed(SwarmError):
+    """The run ended before its first record; carries its error message and exit code."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 def detach(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
     """Fork twice; print the run's id and return 0 once the run has started.
 
-    Raises SwarmError with the run's error message if it ended before that.
+    Raises DetachedRunFailed if it ended before that.
     """
     assert request.run_id is not None
     folder = paths_of_run(places, request.run_id).folder
@@ -49,10 +57,11 @@ def detach(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
     os.waitpid(child, 0)
     said = _wait_for_start(reader)
     if said != _STARTED:
-        code, _, words = said.decode("utf-8", "replace").partition(" ")
-        failure = SwarmError(words or f"the run did not begin; see {folder / LOG_NAME}")
-        failure.exit_code = int(code) if code.isdigit() else 1
-        raise failure
+        code, _, message = said.decode("utf-8", "replace").partition(" ")
+        raise DetachedRunFailed(
+            message or f"the run did not begin; see {folder / LOG_NAME}",
+            exit_code=int(code) if code.isdigit() else 1,
+        )
     click.echo(request.run_id)
     click.echo(f"swarm: watch it with `swarm watch {short_id(request.run_id)}`", err=True)
     return 0
@@ -77,22 +86,22 @@ def _run_detached(
 
     code = 1
 
-    def tell(words: bytes) -> None:
+    def report(message: bytes) -> None:
         with suppress(OSError):
-            os.write(writer, words[:4000])
+            os.write(writer, message[:4000])
             os.close(writer)
 
     try:
-        code = run_in_process(request, show, places, on_started=lambda: tell(_STARTED))
+        code = run_in_process(request, show, places, on_started=lambda: report(_STARTED))
     except SwarmError as error:
         code = error.exit_code
         click.echo(f"swarm: {error}", err=True)
-        tell(f"{code} {error}".encode())
+        report(f"{code} {error}".encode())
     except BaseException as error:
         import traceback
 
         traceback.print_exc()
-        tell(f"1 {type(error).__name__}: {error}".encode())
+        report(f"1 {type(error).__name__}: {error}".encode())
     finally:
         with suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -7,6 +7,8 @@ import click
 
 from swarm.mailbox.protocol.base import Value
 
+from ..console.terminal import ColorChoice
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 APPROVALS = ("untrusted", "on-failure", "on-request", "never")
@@ -54,7 +56,7 @@ class ShowOptions(Value):
 
     as_json: bool = False
     plain: bool = False
-    color: str = "auto"
+    color: ColorChoice = "auto"
     output_last_message: str | None = None
     detach: bool = False
     notify: str | None = None

@@ -17,19 +17,18 @@ from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.records import RunCompleted
 
-from ..console.terminal import ColorChoice, choose_display, is_terminal
+from ..console.terminal import choose_display, is_terminal
 from ..processes.early_start import start_early
 from ..run_request import RunRequest
 from ..runs.paths import UserPaths, paths_of_run
 from .early_processes import close_early_processes, take_early_processes
 from .options import ShowOptions
 from .require_sandbox import check_required_sandbox
-from .run_notifier import RunNotifier, open_notifier
+from .run_notifier import RunNotifier, TurnNotifier, open_notifier, open_turn_notifier
 
 if TYPE_CHECKING:
     from ..run_display import RunDisplay
     from ..runs.result_file import ResultFile
-    from .turn_notifier import TurnNotifier
 
 EXIT_CODES = {
     "completed": 0,
@@ -42,8 +41,6 @@ EXIT_CODES = {
     "interrupted": 130,
     "terminated": 143,
 }
-
-_STDIN = 0
 
 
 def start_run(request: RunRequest, show: ShowOptions, places: UserPaths) -> int:
@@ -115,13 +112,9 @@ def run_in_process(
         from ..run import run_to_end
 
         notifier = open_notifier(show.notify, request)
-        view = _StartReportingDisplay(_open_display(show, request, places), on_started, notifier)
-        if request.notify:
-            from .turn_notifier import TurnNotifier
-
-            view.turn_notice = TurnNotifier(
-                request.notify, cwd=request.cwd, environment=request.environment
-            )
+        display = _open_display(show, request, places)
+        turn_notifier = open_turn_notifier(request)
+        view = _NotifyingDisplay(display, on_started, notifier, turn_notifier)
         gc.freeze()  # all modules are imported
         gc.enable()
         try:
@@ -156,9 +149,7 @@ def single_expected_error(group: BaseExceptionGroup[BaseException]) -> BaseExcep
     return None
 
 
-def _finish_json_lines(
-    view: "_StartReportingDisplay", show: ShowOptions, error: BaseException
-) -> None:
+def _finish_json_lines(view: "_NotifyingDisplay", show: ShowOptions, error: BaseException) -> None:
     """End the JSON lines with `run.completed` in every case."""
     if show.as_json and view.started and not view.finished:
         view.finish(RunCompleted(status="failed", message=str(error)))
@@ -179,45 +170,27 @@ def _open_display(show: ShowOptions, request: RunRequest, places: UserPaths) -> 
         from ..console.plain_display import PlainDisplay
 
         return PlainDisplay(sys.stderr, sys.stdout)
-    from ..console.live_display import LiveDisplay
+    from .live_controls import make_live_display
 
-    color = color_choice(show.color)
-    view = LiveDisplay(sys.stderr, sys.stdout, environment=os.environ, color=color)
-    from ..console.keyboard import can_read_keys
-
-    if request.run_id is not None and can_read_keys(_STDIN):
-        from .display_keyboard import attach_keyboard
-
-        here = paths_of_run(places, request.run_id)
-        if request.reviewer == "person":
-            from .approval_panel_client import make_approval_panel
-
-            view.panel = make_approval_panel(here)
-        attach_keyboard(here, view, may_leave=False)
-    return view
+    assert request.run_id is not None  # `start_run` sets it
+    here = paths_of_run(places, request.run_id)
+    asks_person = request.reviewer == "person"
+    return make_live_display(here, color=show.color, watches=False, asks_person=asks_person)
 
 
-def color_choice(color: str | None) -> ColorChoice:
-    """`--color` as a `ColorChoice`."""
-    match color:
-        case "always" | "never":
-            return color
-        case _:
-            return "auto"
-
-
-class _StartReportingDisplay:
+class _NotifyingDisplay:
     """Wraps a display, reports the run's start and passes the feed to the notifiers."""
 
     def __init__(
         self,
         view: "RunDisplay",
         on_started: Callable[[], None] | None,
-        notifier: RunNotifier | None = None,
+        notifier: RunNotifier | None,
+        turn_notifier: TurnNotifier | None,
     ) -> None:
-        self._view, self._on_started, self._notifier = view, on_started, notifier
+        self._view, self._on_started = view, on_started
+        self._notifier, self._turn_notifier = notifier, turn_notifier
         self.started = self.finished = False
-        self.turn_notice: TurnNotifier | None = None
 
     def on_feed(self, feed: AnyFeed) -> None:
         if not self.started:
@@ -225,8 +198,8 @@ class _StartReportingDisplay:
             if self._on_started is not None:
                 self._on_started()
         self._view.on_feed(feed)
-        if self.turn_notice is not None:
-            self.turn_notice.on_feed(feed)
+        if self._turn_notifier is not None:
+            self._turn_notifier.on_feed(feed)
         if self._notifier is not None:
             self._notifier.on_feed(feed)
 

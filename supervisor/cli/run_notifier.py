@@ -1,31 +1,45 @@
-"""`--notify COMMAND`: run a command when an approval waits for a person and at the end of the run.
+"""The programs that a person is notified with; each gets one JSON argument and nothing secret.
 
-It receives one JSON argument and a few variables, none secret. It is limited in time and number,
-runs beside the run, and its failure is only a warning.
+`--notify COMMAND` runs when an approval waits for a person and at the end of the run, limited in
+time and number. The `notify` key's program is started after each turn of the root and never waited
+for. A failure of either is only a warning.
 """
 
 import shlex
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import click
 import msgspec
 import trio
 
 from swarm.mailbox.errors import UsageError
+from swarm.mailbox.ids import ROOT_PATH
 from swarm.mailbox.protocol.control import AnyFeed, Recorded, RunView
-from swarm.mailbox.protocol.records import ApprovalRequested, Record, RunCompleted
+from swarm.mailbox.protocol.events import TurnCompleted
+from swarm.mailbox.protocol.ops import TextInput
+from swarm.mailbox.protocol.records import (
+    AgentSpawned,
+    ApprovalRequested,
+    InputPosted,
+    Record,
+    RunCompleted,
+)
 
 from ..console.approval_description import action_kind, describe_action
 from ..run_request import RunRequest
 
 _LIMIT_S = 10.0
 _MOST_WAITING = 16  # approvals that wait for their notification; more are dropped
+_TEXT_CHARS = 8_000  # of one message: an argument may hold 128 KiB
+_MOST_MESSAGES = 8
+_MOST_RUNNING = 8
 _Draw = Callable[[Callable[[], RunView]], Awaitable[None]]
 
 
 class RunNotifier:
-    """One per run. Made by `open_notifier`."""
+    """The command of `--notify`; one per run."""
 
     def __init__(self, words: list[str], *, run_id: str, environment: Mapping[str, str]) -> None:
         self._argv, self._run_id, self._environment = words, run_id, environment
@@ -126,3 +140,66 @@ def split_command(command: str) -> list[str]:
     if not words:
         raise UsageError("--notify: the command is empty")
     return words
+
+
+class TurnNotifier:
+    """The `notify` key's program, started by the run's feed. Never waits and raises nothing."""
+
+    def __init__(self, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> None:
+        self._argv, self._cwd, self._environment = list(argv), cwd, dict(environment)
+        self._root_id = ""
+        self._inputs: deque[str] = deque(maxlen=_MOST_MESSAGES)
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._warned = False
+
+    def on_feed(self, feed: AnyFeed) -> None:
+        """Handle one record of the run; transient events are ignored."""
+        if not isinstance(feed, Recorded) or feed.record.agent != ROOT_PATH:
+            return
+        match feed.record.body:
+            case AgentSpawned(agent_id=agent_id):
+                self._root_id = agent_id
+            case InputPosted(parts=parts):
+                texts = [part.text for part in parts if isinstance(part, TextInput)]
+                self._inputs.append("\n".join(texts)[:_TEXT_CHARS])
+            case TurnCompleted() as ended:
+                self._start(ended)
+            case _:
+                pass
+
+    def _start(self, ended: TurnCompleted) -> None:
+        self._running = [one for one in self._running if one.poll() is None]
+        if len(self._running) >= _MOST_RUNNING:
+            self._warn(f"{_MOST_RUNNING} of them still run; it was not started again")
+            return
+        last = ended.last_message
+        about = {
+            "type": "agent-turn-complete",
+            "thread-id": self._root_id,
+            "turn-id": ended.turn_id,
+            "cwd": self._cwd,
+            "input-messages": list(self._inputs),
+            "last-assistant-message": None if last is None else last[:_TEXT_CHARS],
+        }
+        try:
+            self._running.append(
+                subprocess.Popen(
+                    [*self._argv, msgspec.json.encode(about).decode().replace("\0", "")],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL, env=self._environment, start_new_session=True,
+                )
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            self._warn(str(error))
+
+    def _warn(self, why: str) -> None:
+        if not self._warned:
+            self._warned = True
+            click.echo(f"swarm: warning: notify: {why}", err=True)
+
+
+def open_turn_notifier(request: RunRequest) -> TurnNotifier | None:
+    """The notifier of the `notify` key; None without one."""
+    if not request.notify:
+        return None
+    return TurnNotifier(request.notify, cwd=request.cwd, environment=request.environment)

@@ -163,7 +163,7 @@ async def open_keyboard(
     fd: int,
     *,
     interrupts: bool = False,
-    on_stop: Callable[[bool], None] = lambda stopped: None,
+    on_stop: Callable[[bool], None],
 ) -> AsyncIterator[KeyReader]:
     """Yield the keys of a terminal for which `can_read_keys` is true. Raises OSError for others.
 

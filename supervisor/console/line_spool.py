@@ -2,7 +2,7 @@
 
 `put` never waits. `drain` writes when the stream has room (at most 4096 bytes at a time, which do
 not block a pipe that reports room). If the reader has gone, the writing ends without an error. A
-reader that is too slow loses lines; `left_out` counts them.
+reader that is too slow loses lines, which are counted.
 """
 
 import os
@@ -30,7 +30,7 @@ class LineSpool:
         self._waiting_bytes = 0
         self._max_waiting_bytes = max_waiting_bytes
         self._lines_added = trio.Event()
-        self.left_out = 0  # lines lost to a slow reader; the owner resets it to 0
+        self._left_out = 0  # lines lost to a slow reader
         self.closed = False  # the reader has gone
 
     def put(self, line: bytes) -> None:
@@ -38,16 +38,18 @@ class LineSpool:
         if self.closed:
             return
         if self._waiting_bytes + len(line) > self._max_waiting_bytes:
-            self.left_out += 1
+            self._left_out += 1
             return
         self._lines.append(line)
         self._waiting_bytes += len(line)
         self._lines_added.set()
 
-    @property
-    def has_room(self) -> bool:
-        """True if less than half of the queue's limit is used."""
-        return self._waiting_bytes < self._max_waiting_bytes // 2
+    def take_left_out(self) -> int:
+        """The lines lost since the last answer; 0 until half of the queue is free again."""
+        if self._waiting_bytes >= self._max_waiting_bytes // 2:
+            return 0
+        count, self._left_out = self._left_out, 0
+        return count
 
     async def drain(self) -> None:
         """Write until cancelled; then write what the stream accepts without waiting."""

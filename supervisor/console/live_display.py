@@ -13,8 +13,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TextIO
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TextIO
 
 import trio
 from rich.console import ConsoleDimensions
@@ -32,7 +32,7 @@ from .columns import Line
 from .final_answer import print_final_answer, summarize_run
 from .safe_text import clean_line
 from .terminal import ColorChoice, make_console, page_width
-from .theme import WARN, glyphs_for
+from .theme import WARN, Glyphs, glyphs_for
 from .tree_view import RenderedLines, TreeOptions, render_final, render_run
 
 FRAME_S = 0.1
@@ -42,8 +42,35 @@ _MAX_NOTICES = 20  # distinct warnings printed above the tree; the footer counts
 _WORKING_STATES = frozenset({"running", "waiting", "starting", "restarting"})
 
 
+class DisplayControls(Protocol):
+    """What a person controls with keys. Asked at every frame; keys never affect the run."""
+
+    def on_feed(self, feed: AnyFeed) -> None:
+        """Add a record to an open transcript. Never waits."""
+        ...
+
+    def tree_options(self, glyphs: Glyphs) -> TreeOptions:
+        """How the tree is sorted and unfolded, and the hint about keys."""
+        ...
+
+    def render_page(
+        self, view: RunView, *, width: int, height: int, glyphs: Glyphs
+    ) -> RenderedLines | None:
+        """The open transcript, which replaces the tree; None if none is open."""
+        ...
+
+    async def run(
+        self,
+        current: Callable[[], RunView],
+        redraw: Callable[[], None],
+        on_stop: Callable[[bool], None],
+    ) -> bool:
+        """Handle keys. True: the person leaves the display. False: the terminal has gone."""
+        ...
+
+
 class LiveDisplay:
-    """The tree on a terminal (a `RunDisplay`).
+    """The tree on a terminal (a `RunDisplay`). `draw` also ends when the person leaves.
 
     Args:
         stderr: The terminal.
@@ -52,6 +79,8 @@ class LiveDisplay:
         color: `--color`.
         clock: Unix seconds.
         with_answer: False for a watcher: no answer is printed at the end.
+        panel: The approval panel below the tree.
+        controls: The keys; None: this terminal is only written to.
     """
 
     def __init__(
@@ -63,13 +92,16 @@ class LiveDisplay:
         color: ColorChoice = "auto",
         clock: Callable[[], float] = time.time,
         with_answer: bool = True,
+        panel: ApprovalPanel | None = None,
+        controls: DisplayControls | None = None,
     ) -> None:
         self._stderr, self._stdout, self._clock = stderr, stdout, clock
         self._buffer = io.StringIO()
         self._console = make_console(
             stderr, environment=environment, color=color, buffer=self._buffer
         )
-        self.options = TreeOptions(glyphs=glyphs_for(stderr.encoding or "utf-8"))
+        self._glyphs = glyphs_for(stderr.encoding or "utf-8")
+        self._panel, self._controls = panel, controls
         self._fixed_width = page_width(environment)
         self._with_answer = with_answer
         self._writing = threading.Lock()
@@ -80,12 +112,6 @@ class LiveDisplay:
         self._drawn: RenderedLines | None = None
         self._width = 0
         self.frames = 0  # number of frames drawn
-        self.panel: ApprovalPanel | None = None  # the approval panel below the tree
-        self.transcript: Callable[[int, int], RenderedLines] | None = (
-            None  # (width, height): not the tree
-        )
-        self.keyboard: Callable[[Callable[[], RunView]], Awaitable[None]] | None = None
-        self.listener: Callable[[AnyFeed], None] = lambda feed: None  # for the transcript
 
     def on_feed(self, feed: AnyFeed) -> None:
         """Mark that something changed; the caller folds the feed."""
@@ -95,32 +121,19 @@ class LiveDisplay:
                 self._notice(f"warning: {feed.record.agent} {body.message}")
             elif isinstance(body, GatewayEnded):
                 self._notice(f"warning: the gateway ended: {body.reason}")
-            if self.panel is not None:
-                self.panel.note_change()
-        self.listener(feed)
-        self.redraw()
-
-    def set_options(self, options: TreeOptions) -> None:
-        """Change how the tree is sorted or unfolded, from the next frame on."""
-        self.options = options
-        self.redraw()
-
-    def on_stop(self, stopped: bool) -> None:
-        """On Ctrl-Z show the cursor for the shell; afterwards hide it and redraw."""
-        sign = b"\x1b[?25h\r\n" if stopped else b"\x1b[?25l"
-        with contextlib.suppress(OSError, ValueError):
-            os.write(self._stderr.fileno(), sign)
+            if self._panel is not None:
+                self._panel.note_change()
+        if self._controls is not None:
+            self._controls.on_feed(feed)
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw a new frame: something other than a feed changed, such as the options or the
-        window.
-        """
+        """Draw a new frame soon."""
         self._dirty = True
         self._changed.set()
 
     async def draw(self, current: Callable[[], RunView]) -> None:
-        """Draw frames until cancelled; then leave the final tree and a visible cursor."""
+        """Draw frames until cancelled or left; then leave the final tree and a visible cursor."""
         live = Live(
             console=self._console,
             auto_refresh=False,  # no refresh thread beside Trio
@@ -132,10 +145,11 @@ class LiveDisplay:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_size)
-                if self.panel is not None:
-                    nursery.start_soon(self.panel.run, current, self.redraw)
-                if self.keyboard is not None:
-                    nursery.start_soon(self.keyboard, current)
+                if self._panel is not None:
+                    nursery.start_soon(self._panel.run, current, self.redraw)
+                if self._controls is not None:
+                    scope = nursery.cancel_scope
+                    nursery.start_soon(self._run_controls, self._controls, current, scope)
                 while True:
                     work_s = await self._draw_frame(live, current())
                     await self._wait_for_next_frame(current(), work_s)
@@ -154,6 +168,19 @@ class LiveDisplay:
             self._stderr.flush()
         if self._with_answer:
             print_final_answer(completed, stdout=self._stdout, stderr=self._stderr)
+
+    async def _run_controls(
+        self, controls: DisplayControls, current: Callable[[], RunView], scope: trio.CancelScope
+    ) -> None:
+        if await controls.run(current, self.redraw, self._on_stop):
+            scope.cancel()
+
+    def _on_stop(self, stopped: bool) -> None:
+        """On Ctrl-Z show the cursor for the shell; afterwards hide it and redraw."""
+        sign = b"\x1b[?25h\r\n" if stopped else b"\x1b[?25l"
+        with contextlib.suppress(OSError, ValueError):
+            os.write(self._stderr.fileno(), sign)
+        self.redraw()
 
     async def _draw_frame(self, live: Live, view: RunView) -> float:
         """Draw a frame. Returns its seconds of work, without the time spent on the terminal."""
@@ -179,11 +206,15 @@ class LiveDisplay:
         now = self._clock()
         asked = self._panel_lines(width, height) if not final else []
         room = height - 1 - len(asked)
-        if self.transcript is not None and not final:
-            picture = self.transcript(width, max(room, 1))
-        else:
+        options, picture, glyphs = TreeOptions(glyphs=self._glyphs), None, self._glyphs
+        if self._controls is not None:
+            options = self._controls.tree_options(glyphs)
+            if not final:
+                size = {"width": width, "height": max(room, 1)}
+                picture = self._controls.render_page(view, **size, glyphs=glyphs)
+        if picture is None:
             render = render_final if final else render_run
-            picture = render(view, width=width, height=room, now=now, options=self.options)
+            picture = render(view, width=width, height=room, now=now, options=options)
         picture = RenderedLines([*picture.lines, *asked])
         if self._drawn is not None and width < self._width:
             self._console.control(*_clear_wrapped_lines(self._drawn, width))
@@ -194,9 +225,9 @@ class LiveDisplay:
         self._drawn, self._width = picture, width
 
     def _panel_lines(self, width: int, height: int) -> list[Line]:
-        if self.panel is None:
+        if self._panel is None:
             return []
-        return self.panel.render_lines(width=width, height=max(height - 4, 2))
+        return self._panel.render_lines(width=width, height=max(height - 4, 2))
 
     def _read_size(self) -> tuple[int, int]:
         """The terminal's current columns and lines, at least 2 each."""
@@ -235,8 +266,8 @@ class LiveDisplay:
                 return False
         return True
 
-    def _notice(self, words: str) -> None:
-        line = clean_line(words)
+    def _notice(self, message: str) -> None:
+        line = clean_line(message)
         if line not in self._seen_notices and len(self._seen_notices) < _MAX_NOTICES:
             self._seen_notices.add(line)
             self._notices.append(line)

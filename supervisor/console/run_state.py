@@ -14,7 +14,6 @@ from typing import get_args
 from msgspec.structs import replace
 
 from swarm.mailbox.ids import is_reviewer
-from swarm.mailbox.protocol.approvals import PendingApproval
 from swarm.mailbox.protocol.control import AgentState, AgentView, AnyFeed, RunView, TransientEvent
 from swarm.mailbox.protocol.events import CallBegan, CallEnded, TokenCount
 from swarm.mailbox.protocol.gateway import Fetching, ResponseBilled, Throttled
@@ -51,6 +50,7 @@ class RunState:
     """The state of a run. One task owns it; `view()` may be called at any time.
 
     Args:
+        view: A snapshot to start from: records up to `view.seq` are already in it.
         clock: Unix seconds; only for transient events, which have no time of their own.
         keep_ended: Ended agents that keep their result, task and note.
         list_ended: Ended agents that are listed, besides those with listed descendants.
@@ -59,6 +59,7 @@ class RunState:
 
     def __init__(
         self,
+        view: RunView | None = None,
         *,
         clock: Callable[[], float] = time.time,
         keep_ended: int = KEEP_ENDED,
@@ -67,38 +68,26 @@ class RunState:
     ) -> None:
         self._clock = clock
         self._keep_ended, self._list_ended = keep_ended, list_ended
-        self._run = RunView(slots_max=slots_max)
-        self._seen = 0
-        self._agents: dict[str, AgentView] = {}
-        self._order: list[str] = []  # paths, sorted: a parent precedes its children
-        self._paths: dict[str, str] = {}  # agent id → path
+        view = view or RunView(slots_max=slots_max)
+        ended = sorted(
+            [agent for agent in view.agents if agent.state == "ended"],
+            key=lambda agent: agent.last_progress,
+        )
+        ours = [agent for agent in view.agents if not is_reviewer(agent.path)]
+        self._run = replace(view, agents=())
+        self._seen = view.unlisted + sum(agent.started > 0 for agent in ours)
+        self._agents = {agent.path: agent for agent in view.agents}
+        self._order = sorted(self._agents)  # paths: a parent precedes its children
+        self._paths = {agent.agent_id: agent.path for agent in view.agents if agent.agent_id}
         self._calls: dict[str, dict[str, tuple[str, str, str]]] = {}  # path → running calls
         self._tasks: dict[str, str] = {}  # path → task that arrived before the agent
-        self._ended: deque[str] = deque()  # newest last; only those that keep their texts
-        self._shrunk_paths: deque[str] = deque()  # those that keep only figures, newest last
-        self._live: set[str] = set()  # paths with a running process
-        self._waiting_approvals: dict[str, PendingApproval] = {}  # path → the oldest one
+        # Paths of ended agents, newest last: those that keep their texts, and those that do not.
+        self._ended = deque(agent.path for agent in ended[-keep_ended:])
+        self._shrunk_paths = deque(agent.path for agent in ended[:-keep_ended])
+        self._live = {agent.path for agent in ours if agent.pid}  # paths with a running process
+        self._waiting_approvals = {one.agent: one for one in reversed(view.approvals)}  # the oldest
         self._item_states = bytearray()  # per item: 0 open, else _DONE or _FAILED
         self._cached: RunView | None = None
-
-    @classmethod
-    def from_view(cls, view: RunView, *, clock: Callable[[], float] = time.time) -> "RunState":
-        """Start from a snapshot: records up to `view.seq` are already in it."""
-        state = cls(clock=clock)
-        state._run = replace(view, agents=())
-        state._agents = {agent.path: agent for agent in view.agents}
-        state._order = sorted(state._agents)
-        state._paths = {agent.agent_id: agent.path for agent in view.agents if agent.agent_id}
-        state._live = {one.path for one in view.agents if one.pid and not is_reviewer(one.path)}
-        state._seen = view.unlisted + sum(
-            one.started > 0 and not is_reviewer(one.path) for one in view.agents
-        )
-        state._waiting_approvals = {one.agent: one for one in reversed(view.approvals)}
-        ended = [agent for agent in view.agents if agent.state == "ended"]
-        ended.sort(key=lambda agent: agent.last_progress)
-        state._ended.extend(agent.path for agent in ended[-state._keep_ended :])
-        state._shrunk_paths.extend(agent.path for agent in ended[: -state._keep_ended])
-        return state
 
     @property
     def seq(self) -> int:

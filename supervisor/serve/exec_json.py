@@ -57,8 +57,7 @@ class ExecJsonDisplay:
         self._spool.flush()
 
     def _put(self, lines: list[AnyLine], at: float) -> None:
-        if lines and self._spool.left_out and self._spool.has_room:
-            missed, self._spool.left_out = self._spool.left_out, 0
+        if lines and (missed := self._spool.take_left_out()):
             words = f"{missed} lines left out: the reader is too slow; `swarm log --json` has all"
             lines = [WarningLine(message=words), *lines]
         for line in lines:

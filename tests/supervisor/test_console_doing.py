@@ -12,7 +12,7 @@ from swarm.supervisor.console.agent_transcript import transcript_lines
 from swarm.supervisor.console.approval_description import approval_request_lines
 from swarm.supervisor.console.columns import describe_activity
 from swarm.supervisor.console.log_lines import log_line
-from swarm.supervisor.console.plain_display import PlainState, plain_lines
+from swarm.supervisor.console.plain_display import PlainLines
 from swarm.supervisor.console.record_description import describe_meanings
 from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.serve.json_items import OpenItems
@@ -58,9 +58,7 @@ def test_the_tree_shows_it_while_it_runs_and_forgets_it_then():
 def test_the_log_and_the_plain_lines_say_it_beside_the_tool():
     began = Record(seq=1, ts=1.0, agent="/root", body=BEGAN)
     assert log_line(began).endswith("/root call_began exec_command Read src/a.py")
-    assert "exec_command: Read src/a.py" in "\n".join(
-        plain_lines(Recorded(record=began), PlainState())
-    )
+    assert "exec_command: Read src/a.py" in "\n".join(PlainLines().add(Recorded(record=began)))
 
 
 def test_a_transcript_says_it_above_the_command_itself():
@@ -102,7 +100,7 @@ def test_what_a_model_wrote_reaches_no_view_unescaped_or_unbounded():
     )
     shown = io.StringIO()
     first = next(line.plain for line in transcript_lines((record,), "/root") if line.plain)
-    told = plain_lines(Recorded(record=record), PlainState())
+    told = PlainLines().add(Recorded(record=record))
     for line in (log_line(record), *told, first, *approval_request_lines(asked, run="r")):
         shown.write(line + "\n")
         assert "\n" not in line

@@ -7,6 +7,7 @@ import click
 
 from swarm.mailbox.ids import new_uuid7, short_id
 
+from ...console.terminal import ColorChoice
 from ...runs.paths import find_run, find_user_paths, paths_of_run
 from ..lazy_commands import ColorCommand
 from ..options import show_options
@@ -26,7 +27,7 @@ from .run_command import parse_show_options
 @settings_change_options
 @show_options
 @click.pass_obj
-def fork(color: str, /, run: str, *, at: str, prompt: str | None, **said: Any) -> int:
+def fork(color: ColorChoice, /, run: str, *, at: str, prompt: str | None, **said: Any) -> int:
     """Branch a new run off from a turn of another one.
 
     Its root has the history up to that turn, and the settings of the run. Other agents and the

@@ -17,7 +17,7 @@ from swarm.mailbox.protocol.records import Record, encode_record
 from ...console.agent_transcript import transcript_lines
 from ...console.log_lines import LogFilter, log_line, matches_filter
 from ...console.safe_text import clean_block
-from ...console.terminal import make_console
+from ...console.terminal import ColorChoice, make_console
 from ...journal.journal_reader import read_records, run_records
 from ...journal.replay import RunPast, fold_run
 from ...runs.paths import RunPaths
@@ -25,7 +25,6 @@ from ...runs.run_metadata import is_run_alive, read_metadata
 from ..control_client import resolve_run
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
-from ..run_execution import color_choice
 
 _FOLLOW_S = 0.3
 
@@ -35,7 +34,7 @@ _FOLLOW_S = 0.3
 @click.argument("agent", required=False)
 @click.option("--json", "as_json", is_flag=True, help="The tree as one object, or records.")
 @click.pass_obj
-def show(color: str, run: str, agent: str | None, as_json: bool) -> None:
+def show(color: ColorChoice, run: str, agent: str | None, as_json: bool) -> None:
     """Show a run's tree, or one agent's transcript.
 
     AGENT is a path (/root/scout) or its last step.
@@ -57,7 +56,7 @@ def show(color: str, run: str, agent: str | None, as_json: bool) -> None:
         for record in agent_records(here, agent_id, path):
             click.echo(encode_record(record).decode())
         return
-    console = make_console(sys.stdout, environment=os.environ, color=color_choice(color))
+    console = make_console(sys.stdout, environment=os.environ, color=color)
     for line in transcript_lines(agent_records(here, agent_id, path), path):
         console.print(line, soft_wrap=True)
 

@@ -17,7 +17,7 @@ from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.durations import parse_duration
 
 from ...agents.live_agent import AgentPlan
-from ...console.terminal import is_ci
+from ...console.terminal import ColorChoice, is_ci
 from ...control_requests.settings_change import changed_plan, check_requirements
 from ...run_request import RunRequest
 from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
@@ -81,7 +81,7 @@ def _check_change(request: RunRequest, wish: ChangeSettings | None) -> None:
 @settings_change_options
 @show_options
 @click.pass_obj
-def resume(color: str, /, run: str | None, *, last: bool, **said: Any) -> int:
+def resume(color: ColorChoice, /, run: str | None, *, last: bool, **said: Any) -> int:
     """Go on with a run after a crash, a stop or its end.
 
     The model is told that unfinished work was interrupted; nothing runs twice. Settings stay as

@@ -11,6 +11,7 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 from swarm.roles.role_loader import REVIEW_ROLE
 
+from ...console.terminal import ColorChoice
 from ...run_request import CodeReview
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
@@ -35,7 +36,7 @@ from .run_command import parse_show_options, prepare_run
 @show_options
 @click.option("--ephemeral", is_flag=True, help="Keep nothing after the end.")
 @click.pass_obj
-def review(color: str, /, **said: Any) -> int:
+def review(color: ColorChoice, /, **said: Any) -> int:
     """Review changes: findings with file, lines, priority and confidence.
 
     Reads and never writes. --json has them as data, in the line `review.exited`.

@@ -15,7 +15,7 @@ from swarm.mailbox.protocol.control import Recorded, RunView, decode_feed
 from swarm.mailbox.protocol.records import RunCompleted
 
 from ...console.run_state import RunState
-from ...console.terminal import choose_display, is_terminal, make_console
+from ...console.terminal import ColorChoice, choose_display, is_terminal, make_console
 from ...console.tree_view import render_final
 from ...journal.journal_reader import read_records
 from ...run_display import RunDisplay
@@ -24,9 +24,7 @@ from ...runs.run_metadata import is_run_alive
 from ..control_client import fetch_run_view, resolve_run
 from ..lazy_commands import ColorCommand
 from ..printing import print_json
-from ..run_execution import color_choice
 
-_STDIN = 0
 _JOIN_LIMIT_S = 5.0
 _ALIVE_CHECK_INTERVAL_S = 1.0
 
@@ -36,7 +34,7 @@ _ALIVE_CHECK_INTERVAL_S = 1.0
 @click.option("--plain", is_flag=True, help="Appended lines instead of the live tree.")
 @click.option("--json", "as_json", is_flag=True, help="Print one snapshot as JSON and leave.")
 @click.pass_obj
-def watch(color: str, run: str | None, plain: bool, as_json: bool) -> None:
+def watch(color: ColorChoice, run: str | None, plain: bool, as_json: bool) -> None:
     """Watch a run: the live tree of its agents.
 
     Without RUN the newest one. It is read-only; Ctrl-C or q ends the watching, not the run.
@@ -63,7 +61,7 @@ def watch(color: str, run: str | None, plain: bool, as_json: bool) -> None:
         environment=os.environ,
     )
     try:
-        trio.run(_watch, here, make_watch_display(color, live=kind == "live"))
+        trio.run(_watch, here, _make_display(here, color, live=kind == "live"))
     except* KeyboardInterrupt:
         pass
 
@@ -79,9 +77,9 @@ def load_run_view(here: RunPaths) -> RunView:
     return view
 
 
-def print_tree(view: RunView, color: str) -> None:
+def print_tree(view: RunView, color: ColorChoice) -> None:
     """Print a run's tree once on stdout."""
-    console = make_console(sys.stdout, environment=os.environ, color=color_choice(color))
+    console = make_console(sys.stdout, environment=os.environ, color=color)
     if not is_terminal(sys.stdout):
         click.echo(render_final(view, width=console.width, height=10_000, now=time.time()).text)
         return
@@ -90,82 +88,70 @@ def print_tree(view: RunView, color: str) -> None:
     )
 
 
-def make_watch_display(color: str, *, live: bool) -> RunDisplay:
+def _make_display(here: RunPaths, color: ColorChoice, *, live: bool) -> RunDisplay:
     """A display for watching; it prints no answer at the end."""
     if live:
-        from ...console.live_display import LiveDisplay
+        from ..live_controls import make_live_display
 
-        return LiveDisplay(
-            sys.stderr,
-            sys.stdout,
-            environment=os.environ,
-            color=color_choice(color),
-            with_answer=False,
-        )
+        return make_live_display(here, color=color, watches=True)
     from ...console.plain_display import PlainDisplay
 
     return PlainDisplay(sys.stderr, sys.stdout, with_answer=False)
 
 
 class _WatchedRun:
-    """The folded run; replaced as a whole when the feed has a gap."""
+    """A live run, folded here from its feed; a gap in the feed is filled with a snapshot."""
 
-    def __init__(self) -> None:
-        self.state = RunState()
-        self.completed: RunCompleted | None = None
+    def __init__(self, here: RunPaths) -> None:
+        self._here = here
+        self._state = RunState()
+
+    async def load(self) -> None:
+        self._state = RunState(await fetch_run_view(self._here))
 
     def current(self) -> RunView:
-        return self.state.view()
+        return self._state.view()
+
+    async def follow(self, reader: FeedReader, number: int, display: RunDisplay) -> RunCompleted:
+        """Pass the feed on, from the message after this number until the run has ended."""
+        while True:
+            arrived, body = await reader.receive()
+            if arrived != number + 1:
+                await self.load()
+            number = arrived
+            try:
+                feed = decode_feed(body)
+            except msgspec.DecodeError:
+                continue  # from a newer supervisor; the snapshot contains its effect
+            self._state.apply(feed)
+            display.on_feed(feed)
+            if isinstance(feed, Recorded) and isinstance(feed.record.body, RunCompleted):
+                return feed.record.body
 
 
-async def _watch(here: RunPaths, view: RunDisplay) -> None:
+async def _watch(here: RunPaths, display: RunDisplay) -> None:
     """Subscribe to the feed, fetch the snapshot, follow until the run ends or the person leaves."""
-    watched = _WatchedRun()
+    watched, completed = _WatchedRun(here), None
     async with open_feed_reader(here.feed_endpoint) as reader, trio.open_nursery() as nursery:
         number = -1
         with trio.move_on_after(_JOIN_LIMIT_S):
             number = await reader.wait_joined()
         if number < 0:
             raise SwarmError("the run does not publish what happens in it")
-        watched.state = RunState.from_view(await fetch_run_view(here))
-        _open_keys(here, view, nursery.cancel_scope)
-        nursery.start_soon(view.draw, watched.current)
+        await watched.load()
+        nursery.start_soon(_draw, display, watched, nursery.cancel_scope)
         nursery.start_soon(_end_when_run_dies, here, nursery.cancel_scope)
         nursery.start_soon(_end_on_signal, nursery.cancel_scope)
-        await _follow(here, reader, number, watched, view)
+        completed = await watched.follow(reader, number, display)
         nursery.cancel_scope.cancel()
-    if watched.completed is not None:
-        view.finish(watched.completed)
+    if completed is not None:
+        display.finish(completed)
 
 
-async def _follow(
-    here: RunPaths, reader: FeedReader, number: int, watched: _WatchedRun, view: RunDisplay
-) -> None:
-    while True:
-        arrived, body = await reader.receive()
-        if arrived != number + 1:
-            watched.state = RunState.from_view(await fetch_run_view(here))
-        number = arrived
-        try:
-            feed = decode_feed(body)
-        except msgspec.DecodeError:
-            continue  # from a newer supervisor; the snapshot contains its effect
-        watched.state.apply(feed)
-        view.on_feed(feed)
-        if isinstance(feed, Recorded) and isinstance(feed.record.body, RunCompleted):
-            watched.completed = feed.record.body
-            return
-
-
-def _open_keys(here: RunPaths, view: RunDisplay, scope: trio.CancelScope) -> None:
-    """Read keys only from a terminal in whose foreground this process is."""
-    from ...console.keyboard import can_read_keys
-    from ...console.live_display import LiveDisplay
-
-    if isinstance(view, LiveDisplay) and can_read_keys(_STDIN):
-        from ..display_keyboard import attach_keyboard
-
-        attach_keyboard(here, view, may_leave=True, on_leave=scope.cancel)
+async def _draw(display: RunDisplay, watched: _WatchedRun, scope: trio.CancelScope) -> None:
+    """Draw until the person leaves the display, which ends the watching."""
+    await display.draw(watched.current)
+    scope.cancel()
 
 
 async def _end_on_signal(scope: trio.CancelScope) -> None:
@@ -180,7 +166,5 @@ async def _end_when_run_dies(here: RunPaths, scope: trio.CancelScope) -> None:
     was_alive = True
     while was_alive:
         was_alive = is_run_alive(here)
-        await trio.sleep(
-            _ALIVE_CHECK_INTERVAL_S
-        )  # also at the end: the last messages may still be on their way
+        await trio.sleep(_ALIVE_CHECK_INTERVAL_S)  # also at the end: messages may be on their way
     scope.cancel()

@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.records import (
     RunStarted,
 )
 from swarm.supervisor.console.log_lines import LogFilter, log_line, matches_filter
-from swarm.supervisor.console.plain_display import PlainState, plain_lines
+from swarm.supervisor.console.plain_display import PlainLines
 from swarm.supervisor.console.row_selection import needs_answer
 from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.console.tree_view import render_run
@@ -116,7 +116,7 @@ def test_nothing_waits_after_the_end_a_resume_or_in_an_ended_agent():
 def test_a_watcher_that_joins_late_sees_what_waits():
     run = Stream()
     run.say(asked())
-    late = RunState.from_view(run.state.view(), clock=lambda: 9.0)
+    late = RunState(run.state.view(), clock=lambda: 9.0)
     late.apply(
         TransientEvent(agent="/root", event=TextArrived(turn_id="t", item_id="i", delta="x"))
     )
@@ -134,13 +134,13 @@ def test_a_view_holds_no_more_of_a_question_than_a_picture_needs():
 
 
 def test_plain_lines_say_what_to_type():
-    state = PlainState()
+    plain = PlainLines()
     lines: list[str] = []
     for seq, (body, agent) in enumerate(
         [(STARTED, ""), (SPAWNED, "/root"), (asked(), "/root"), (RESOLVED, "/root")], start=1
     ):
         record = Record(seq=seq, ts=float(seq), body=body, agent=agent)
-        lines += plain_lines(Recorded(record=record), state)
+        lines += plain.add(Recorded(record=record))
     text = "\n".join(lines)
     assert "/root needs approval a1: command: rm -rf b\n" in text
     assert "answer: swarm approve 4f21c0aa a1" in text

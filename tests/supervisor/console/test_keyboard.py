@@ -67,7 +67,7 @@ async def test_a_terminal_gives_keys_and_is_as_before_afterwards():
     ours, theirs = os.openpty()
     before = termios.tcgetattr(theirs)
     with trio.fail_after(10):
-        async with open_keyboard(theirs) as keys:
+        async with open_keyboard(theirs, on_stop=lambda stopped: None) as keys:
             assert not termios.tcgetattr(theirs)[3] & (termios.ICANON | termios.ECHO)
             assert termios.tcgetattr(theirs)[3] & termios.ISIG, "Ctrl-C stays a signal"
             os.write(ours, b"j\x1b[A\x1b")
@@ -80,7 +80,7 @@ async def test_a_terminal_gives_keys_and_is_as_before_afterwards():
 async def test_the_keys_end_with_the_terminal():
     ours, theirs = os.openpty()
     with trio.fail_after(10):
-        async with open_keyboard(theirs) as keys:
+        async with open_keyboard(theirs, on_stop=lambda stopped: None) as keys:
             os.write(ours, b"j")
             assert await anext(keys) == "j"
             os.close(ours)
@@ -92,7 +92,7 @@ async def test_it_is_as_before_also_when_the_block_fails():
     ours, theirs = os.openpty()
     before = termios.tcgetattr(theirs)
     with pytest.RaisesGroup(RuntimeError):
-        async with open_keyboard(theirs):
+        async with open_keyboard(theirs, on_stop=lambda stopped: None):
             raise RuntimeError("any")
     assert termios.tcgetattr(theirs) == before
     os.close(ours)
@@ -104,7 +104,7 @@ async def test_what_is_no_terminal_gives_no_keys():
     assert not can_read_keys(reader)
     assert not can_read_keys(-1)
     with pytest.raises(OSError, match="ioctl"):
-        async with open_keyboard(reader):
+        async with open_keyboard(reader, on_stop=lambda stopped: None):
             raise AssertionError("a pipe is no terminal")
     os.close(reader)
     os.close(writer)

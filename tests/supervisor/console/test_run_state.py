@@ -112,7 +112,7 @@ def test_a_record_told_twice_changes_nothing(teller):
 def test_a_snapshot_continues_where_it_was_taken(teller):
     detail = OtherCall(argument="x")
     teller.tell(SCOUT, CallBegan(turn_id="t", call_id="c", tool="read", detail=detail))
-    other = Teller(RunState.from_view(teller.state.view()))
+    other = Teller(RunState(teller.state.view()))
     for each in (teller, other):
         each.tell(SCOUT, CallEnded(turn_id="t", call_id="c", tool="read", status="completed"))
         each.tell(SCOUT, AgentEnded(agent_id="id1", state="failed", message="no"))
@@ -318,12 +318,12 @@ def test_any_sequence_of_records_folds_to_a_sorted_tree(told):
         paths = [view.path for view in run.agents]
         assert paths == sorted(set(paths))
         assert run.slots_used == sum(view.pid > 0 for view in run.agents)
-    assert RunState.from_view(state.view()).view() == state.view()
+    assert RunState(state.view()).view() == state.view()
 
 
 def test_an_empty_run_is_a_view_too():
     assert RunState().view() == RunView()
-    assert RunState.from_view(RunView(agents=(AgentView(path="/root"),))).view().agents
+    assert RunState(RunView(agents=(AgentView(path="/root"),))).view().agents
 
 
 def test_before_a_resume_bills_stand_for_what_agents_counted_and_an_orderly_end_for_both():

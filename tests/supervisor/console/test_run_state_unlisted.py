@@ -95,7 +95,7 @@ def test_one_that_is_asked_again_is_listed_again_and_counted_once():
 def test_a_watcher_that_begins_with_a_snapshot_counts_on():
     told = Teller()
     told.come_and_go(*paths(100))
-    state = RunState.from_view(told.state.view())
+    state = RunState(told.state.view())
     assert state.agents_seen == told.state.agents_seen
     assert state.view().unlisted == 95
 

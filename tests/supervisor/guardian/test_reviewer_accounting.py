@@ -7,7 +7,7 @@ from swarm.mailbox.protocol.items import TokenUsage
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import AgentSpawned, ProcessEnded, Record, RunStarted
 from swarm.supervisor.budget.ledger import Amount, BudgetRefusal, BudgetReservation, Ledger
-from swarm.supervisor.console.plain_display import PlainState, plain_lines
+from swarm.supervisor.console.plain_display import PlainLines
 from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.serve.json_conversion import record_lines
 from swarm.supervisor.serve.json_state import JsonState
@@ -43,7 +43,7 @@ def test_it_takes_no_slot_and_its_tokens_are_not_the_agents():
     view = state.view()
     assert (view.slots_used, state.agents_seen, view.usage) == (0, 0, TokenUsage())
     assert state.agent("/guardian").usage == USAGE
-    again = RunState.from_view(view)
+    again = RunState(view)
     assert (again.view().slots_used, again.agents_seen) == (0, 0)
 
 
@@ -62,7 +62,7 @@ def test_after_a_resume_a_reviewer_of_before_is_over():
 
 def test_neither_the_plain_nor_the_json_lines_tell_its_own_steps():
     (record, *_) = records(SPAWNED)
-    assert plain_lines(Recorded(record=record), PlainState()) == []
+    assert PlainLines().add(Recorded(record=record)) == []
     assert record_lines(record, JsonState()) == []
 
 
