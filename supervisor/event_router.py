@@ -6,7 +6,7 @@ ends the supervisor.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 import msgspec
@@ -58,8 +58,7 @@ from .agents.live_agent import LiveAgent
 from .agents.turn_end import on_turn_end
 from .approvals.approval_endpoint import ApprovalEndpoint
 from .file_history.file_history import FileHistory
-from .network.proxy_manager import ProxyManager
-from .processes.gateway_manager import GatewayManager
+from .processes.service_process import Service
 from .processes.shell_snapshot import ShellSnapshot
 from .run_context import RunContext
 from .runs.image_blobs import store_blob
@@ -75,14 +74,13 @@ class EventRouter:
         self,
         running: RunContext,
         control: AgentManager,
-        keeper: GatewayManager,
+        services: Sequence[Service],
         agency: TeamService,
         desk: ApprovalEndpoint,
         nursery: trio.Nursery,
     ) -> None:
-        self._run, self._agents, self._gateway, self._nursery = running, control, keeper, nursery
+        self._run, self._agents, self._services, self._nursery = running, control, services, nursery
         self._team_service, self._approvals = agency, desk
-        self.proxy: ProxyManager | None = None
         self.file_history = FileHistory(running, nursery)
         self.unreadable_count = 0
         self._warned_of_landlock = False
@@ -101,11 +99,11 @@ class EventRouter:
         await self._run.mailbox.consume(self._route)
 
     def _route(self, letter: ReceivedMessage) -> bool:
-        if self._gateway.is_gateway(letter.peer):
-            self._gateway.on_message(letter)
-        elif self.proxy is not None and self.proxy.is_proxy(letter.peer):
-            self.proxy.on_message(letter)
-        elif (agent := self._agents.find_by_peer(letter.peer)) is not None:
+        for service in self._services:
+            if service.process.identity == letter.peer:
+                service.on_message(letter)
+                return False
+        if (agent := self._agents.find_by_peer(letter.peer)) is not None:
             try:
                 event = decode_event(letter.body)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:

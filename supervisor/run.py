@@ -263,17 +263,17 @@ async def _run_parts(
     """Run the workload, and beside it every other part of the run."""
     bound = GatewayAddress(epoch=past.starts * _GATEWAY_EPOCHS_PER_START)
     treasury = _open_budget(running, past)
-    keeper = GatewayManager(running, bound, treasury, models_dir=str(held.user_paths.models))
     async with trio.open_nursery() as nursery:
         control = AgentManager(running, nursery, bound)
-        keeper.path_of = control.path_of
+        models = str(held.user_paths.models)
+        gateway = GatewayManager(running, bound, treasury, control, models_dir=models)
 
         def live() -> list[LiveAgent]:
             return list(control.agents.values())
 
         def on_gone(agent: LiveAgent) -> None:
             treasury.forget_agent(agent)
-            nursery.start_soon(keeper.forget_agent, agent.plan.agent_id, agent.epoch)
+            nursery.start_soon(gateway.forget_agent, agent.plan.agent_id, agent.epoch)
 
         control.on_agent_gone, treasury.live_agents = on_gone, live
         control.admit = treasury.admit
@@ -281,38 +281,38 @@ async def _run_parts(
         hours = DeadlineMonitor(control, live, treasury.notify, unix_s=running.entropy.unix_s)
         nursery.start_soon(hours.run)
         agency: TeamService = await nursery.start(run_team_service, running, control)
-        agency.spawn_limits.model = lambda: keeper.model
+        agency.spawn_limits.model = lambda: gateway.model
         ending = RunShutdown(control, nursery)
         queue = _open_approvals(running, control, agency, nursery, held.user_paths)
-        ear = EventRouter(running, control, keeper, agency, queue.endpoint, nursery)
-        proxy = ear.proxy = ProxyManager(running, nursery, queue.broker, first_epoch=bound.epoch)
-        proxy.find_agent = control.agents.get
-        nursery.start_soon(proxy.supervise)
-        nursery.start_soon(ear.run)
+        proxy = ProxyManager(running, nursery, queue.broker, control, first_epoch=bound.epoch)
+        services = (gateway, proxy)
+        router = EventRouter(running, control, services, agency, queue.endpoint, nursery)
+        nursery.start_soon(proxy.run)
+        nursery.start_soon(router.run)
         held.signals.set_handler(ending.handle_signal)
         nursery.start_soon(watch_folders, running.paths, held.lock_fd)
-        nursery.start_soon(monitor_heartbeats, running, control, keeper)
-        nursery.start_soon(proxy.monitor_heartbeat)
+        nursery.start_soon(monitor_heartbeats, running, control, services)
         nursery.start_soon(view.draw, running.broadcast.current_view)
         if (kind := network_filesystem_of(running.paths.folder)) is not None:
             running.note(network_warning(str(running.paths.folder), kind))
         async with held.dependencies.open_control(running.paths.control_endpoint) as server:
             door = ControlService(running, control, agency, server, ending.terminate)
-            door.approval_answers, door.file_history = queue.answers, ear.file_history
+            door.approval_answers, door.file_history = queue.answers, router.file_history
             nursery.start_soon(door.serve)
-            await keeper.start(first=True)
-            nursery.start_soon(keeper.supervise, live)
-            ear.file_history.change_watcher.scan_baseline(running.request)
+            await gateway.process.loop.start()
+            nursery.start_soon(gateway.process.loop.run)
+            router.file_history.change_watcher.scan_baseline(running.request)
             await proxy.wait_ready()
-            work = held.make_workload(running, control, agency, keeper, ending, past)
+            work = held.make_workload(running, control, agency, gateway, ending, past)
             completed = await work.run()
             control.run_end.has_begun = True  # agents that still work continue after a resume
             agency.close()
-            proxy.expect_end()
-            end_gateway = partial(keeper.end, grace_s=2.0)
-            await ending.carry_out(end_gateway, partial(running.processes.close, grace_s=0.0))
+            proxy.process.loop.expect_end()
+            await ending.carry_out(
+                gateway.process.loop.stop, partial(running.processes.close, grace_s=0.0)
+            )
             work.close()
-            await ear.file_history.change_watcher.finish()
+            await router.file_history.change_watcher.finish()
             nursery.cancel_scope.cancel()
     return completed
 

@@ -232,9 +232,6 @@ class MemoryProcessManager:
         self._children.remove(child)
         self._world.remove_child(name, child)
 
-    async def start_first_gateway(self, spec: AnySpec, keys: Mapping[str, str]) -> "MemoryChild":
-        return await self.start(spec, title="gateway", keys=keys)
-
     async def close(self, *, grace_s: float) -> None:
         children = tuple(self._children)
         for child in children:

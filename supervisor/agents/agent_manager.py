@@ -23,9 +23,9 @@ from swarm.mailbox.protocol.records import (
 
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory, fold_agent, interrupted_end
-from ..processes.graceful_stop import stop_child
+from ..processes.child_loop import stop_child
+from ..processes.child_spec import GiveUp, decide_restart
 from ..processes.process_types import DiedBeforeHello, ProcessEnd, SpawnError, StartInterrupted
-from ..processes.restart_policy import GiveUp, decide_restart
 from ..run_context import RunContext
 from ..run_end import RunEnd
 from .agent_observer import AgentObserver, NullObserver

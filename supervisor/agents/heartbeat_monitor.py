@@ -4,11 +4,13 @@ An agent that sent no heartbeat for 10 s is killed. One that is busy without pro
 gets a warning.
 """
 
+from collections.abc import Sequence
+
 import trio
 
 from swarm.mailbox.protocol.events import Warned
 
-from ..processes.gateway_manager import GatewayManager
+from ..processes.service_process import Service
 from ..run_context import RunContext
 from .agent_manager import AgentManager
 
@@ -18,9 +20,9 @@ _STUCK_S = 300.0
 
 
 async def monitor_heartbeats(
-    running: RunContext, control: AgentManager, keeper: GatewayManager
+    running: RunContext, control: AgentManager, services: Sequence[Service]
 ) -> None:
-    """Check every agent once a second, until cancelled.
+    """Check every service and agent once a second, until cancelled.
 
     If this process itself was held up (a suspended machine), silence proves nothing: then all
     heartbeat clocks are reset.
@@ -31,11 +33,11 @@ async def monitor_heartbeats(
         now = trio.current_time()
         was_held_up = now - last_round > _POLL_S + 2
         last_round = now
-        if was_held_up:
-            keeper.last_heartbeat = now
-        else:
-            keeper.kill_if_silent()
-            keeper.kill_if_unreachable()
+        for service in services:
+            if was_held_up:
+                service.process.note_heartbeat()
+            else:
+                service.check_alive()
         for agent in list(control.agents.values()):
             if was_held_up:
                 agent.last_heartbeat = now

@@ -18,8 +18,8 @@ from swarm.mailbox.protocol.requests import AnyRequest, Spawn, WaitFor
 
 from ..journal.journal_reader import read_records
 from ..journal.replay import AgentMemory, fold_agent, interrupted_end
+from ..processes.child_spec import GiveUp, decide_restart
 from ..processes.process_types import SpawnError
-from ..processes.restart_policy import GiveUp, decide_restart
 from ..run_context import RunContext
 from ..team.team_members import TeamMembers
 from .agent_manager import AgentManager

@@ -24,7 +24,7 @@ from swarm.mailbox.protocol.forking import (
 )
 
 from .early_start import LaunchedProcess
-from .process_types import SpawnError
+from .process_types import ProcessEnd, SpawnError
 from .stderr_tail import StderrTail
 
 _PACKET_BYTES = 64 * 1024
@@ -73,6 +73,7 @@ class ForkServerClient:
         self._last_report_at = trio.current_time()
         self._socket = trio.socket.from_stdlib_socket(launched.channel)
         self._sending = trio.Lock()
+        self._finished = trio.Event()
         self._pending: dict[int, _Pending] = {}
         self._reports: dict[int, ExitReport] = {}  # by pid, of processes not reaped yet
         self._last_request = 0
@@ -138,6 +139,12 @@ class ForkServerClient:
             for lost in self._reports.values():
                 lost.is_lost = True
                 lost.received.set()
+            self._finished.set()
+
+    async def wait_ended(self) -> ProcessEnd:
+        """Return once `run` has done its last work."""
+        await self._finished.wait()
+        return ProcessEnd(reason="the fork-server ended", stderr_tail=self.stderr.text)
 
     def _fail_pending(self) -> None:
         self.ended.set()
@@ -152,17 +159,21 @@ class ForkServerClient:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def kill(self) -> None:
-        """SIGKILL a server that does not answer. The processes that it forked live on."""
+    def signal_group(self, number: int) -> None:
+        """Signal the server alone: what it forked has groups of its own."""
         if not self.gone.is_set():
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def kill_group(self) -> None:
+        """SIGKILL a server that does not answer. The processes that it forked live on."""
+        self.signal_group(signal.SIGKILL)
 
     async def _reap_server(self) -> None:
         """It closed its channel, so it should exit; if it does not, it is killed."""
         with trio.move_on_after(_EXIT_TIMEOUT_S):
             await trio.lowlevel.wait_readable(self.pidfd)
-        self.kill()
+        self.kill_group()
         await trio.lowlevel.wait_readable(self.pidfd)
         reap(self.pidfd)
         os.close(self.pidfd)

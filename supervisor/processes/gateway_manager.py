@@ -1,14 +1,12 @@
-"""Manages the gateway process: starts it, handles its messages, replaces it when it dies."""
+"""Manages the gateway process: writes its spec, handles its messages, tells agents its address."""
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import trio
 
-from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import AgentId
 from swarm.mailbox.interfaces import ReceivedMessage
 from swarm.mailbox.protocol.control import TransientEvent
@@ -33,18 +31,18 @@ from swarm.mailbox.protocol.records import GatewayEnded, ProviderChosen, Record
 from swarm.mailbox.protocol.sampling import ModelInfo
 from swarm.mailbox.protocol.spec import GatewaySpec
 
+from ..agents.agent_manager import AgentManager
 from ..agents.agent_start import send_gateway_address
-from ..agents.live_agent import GatewayAddress, LiveAgent
+from ..agents.live_agent import GatewayAddress
 from ..budget.budget_service import BudgetService
 from ..run_context import RunContext
-from .graceful_stop import stop_child
-from .process_types import Child, SpawnError, StartInterrupted
-from .restart_policy import GiveUp, decide_restart
+from .child_spec import ChildSpec
+from .process_types import Child, ProcessEnd, SpawnError, StartInterrupted
+from .service_process import ServiceProcess
 
-_log = logging.getLogger("swarm.keeper")
+_log = logging.getLogger("swarm.gateway_manager")
 _SEND_TIMEOUT_S = 12.0  # longer than the silence after which an agent is killed
-_HEARTBEAT_TIMEOUT_S = 10.0
-_START_TIMEOUT_S = 30.0
+_STOP_GRACE_S = 2.0
 
 
 class GatewayManager:
@@ -53,55 +51,49 @@ class GatewayManager:
     def __init__(
         self,
         running: RunContext,
-        bound: GatewayAddress,
-        treasury: BudgetService,
+        address: GatewayAddress,
+        budget: BudgetService,
+        agents: AgentManager,
         *,
         models_dir: str,
     ) -> None:
-        self._run, self._address, self._models_dir = running, bound, models_dir
-        self._budget = treasury
-        self._child: Child | None = None
-        self._identity = b""
-        self._trusted = False
-        self._ending = False
+        self._run, self._address, self._models_dir = running, address, models_dir
+        self._budget, self._agents = budget, agents
+        child = ChildSpec(
+            start=self._start,
+            after_start=self._send_address,
+            on_end=self._on_end,
+            on_crash=self._on_crash,
+            on_give_up=self._on_give_up,
+            ask_to_stop=self._ask_to_stop,
+            grace_s=_STOP_GRACE_S,
+        )
+        self.process = ServiceProcess(running, child, prefix="g")
         self._known_socket = ""  # its socket, if the file existed
-        self._deaths: list[float] = []
-        self.last_heartbeat = trio.current_time()
         self.ready = trio.Event()
         self.model: ModelInfo | None = None
         self.failed = trio.Event()
         self.failure = ""
-        self.path_of: Callable[[str], str] = lambda agent_id: ""
 
-    def is_gateway(self, peer: bytes) -> bool:
-        """True for messages of the present gateway."""
-        return peer == self._identity
-
-    async def start(self, *, first: bool) -> None:
-        """Start a gateway; return once its process exists. It listens a little later.
-
-        Raises SpawnError: none could be started.
-        """
+    async def _start(self) -> Child:
+        """Return once its process exists. It listens a little later."""
         try:
-            await self._start(first=first)
+            return await self._start_process()
         except StartInterrupted:  # once more, as a gateway of another epoch
-            self._run.mailbox.dismiss(self._identity)
-            await self._start(first=False)
+            self.process.dismiss()
+            return await self._start_process()
 
-    async def _start(self, *, first: bool) -> None:
+    async def _start_process(self) -> Child:
         self._address.epoch += 1
         self._address.endpoint = self._run.paths.gateway_endpoint(self._address.epoch)
-        self._identity = f"g/{self._run.run_id}/{self._address.epoch}".encode()
-        self._trusted = False
-        self.last_heartbeat = trio.current_time()
-        self._run.mailbox.admit(self._identity, epoch=self._address.epoch)
+        identity = self.process.admit(self._address.epoch)
         request = self._run.request
         spec = GatewaySpec(
             run_id=self._run.run_id,
             epoch=self._address.epoch,
             endpoint=self._run.paths.mailbox_endpoint,
-            identity=self._identity,
-            secret=self._run.supervisor_proof(self._identity),
+            identity=identity,
+            secret=self._run.supervisor_proof(identity),
             bind=self._address.endpoint,
             run_key=self._run.run_key,
             blobs_dir=str(self._run.paths.blobs),
@@ -112,42 +104,11 @@ class GatewayManager:
             catalogue=request.catalogue,
             record=request.record,
             replay=request.replay,
-            asks_first=self._budget.on_gateway_start(self._identity),
+            asks_first=self._budget.on_gateway_start(identity),
         )
-        home = self._run.processes
-        if first:
-            self._child = await home.start_first_gateway(spec, keys=request.keys)
-        else:
-            self._child = await home.start(spec, title="gateway", keys=request.keys)
+        return await self._run.processes.start(spec, title="gateway", keys=request.keys)
 
-    async def supervise(self, live_agents: Callable[[], list[LiveAgent]]) -> None:
-        """Watch the process until cancelled; replace a dead one by the restart policy."""
-        while True:
-            assert self._child is not None
-            ended = await self._child.wait_ended()
-            self._run.mailbox.dismiss(self._identity)
-            self._budget.on_gateway_end()
-            if self._ending or self.failed.is_set():
-                return
-            self._run.note(
-                GatewayEnded(
-                    epoch=self._address.epoch, reason=ended.reason, stderr_tail=ended.stderr_tail
-                )
-            )
-            self._deaths.append(trio.current_time())
-            verdict = decide_restart(self._deaths, now=trio.current_time())
-            if isinstance(verdict, GiveUp):
-                self._fail(f"the gateway keeps ending: {ended.reason}\n{ended.stderr_tail[-2000:]}")
-                return
-            await trio.sleep(verdict.after_s)
-            try:
-                await self.start(first=False)
-            except SpawnError as error:
-                self._fail(f"no gateway could be started: {error}")
-                return
-            await self._send_address(live_agents())
-
-    async def _send_address(self, agents: list[LiveAgent]) -> None:
+    async def _send_address(self) -> None:
         """Send all agents the gateway's address in parallel.
 
         An agent that does not take it within the limit has been killed by then. An agent that is
@@ -155,75 +116,63 @@ class GatewayManager:
         """
         with trio.move_on_after(_SEND_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
-                for agent in agents:
+                for agent in list(self._agents.agents.values()):
                     nursery.start_soon(send_gateway_address, self._run, agent, self._address)
+
+    def _on_end(self) -> None:
+        self.process.dismiss()
+        self._budget.on_gateway_end()
+
+    def _on_crash(self, ended: ProcessEnd) -> None:
+        self._run.note(
+            GatewayEnded(
+                epoch=self._address.epoch, reason=ended.reason, stderr_tail=ended.stderr_tail
+            )
+        )
+
+    def _on_give_up(self, cause: ProcessEnd | SpawnError) -> None:
+        if isinstance(cause, SpawnError):
+            self._fail(f"no gateway could be started: {cause}")
+        else:
+            self._fail(f"the gateway keeps ending: {cause.reason}\n{cause.stderr_tail[-2000:]}")
 
     async def forget_agent(self, agent_id: str, epoch: int) -> None:
         """Tell the gateway that nobody waits for this process's responses any more."""
         with trio.move_on_after(1):
-            try:
-                gone = AgentGone(agent_id=agent_id, epoch=epoch)
-                await self._run.mailbox.post(self._identity, encode_gateway_op(gone))
-            except PeerGone:
-                return
+            await self.process.send(encode_gateway_op(AgentGone(agent_id=agent_id, epoch=epoch)))
 
-    def kill_if_silent(self) -> None:
-        """SIGKILL a gateway that sent no heartbeat for 10 s; it is replaced.
-
-        Before its Hello it is importing and may be slow: then the limit is 30 s.
-        """
-        limit_s = _HEARTBEAT_TIMEOUT_S if self._trusted else _START_TIMEOUT_S
-        if trio.current_time() - self.last_heartbeat > limit_s and self._child:
-            self.last_heartbeat = trio.current_time()
-            self._child.kill_group()
-
-    def kill_if_unreachable(self) -> None:
-        """SIGKILL a gateway whose socket was deleted (no agent could reach it); it is replaced."""
+    def check_alive(self) -> None:
+        """SIGKILL a gateway that is silent or whose socket was deleted; it is replaced."""
+        self.process.kill_if_silent()
         socket = self._address.endpoint.removeprefix("ipc://")
-        if not self._trusted or self._ending or self._child is None:
+        if not self.process.trusted or self.process.loop.end_expected:
             return
         if self._known_socket == socket and not Path(socket).exists():
             self._known_socket = ""
             self._run.note(Warned(message=f"{socket} was deleted; the gateway is started anew"))
-            self._child.kill_group()
+            self.process.loop.kill()
 
-    async def end(self, *, grace_s: float) -> None:
-        """Ask it to stop, then end it. Called once, last."""
-        self._ending = True
-        if self._child is not None:
-            await stop_child(self._child, partial(self._ask_to_stop, grace_s), grace_s=grace_s)
+    async def _ask_to_stop(self) -> None:
+        await self.process.send(encode_gateway_op(Shutdown(grace_s=_STOP_GRACE_S)))
 
-    async def _ask_to_stop(self, grace_s: float) -> None:
-        try:
-            body = encode_gateway_op(Shutdown(grace_s=grace_s))
-            await self._run.mailbox.post(self._identity, body)
-        except PeerGone:
-            return
-
-    def on_message(self, letter: ReceivedMessage) -> None:
+    def on_message(self, message: ReceivedMessage) -> None:
         """Handle one message of the gateway; never waits."""
-        self.last_heartbeat = trio.current_time()
+        self.process.note_heartbeat()
         try:
-            event = decode_gateway_event(letter.body)
+            event = decode_gateway_event(message.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.warning("a message of the gateway could not be read: %s", error)
-            self._run.mailbox.acknowledge(letter)
+            self._run.mailbox.acknowledge(message)
             return
         if isinstance(event, Hello):
-            self._on_hello(event)
-        elif self._trusted:
-            self._on_event(event, letter)
+            self.process.check_hello(event)
+        elif self.process.trusted:
+            self._on_event(event, message)
             if isinstance(event, Reserve | ResponseBilled | ReservationReleased | Warned):
                 return  # acknowledged once it is journaled
-        self._run.mailbox.acknowledge(letter)
+        self._run.mailbox.acknowledge(message)
 
-    def _on_hello(self, hello: Hello) -> None:
-        if self._run.is_proven(self._identity, hello) and not self._trusted:
-            self._trusted = True
-        elif self._child is not None:
-            self._child.kill_group()
-
-    def _on_event(self, event: AnyGatewayEvent, letter: ReceivedMessage) -> None:
+    def _on_event(self, event: AnyGatewayEvent, message: ReceivedMessage) -> None:
         match event:
             case GatewayReady():
                 socket = self._address.endpoint.removeprefix("ipc://")
@@ -239,15 +188,15 @@ class GatewayManager:
             case GatewayUnable():
                 self._fail(event.message)
             case Reserve():
-                done = partial(self._run.mailbox.acknowledge, letter)
-                self._budget.on_reserve(event, self.path_of(AgentId(event.agent_id)), done)
+                done = partial(self._run.mailbox.acknowledge, message)
+                self._budget.on_reserve(event, self._agents.path_of(AgentId(event.agent_id)), done)
             case ResponseBilled() | ReservationReleased():
-                path = self.path_of(AgentId(event.agent_id))
-                journal = partial(self._journal, event, path, letter)
+                path = self._agents.path_of(AgentId(event.agent_id))
+                journal = partial(self._journal, event, path, message)
                 if not self._budget.on_bill(event, path, journal):
-                    self._run.mailbox.acknowledge(letter)
+                    self._run.mailbox.acknowledge(message)
             case Warned():
-                self._journal(event, "", letter)
+                self._journal(event, "", message)
             case SecretLearned(secret=secret):
                 self._run.journal.redactor.add_secrets(secret)
             case RateLimits():
@@ -261,14 +210,15 @@ class GatewayManager:
         self,
         event: ResponseBilled | ReservationReleased | Warned,
         path: str,
-        letter: ReceivedMessage,
+        message: ReceivedMessage,
     ) -> None:
         def written(record: Record) -> None:
-            self._run.mailbox.acknowledge(letter, soon=False)
+            self._run.mailbox.acknowledge(message, soon=False)
             self._run.broadcast.publish_record(record)
 
         self._run.journal.write(event, agent=path, then=written)
 
     def _fail(self, message: str) -> None:
+        self.process.loop.expect_end()
         self.failure = message
         self.failed.set()

@@ -15,21 +15,23 @@ import trio
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.process_tree import kill_descendants
 from swarm.mailbox.protocol.forking import StartProcess, encode_fork
-from swarm.mailbox.protocol.spec import AgentSpec, AnySpec
+from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec
 
+from .child_loop import ChildLoop
 from .child_process import ChildProcess
+from .child_spec import ChildSpec
 from .cold_start import spawn_cold
-from .early_start import EarlyProcesses, kill_launched, launch_fork_server
+from .early_start import EarlyProcesses, LaunchedProcess, kill_launched, launch_fork_server
 from .fork_server_client import ForkedProcess, ForkServerClient, ForkServerGone
 from .orphans import reap_orphans
 from .process_types import Child, SpawnError, StartInterrupted
-from .restart_policy import GiveUp, decide_restart
 from .spawn_payload import SpawnPayload, open_spawn_payload
 
 START_LIMIT_S = 3.0  # a fork-server silent for so long counts as dead
 MAX_STARTING = 16  # at once: more would finish no sooner, and each would seem slow
 _CLOSE_GRACE_S = 5.0
 _KILL_LIMIT_S = 2.0
+_SERVER_GRACE_S = 3.0  # it kills what it forked, and its client kills it after 1.5 s
 _POLL_S = 0.005
 
 
@@ -43,8 +45,15 @@ class ProcessManager:
         if ignition.server is not None:
             self._server, ignition.server = ForkServerClient(ignition.server), None
         self._start_limiter = trio.CapacityLimiter(MAX_STARTING)
-        self._server_deaths: list[float] = []
         self._lost_server = False
+        self.server_loop = ChildLoop(
+            ChildSpec(
+                start=self._start_server,
+                on_end=self._on_server_end,
+                ask_to_stop=self._ask_server_to_exit,
+                grace_s=_SERVER_GRACE_S,
+            )
+        )
         self._closing = False
 
     @property
@@ -70,7 +79,8 @@ class ProcessManager:
         Args:
             spec: Reaches the child through a sealed memfd.
             title: For example `/root/scout [explorer]`; `ps` shows it after `swarm: `.
-            keys: For a gateway; reach the child through a pipe.
+            keys: For a gateway; reach the child through a pipe. The first gateway was forked early
+                and only gets its spec now.
 
         Raises SpawnError: nothing was started. StartInterrupted: nothing of it is left; the next
         try must use another identity, so that two processes never have, nor seem to have, the same
@@ -78,6 +88,10 @@ class ProcessManager:
         """
         if self._closing:
             raise SpawnError("the run is ending; nothing new starts")
+        if isinstance(spec, GatewaySpec) and self._early.gateway is not None:
+            waiting, self._early.gateway = self._early.gateway, None
+            if (child := self._assign_early_gateway(waiting, spec, keys)) is not None:
+                return child
         run = short_id(spec.run_id)
         name = f"swarm: {title.removeprefix('swarm: ')} {run}"
         with open_spawn_payload(spec, keys) as parcel:
@@ -100,14 +114,10 @@ class ProcessManager:
         self._add_child(child)
         return child
 
-    async def start_first_gateway(self, spec: AnySpec, keys: Mapping[str, str]) -> Child:
-        """Give the early forked gateway its spec; start one if there is none.
-
-        Raises SpawnError.
-        """
-        waiting, self._early.gateway = self._early.gateway, None
-        if waiting is None:
-            return await self.start(spec, title="gateway", keys=keys)
+    def _assign_early_gateway(
+        self, waiting: LaunchedProcess, spec: GatewaySpec, keys: Mapping[str, str] | None
+    ) -> Child | None:
+        """Give the early forked gateway its spec; None: it has died. Raises SpawnError."""
         run = short_id(spec.run_id)
         title = f"swarm: gateway {run}"
         order = encode_fork(StartProcess(request=0, title=title, run=run, has_keys=True))
@@ -117,7 +127,7 @@ class ProcessManager:
                 socket.send_fds(waiting.channel, [order], fds)
             except OSError:  # it died, perhaps of a broken import: a second one shows why
                 kill_launched(waiting)
-                return await self.start(spec, title="gateway", keys=keys)
+                return None
         waiting.channel.close()
         child = ChildProcess(
             pid=waiting.pid,
@@ -170,7 +180,7 @@ class ProcessManager:
         try:
             return await link.start(order, parcel.fork_server_fds, silence_s=START_LIMIT_S)
         except ForkServerGone as error:
-            link.kill()
+            link.kill_group()
             with trio.move_on_after(_KILL_LIMIT_S):
                 await link.gone.wait()  # reaped: what it forked without a report is ours now
             await self._reap_orphans()
@@ -187,30 +197,21 @@ class ProcessManager:
             os.waitpid(pid, 0)
             raise SpawnError(f"cannot watch a new process: {error.strerror}") from error
 
-    async def supervise_fork_server(self) -> None:
-        """Keep a fork-server running; give up after too many deaths."""
-        while not self._closing:
-            try:
-                link = self._server or ForkServerClient(launch_fork_server(self._early))
-            except SpawnError:
-                return  # only cold starts from here on
-            await self._run_fork_server(link)
-            self._server_deaths.append(trio.current_time())
-            verdict = decide_restart(self._server_deaths, now=trio.current_time())
-            if isinstance(verdict, GiveUp) or self._closing:
-                return
-            await trio.sleep(verdict.after_s)
-
-    async def _run_fork_server(self, link: ForkServerClient) -> None:
+    async def _start_server(self) -> ForkServerClient:
+        link = self._server or ForkServerClient(launch_fork_server(self._early))
         self._server = link
-        try:
-            async with trio.open_nursery() as nursery:
-                for child in self._children.values():
-                    nursery.start_soon(self._have_guarded, child)
-                await link.run()
-        finally:
-            self._server = None
+        self._nursery.start_soon(link.run)
+        for child in self._children.values():
+            self._nursery.start_soon(self._have_guarded, child)
+        return link
+
+    def _on_server_end(self) -> None:
+        self._server = None
         self._lost_server = True  # and this process is the parent of what it forked
+
+    async def _ask_server_to_exit(self) -> None:
+        if self._server is not None:
+            self._server.request_exit()
 
     async def _have_guarded(self, child: ChildProcess) -> None:
         """Have the server end this child, too. If either dies, nothing is to be done."""
@@ -221,6 +222,7 @@ class ProcessManager:
     async def close(self, *, grace_s: float) -> None:
         """SIGTERM to all, wait, SIGKILL: newest first and bounded. The fork-server goes last."""
         self._closing = True
+        self.server_loop.expect_end()
         for child in reversed(self._children.copy().values()):
             child.signal_group(signal.SIGTERM)
         with trio.move_on_after(grace_s):
@@ -229,11 +231,7 @@ class ProcessManager:
             child.kill_group()
         with trio.move_on_after(_KILL_LIMIT_S):
             await self._wait_all()
-        if self._server is not None:
-            link = self._server
-            link.request_exit()
-            with trio.move_on_after(_KILL_LIMIT_S):
-                await link.gone.wait()
+        await self.server_loop.stop()
         if self._early.gateway is not None:  # never used
             kill_launched(self._early.gateway)
             self._early.gateway = None
@@ -280,6 +278,6 @@ async def _run_process_manager(
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as nursery:
             home = ProcessManager(ignition, nursery)
-            nursery.start_soon(home.supervise_fork_server)
+            nursery.start_soon(home.server_loop.run)
             task_status.started(home)
             await trio.sleep_forever()

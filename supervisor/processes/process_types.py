@@ -37,26 +37,11 @@ class ProcessEnd(Value):
     reason: str = ""  # the same in words
 
 
-class Child(Protocol):
-    """One process of the run. Its end is found by waiting for the process itself."""
+class RunningProcess(Protocol):
+    """A started process. Its end is found by waiting for the process itself."""
 
     @property
     def pid(self) -> int: ...
-
-    @property
-    def pidfd(self) -> int:
-        """Readable once it has ended and closed soon after, so use it only before the end."""
-        ...
-
-    @property
-    def warm(self) -> bool:
-        """True if it was forked, False if it was started cold."""
-        ...
-
-    @property
-    def stderr_text(self) -> str:
-        """Its stderr so far, the last 64 KiB."""
-        ...
 
     async def wait_ended(self) -> ProcessEnd:
         """Return once the process and all that it left behind are gone, and its stderr is read.
@@ -74,6 +59,25 @@ class Child(Protocol):
         ...
 
 
+class Child(RunningProcess, Protocol):
+    """A process that runs a spec."""
+
+    @property
+    def pidfd(self) -> int:
+        """Readable once it has ended and closed soon after, so use it only before the end."""
+        ...
+
+    @property
+    def warm(self) -> bool:
+        """True if it was forked, False if it was started cold."""
+        ...
+
+    @property
+    def stderr_text(self) -> str:
+        """Its stderr so far, the last 64 KiB."""
+        ...
+
+
 class ProcessStarter(Protocol):
     """Starts the processes of a run, and leaves none behind."""
 
@@ -86,10 +90,6 @@ class ProcessStarter(Protocol):
         self, spec: AnySpec, *, title: str, keys: Mapping[str, str] | None = None
     ) -> Child:
         """Start a process for this spec. Raises SpawnError and StartInterrupted."""
-        ...
-
-    async def start_first_gateway(self, spec: AnySpec, keys: Mapping[str, str]) -> Child:
-        """Start the run's first gateway. Raises SpawnError."""
         ...
 
     async def close(self, *, grace_s: float) -> None:

@@ -120,10 +120,9 @@ async def stage(tmp_path, *lives: Life) -> AsyncIterator[tuple[Stage, AgentManag
         )
         on.running = running
         control = AgentManager(running, nursery, GatewayAddress())
-        keeper = SimpleNamespace(is_gateway=lambda peer: False)
         agency = SimpleNamespace()  # nobody asks it anything here
         desk = SimpleNamespace(withdraw=lambda agent: None)  # likewise
-        nursery.start_soon(EventRouter(running, control, keeper, agency, desk, nursery).run)
+        nursery.start_soon(EventRouter(running, control, (), agency, desk, nursery).run)
         yield on, control
         nursery.cancel_scope.cancel()
 

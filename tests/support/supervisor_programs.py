@@ -19,8 +19,8 @@ from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.process_tree import children_of
 from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.supervisor.processes import process_manager
+from swarm.supervisor.processes.child_loop import stop_child
 from swarm.supervisor.processes.early_start import EarlyProcesses, start_early
-from swarm.supervisor.processes.graceful_stop import stop_child
 from swarm.supervisor.processes.process_manager import ProcessManager, open_process_manager
 from swarm.supervisor.processes.process_types import Child, SpawnError, StartInterrupted
 
@@ -210,7 +210,7 @@ async def cancelled(ignition: EarlyProcesses, token: str) -> object:
 async def keys(ignition: EarlyProcesses, token: str) -> object:
     """The keys reach the gateway and are nowhere else to be seen."""
     async with open_process_manager(ignition, grace_s=0.5) as home:
-        gateway = await home.start_first_gateway(gateway_spec(), {"STORY_API_KEY": token})
+        gateway = await home.start(gateway_spec(), title="gateway", keys={"STORY_API_KEY": token})
         await wait_said(gateway, "got STORY_API_KEY")
         await server_pid(home)
         agent = await home.start(agent_spec("sleep_long"), title="agent")
@@ -266,7 +266,7 @@ async def supervise(ignition: EarlyProcesses, token: str) -> object:
     """A whole run that waits to be killed; says who is in it."""
     how = sys.argv[3:]
     async with open_process_manager(ignition) as home:
-        gateway = await home.start_first_gateway(gateway_spec(), {})
+        gateway = await home.start(gateway_spec(), title="gateway", keys={})
         await wait_said(gateway, "got")
         await server_pid(home)
         agents = []

@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.spec import AgentSpec, AnySpec
 from swarm.supervisor.agents import agent_start, heartbeat_monitor
 from swarm.supervisor.cli.entry import main
 from swarm.supervisor.journal.journal import Journal
-from swarm.supervisor.processes import gateway_manager, process_manager
+from swarm.supervisor.processes import process_manager, service_process
 from swarm.supervisor.processes.process_manager import ProcessManager
 from swarm.supervisor.processes.process_types import Child
 from swarm.worker.agent import agent_lifecycle
@@ -47,11 +47,7 @@ class Fault:
 
     def arm(self) -> None:
         """Watch what is written and who is started."""
-        write, start, first = (
-            Journal.write,
-            ProcessManager.start,
-            ProcessManager.start_first_gateway,
-        )
+        write, start = Journal.write, ProcessManager.start
 
         def watched(journal, body, *, agent="", **more):
             record = write(journal, body, agent=agent, **more)
@@ -74,13 +70,7 @@ class Fault:
                 self._inject()
             return child
 
-        async def first_gateway(home: ProcessManager, spec: AnySpec, keys) -> Child:
-            child = await first(home, spec, keys)
-            self._pids["gateway"] = child.pid
-            return child
-
         Journal.write, ProcessManager.start = watched, starting
-        ProcessManager.start_first_gateway = first_gateway
 
     def _inject(self) -> None:
         if self._struck:
@@ -94,7 +84,7 @@ class Fault:
 def shorten() -> None:
     """Before anything is forked, so that what is forked has it too; 2 s are a cold one's beats."""
     agent_lifecycle.HEARTBEAT_S = 0.2
-    heartbeat_monitor._HEARTBEAT_TIMEOUT_S = gateway_manager._HEARTBEAT_TIMEOUT_S = 3.5
+    heartbeat_monitor._HEARTBEAT_TIMEOUT_S = service_process.HEARTBEAT_TIMEOUT_S = 3.5
     process_manager.START_LIMIT_S = 1.0
     if sys.argv[1] == "mute":
         agent_start.HELLO_TIMEOUT_S = 2.0

@@ -274,11 +274,10 @@ async def _set_up(tree: Tree, wish: RunRequest, places: RunPaths, journal: Journ
     tree.control = AgentManager(tree.running, nursery, GatewayAddress())
     tree.agency = await nursery.start(run_team_service, tree.running, tree.control)
     tree.ending = RunShutdown(tree.control, nursery)
-    keeper = SimpleNamespace(is_gateway=lambda peer: False)
     agents = tree.control.agents
     known = AgentLookup(plan=tree.agency.plan_of, live_agent=agents.get, live_agents=agents.values)
     queue = open_approval_queue(tree.running, nursery, known, config=places.folder, resumed=False)
-    dispatch = EventRouter(tree.running, tree.control, keeper, tree.agency, queue.endpoint, nursery)
+    dispatch = EventRouter(tree.running, tree.control, (), tree.agency, queue.endpoint, nursery)
     nursery.start_soon(dispatch.run)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from swarm.supervisor.processes.restart_policy import GiveUp, Restart, decide_restart
+from swarm.supervisor.processes.child_spec import GiveUp, Restart, RestartPolicy, decide_restart
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,10 @@ from swarm.supervisor.processes.restart_policy import GiveUp, Restart, decide_re
 )
 def test_three_restarts_a_minute(deaths, verdict):
     assert decide_restart(deaths, now=100) == verdict
+
+
+def test_an_intensity_of_zero_restarts_nothing():
+    policy = RestartPolicy(intensity=0)
+    assert decide_restart([100], now=100, policy=policy) == GiveUp(
+        reason="it died 1 times within 60 s"
+    )
