@@ -36,6 +36,7 @@ from swarm.supervisor.processes.process_types import (
     signal_name,
 )
 from swarm.worker.agent.agent_lifecycle import run_agent_lifecycle
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.gateway.gateway_process import GatewayFactories, GatewayProcess
 from swarm.worker.testing.agent_harness import FakeToolHost
 from swarm.worker.tools.toolset import team_tools
@@ -311,7 +312,11 @@ class MemoryChild:
         hands = FakeToolHost(self._world.make_tools(spec), partial(team_tools, None))
         chances = self._world.entropy._replace(pid=lambda: self.pid)
         await run_agent_lifecycle(
-            spec, self._mailbox, partial(self._open_gateway_mailbox, spec), hands, chances
+            CurrentSpec(spec),
+            self._mailbox,
+            partial(self._open_gateway_mailbox, spec),
+            hands,
+            chances,
         )
 
     @asynccontextmanager

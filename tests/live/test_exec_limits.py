@@ -9,6 +9,7 @@ from support.escape_testbed import opened_launcher
 from swarm.mailbox.process_tree import descendants_of, is_zombie
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ResourceLimits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
 from swarm.worker.exec.running_command import CommandRequest, start_command
@@ -106,7 +107,7 @@ async def test_the_models_answer_names_the_limit(tmp_path):
     )  # fmt: skip
     async with (
         opened_launcher() as (launcher, _),
-        open_exec_sessions(launcher, spec) as sessions,
+        open_exec_sessions(launcher, CurrentSpec(spec)) as sessions,
     ):
         argv = ("/bin/bash", "-c", "echo begun; sleep 60")
         done = await sessions.exec(

@@ -13,6 +13,7 @@ from support.escape_testbed import PYTHON, opened_launcher
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import Limits, NetworkPolicy, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
@@ -49,7 +50,7 @@ async def opened_sessions(place, limits):
     )  # fmt: skip
     async with (
         opened_launcher() as (launcher, _),
-        open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
+        open_exec_sessions(launcher, CurrentSpec(spec), chance=random.Random(1)) as sessions,
     ):
         yield sessions
 

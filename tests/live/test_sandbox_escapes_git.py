@@ -12,6 +12,7 @@ import trio
 from support.escape_testbed import UNTOUCHED, a_world, opened_launcher, said_by
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec import command_plan
 from swarm.worker.exec.exec_sessions import open_exec_sessions
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
@@ -202,7 +203,10 @@ async def test_our_own_look_at_a_hostile_repository_runs_nothing_outside(
         secret=b"", gateway_endpoint="", gateway_token=b"", tmp_dir=str(world.home / "tmp"),
         environment={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
-    async with opened_launcher() as (launcher, _), open_exec_sessions(launcher, spec) as sessions:
+    async with (
+        opened_launcher() as (launcher, _),
+        open_exec_sessions(launcher, CurrentSpec(spec)) as sessions,
+    ):
         await predict_loss(("/bin/bash", "-c", script), str(world.work), sessions)
     assert world.outside() == UNTOUCHED
     assert sorted(entry.name for entry in world.work.iterdir()) == [".git", ".gitattributes", "src"]

@@ -9,6 +9,7 @@ import trio
 from support.escape_testbed import opened_launcher
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecRequest
 from swarm.worker.exec.exec_sessions import open_exec_sessions
 
@@ -27,7 +28,7 @@ async def a_box(folder, *, stack="none", limit_s=20, **environment):
     with trio.fail_after(limit_s):
         async with (
             opened_launcher() as (launcher, pid),
-            open_exec_sessions(launcher, spec, chance=random.Random(1)) as sessions,
+            open_exec_sessions(launcher, CurrentSpec(spec), chance=random.Random(1)) as sessions,
         ):
             yield Box(sessions, spec.cwd, stack, pid)
 

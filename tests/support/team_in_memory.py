@@ -50,6 +50,7 @@ from swarm.supervisor.runs.paths import RunPaths
 from swarm.supervisor.task_workload import TaskWorkload
 from swarm.supervisor.team.team_service import TeamService, run_team_service
 from swarm.worker.agent.agent_lifecycle import run_agent_lifecycle
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.policy.command_decision import Refuse
 from swarm.worker.testing.agent_harness import END, FAKE_MODEL, FakeGateway, FakeToolHost, done
 from swarm.worker.testing.fake_tools import FakeTool, FakeToolBehavior
@@ -159,7 +160,11 @@ class Tree:
                 props = FakeToolHost(tools, partial(team_tools, None))
                 self.lives.setdefault(spec.path, []).append((spec, props))
                 await run_agent_lifecycle(
-                    spec, mailbox, partial(_dial, gateways, spec), props, EntropySources()
+                    CurrentSpec(spec),
+                    mailbox,
+                    partial(_dial, gateways, spec),
+                    props,
+                    EntropySources(),
                 )
                 nursery.cancel_scope.cancel()
         self.office.disconnect_child(spec.identity)

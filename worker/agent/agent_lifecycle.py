@@ -16,9 +16,9 @@ from swarm.mailbox.interfaces import Mailbox
 from swarm.mailbox.protocol.base import PROTOCOL_VERSION
 from swarm.mailbox.protocol.events import Goodbye, Heartbeat, Hello, encode_event
 from swarm.mailbox.protocol.requests import EnvironmentReply, GetEnvironment
-from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.spec import AgentSpec
 
+from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource
 from ..sandbox.role_lock import lock_gap
 from ..tools.approval_requester import ApprovalRequester
@@ -54,14 +54,6 @@ class ToolHost(Protocol):
         """Set where to request the environment of commands; called before the first command."""
         ...
 
-    def apply_settings(self, spec: AgentSpec) -> None:
-        """Apply changed settings; no call runs meanwhile."""
-        ...
-
-    def set_rules(self, rules: RuleSet) -> None:
-        """Judge commands by these rules from now on; calls may run meanwhile."""
-        ...
-
     async def prewarm(self) -> None:
         """Prepare for the first call; called once, while the model writes that call."""
         ...
@@ -72,7 +64,7 @@ class ToolHost(Protocol):
 
 
 async def run_agent_lifecycle(
-    spec: AgentSpec,
+    current: CurrentSpec,
     post: Mailbox,
     dial: OpenMailbox,
     hands: ToolHost,
@@ -81,12 +73,13 @@ async def run_agent_lifecycle(
     """Run one agent from Hello to Goodbye, over any mailbox.
 
     Args:
-        spec: The agent.
+        current: The agent's spec; its session changes it, the tools must read the same object.
         post: The mailbox to the supervisor; owned by the caller.
         dial: Opens a mailbox to a gateway's endpoint; called again whenever the gateway has moved.
         hands: The agent's tools and commands; owned by the caller, the commands are ended here.
         chances: Ids, noise, the wall clock and the pid.
     """
+    spec = current.spec
     hello = Hello(
         secret=spec.secret,
         pid=chances.pid(),
@@ -95,18 +88,11 @@ async def run_agent_lifecycle(
     )
     await post.post(encode_event(hello))  # first of all: the supervisor works on it meanwhile
     reporter = Reporter(post)
-    session = AgentSession(spec, reporter, dial, chances)
+    session = AgentSession(current, reporter, dial, chances)
     hands.set_environment_source(partial(_request_environment, reporter, spec))
     registry = hands.make_registry(reporter, session.team)
-    asker = ApprovalRequester(spec.limits, reporter, session.add_notice)
+    asker = ApprovalRequester(current, reporter, session.add_notice)
     session.set_orchestrator(Orchestrator(registry, reporter, asker))
-
-    def on_adopted(changed: AgentSpec) -> None:
-        hands.apply_settings(changed)
-        asker.set_limits(changed.limits)
-
-    session.on_settings_applied = on_adopted
-    session.on_rules_changed = hands.set_rules
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reporter.run_outbox)
         nursery.start_soon(reporter.run_deltas)

@@ -20,6 +20,7 @@ from swarm.mailbox.path_rules import is_within
 from swarm.mailbox.protocol.limits import ProfilePolicy
 from swarm.mailbox.protocol.spec import AgentSpec
 
+from ..current_spec import CurrentSpec
 from ..exec.command_state import LauncherGone
 from ..exec.exec_sessions import open_exec_sessions
 from ..exec.launcher_client import LauncherClient, LauncherLink, open_launcher
@@ -106,17 +107,18 @@ async def _open_and_run(spec: AgentSpec, link: LauncherLink, lifeline_fd: int | 
     def dial(endpoint: str) -> AbstractAsyncContextManager[Mailbox]:
         return open_dealer(endpoint, spec.identity, epoch=spec.epoch)
 
+    current = CurrentSpec(spec)
     async with trio.open_nursery() as nursery:
         if lifeline_fd is not None:
             nursery.start_soon(watch_lifeline, lifeline_fd)
         async with (
             open_dealer(spec.endpoint, spec.identity, epoch=spec.epoch) as post,
             open_launcher(link) as launcher,
-            open_exec_sessions(launcher, spec) as commands,
+            open_exec_sessions(launcher, current) as commands,
             trio.open_nursery() as living,
         ):
             living.start_soon(_fail_when_launcher_ends, launcher)
-            await run_agent_lifecycle(spec, post, dial, Toolset(spec, commands))
+            await run_agent_lifecycle(current, post, dial, Toolset(current, commands))
             living.cancel_scope.cancel()  # from here on the launcher's end is expected
         nursery.cancel_scope.cancel()
 

@@ -4,7 +4,7 @@ The history changes and the supervisor is notified in one step, without an await
 agent owns no files; the supervisor's journal is the durable copy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -28,12 +28,12 @@ from swarm.mailbox.protocol.items import (
     text_message,
 )
 from swarm.mailbox.protocol.ops import Mail, Notice, UndoCompaction, UserInput
-from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import AgentSettings
 from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.roles.login_shell import find_shell, shell_name
 
+from ..current_spec import CurrentSpec
 from ..tools.orchestrator import Orchestrator
 from ..tools.team_client import TeamClient
 from .context import context_blocks
@@ -61,44 +61,46 @@ class AgentSession:
 
     def __init__(
         self,
-        spec: AgentSpec,
+        current: CurrentSpec,
         reporter: Reporter,
         dial: OpenMailbox,
         chances: EntropySources = SYSTEM_ENTROPY,
     ) -> None:
-        self.spec, self.reporter = spec, reporter
+        self._current, self.reporter = current, reporter
+        spec = current.spec
         self._entropy = chances
         self.new_id, self.noise = self._entropy.new_id, self._entropy.noise
         self.inbox = Inbox()
-        self.team = TeamClient(spec, reporter, self.inbox)
+        self.team = TeamClient(current, reporter, self.inbox)
         self.meter = TokenMeter(spec.total_usage)
         self.turn: Turn | None = None
         self.output_schema = spec.output_schema  # kept by a turn without user input
         self.told_context = ToldContext()
         self.compactor = HistoryCompactor(self)
-        self._guidance = GuidanceWatch(spec, ())
+        self._guidance = GuidanceWatch(current, ())
         self._guidance_text = spec.user_instructions
         self._is_first_context = spec.epoch == 1  # the spec's AGENTS.md texts are current
         self._closing = False
         self._item_count = 0
-        self._last_output_event: PendingEvent | None = (
-            None  # the last one emitted, perhaps not posted yet
-        )
+        self._last_output_event: PendingEvent | None = None  # perhaps not posted yet
         self._tools: tuple[str, tuple[ToolSpec, ...]] | None = None
         self._timezone = local_timezone(spec.environment)
         self.sampling_started = trio.Event()  # the first turn is about to sample
         self._work_arrived = trio.Event()
         self._idle = trio.Event()
         self.wanted_settings: AgentSettings | None = None  # from the next turn on
-        self.on_settings_applied: Callable[[AgentSpec], None] = lambda spec: None  # for the tools
-        self.on_rules_changed: Callable[[RuleSet], None] = lambda rules: None  # likewise
         self.pause = PauseState(reporter, paused=spec.paused)
         self.end_commands_requested = trio.Event()  # set: end the running commands
         self.tells_commands_ended = False  # True: a notice reports it, as no abort note does
         self.history = self._restore()
-        self.sampler = Sampler(spec, self.history, dial)
+        self.sampler = Sampler(current, self.history, dial)
         self.sampler.before_sample = self.wait_outputs_journaled
         self._orchestrator: Orchestrator | None = None
+
+    @property
+    def spec(self) -> AgentSpec:
+        """The agent's spec with the settings that hold now."""
+        return self._current.spec
 
     @property
     def orchestrator(self) -> Orchestrator:
@@ -127,25 +129,14 @@ class AgentSession:
         if wanted is None:
             return
         has_other_model = wanted.model != self.spec.model
-        self.spec = self.team.spec = msgspec.structs.replace(
-            self.spec,
-            model=wanted.model,
-            effort=wanted.effort,
-            summary=wanted.summary,
-            verbosity=wanted.verbosity,
-            limits=wanted.limits,
-            cwd=wanted.cwd or self.spec.cwd,
-        )
+        self._current.apply_settings(wanted)
         self._tools = None
-        self.on_settings_applied(self.spec)
         if has_other_model:
-            self.sampler.change_model(self.spec)
+            self.sampler.reopen_conversation()
 
     def add_rule(self, prefix: tuple[str, ...]) -> None:
         """Allow commands with this prefix from now on, in the running turn too."""
-        rules = self.spec.rules.allowing(prefix)
-        self.spec = self.team.spec = msgspec.structs.replace(self.spec, rules=rules)
-        self.on_rules_changed(rules)
+        self._current.allow_prefix(prefix)
 
     def begin_sampling(self, model: ModelInfo) -> None:
         """Prepare for a turn that is about to sample this model."""
@@ -371,7 +362,7 @@ class AgentSession:
         ended = {call.call_id: call for call in self.spec.ended_calls}
         repaired = repair_history(items, interrupted=self.spec.interrupted_calls, ended=ended)
         self.told_context = find_told_context(items, cwd=self.spec.cwd)
-        self._guidance = GuidanceWatch(self.spec, items)
+        self._guidance = GuidanceWatch(self._current, items)
         kept = repaired.items[: len(repaired.items) - len(repaired.added)]
         history = ConversationHistory()
         for item in kept:

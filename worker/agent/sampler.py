@@ -37,8 +37,8 @@ from swarm.mailbox.protocol.sampling import (
     encode_sample_op,
 )
 from swarm.mailbox.protocol.settings import Summary, Verbosity
-from swarm.mailbox.protocol.spec import AgentSpec
 
+from ..current_spec import CurrentSpec
 from .context.conversation_history import ConversationHistory, UnsentItems
 
 SILENCE_MARGIN_S = 30.0  # on top of the provider's idle timeout: the gateway gives up first
@@ -78,8 +78,11 @@ class SampleParameters(Value):
 class Sampler:
     """Sends requests to the gateway. `stay_connected` runs beside it; only one task samples."""
 
-    def __init__(self, spec: AgentSpec, history: ConversationHistory, dial: OpenMailbox) -> None:
-        self._spec, self._history, self._open_mailbox = spec, history, dial
+    def __init__(
+        self, current: CurrentSpec, history: ConversationHistory, dial: OpenMailbox
+    ) -> None:
+        self._current, self._history, self._open_mailbox = current, history, dial
+        spec = current.spec
         self._endpoint, self._token = spec.gateway_endpoint, spec.gateway_token
         self._mailbox: Mailbox | None = None
         self._connected = trio.Event()
@@ -106,16 +109,14 @@ class Sampler:
                 await moved.wait()
 
     def _opening(self) -> OpenConversation:
+        spec = self._current.spec
         return OpenConversation(
-            token=self._token,
-            agent_id=self._spec.agent_id,
-            agent_path=self._spec.path,
-            model=self._spec.model,
+            token=self._token, agent_id=spec.agent_id, agent_path=spec.path, model=spec.model
         )
 
-    def change_model(self, spec: AgentSpec) -> None:
-        """Open the conversation again, with this spec's model, before the next sample."""
-        self._spec, self._must_reopen = spec, True
+    def reopen_conversation(self) -> None:
+        """Open the conversation again before the next sample, because the model has changed."""
+        self._must_reopen = True
         self._history.forget_sent()
         self._model, self._refusal = None, None
 

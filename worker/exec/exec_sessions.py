@@ -15,10 +15,10 @@ import trio
 from swarm.mailbox.errors import SwarmError
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import SandboxPolicy
-from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.mailbox.proxy_environment import without_proxy_variables
 from swarm.roles.login_shell import find_shell
 
+from ..current_spec import CurrentSpec
 from ..proxy.blocked_texts import blocked_texts
 from ..sandbox.denial_detection import is_sandbox_denial
 from ..sandbox.sandbox_plan import SandboxPlan
@@ -60,11 +60,12 @@ class ExecSessions:
     def __init__(
         self,
         launcher: LauncherClient,
-        spec: AgentSpec,
+        current: CurrentSpec,
         nursery: trio.Nursery,
         chance: random.Random,
     ) -> None:
-        self._launcher, self._spec, self._nursery, self._random = launcher, spec, nursery, chance
+        self._launcher, self._current = launcher, current
+        self._nursery, self._random = nursery, chance
         self._sessions: dict[int, ExecSession] = {}
         self._slots = SessionSlots(self._make_room)
         self._closed: dict[int, None] = {}  # closed to make room; the latest last
@@ -74,10 +75,6 @@ class ExecSessions:
         self._snapshot: Mapping[str, str] | None = None
         self._snapshotting = trio.Lock()
         self._prewarmed = PrewarmedSandbox(launcher, nursery)
-
-    def apply_settings(self, spec: AgentSpec) -> None:
-        """Use the agent's new settings; running commands keep theirs."""
-        self._spec = spec
 
     async def exec(self, request: ExecRequest, on_output: OnOutput | None = None) -> ExecOutcome:
         """Run a command until it ends or its yield time is over; then it goes on as a session.
@@ -143,7 +140,7 @@ class ExecSessions:
         """Get the login shell's environment if that has not been done; `exec` does it too."""
         async with self._snapshotting:
             if self._snapshot is None:
-                given = self._spec.environment
+                given = self._current.spec.environment
                 self._snapshot = given if self._source is None else await self._source()
 
     def set_environment_source(self, source: EnvironmentSource) -> None:
@@ -152,13 +149,13 @@ class ExecSessions:
 
     def shell_argv(self, script: str, *, shell: str | None = None) -> tuple[str, ...]:
         """The argv that runs `script` in the user's shell, not as a login shell."""
-        return (shell or find_shell(self._spec.environment), "-c", script)
+        return (shell or find_shell(self._current.spec.environment), "-c", script)
 
     def plan(
         self, policy: SandboxPolicy, cwd: str, extra: ExtraPermissions | None = None
     ) -> SandboxPlan:
         """The plan that `exec` would enforce. Raises SandboxUnavailable."""
-        return plan_command(self._spec, policy, cwd, extra)
+        return plan_command(self._current.spec, policy, cwd, extra)
 
     def is_open(self, session_id: int) -> bool:
         """True while the session may be written to."""
@@ -210,7 +207,7 @@ class ExecSessions:
     def _build_request(self, request: ExecRequest) -> CommandRequest:
         """The request under the plan that holds now. Raises SandboxUnavailable, OSError."""
         # Plan by the agent's own folder: the folder that a command asks for gives it no rights.
-        plan = self.plan(request.policy, self._spec.cwd, request.extra)
+        plan = self.plan(request.policy, self._current.spec.cwd, request.extra)
         check_workdir(plan, request.cwd)
         if request.commits_in:
             from ..sandbox.commit_grant import with_commit_grant  # only few commands commit
@@ -223,20 +220,24 @@ class ExecSessions:
             sandbox=plan,
             tty=request.tty,
             limits=request.limits,
-            resources=self._spec.resources,
+            resources=self._current.spec.resources,
             route=RouteRequest(
-                endpoint=self._spec.proxy_endpoint,
-                ticket=self._spec.network_ticket,
+                endpoint=self._current.spec.proxy_endpoint,
+                ticket=self._current.spec.network_ticket,
                 command=shlex.join(request.argv),
             ),
         )
 
     def _environment(self, request: ExecRequest, plan: SandboxPlan) -> dict[str, str]:
-        extra = {**FORCED_VARIABLES, "SWARM_THREAD_ID": self._spec.agent_id, **request.environment}
-        base = self._snapshot if self._snapshot is not None else self._spec.environment
+        extra = {
+            **FORCED_VARIABLES,
+            "SWARM_THREAD_ID": self._current.spec.agent_id,
+            **request.environment,
+        }
+        base = self._snapshot if self._snapshot is not None else self._current.spec.environment
         if not plan.network:
             base = without_proxy_variables(base)
-        return command_environment(base, self._spec.shell_environment, extra)
+        return command_environment(base, self._current.spec.shell_environment, extra)
 
     async def _write(self, session: ExecSession, chars: str) -> None:
         try:
@@ -324,16 +325,16 @@ class ExecSessions:
 
 @asynccontextmanager
 async def open_exec_sessions(
-    launcher: LauncherClient, spec: AgentSpec, *, chance: random.Random | None = None
+    launcher: LauncherClient, current: CurrentSpec, *, chance: random.Random | None = None
 ) -> AsyncIterator[ExecSessions]:
     """Exec sessions for the duration of the block; at its end every command's tree is killed.
 
     Args:
-        spec: Its environment, shell policy, private /tmp and hidden paths are used.
+        current: The environment, shell policy, private /tmp and hidden paths of its spec are used.
         chance: Makes session and chunk ids; a seeded one makes them repeatable.
     """
     async with trio.open_nursery() as nursery:
-        sessions = ExecSessions(launcher, spec, nursery, chance or random.SystemRandom())
+        sessions = ExecSessions(launcher, current, nursery, chance or random.SystemRandom())
         try:
             yield sessions
         finally:

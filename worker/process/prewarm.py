@@ -45,6 +45,7 @@ from swarm.mailbox.protocol.spec import (
 
 from ..agent.agent_lifecycle import run_agent_lifecycle
 from ..agent.agent_process import agent_lock_rules
+from ..current_spec import CurrentSpec
 from ..exec.command_environment import command_environment
 from ..exec.exec_sessions import open_exec_sessions
 from ..exec.launcher_client import LauncherClient
@@ -221,11 +222,12 @@ async def _run_agent(supervisor: PairServer, gateway: PairServer) -> None:
 
     spec = decode_spec(encode_spec(_SPEC))
     assert isinstance(spec, AgentSpec)
+    current = CurrentSpec(spec)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        async with open_exec_sessions(LauncherClient(ours), spec) as commands:
+        async with open_exec_sessions(LauncherClient(ours), current) as commands:
             await run_agent_lifecycle(
-                spec, supervisor.connect(_IDENTITY, epoch=1), dial, Toolset(spec, commands)
+                current, supervisor.connect(_IDENTITY, epoch=1), dial, Toolset(current, commands)
             )
 
 

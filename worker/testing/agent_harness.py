@@ -36,7 +36,6 @@ from swarm.mailbox.protocol.requests import (
     ListChanges,
     WatchFiles,
 )
-from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.sampling import (
     AnySampleEvent,
     AnySampleOp,
@@ -63,6 +62,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..agent.agent_lifecycle import run_agent_lifecycle
 from ..agent.reporter import Reporter
+from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource
 from ..tools.team_client import TeamClient
 from ..tools.tool_interface import Tool
@@ -248,19 +248,12 @@ class FakeToolHost:
         self._tools, self._make_team_tools = tuple(tools), make_team_tools
         self.is_prewarmed = self.ended = False
         self.live_commands = 0
-        self.rules = RuleSet()  # as last set
 
     def make_registry(self, reporter: Reporter, team: TeamClient) -> ToolRegistry:
         return ToolRegistry((*self._tools, *self._make_team_tools(team)))
 
     def set_environment_source(self, source: EnvironmentSource) -> None:
         self.environment_source = source
-
-    def set_rules(self, rules: RuleSet) -> None:
-        self.rules = rules
-
-    def apply_settings(self, spec: AgentSpec) -> None:
-        self.spec = spec
 
     async def prewarm(self) -> None:
         self.is_prewarmed = True
@@ -275,6 +268,7 @@ class AgentHarness(msgspec.Struct, frozen=True, kw_only=True):
     supervisor: FakeSupervisor
     gateway: FakeGateway
     tool_host: FakeToolHost
+    current: CurrentSpec
 
 
 @asynccontextmanager
@@ -295,7 +289,7 @@ async def open_agent_harness(
         supervisors.admit(spec.identity, epoch=spec.epoch)
         gateways.admit(spec.identity, epoch=spec.epoch)
         stage, gateway = FakeSupervisor(supervisors, spec), FakeGateway(gateways, replies, model)
-        props = FakeToolHost(tools, team_tools)
+        props, current = FakeToolHost(tools, team_tools), CurrentSpec(spec)
         mailbox = supervisors.connect(spec.identity, epoch=spec.epoch)
         nursery.start_soon(stage.run)
         nursery.start_soon(gateway.run)
@@ -306,11 +300,11 @@ async def open_agent_harness(
         async def lead() -> None:
             numbers = iter(range(1, 1 << 30))
             chances = EntropySources(lambda: f"id-{next(numbers)}", lambda: 0.5, lambda: 0.0)
-            await run_agent_lifecycle(spec, mailbox, dial, props, chances)
+            await run_agent_lifecycle(current, mailbox, dial, props, chances)
             stage.ended.set()
 
         nursery.start_soon(lead)
-        yield AgentHarness(supervisor=stage, gateway=gateway, tool_host=props)
+        yield AgentHarness(supervisor=stage, gateway=gateway, tool_host=props, current=current)
         nursery.cancel_scope.cancel()
 
 

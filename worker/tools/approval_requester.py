@@ -14,10 +14,10 @@ import trio
 from swarm.mailbox.protocol.approvals import ApprovalRequest
 from swarm.mailbox.protocol.events import Waiting
 from swarm.mailbox.protocol.items import AnyCall
-from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.requests import Decided, RequestApproval, RequestRefused
 
 from ..agent.reporter import Reporter
+from ..current_spec import CurrentSpec
 from ..policy.approval_offers import refusal_without_reviewer
 from ..policy.command_decision import Ask, Refuse, Run
 from ..policy.shell_parser import Words
@@ -34,18 +34,14 @@ class ApprovalRequester:
     """Requests approvals for one agent. `note` receives text that the model is told later."""
 
     def __init__(
-        self, limits: Limits, reporter: Reporter, note: Callable[[str], None] | None = None
+        self, current: CurrentSpec, reporter: Reporter, note: Callable[[str], None] | None = None
     ) -> None:
-        self._limits, self._reporter, self._note = limits, reporter, note
-
-    def set_limits(self, limits: Limits) -> None:
-        """Set the agent's changed limits."""
-        self._limits = limits
+        self._current, self._reporter, self._note = current, reporter, note
 
     @property
     def can_ask(self) -> bool:
         """False: every request is refused."""
-        return self._limits.reviewer != "nobody"
+        return self._current.spec.limits.reviewer != "nobody"
 
     async def resolve(
         self, verdict: Ask | Refuse, prepared: Invocation, call: AnyCall, *, turn_id: str

@@ -22,6 +22,7 @@ from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..agent.reporter import Reporter
 from ..agent.turn.inbox import Inbox
+from ..current_spec import CurrentSpec
 from ..policy.command_decision import PolicyDecision, Run
 from .tool_descriptions import description_of
 from .tool_errors import ToolFailed
@@ -48,13 +49,19 @@ Reply = TypeVar("Reply", bound=AnyReply)
 class TeamClient:
     """One agent's view of its team; it lives as long as the agent."""
 
-    def __init__(self, spec: AgentSpec, reporter: Reporter, inbox: Inbox) -> None:
-        self.spec, self.inbox, self._reporter = spec, inbox, reporter
+    def __init__(self, current: CurrentSpec, reporter: Reporter, inbox: Inbox) -> None:
+        self._current, self.inbox, self._reporter = current, inbox, reporter
+        spec = current.spec
         self.path = AgentPath(spec.path)
         # Children not closed, path → nickname; a finished child can get another task.
         self.children = {child.path: child.nickname for child in spec.children}
         # Path → hash of the result that a wait has returned.
         self._shown_results: dict[str, int] = {}
+
+    @property
+    def spec(self) -> AgentSpec:
+        """The agent's spec with the settings that hold now."""
+        return self._current.spec
 
     @property
     def may_spawn(self) -> bool:

@@ -8,18 +8,18 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import trio
 
 from swarm.mailbox.path_rules import is_explicitly_denied, is_within, may_read
 from swarm.mailbox.protocol.approvals import Cause, CommandAction
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import DangerFullAccess, ProfilePolicy
+from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ProfilePolicy
 from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused, WatchFiles
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.spec import AgentSpec
 
 from ..agent.reporter import Reporter
+from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import ExecSessions
 from ..policy.command_facts import (
     AgentStanding,
@@ -48,27 +48,31 @@ class StartedCommand(Value):
 class ToolContext:
     """Shared by the tools of one agent."""
 
-    def __init__(self, spec: AgentSpec, commands: ExecSessions) -> None:
-        self.spec, self.limits, self.commands = spec, spec.limits, commands
-        self.cwd = Path(spec.cwd)
+    def __init__(self, current: CurrentSpec, commands: ExecSessions) -> None:
+        self._current, self.commands = current, commands
+        spec = current.spec
         self._hidden = tuple(os.path.realpath(path) for path in spec.hidden_paths)
         # Absolute path → digest of the contents after the agent's last patch (None: deleted). A
         # command of the agent may change or show any file, so it clears this.
         self.patched_digests: dict[str, str | None] = {}
         self.granted = GrantedPermissions(spec.granted)
         self._started: dict[int, StartedCommand] = {}  # by session
-        self._match_rules: MatchRules | None = None
+        self._matcher: tuple[RuleSet, MatchRules] | None = None  # made for these rules
         self._turn_id = ""
         self._reporter: Reporter | None = None
 
-    def apply_settings(self, spec: AgentSpec) -> None:
-        """Apply changed settings of the agent: its folder, its limits."""
-        self.spec, self.limits, self.cwd = spec, spec.limits, Path(spec.cwd)
+    @property
+    def spec(self) -> AgentSpec:
+        """The agent's spec with the settings that hold now."""
+        return self._current.spec
 
-    def set_rules(self, rules: RuleSet) -> None:
-        """Judge later commands with these rules, which a person has saved."""
-        self.spec = msgspec.structs.replace(self.spec, rules=rules)
-        self._match_rules = None
+    @property
+    def limits(self) -> Limits:
+        return self.spec.limits
+
+    @property
+    def cwd(self) -> Path:
+        return Path(self.spec.cwd)
 
     @property
     def is_locked(self) -> bool:
@@ -148,14 +152,15 @@ class ToolContext:
         return self._started.get(session_id) if self.commands.is_open(session_id) else None
 
     def _rules(self) -> MatchRules:
-        if self._match_rules is None:
-            self._match_rules = no_rules
-            if self.spec.rules.prefixes:
-                # Imported late: most runs have no rules.
-                from ..policy.rule_matching import rule_matcher
+        rules = self.spec.rules
+        if not rules.prefixes:
+            return no_rules
+        if self._matcher is None or self._matcher[0] is not rules:
+            # Imported late: most runs have no rules.
+            from ..policy.rule_matching import rule_matcher
 
-                self._match_rules = rule_matcher(self.spec.rules)
-        return self._match_rules
+            self._matcher = rules, rule_matcher(rules)
+        return self._matcher[1]
 
     @property
     def is_confined(self) -> bool:

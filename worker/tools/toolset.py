@@ -1,9 +1,7 @@
 """All tools of an agent, in the order in which they are described to models."""
 
-from swarm.mailbox.protocol.rules import RuleSet
-from swarm.mailbox.protocol.spec import AgentSpec
-
 from ..agent.reporter import Reporter
+from ..current_spec import CurrentSpec
 from ..exec.exec_sessions import EnvironmentSource, ExecSessions
 from ..policy.shell_parser import plain_commands
 from .apply_patch import ApplyPatchTool
@@ -28,8 +26,8 @@ from .write_stdin import WriteStdinTool
 class Toolset:
     """The `ToolHost` of a real agent."""
 
-    def __init__(self, spec: AgentSpec, commands: ExecSessions) -> None:
-        self._context, self._commands = ToolContext(spec, commands), commands
+    def __init__(self, current: CurrentSpec, commands: ExecSessions) -> None:
+        self._context, self._commands = ToolContext(current, commands), commands
 
     def make_registry(self, reporter: Reporter, team: TeamClient | None = None) -> ToolRegistry:
         site = self._context
@@ -54,15 +52,6 @@ class Toolset:
     def set_environment_source(self, source: EnvironmentSource) -> None:
         """Set where the commands' environment comes from."""
         self._commands.set_environment_source(source)
-
-    def apply_settings(self, spec: AgentSpec) -> None:
-        """Apply changed settings; no call runs meanwhile."""
-        self._context.apply_settings(spec)
-        self._commands.apply_settings(spec)
-
-    def set_rules(self, rules: RuleSet) -> None:
-        """Judge commands by these rules from now on."""
-        self._context.set_rules(rules)
 
     async def prewarm(self) -> None:
         """Prepare for the first command while the model still writes its call."""

@@ -44,7 +44,7 @@ async def test_settings_hold_from_the_next_turn_on_and_the_model_is_told(autojum
     assert (first.effort, same_turn.effort) == (None, None)
     assert (next_turn.effort, next_turn.summary, next_turn.verbosity) == ("high", "none", "low")
     assert play.supervisor.events_of(TurnStarted)[1].effort == "high"
-    assert play.tool_host.spec.cwd == "/w/b"
+    assert play.current.spec.cwd == "/w/b"
     told = play.supervisor.items("context")[2:]
     assert "read-only" in parts(told[0])[0]
     assert "<cwd>/w/b</cwd>" in parts(told[1])[0]

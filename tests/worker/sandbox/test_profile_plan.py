@@ -14,6 +14,7 @@ from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import Limits, NetworkPolicy, ProfilePolicy
 from swarm.mailbox.protocol.spec import RoleBrief
 from swarm.worker.agent.context.context_blocks import permissions_text
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.command_plan import FolderHidden, check_workdir
 from swarm.worker.policy.approval_offers import decide_retry
 from swarm.worker.policy.command_decision import (
@@ -232,7 +233,7 @@ def site_of(tree, policy, *, granted=None, locked=False):
         FAKE_AGENT_SPEC, cwd=str(tree), limits=Limits(sandbox=policy),
         granted=granted or ExtraPermissions(), role=RoleBrief(locked=locked),
     )  # fmt: skip
-    return ToolContext(spec, Commands(tree))
+    return ToolContext(CurrentSpec(spec), Commands(tree))
 
 
 @PLAIN

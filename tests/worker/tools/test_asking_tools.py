@@ -15,6 +15,7 @@ from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall
 from swarm.mailbox.protocol.limits import Granular, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.requests import Decided
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.policy.command_decision import ROLE_LOCKED, Ask, Refuse, Run
 from swarm.worker.sandbox.sandbox_plan import plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
@@ -50,7 +51,7 @@ def site_of(cwd="/w", *, depth=0, locked=False, hidden=(), **limits):
         FAKE_AGENT_SPEC, limits=Limits(**limits), role=role, cwd=str(cwd), depth=depth,
         hidden_paths=hidden,
     )  # fmt: skip
-    return ToolContext(spec, Commands())
+    return ToolContext(CurrentSpec(spec), Commands())
 
 
 def call(name, **arguments):
@@ -148,7 +149,7 @@ async def test_granted_is_what_was_asked_and_given_for_as_long_as_was_said(tmp_p
 
 
 async def test_granted_once_holds_for_the_calls_of_the_turn():
-    belt = Toolset(site_of().spec, Commands())
+    belt = Toolset(CurrentSpec(site_of().spec), Commands())
     registry = belt.make_registry(None)
     registry.enter_turn("t1")
     given = ExtraPermissions(write=("/o",))

@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import Decided
 from swarm.mailbox.protocol.rules import PrefixRule, RuleSet
 from swarm.mailbox.protocol.sampling import ModelInfo
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecOutcome
 from swarm.worker.policy.approval_offers import RETRY_REASON
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, plan_sandbox
@@ -79,7 +80,7 @@ async def play_through(spec, commands, calls, answers=()):
     """One turn whose responses hold one call each; returns questions, outputs, ends."""
     replies = [*((done(one), END) for one in calls), FINAL]
     names = ("exec_command", "write_stdin", "request_permissions")
-    registry = Toolset(spec, commands).make_registry(None)
+    registry = Toolset(CurrentSpec(spec), commands).make_registry(None)
     tools = [registry.find(name) for name in names]
     async with open_agent_harness(spec, replies, tools=tools) as play:
         play.supervisor.events.clear()
@@ -124,7 +125,7 @@ async def test_a_wish_to_leave_shows_the_command_and_runs_outside_when_approved(
 
 async def test_a_rule_that_was_saved_is_told_before_the_next_request(autojump_clock):
     spec, always = spec_of(), msgspec.structs.replace(YES, scope="always")
-    tool = ExecCommandTool(ToolContext(spec, Commands()))
+    tool = ExecCommandTool(ToolContext(CurrentSpec(spec), Commands()))
     async with open_agent_harness(spec, [(done(ESCALATED), END), FINAL], tools=[tool]) as play:
         await play.supervisor.send_text("go")
         asked = await play.supervisor.wait_for(RequestSent)
@@ -384,7 +385,7 @@ async def test_a_wish_that_does_not_fit_is_told_in_words(autojump_clock, argumen
     ],
 )
 def test_models_are_offered_to_ask_exactly_where_somebody_could_answer(spec, offered):
-    told = ExecCommandTool(ToolContext(spec, Commands())).describe(MODEL)
+    told = ExecCommandTool(ToolContext(CurrentSpec(spec), Commands())).describe(MODEL)
     properties = json.loads(told.parameters)["properties"]
     assert list(properties) == sorted(properties)
     wishes = {"sandbox_permissions", "additional_permissions", "justification", "prefix_rule"}

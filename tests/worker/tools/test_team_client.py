@@ -13,6 +13,7 @@ from swarm.mailbox.protocol.spec import RoleCard
 from swarm.roles.role_loader import load_roles
 from swarm.worker.agent.context.context_blocks import base_instructions, permissions_text, team_text
 from swarm.worker.agent.turn.inbox import Inbox
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, plan_sandbox
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
 from swarm.worker.tools.csv_job import ReportArguments, job_report
@@ -45,8 +46,9 @@ class Commands:
 
 
 def registry_of(spec):
-    team = TeamClient(spec, None, Inbox())
-    return Toolset(spec, Commands()).make_registry(None, team)
+    current = CurrentSpec(spec)
+    team = TeamClient(current, None, Inbox())
+    return Toolset(current, Commands()).make_registry(None, team)
 
 
 def call(name, arguments):

@@ -10,6 +10,7 @@ from swarm.mailbox.protocol.items import CustomToolCall, FunctionCall
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.sampling import ModelInfo, SampleRequest, encode_sample_op
 from swarm.worker.agent.context.context_blocks import base_instructions
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.exec.exec_outcome import ExecOutcome
 from swarm.worker.policy.command_decision import Refuse, Run
 from swarm.worker.sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, plan_sandbox
@@ -46,7 +47,7 @@ class Commands:
 def make_site(cwd, sandbox, *, stack="bwrap", approval="on-request"):
     limits = Limits(sandbox=sandbox, approval=approval)
     spec = msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(cwd), limits=limits)
-    return ToolContext(spec, Commands(stack=stack))
+    return ToolContext(CurrentSpec(spec), Commands(stack=stack))
 
 
 def patch_of(*lines):
@@ -57,7 +58,7 @@ def patch_of(*lines):
 
 
 def test_the_list_of_tools_is_small_ordered_and_always_the_same():
-    registry = Toolset(FAKE_AGENT_SPEC, Commands()).make_registry(None)
+    registry = Toolset(CurrentSpec(FAKE_AGENT_SPEC), Commands()).make_registry(None)
     specs = registry.specs(MODEL)
     assert [spec.name for spec in specs] == [
         "exec_command", "write_stdin", "update_plan", "apply_patch", "list_dir", "view_image",
@@ -66,7 +67,7 @@ def test_the_list_of_tools_is_small_ordered_and_always_the_same():
         request_id=1, turn_id="t", tools=specs, instructions=base_instructions(short=False)
     )
     assert len(encode_sample_op(request)) < 12_000
-    again = Toolset(FAKE_AGENT_SPEC, Commands()).make_registry(None).specs(MODEL)
+    again = Toolset(CurrentSpec(FAKE_AGENT_SPEC), Commands()).make_registry(None).specs(MODEL)
     assert again == specs
     for spec in specs:
         schema = json.loads(spec.parameters)
@@ -74,7 +75,7 @@ def test_the_list_of_tools_is_small_ordered_and_always_the_same():
 
 
 def test_models_are_told_only_of_what_they_can_use():
-    registry = Toolset(FAKE_AGENT_SPEC, Commands()).make_registry(None)
+    registry = Toolset(CurrentSpec(FAKE_AGENT_SPEC), Commands()).make_registry(None)
     blind = msgspec.structs.replace(MODEL, image_input=False, freeform_tools=False)
     specs = {spec.name: spec for spec in registry.specs(blind)}
     assert "view_image" not in specs

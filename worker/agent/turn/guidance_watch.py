@@ -13,9 +13,9 @@ import msgspec
 from swarm.mailbox.context_markers import GUIDANCE_START
 from swarm.mailbox.protocol.events import AnyCallDetail, CommandCall, OtherCall, PatchCall
 from swarm.mailbox.protocol.items import AnyItem, InputText, Message
-from swarm.mailbox.protocol.spec import AgentSpec
 from swarm.roles.guidance import Guidance, GuidanceRules, load_folder_guidance, load_guidance
 
+from ...current_spec import CurrentSpec
 from ...policy.shell_parser import plain_commands
 
 FOREIGN_FOLDERS = frozenset({"node_modules", "site-packages", "vendor", "venv", "__pycache__"})
@@ -33,19 +33,19 @@ class FolderGuidance(msgspec.Struct, frozen=True):
 class GuidanceWatch:
     """The AGENTS.md state of one agent; `told` are the items of its restored history."""
 
-    def __init__(self, spec: AgentSpec, told: Iterable[AnyItem]) -> None:
-        self._spec = spec
+    def __init__(self, current: CurrentSpec, told: Iterable[AnyItem]) -> None:
+        self._current = current
         self._seen = {folder for item in told if (folder := _guidance_folder(item))}
         self._left_bytes: int | None = None  # of the budget; None: not yet known
         # Resolved once: a command may later replace the folder by a link.
-        self._root = Path(os.path.realpath(spec.cwd))
+        self._root = Path(os.path.realpath(current.spec.cwd))
         self._refused: set[str] = set()  # of the chain, already reported
         self.warnings: list[str] = []  # the caller emits and clears them
 
     @property
     def is_enabled(self) -> bool:
         """False: this agent gets no AGENTS.md texts."""
-        return self._spec.context.guidance_bytes > 0
+        return self._current.spec.context.guidance_bytes > 0
 
     def read_chain(self) -> str:
         """Read the current chain. Takes a few system calls."""
@@ -80,17 +80,17 @@ class GuidanceWatch:
         return read
 
     def _load(self) -> Guidance:
-        home = Path(self._spec.context.guidance_home)
+        home = Path(self._current.spec.context.guidance_home)
         return load_guidance(self._root, config_folder=home, rules=self._rules())
 
     def _rules(self) -> GuidanceRules:
-        told = self._spec.context
+        told = self._current.spec.context
         return GuidanceRules(
             limit_bytes=told.guidance_bytes,
             fallback_names=told.guidance_names,
             root_markers=told.root_markers,
             keeps_cwd=True,
-            sandbox=self._spec.limits.sandbox,
+            sandbox=self._current.spec.limits.sandbox,
         )
 
 

@@ -18,6 +18,7 @@ from swarm.worker.agent.context.context_blocks import (
     team_text,
 )
 from swarm.worker.agent.context.prompt_context import ToldContext, context_items, find_told_context
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.gateway import chat_request
 from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
@@ -106,7 +107,7 @@ def test_on_the_chat_wire_a_letter_is_never_taken_for_the_models_own_words():
 
 
 def test_of_many_children_the_environment_names_the_newest_and_counts_the_others():
-    team = TeamClient(ROOT, None, None)
+    team = TeamClient(CurrentSpec(ROOT), None, None)
     for number in range(40):
         team.children[f"/root/a{number:02}"] = "Euler" if number == 39 else ""
     named = team.list_children(newest=MAX_SUBAGENTS)

@@ -12,6 +12,7 @@ from swarm.mailbox.protocol.items import FunctionCall, Message, text_message, te
 from swarm.mailbox.protocol.spec import ContextRules
 from swarm.worker.agent.context.context_blocks import guidance_text
 from swarm.worker.agent.turn.guidance_watch import FolderGuidance, GuidanceWatch
+from swarm.worker.current_spec import CurrentSpec
 from swarm.worker.testing.agent_harness import END, done, open_agent_harness
 from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC, FakeTool
 
@@ -31,6 +32,10 @@ def spec_for(tree, **rules):
     return msgspec.structs.replace(FAKE_AGENT_SPEC, cwd=str(tree), context=context)
 
 
+def current_spec(tree, **rules):
+    return CurrentSpec(spec_for(tree, **rules))
+
+
 def command(tree, script, where="."):
     return CommandCall(script=script, argv=("bash",), cwd=str(tree / where))
 
@@ -40,7 +45,7 @@ def told(watch, *details):
 
 
 def test_a_folder_below_is_told_when_a_call_works_in_it_outer_ones_first_and_once(tree):
-    watch = GuidanceWatch(spec_for(tree), ())
+    watch = GuidanceWatch(current_spec(tree), ())
     assert told(watch, command(tree, "ls")) == []
     assert told(watch, command(tree, "sed -n 1,9p src/deep/a.py | head")) == [
         "of src", "of src/deep",
@@ -55,7 +60,7 @@ def test_a_patch_a_listing_and_a_working_folder_count_alike(tree):
         OtherCall(argument="src"),
         command(tree, "ls", "src"),
     ):
-        assert GuidanceWatch(spec_for(tree), ()).find_new_guidance([detail]) == [
+        assert GuidanceWatch(current_spec(tree), ()).find_new_guidance([detail]) == [
             FolderGuidance(str(tree / "src"), "of src")
         ]
 
@@ -64,25 +69,27 @@ def test_a_patch_a_listing_and_a_working_folder_count_alike(tree):
     "script", ["ls node_modules/x", "cat clone/in/a", "ls .git", "ls /etc ..", "ls 'a\0b'"]
 )
 def test_packages_foreign_repositories_and_places_outside_give_no_instructions(tree, script):
-    assert told(GuidanceWatch(spec_for(tree), ()), command(tree, script)) == []
+    assert told(GuidanceWatch(current_spec(tree), ()), command(tree, script)) == []
 
 
 def test_what_a_former_life_was_told_is_not_told_again(tree):
     items = (text_message("user", guidance_text("of src", cwd=str(tree / "src"))),)
-    assert told(GuidanceWatch(spec_for(tree), items), command(tree, "ls", "src")) == []
+    assert told(GuidanceWatch(current_spec(tree), items), command(tree, "ls", "src")) == []
 
 
 def test_all_files_keep_to_one_budget_and_a_cut_is_visible(tree):
     (tree / "AGENTS.md").write_text("r" * 90)
     (tree / "src" / "AGENTS.md").write_text("s" * 10_000_000)
-    watch = GuidanceWatch(spec_for(tree, guidance_bytes=100), ())
+    watch = GuidanceWatch(current_spec(tree, guidance_bytes=100), ())
     (text,) = told(watch, command(tree, "ls", "src/deep"))
     assert text == "s" * 10 + "\n[cut here: project_doc_max_bytes is used up]"
     assert "cut after 10 bytes" in watch.warnings[0]
 
 
 def test_a_budget_of_nothing_reads_nothing(tree):
-    assert told(GuidanceWatch(spec_for(tree, guidance_bytes=0), ()), command(tree, "ls src")) == []
+    assert (
+        told(GuidanceWatch(current_spec(tree, guidance_bytes=0), ()), command(tree, "ls src")) == []
+    )
 
 
 def test_no_link_leads_out_of_the_project_nor_in_circles_and_any_bytes_can_be_told(tree):
@@ -94,7 +101,7 @@ def test_no_link_leads_out_of_the_project_nor_in_circles_and_any_bytes_can_be_to
     (tree / "src" / "deep" / "AGENTS.md").symlink_to("AGENTS.md")
     (tree / "other" / "AGENTS.md").write_bytes(b"caf\xe9 \xff")
     (tree / "loop").symlink_to("loop")
-    watch = GuidanceWatch(spec_for(tree), ())
+    watch = GuidanceWatch(current_spec(tree), ())
     assert told(watch, command(tree, "cat src/deep/x other/y loop/z")) == ["caf\ufffd \ufffd"]
     assert "leads out of" in watch.warnings[0]
 
@@ -156,7 +163,7 @@ async def test_what_was_picked_up_survives_a_compaction(tree, autojump_clock):
 
 
 def test_a_file_that_becomes_a_link_out_of_the_project_is_told_no_more_and_that_is_said_once(tree):
-    watch = GuidanceWatch(spec_for(tree), ())
+    watch = GuidanceWatch(current_spec(tree), ())
     (tree / "AGENTS.md").write_text("mine")
     assert watch.read_chain() == "mine"
     (tree.parent / "secret").write_text("secret")
@@ -167,7 +174,7 @@ def test_a_file_that_becomes_a_link_out_of_the_project_is_told_no_more_and_that_
 
 
 def test_a_link_in_the_place_of_the_project_itself_changes_nothing_of_where_it_is(tree):
-    watch = GuidanceWatch(spec_for(tree), ())
+    watch = GuidanceWatch(current_spec(tree), ())
     (tree.parent / "elsewhere").mkdir()
     (tree.parent / "elsewhere" / "AGENTS.md").write_text("secret")
     tree.rename(tree.with_name("moved"))

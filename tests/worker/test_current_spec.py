@@ -1,0 +1,37 @@
+"""Settings that change while the agent lives are seen by everybody who holds the same object."""
+
+from swarm.mailbox.protocol.limits import Limits, ReadOnly
+from swarm.mailbox.protocol.settings import AgentSettings
+from swarm.worker.current_spec import CurrentSpec
+from swarm.worker.policy.command_facts import EscalationRequest
+from swarm.worker.testing.fake_tools import FAKE_AGENT_SPEC
+from swarm.worker.tools.approval_requester import ApprovalRequester
+from swarm.worker.tools.tool_context import ToolContext
+
+
+def test_tools_and_approvals_follow_the_settings_at_once():
+    current = CurrentSpec(FAKE_AGENT_SPEC)
+    context, requester = ToolContext(current, None), ApprovalRequester(current, None)
+    limits = Limits(sandbox=ReadOnly(), reviewer="nobody")
+    current.apply_settings(AgentSettings(limits=limits, cwd="/w/b"))
+    assert (context.limits, str(context.cwd)) == (limits, "/w/b")
+    assert not requester.can_ask
+    current.apply_settings(AgentSettings(limits=Limits(reviewer="person")))
+    assert str(context.cwd) == "/w/b", "no folder named: it stays"
+    assert requester.can_ask
+
+
+def test_a_saved_prefix_holds_for_the_next_command_and_a_second_one_too():
+    current = CurrentSpec(FAKE_AGENT_SPEC)
+    context = ToolContext(current, None)
+
+    def decisions(*argv):
+        facts = context.command_facts(argv, EscalationRequest())
+        return [rule.decision for one in facts.commands for rule in one.rules]
+
+    assert decisions("make", "all") == []
+    current.allow_prefix(("make",))
+    assert decisions("make", "all") == ["allow"]
+    current.allow_prefix(("cargo",))
+    assert decisions("cargo", "test") == ["allow"]
+    assert decisions("make", "all") == ["allow"]

@@ -1,0 +1,37 @@
+"""An agent's spec with the settings that hold now: one object for session, tools and commands."""
+
+import msgspec
+
+from swarm.mailbox.protocol.settings import AgentSettings
+from swarm.mailbox.protocol.spec import AgentSpec
+
+
+class CurrentSpec:
+    """Only the agent's session changes it, without an await in between; everybody else reads it.
+
+    A reader takes `spec` anew for each decision and keeps no copy of it.
+    """
+
+    def __init__(self, spec: AgentSpec) -> None:
+        self._spec = spec
+
+    @property
+    def spec(self) -> AgentSpec:
+        """The spec as of now; the value itself never changes."""
+        return self._spec
+
+    def apply_settings(self, wanted: AgentSettings) -> None:
+        """Apply settings between two turns; running commands keep those they were started with."""
+        self._spec = msgspec.structs.replace(
+            self._spec,
+            model=wanted.model,
+            effort=wanted.effort,
+            summary=wanted.summary,
+            verbosity=wanted.verbosity,
+            limits=wanted.limits,
+            cwd=wanted.cwd or self._spec.cwd,
+        )
+
+    def allow_prefix(self, prefix: tuple[str, ...]) -> None:
+        """Allow commands with this prefix, in the running turn too, because a person saved it."""
+        self._spec = msgspec.structs.replace(self._spec, rules=self._spec.rules.allowing(prefix))
