@@ -29,7 +29,7 @@ from .agents.live_agent import GatewayAddress, LiveAgent
 from .agents.slot_scheduler import SlotScheduler
 from .agents.slots import AgentRegistry
 from .approvals.approval_grants import ApprovalGrants
-from .approvals.approval_queue import AgentLookup, ApprovalQueue, open_approval_queue
+from .approvals.approval_queue import ApprovalQueue, open_approval_queue
 from .approvals.approval_types import AutoReviewer, LazyReviewer
 from .budget.budget_service import BudgetService
 from .budget.deadlines import DeadlineMonitor
@@ -325,19 +325,16 @@ def _open_approvals(
     places: UserPaths,
 ) -> ApprovalQueue:
     """Open the queue of approval requests."""
-    known = AgentLookup(
-        plan=agency.plan_of, live_agent=control.agents.get, live_agents=control.agents.values
-    )
-    resumed = running.request.resumes
-    queue = open_approval_queue(running, nursery, known, config=places.config, resumed=resumed)
 
     def make_reviewer() -> AutoReviewer:
         from .guardian.guardian import make_guardian  # takes milliseconds; not needed at the start
 
         return make_guardian(running, control, nursery, agency.plan_of)
 
-    queue.broker.reviewer = LazyReviewer(make_reviewer)
-    return queue
+    reviewer = LazyReviewer(make_reviewer)
+    return open_approval_queue(
+        running, nursery, control, agency.plan_of, config=places.config, reviewer=reviewer
+    )
 
 
 def _open_budget(running: RunContext, past: RunPast) -> BudgetService:

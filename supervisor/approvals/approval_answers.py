@@ -24,8 +24,8 @@ from swarm.mailbox.protocol.requests import Decided
 from ..console.reduce_approvals import shrink_request
 from .approval_grants import make_exact_grant, make_grant, requested_permissions
 from .approval_limits import cut_text
+from .approval_types import ClosedApproval, OpenApproval
 from .broker import Broker
-from .open_approval import ClosedApproval, OpenApproval
 from .refusal_texts import aborted_text, denied_text
 
 _MAX_REASON = 2_000
@@ -43,8 +43,8 @@ class AnswerEffects(NamedTuple):
 class ApprovalAnswers:
     """Carries out people's answers; used by the control server."""
 
-    def __init__(self, broker: Broker, aids: AnswerEffects) -> None:
-        self._broker, self._effects = broker, aids
+    def __init__(self, broker: Broker, effects: AnswerEffects) -> None:
+        self._broker, self._effects = broker, effects
 
     def entries(self) -> tuple[PendingApproval, ...]:
         """The open approvals, oldest first; then what a reviewer denied recently."""
@@ -52,16 +52,16 @@ class ApprovalAnswers:
         denied = [_denied_entry(one) for one in self._broker.denied]
         return tuple(replace(one, request=shrink_request(one.request)) for one in waiting + denied)
 
-    async def resolve(self, wish: ResolveApproval) -> AnyControlReply:
+    async def resolve(self, answer: ResolveApproval) -> AnyControlReply:
         """Carry out one answer. Returns when it is journaled."""
-        found = self._find(wish.approval_id)
+        found = self._find(answer.approval_id)
         match found:
             case Refused():
                 return found
             case ClosedApproval():
-                return await self._overrule(found, wish)
+                return await self._overrule(found, answer)
             case OpenApproval():
-                return await self._answer(found, wish)
+                return await self._answer(found, answer)
 
     def _find(self, wanted: str) -> OpenApproval | ClosedApproval | Refused:
         """Find an approval by its id or by a prefix of the id that fits only one approval."""
@@ -84,21 +84,21 @@ class ApprovalAnswers:
             return Refused(message=f"{wanted!r} fits several: {there}; say more of it", exit_code=2)
         return Refused(message=f"no approval {wanted!r}; what waits: {there}", exit_code=2)
 
-    async def _answer(self, entry: OpenApproval, wish: ResolveApproval) -> AnyControlReply:
+    async def _answer(self, entry: OpenApproval, answer: ResolveApproval) -> AnyControlReply:
         if entry.is_being_answered:
             return Refused(message=f"{entry.approval_id} is being answered by somebody else")
-        if not wish.approve:
-            return await self._deny(entry, wish)
+        if not answer.approve:
+            return await self._deny(entry, answer)
         if isinstance(entry.request.action, QuestionsAction):
-            return await self._reply(entry, entry.request.action, wish)
+            return await self._reply(entry, entry.request.action, answer)
         grant_id = self._broker.next_grant_id()
-        grant = make_grant(grant_id, entry.agent, entry.request, wish.scope)
+        grant = make_grant(grant_id, entry.agent, entry.request, answer.scope)
         if isinstance(grant, str):
             return Refused(message=f"{entry.approval_id}: {grant}", exit_code=2)
         saved = ""
         entry.is_being_answered = True
         try:
-            if wish.scope == "always":
+            if answer.scope == "always":
                 saved = await self._effects.save_rule(entry.request)
             if grant is not None:
                 await self._add_grant(grant)
@@ -111,11 +111,11 @@ class ApprovalAnswers:
             return Refused(
                 message=f"{entry.approval_id} ended meanwhile; {_what_stays(grant, saved)}"
             )
-        self._broker.resolve(entry, self._approval_decision(entry, wish))
+        self._broker.resolve(entry, self._approval_decision(entry, answer))
         self._broker.settle_covered()
         await entry.done.wait()
         return Done(
-            message=f"approved {entry.approval_id} of {entry.agent}{_scope_text(wish, saved)}"
+            message=f"approved {entry.approval_id} of {entry.agent}{_scope_text(answer, saved)}"
         )
 
     async def _add_grant(self, grant: ApprovalGrant) -> None:
@@ -126,34 +126,34 @@ class ApprovalAnswers:
         if grant.prefix:
             await self._effects.spread_rules()
 
-    def _approval_decision(self, entry: OpenApproval, wish: ResolveApproval) -> Decided:
+    def _approval_decision(self, entry: OpenApproval, answer: ResolveApproval) -> Decided:
         action = entry.request.action
         asked = requested_permissions(entry.request)
         given = action.permissions if isinstance(action, PermissionsAction) else asked
-        return Decided(outcome="approved", by="person", scope=wish.scope, permissions=given)
+        return Decided(outcome="approved", by="person", scope=answer.scope, permissions=given)
 
-    async def _deny(self, entry: OpenApproval, wish: ResolveApproval) -> AnyControlReply:
-        reason = cut_text(wish.reason.strip(), _MAX_REASON)
-        if wish.abort:
+    async def _deny(self, entry: OpenApproval, answer: ResolveApproval) -> AnyControlReply:
+        reason = cut_text(answer.reason.strip(), _MAX_REASON)
+        if answer.abort:
             text = aborted_text(entry.request, reason)
             decided = Decided(outcome="aborted", by="person", text=text)
         else:
             text = denied_text(entry.request, reason)
             decided = Decided(outcome="denied", by="person", text=text)
         await self._resolve_and_wait(entry, decided)
-        ended = "; its turn ends" if wish.abort else ""
+        ended = "; its turn ends" if answer.abort else ""
         return Done(message=f"denied {entry.approval_id} of {entry.agent}{ended}")
 
     async def _reply(
-        self, entry: OpenApproval, action: QuestionsAction, wish: ResolveApproval
+        self, entry: OpenApproval, action: QuestionsAction, answer: ResolveApproval
     ) -> AnyControlReply:
         """Answer a model's questions; every question needs an answer."""
-        if wish.scope != "once":
+        if answer.scope != "once":
             words = "an answer to a question is for that question alone"
             return Refused(message=f"{entry.approval_id}: {words}", exit_code=2)
         known = {one.id for one in action.questions}
-        strange = sorted(set(wish.answers) - known)
-        missing = [one for one in action.questions if not wish.answers.get(one.id)]
+        strange = sorted(set(answer.answers) - known)
+        missing = [one for one in action.questions if not answer.answers.get(one.id)]
         if strange or missing:
             names = ", ".join(one.id for one in action.questions)
             what = f"no question {strange[0]!r}" if strange else f"{missing[0].id} has no answer"
@@ -164,7 +164,7 @@ class ApprovalAnswers:
             )
         answers = {
             name: tuple(cut_text(text, _MAX_ANSWER) for text in texts[:12])
-            for name, texts in wish.answers.items()
+            for name, texts in answer.answers.items()
         }
         await self._resolve_and_wait(
             entry, Decided(outcome="approved", by="person", answers=answers)
@@ -175,12 +175,12 @@ class ApprovalAnswers:
         self._broker.resolve(entry, decided)
         await entry.done.wait()
 
-    async def _overrule(self, closed: ClosedApproval, wish: ResolveApproval) -> AnyControlReply:
+    async def _overrule(self, closed: ClosedApproval, answer: ResolveApproval) -> AnyControlReply:
         """A person allows an action that a reviewer denied: exactly that action, once."""
         name, agent = closed.pending.approval_id, closed.pending.agent
-        if not wish.approve:
+        if not answer.approve:
             return Done(message=f"{name} of {agent} was denied already")
-        if wish.scope != "once":
+        if answer.scope != "once":
             return Refused(
                 message=f"{name} was denied by the reviewer; it can be approved once", exit_code=2
             )
@@ -197,8 +197,8 @@ def _denied_entry(closed: ClosedApproval) -> PendingApproval:
     return replace(closed.pending, denied=closed.outcome or "the reviewer denied it")
 
 
-def _scope_text(wish: ResolveApproval, saved: str) -> str:
-    match wish.scope:
+def _scope_text(answer: ResolveApproval, saved: str) -> str:
+    match answer.scope:
         case "once":
             return ""
         case "session":

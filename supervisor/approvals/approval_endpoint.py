@@ -1,116 +1,95 @@
 """Receives agents' `RequestApproval` requests, passes each to the broker and sends the answer back.
 
 A request ends with the agent process and the turn that made it: if the process dies or the turn is
-interrupted or ends, the request is withdrawn.
+interrupted or ends, the request is withdrawn, and nobody waits for an answer. Every other request
+gets exactly one answer, a refused one too.
 """
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import trio
 
 from swarm.mailbox.errors import PeerGone
-from swarm.mailbox.protocol.ops import Answer, Notice
-from swarm.mailbox.protocol.records import AnyRecordBody, Record
+from swarm.mailbox.protocol.ops import Answer
 from swarm.mailbox.protocol.requests import Decided, RequestApproval
 
 from ..agents.live_agent import LiveAgent
 from ..run_context import RunContext
 from .approval_types import Decider
-from .refusal_texts import granted_notice
+from .refusal_texts import unavailable_text
 
-_MAX_WAITING = 256  # requests of one agent that are being served at once
+MAX_SERVED = 256  # requests of one agent at once; the agent's own limit is far below
+_Process = tuple[str, int]  # path, epoch: a new process numbers its requests from the start
 
 
-class RunApprovalJournal:
-    """A `broker.ApprovalJournal` that writes to the run's own journal file and broadcasts each
-    record as it was written.
-    """
-
-    def __init__(self, running: RunContext) -> None:
-        self._run = running
-
-    def put(
-        self, body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
-    ) -> None:
-        def written(record: Record) -> None:
-            self._run.broadcast.publish_record(record)
-            if then is not None:
-                then(record)
-
-        self._run.journal.write(body, agent=agent, then=written)
+class _ServedRequest(NamedTuple):
+    request: RequestApproval
+    scope: trio.CancelScope
 
 
 class ApprovalEndpoint:
-    """Serves approval requests concurrently; its tasks run in the dispatcher's nursery."""
+    """Serves approval requests concurrently; its tasks run in the event router's nursery."""
 
     def __init__(self, running: RunContext, decider: Decider, nursery: trio.Nursery) -> None:
         self._run, self._decider, self._nursery = running, decider, nursery
-        self._open: dict[str, dict[int, trio.CancelScope]] = {}  # path → request id → task
+        self._served: dict[_Process, dict[int, _ServedRequest]] = {}  # by request id
 
-    def serve(self, agent: LiveAgent, request_id: int, review: RequestApproval) -> None:
-        """Start serving one request. Never waits."""
-        asked = self._open.setdefault(agent.path, {})
-        if request_id in asked or len(asked) >= _MAX_WAITING:
-            return  # the agent's own limit is far below; a request beyond this gets no answer
-        scope = trio.CancelScope()
-        asked[request_id] = scope
-        agent.open_questions += 1
-        self._nursery.start_soon(self._serve, agent, request_id, review, scope)
+    def serve(self, agent: LiveAgent, request_id: int, request: RequestApproval) -> None:
+        """Start serving one request. Never waits.
+
+        A repeated request gets the answer of the first one. One that reuses an open number for
+        something else, and one beyond the limit, is refused.
+        """
+        served = self._served.setdefault((agent.path, agent.epoch), {})
+        if (first := served.get(request_id)) is not None:
+            if first.request != request:
+                self._refuse(agent, request_id, request, "its number belongs to an open question")
+        elif len(served) >= MAX_SERVED:
+            why = f"{MAX_SERVED} questions of this agent wait already"
+            self._refuse(agent, request_id, request, why)
+        else:
+            served[request_id] = _ServedRequest(request, trio.CancelScope())
+            agent.open_questions += 1
+            self._nursery.start_soon(self._serve, agent, request_id, served[request_id])
 
     def withdraw(self, agent: LiveAgent) -> None:
         """The agent's turn is over: cancel all its requests."""
-        for scope in self._open.get(agent.path, {}).values():
-            scope.cancel()
+        for one in self._served.get((agent.path, agent.epoch), {}).values():
+            one.scope.cancel()
 
-    async def _serve(
-        self, agent: LiveAgent, request_id: int, review: RequestApproval, scope: trio.CancelScope
+    def _refuse(
+        self, agent: LiveAgent, request_id: int, request: RequestApproval, why: str
     ) -> None:
+        refused = Decided(outcome="unavailable", text=unavailable_text(request.approval, why))
+        self._nursery.start_soon(self._answer, agent, request_id, refused)
+
+    async def _serve(self, agent: LiveAgent, request_id: int, served: _ServedRequest) -> None:
         epoch, decided = agent.epoch, list[Decided]()
         try:
-            with scope:
+            with served.scope as scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._cancel_when_ended, agent, scope)
-                    decided.append(await self._decider.decide(agent.path, review.approval))
+                    decided.append(await self._decider.decide(agent.path, served.request.approval))
                     nursery.cancel_scope.cancel()
         finally:
             agent.open_questions -= 1
-            self._forget(agent.path, request_id)
+            self._forget((agent.path, epoch), request_id)
         if decided and agent.epoch == epoch:
-            try:
-                await self._run.send(agent, Answer(request_id=request_id, reply=decided[0]))
-            except PeerGone:
-                return  # it ended in the meantime; nobody waits
+            await self._answer(agent, request_id, decided[0])
+
+    async def _answer(self, agent: LiveAgent, request_id: int, decided: Decided) -> None:
+        try:
+            await self._run.send(agent, Answer(request_id=request_id, reply=decided))
+        except PeerGone:
+            return  # it ended in the meantime; nobody waits
 
     async def _cancel_when_ended(self, agent: LiveAgent, scope: trio.CancelScope) -> None:
         if agent.child is not None:
             await agent.child.wait_ended()
             scope.cancel()
 
-    def _forget(self, path: str, request_id: int) -> None:
-        asked = self._open.get(path, {})
-        asked.pop(request_id, None)
-        if not asked:
-            self._open.pop(path, None)
-
-
-class OverruleNotifier:
-    """Sends an agent a notice when a person has overruled the reviewer."""
-
-    def __init__(
-        self,
-        running: RunContext,
-        nursery: trio.Nursery,
-        find: Callable[[str], LiveAgent | None],
-    ) -> None:
-        self._run, self._nursery, self._find = running, nursery, find
-
-    def notify(self, agent: str, approval_id: str) -> None:
-        """Never waits; an agent that is gone gets no notice."""
-        if (life := self._find(agent)) is not None:
-            self._nursery.start_soon(self._send_notice, life, granted_notice(approval_id))
-
-    async def _send_notice(self, life: LiveAgent, text: str) -> None:
-        try:
-            await self._run.send(life, Notice(notice_id=self._run.entropy.new_id(), text=text))
-        except PeerGone:
-            return
+    def _forget(self, process: _Process, request_id: int) -> None:
+        served = self._served[process]
+        del served[request_id]
+        if not served:
+            del self._served[process]

@@ -1,82 +1,94 @@
-"""Assembles the approval queue of one run: broker, answers, and the endpoint for agents' requests.
+"""Assembles the approval queue of one run: broker, people's answers, the endpoint for agents.
 
 Only a person's answer has an effect outside the run: it can save a rule.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import trio
 
-from swarm.mailbox.errors import SwarmError
-from swarm.mailbox.host_patterns import with_port
+from swarm.mailbox.errors import PeerGone
 from swarm.mailbox.ids import ROOT_PATH
-from swarm.mailbox.protocol.approvals import ApprovalGrant, ApprovalRequest, NetworkAction
+from swarm.mailbox.protocol.approvals import ApprovalGrant, ApprovalRequest
 from swarm.mailbox.protocol.limits import Limits
-from swarm.mailbox.protocol.records import GrantGiven
+from swarm.mailbox.protocol.ops import Notice
+from swarm.mailbox.protocol.records import AnyRecordBody, GrantGiven, Record
 
+from ..agents.agent_manager import AgentManager
 from ..agents.live_agent import AgentPlan, LiveAgent
 from ..journal.journal_reader import run_records
 from ..run_context import RunContext
 from .approval_answers import AnswerEffects, ApprovalAnswers
-from .approval_endpoint import ApprovalEndpoint, OverruleNotifier, RunApprovalJournal
+from .approval_endpoint import ApprovalEndpoint
 from .approval_grants import ANY_REPOSITORY, ApprovalsPast, fold_approvals
+from .approval_types import AutoReviewer
 from .broker import AskSettings, Broker
-from .saved_rules import send_rules_to_all
+from .refusal_texts import granted_notice
+from .saved_rules import save_rule, send_rules_to_all
 
 
 class ApprovalQueue(NamedTuple):
-    """What other parts of the supervisor use. `broker.reviewer` is set if there is a reviewer."""
+    """What other parts of the supervisor use."""
 
     broker: Broker
     answers: ApprovalAnswers
     endpoint: ApprovalEndpoint
 
 
-class AgentLookup(NamedTuple):
-    """How the queue looks up the requesting agent."""
-
-    plan: Callable[[str], AgentPlan | None]
-    live_agent: Callable[[str], LiveAgent | None]
-    live_agents: Callable[[], Iterable[LiveAgent]]
-
-
 def open_approval_queue(
-    running: RunContext, nursery: trio.Nursery, known: AgentLookup, *, config: Path, resumed: bool
+    running: RunContext,
+    nursery: trio.Nursery,
+    agents: AgentManager,
+    plan_of: Callable[[str], AgentPlan | None],
+    *,
+    config: Path,
+    reviewer: AutoReviewer | None = None,
 ) -> ApprovalQueue:
     """Make the queue. A resumed run takes its grants and open requests from the journal.
 
     Args:
         running: Its `grants` are filled here.
         nursery: Runs the tasks that serve agents' requests.
-        known: Finds agents by path.
+        agents: The live agents.
+        plan_of: The plan of an agent by its path, whether it has a process now or not.
         config: The user's configuration folder; rules are saved in its `rules/`.
-        resumed: True if the run has an earlier journal.
+        reviewer: Decides where an agent's limits name the guardian.
     """
-    past = fold_approvals(run_records(running.paths)) if resumed else ApprovalsPast()
-    rules = AskSettings(timeout_s=running.request.approval_timeout_s)
+    request = running.request
+    past = fold_approvals(run_records(running.paths)) if request.resumes else ApprovalsPast()
+    settings = AskSettings(
+        timeout_s=request.approval_timeout_s, reviewer=reviewer, unix_s=running.entropy.unix_s
+    )
 
     def limits_of(path: str) -> Limits | None:
-        plan = known.plan(path)
+        plan = plan_of(path)
         return None if plan is None else plan.limits
 
-    _add_initial_grants(running)
-    broker = Broker(RunApprovalJournal(running), limits_of, running.grants, past, rules)
-    broker.unix_s = running.entropy.unix_s
-
-    async def save(request: ApprovalRequest) -> str:
-        return await trio.to_thread.run_sync(save_rule, config / "rules", request)
+    async def save(approved: ApprovalRequest) -> str:
+        return await trio.to_thread.run_sync(save_rule, config / "rules", approved)
 
     async def spread() -> None:
-        await send_rules_to_all(running, tuple(known.live_agents()))
+        await send_rules_to_all(running, tuple(agents.agents.values()))
 
-    teller = OverruleNotifier(running, nursery, known.live_agent)
-    answers = ApprovalAnswers(
-        broker, AnswerEffects(save_rule=save, spread_rules=spread, notify_overruled=teller.notify)
-    )
+    async def send_notice(agent: LiveAgent, text: str) -> None:
+        try:
+            await running.send(agent, Notice(notice_id=running.entropy.new_id(), text=text))
+        except PeerGone:
+            return
+
+    def notify_overruled(path: str, approval_id: str) -> None:
+        if (agent := agents.agents.get(path)) is not None:
+            nursery.start_soon(send_notice, agent, granted_notice(approval_id))
+
+    _add_initial_grants(running)
+    broker = Broker(RunApprovalJournal(running), limits_of, running.grants, past, settings)
+    effects = AnswerEffects(save_rule=save, spread_rules=spread, notify_overruled=notify_overruled)
     return ApprovalQueue(
-        broker=broker, answers=answers, endpoint=ApprovalEndpoint(running, broker, nursery)
+        broker=broker,
+        answers=ApprovalAnswers(broker, effects),
+        endpoint=ApprovalEndpoint(running, broker, nursery),
     )
 
 
@@ -89,17 +101,18 @@ def _add_initial_grants(running: RunContext) -> None:
     running.note(GrantGiven(grant=grant))
 
 
-def save_rule(folder: Path, request: ApprovalRequest) -> str:
-    """Save the rule that "always" stands for; returns the file. Blocks. Raises SwarmError."""
-    from swarm.roles.rules.rule_writer import append_network_rule, append_prefix_rule
+class RunApprovalJournal:
+    """A `broker.ApprovalJournal`: the run's own file; each record is shown as it was written."""
 
-    action = request.action
-    try:
-        if isinstance(action, NetworkAction):
-            host = with_port(action.host, action.port)
-            path = append_network_rule(folder, host, action.protocol, "allow")
-        else:
-            path = append_prefix_rule(folder, request.proposed_prefix)
-    except OSError as error:
-        raise SwarmError(f"cannot write {error.filename}: {error.strerror}") from error
-    return str(path)
+    def __init__(self, running: RunContext) -> None:
+        self._run = running
+
+    def put(
+        self, body: AnyRecordBody, *, agent: str, then: Callable[[Record], None] | None = None
+    ) -> None:
+        def written(record: Record) -> None:
+            self._run.broadcast.publish_record(record)
+            if then is not None:
+                then(record)
+
+        self._run.journal.write(body, agent=agent, then=written)

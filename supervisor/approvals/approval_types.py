@@ -1,4 +1,4 @@
-"""Types shared by the parts that decide about approvals.
+"""Types shared by the parts that decide about approvals: an entry of the queue, the reviewer.
 
 The broker owns the queue and asks the reviewer, which never changes the queue itself. A review
 without a verdict by its deadline never approves.
@@ -7,8 +7,16 @@ without a verdict by its deadline never approves.
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-from swarm.mailbox.protocol.approvals import ApprovalRequest, PendingApproval
+import trio
+
+from swarm.mailbox.protocol.approvals import (
+    ApprovalRequest,
+    DecidedBy,
+    NetworkAction,
+    PendingApproval,
+)
 from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.records import ApprovalRequested, Record
 from swarm.mailbox.protocol.requests import Decided
 
 
@@ -56,3 +64,61 @@ class Decider(Protocol):
         request.
         """
         ...
+
+
+class OpenApproval:
+    """Owned by the broker. The first answer sets `decided`; `done` is set when it is journaled.
+
+    A withdrawn request is `done` without `decided`.
+    """
+
+    def __init__(self, pending: PendingApproval, request: ApprovalRequest) -> None:
+        self.pending = pending  # as shown to people: cut, and redacted once journaled
+        self.request = request  # uncut
+        self.written = trio.Event()
+        self.answered = trio.Event()
+        self.done = trio.Event()
+        self.decided: Decided | None = None
+        self.is_being_answered = False  # a person's answer is being carried out
+
+    @property
+    def is_open(self) -> bool:
+        return self.decided is None and not self.done.is_set()
+
+    @property
+    def agent(self) -> str:
+        return self.pending.agent
+
+    @property
+    def approval_id(self) -> str:
+        return self.pending.approval_id
+
+    def on_written(self, record: Record) -> None:
+        """The record is journaled: from now on it may be shown, as it was written."""
+        if isinstance(record.body, ApprovalRequested):
+            self.pending = PendingApproval(
+                approval_id=self.pending.approval_id,
+                agent=self.pending.agent,
+                request=record.body.request,
+                reviewer=self.pending.reviewer,
+                asked_at=record.ts,
+            )
+        self.written.set()
+
+
+class ClosedApproval:
+    """What is remembered of a closed request."""
+
+    def __init__(self, entry: OpenApproval, by: DecidedBy, outcome: str) -> None:
+        self.pending, self.request = entry.pending, entry.request
+        self.by, self.outcome = by, outcome
+
+
+def is_same_request(one: ApprovalRequest, other: ApprovalRequest) -> bool:
+    """True if both ask for the same network target: one request then serves both agents."""
+    match one.action, other.action:
+        case NetworkAction() as first, NetworkAction() as second:
+            mine = (first.host.lower(), first.protocol, first.port)
+            return mine == (second.host.lower(), second.protocol, second.port)
+        case _:
+            return False

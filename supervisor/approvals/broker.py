@@ -7,8 +7,7 @@ request that ends without an answer (timeout, lost reviewer, dead agent) is neve
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -21,7 +20,6 @@ from swarm.mailbox.protocol.approvals import (
     PermissionsAction,
     Scope,
 )
-from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import Limits
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
@@ -35,8 +33,13 @@ from swarm.mailbox.protocol.requests import Decided
 from .approval_grants import ApprovalGrants, ApprovalsPast, requested_permissions
 from .approval_limits import MAX_OPEN, MAX_OPEN_IN_RUN, cut_request, cut_text
 from .approval_route import ApprovalRoute, NoReviewer, ReviewerKind, choose_route
-from .approval_types import AutoReviewer, ReviewVerdict
-from .open_approval import ClosedApproval, OpenApproval, is_same_request
+from .approval_types import (
+    AutoReviewer,
+    ClosedApproval,
+    OpenApproval,
+    ReviewVerdict,
+    is_same_request,
+)
 from .refusal_texts import reviewer_failed_text, timed_out_text, unavailable_text, withdrawn_text
 
 KEPT_DENIALS = 10
@@ -53,47 +56,47 @@ class ApprovalJournal(Protocol):
     ) -> None: ...
 
 
-class AskSettings(Value):
-    """Settings for asking people in this run."""
+class AskSettings(NamedTuple):
+    """Who is asked in this run, and for how long."""
 
-    timeout_s: float | None = None  # how long to wait for a person; None: until the run's deadline
+    timeout_s: float | None = None  # for a person; None: until the run's deadline
+    reviewer: AutoReviewer | None = None
+    unix_s: Callable[[], float] = time.time
 
 
 class Broker:
     """The `Decider` of a run. People's answers reach it through `ApprovalAnswers`.
 
     Args:
-        book: The journal.
+        journal: Where records are written.
         limits_of: The limits of the agent at a path; None if there is no such agent.
         grants: The grants that already hold, shared with the code that starts agents.
         past: What a resumed run left open; its unanswered requests are recorded as aborted.
-        rules: How long to wait for a person.
+        settings: Who is asked, and for how long.
     """
 
     def __init__(
         self,
-        book: ApprovalJournal,
+        journal: ApprovalJournal,
         limits_of: Callable[[str], Limits | None],
         grants: ApprovalGrants,
         past: ApprovalsPast,
-        rules: AskSettings,
+        settings: AskSettings,
     ) -> None:
-        self.journal, self.grants = book, grants
+        self.journal, self.grants = journal, grants
         for held in past.grants:
             grants.add(held)
-        self._limits_of, self._settings = limits_of, rules
+        self._limits_of, self._settings = limits_of, settings
         self._number = past.last_number
-        self.unix_s: Callable[[], float] = time.time
         self._open: dict[str, OpenApproval] = {}
         self.denied: deque[ClosedApproval] = deque(maxlen=KEPT_DENIALS)
         self.ended: deque[ClosedApproval] = deque(maxlen=_KEPT_ENDS)
-        self.reviewer: AutoReviewer | None = None
         for approval_id, agent in past.unanswered:
             reason = "the run ended before it was answered"
             gone = ApprovalResolved(
                 approval_id=approval_id, outcome="aborted", by="nobody", reason=reason
             )
-            book.put(gone, agent=agent)
+            journal.put(gone, agent=agent)
 
     @property
     def open(self) -> tuple[OpenApproval, ...]:
@@ -105,16 +108,16 @@ class Broker:
         while True:
             if (grant := self.grants.find(agent, request)) is not None:
                 return await self._decide_by_grant(agent, request, grant)
-            way = self._choose_route(agent, request)
-            if isinstance(way, NoReviewer):
-                return Decided(outcome="unavailable", text=unavailable_text(request, way.why))
-            twin = self._find_same_request(request)
-            if twin is None:
+            route = self._choose_route(agent, request)
+            if isinstance(route, NoReviewer):
+                return Decided(outcome="unavailable", text=unavailable_text(request, route.why))
+            same = self._find_same_request(request)
+            if same is None:
                 break
-            await twin.done.wait()
-            if twin.decided is not None:
-                return twin.decided
-        entry = self._open_approval(agent, request, way)
+            await same.done.wait()
+            if same.decided is not None:
+                return same.decided
+        entry = self._open_approval(agent, request, route)
         try:
             return await self._wait(entry)
         finally:
@@ -129,10 +132,10 @@ class Broker:
             return NoReviewer(why=f"{MAX_OPEN} questions of this agent wait already")
         if len(self._open) >= MAX_OPEN_IN_RUN:
             return NoReviewer(why=f"{MAX_OPEN_IN_RUN} questions of this run wait already")
-        way = choose_route(request, limits)
-        if way == "guardian" and self.reviewer is None:
+        route = choose_route(request, limits)
+        if route == "guardian" and self._settings.reviewer is None:
             return NoReviewer(why="this run has no reviewer")
-        return way
+        return route
 
     def _find_same_request(self, request: ApprovalRequest) -> OpenApproval | None:
         for one in self._open.values():
@@ -141,12 +144,12 @@ class Broker:
         return None
 
     def _open_approval(
-        self, agent: str, request: ApprovalRequest, way: ReviewerKind
+        self, agent: str, request: ApprovalRequest, route: ReviewerKind
     ) -> OpenApproval:
         self._number += 1
         shown = cut_request(request)
         pending = PendingApproval(
-            approval_id=f"a{self._number}", agent=agent, request=shown, reviewer=way
+            approval_id=f"a{self._number}", agent=agent, request=shown, reviewer=route
         )
         entry = OpenApproval(pending, request)
         self._open[entry.approval_id] = entry
@@ -179,12 +182,13 @@ class Broker:
             nursery.cancel_scope.cancel()
 
     async def _review(self, entry: OpenApproval) -> None:
-        assert self.reviewer is not None
+        reviewer = self._settings.reviewer
+        assert reviewer is not None
         verdict = ReviewVerdict(
             outcome="failed", text=reviewer_failed_text(entry.request, "it never answered")
         )
         with trio.move_on_after(_REVIEW_LIMIT_S):
-            verdict = await self.reviewer.review(entry.pending)
+            verdict = await reviewer.review(entry.pending)
         if not entry.is_open:
             return
         decided = Decided(
@@ -245,8 +249,8 @@ class Broker:
     def add_grant(self, grant: ApprovalGrant, *, then: Callable[[], None] | None = None) -> None:
         """The grant holds at once; `then` is called when it is journaled."""
         self.grants.add(grant)
-        told = None if then is None else partial(_ignore_record, then)
-        self.journal.put(GrantGiven(grant=grant), agent=grant.path, then=told)
+        written = None if then is None else lambda _: then()
+        self.journal.put(GrantGiven(grant=grant), agent=grant.path, then=written)
 
     def settle_covered(self) -> None:
         """Approve open requests that a lasting grant now covers, so nobody is asked twice."""
@@ -264,14 +268,10 @@ class Broker:
     def next_grant_id(self) -> str:
         """A new grant id, unique in the run and across its resumes."""
         self._number += 1
-        return f"g{self._number}-{int(self.unix_s() * 1000):x}"
+        return f"g{self._number}-{int(self._settings.unix_s() * 1000):x}"
 
     @staticmethod
     def _granted_permissions(request: ApprovalRequest) -> ExtraPermissions | None:
         if isinstance(request.action, PermissionsAction):
             return request.action.permissions
         return requested_permissions(request)
-
-
-def _ignore_record(then: Callable[[], None], _: Record) -> None:
-    then()

@@ -1,14 +1,17 @@
-"""Sends rules that a person saves during the run to every live agent.
+"""Rules that a person saves during the run: written to a file and sent to every live agent.
 
 An action that a saved rule covers is not asked about again, by any agent. An agent process that
 starts at the same moment also receives the rule. Reviewers have no rules.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import trio
 
-from swarm.mailbox.errors import PeerGone
+from swarm.mailbox.errors import PeerGone, SwarmError
+from swarm.mailbox.host_patterns import with_port
+from swarm.mailbox.protocol.approvals import ApprovalRequest, NetworkAction
 from swarm.mailbox.protocol.ops import LearnRule
 from swarm.mailbox.protocol.rules import RuleSet
 
@@ -16,6 +19,22 @@ from ..agents.live_agent import LiveAgent
 from ..run_context import RunContext
 
 _SEND_TIMEOUT_S = 5.0  # a slow agent gets the rest with the next rule or process
+
+
+def save_rule(folder: Path, request: ApprovalRequest) -> str:
+    """Save the rule that "always" stands for; returns the file. Blocks. Raises SwarmError."""
+    from swarm.roles.rules.rule_writer import append_network_rule, append_prefix_rule
+
+    action = request.action
+    try:
+        if isinstance(action, NetworkAction):
+            host = with_port(action.host, action.port)
+            path = append_network_rule(folder, host, action.protocol, "allow")
+        else:
+            path = append_prefix_rule(folder, request.proposed_prefix)
+    except OSError as error:
+        raise SwarmError(f"cannot write {error.filename}: {error.strerror}") from error
+    return str(path)
 
 
 def rules_for(running: RunContext, agent: LiveAgent) -> RuleSet:
@@ -31,17 +50,17 @@ async def send_rules(running: RunContext, agent: LiveAgent) -> None:
     """Send one process the rules saved since it started. Receiving a rule twice changes nothing."""
     if agent.plan.slotless:
         return
-    epoch, told = agent.epoch, agent.rules_sent
+    epoch, sent = agent.epoch, agent.rules_sent
     with trio.move_on_after(_SEND_TIMEOUT_S):
-        for prefix in running.grants.prefixes[told:]:
+        for prefix in running.grants.prefixes[sent:]:
             try:
                 await running.send(agent, LearnRule(prefix=prefix))
             except PeerGone:
                 return  # the agent's next process starts with it
             if agent.epoch != epoch:
                 return
-            told += 1
-            agent.rules_sent = max(told, agent.rules_sent)
+            sent += 1
+            agent.rules_sent = max(sent, agent.rules_sent)
 
 
 async def send_rules_to_all(running: RunContext, agents: Iterable[LiveAgent]) -> None:

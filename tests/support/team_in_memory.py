@@ -35,7 +35,7 @@ from swarm.supervisor.agents.live_agent import AgentPlan, GatewayAddress
 from swarm.supervisor.agents.slot_scheduler import SlotScheduler
 from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
-from swarm.supervisor.approvals.approval_queue import AgentLookup, open_approval_queue
+from swarm.supervisor.approvals.approval_queue import open_approval_queue
 from swarm.supervisor.console.run_state import RunState
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
@@ -279,9 +279,8 @@ async def _set_up(tree: Tree, wish: RunRequest, places: RunPaths, journal: Journ
     tree.control = AgentManager(tree.running, nursery, GatewayAddress())
     tree.agency = await nursery.start(run_team_service, tree.running, tree.control)
     tree.ending = RunShutdown(tree.control, nursery)
-    agents = tree.control.agents
-    known = AgentLookup(plan=tree.agency.plan_of, live_agent=agents.get, live_agents=agents.values)
-    queue = open_approval_queue(tree.running, nursery, known, config=places.folder, resumed=False)
+    plan_of = tree.agency.plan_of
+    queue = open_approval_queue(tree.running, nursery, tree.control, plan_of, config=places.folder)
     dispatch = EventRouter(tree.running, tree.control, (), tree.agency, queue.endpoint, nursery)
     nursery.start_soon(dispatch.run)
 

@@ -60,7 +60,9 @@ class Shelf:
 class Story:
     """A broker with its answers, and what was told and saved."""
 
-    def __init__(self, *, past: ApprovalsPast | None = None, timeout_s=None, **limits) -> None:
+    def __init__(
+        self, *, past: ApprovalsPast | None = None, timeout_s=None, judge=None, **limits
+    ) -> None:
         self.finished, self.grants = Shelf(), ApprovalGrants()
         self.limits = Limits(**{"reviewer": "person", **limits})
         self.saved: list[ApprovalRequest] = []
@@ -68,7 +70,7 @@ class Story:
         self.save_fails = False
         self.broker = Broker(
             self.finished, lambda path: self.limits, self.grants, past or ApprovalsPast(),
-            AskSettings(timeout_s=timeout_s),
+            AskSettings(timeout_s=timeout_s, reviewer=judge),
         )  # fmt: skip
         tell = lambda *words: self.told.append(words)  # noqa: E731
         aids = AnswerEffects(save_rule=self._save, spread_rules=self._spread, notify_overruled=tell)
@@ -308,8 +310,8 @@ class Judge:
 
 
 async def test_the_reviewer_decides_and_a_person_who_is_quicker_ends_the_review():
-    story = Story(reviewer="guardian")
-    story.broker.reviewer = judge = Judge(ReviewVerdict(outcome="denied", text="No: it leaks."))
+    judge = Judge(ReviewVerdict(outcome="denied", text="No: it leaks."))
+    story = Story(reviewer="guardian", judge=judge)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(story.ask, "one", asks())
         await wait_all_tasks_blocked()
@@ -321,8 +323,8 @@ async def test_the_reviewer_decides_and_a_person_who_is_quicker_ends_the_review(
 
 
 async def test_a_person_overrules_the_reviewer_once_for_exactly_that():
-    story = Story(reviewer="guardian")
-    story.broker.reviewer = judge = Judge(ReviewVerdict(outcome="denied", rationale="leaks"))
+    judge = Judge(ReviewVerdict(outcome="denied", rationale="leaks"))
+    story = Story(reviewer="guardian", judge=judge)
     judge.go.set()
     await story.ask("one", asks())
     (entry,) = story.answers.entries()
@@ -341,8 +343,8 @@ async def test_a_person_overrules_the_reviewer_once_for_exactly_that():
 
 
 async def test_only_the_last_denials_are_kept():
-    story = Story(reviewer="guardian")
-    story.broker.reviewer = judge = Judge(ReviewVerdict(outcome="denied"))
+    judge = Judge(ReviewVerdict(outcome="denied"))
+    story = Story(reviewer="guardian", judge=judge)
     judge.go.set()
     for number in range(KEPT_DENIALS + 3):
         await story.ask("one", asks(f"{number}"))
@@ -350,16 +352,16 @@ async def test_only_the_last_denials_are_kept():
 
 
 async def test_a_reviewer_that_never_answers_has_failed(autojump_clock):
-    story = Story(reviewer="guardian")
-    story.broker.reviewer = Judge(ReviewVerdict(outcome="approved"))
+    judge = Judge(ReviewVerdict(outcome="approved"))
+    story = Story(reviewer="guardian", judge=judge)
     await story.ask("one", asks())
     assert story.decided["one"].outcome == "failed"
     assert "reviewer failed" in story.decided["one"].text
 
 
 async def test_a_tripped_breaker_ends_the_turn():
-    story = Story(reviewer="guardian")
-    story.broker.reviewer = judge = Judge(ReviewVerdict(outcome="denied", abort_turn=True))
+    judge = Judge(ReviewVerdict(outcome="denied", abort_turn=True))
+    story = Story(reviewer="guardian", judge=judge)
     judge.go.set()
     await story.ask("one", asks())
     assert story.decided["one"].outcome == "aborted"
