@@ -125,7 +125,7 @@ class Tree:
         self.start_limiter = trio.CapacityLimiter(16)
         self.children: dict[str, list[TaskChild]] = {}
         self.decide: Decide | None = None  # instead of scripts
-        self.lives: dict[str, list[tuple[AgentSpec, FakeToolHost]]] = {}  # by path, in order
+        self.lives: dict[str, list[tuple[AgentSpec, CurrentSpec]]] = {}  # by path, in order
         self.asked: dict[str, list[FakeGateway]] = {}  # likewise: what their models were asked
         self.mute: set[str] = set()  # paths whose processes never say anything
         self.running: RunContext
@@ -158,14 +158,9 @@ class Tree:
                     FakeTool("forbidden", FORBIDDEN),
                 )
                 props = FakeToolHost(tools, partial(team_tools, None))
-                self.lives.setdefault(spec.path, []).append((spec, props))
-                await run_agent_lifecycle(
-                    CurrentSpec(spec),
-                    mailbox,
-                    partial(_dial, gateways, spec),
-                    props,
-                    EntropySources(),
-                )
+                current, dial = CurrentSpec(spec), partial(_dial, gateways, spec)
+                self.lives.setdefault(spec.path, []).append((spec, current))
+                await run_agent_lifecycle(current, mailbox, dial, props, EntropySources())
                 nursery.cancel_scope.cancel()
         self.office.disconnect_child(spec.identity)
         child.end(None)

@@ -1,4 +1,4 @@
-"""A rule that is saved reaches every agent of the run: living, being born, and later ones."""
+"""A rule that is saved reaches every agent of the run: living, starting, and later ones."""
 
 import trio
 
@@ -20,12 +20,12 @@ async def save(tree, *prefix):
     await send_rules_to_all(tree.running, tuple(tree.control.agents.values()))
 
 
-def begun_and_told(tree, path):
-    """For each life: the rules that it began with, and those that its tools judge by at last."""
-    return [(spec.rules, props.rules) for spec, props in tree.lives[path]]
+def first_and_last_rules(tree, path):
+    """For each process: the rules that it began with, and those that it judged by at last."""
+    return [(spec.rules, current.spec.rules) for spec, current in tree.lives[path]]
 
 
-async def test_living_agents_are_told_and_later_ones_begin_with_it(tmp_path, autojump_clock):
+async def test_living_agents_get_it_and_later_ones_begin_with_it(tmp_path, autojump_clock):
     scripts = {
         "/root": [calls(spawn("a")), calls(wait("a")), calls(spawn("b")), says("done")],
         "/root/a": [calls(WORK), says("a")],
@@ -38,12 +38,12 @@ async def test_living_agents_are_told_and_later_ones_begin_with_it(tmp_path, aut
         await save(tree, "make")  # stands in the files already
         await tree.until(lambda: tree.ends().get("/root"))
     before = RuleSet(prefixes=(OLD,))
-    assert begun_and_told(tree, "/root") == [(before, BOTH)]
-    assert begun_and_told(tree, "/root/a") == [(before, BOTH)]
-    assert begun_and_told(tree, "/root/b") == [(BOTH, RuleSet())]
+    assert first_and_last_rules(tree, "/root") == [(before, BOTH)]
+    assert first_and_last_rules(tree, "/root/a") == [(before, BOTH)]
+    assert first_and_last_rules(tree, "/root/b") == [(BOTH, BOTH)]
 
 
-async def test_a_life_that_is_being_born_meanwhile_is_told_too(tmp_path, autojump_clock):
+async def test_an_agent_that_is_starting_meanwhile_gets_it_too(tmp_path, autojump_clock):
     scripts = {
         "/root": [calls(spawn("a")), calls(wait("a")), says("done")],
         "/root/a": [calls(WORK), says("a")],
@@ -60,5 +60,5 @@ async def test_a_life_that_is_being_born_meanwhile_is_told_too(tmp_path, autojum
         await tree.begin()
         await tree.until(lambda: tree.ends().get("/root"))
     told = RuleSet(prefixes=(GIT,))
-    assert begun_and_told(tree, "/root/a") == [(RuleSet(), told)]
-    assert begun_and_told(tree, "/root") == [(RuleSet(), told)]
+    assert first_and_last_rules(tree, "/root/a") == [(RuleSet(), told)]
+    assert first_and_last_rules(tree, "/root") == [(RuleSet(), told)]
