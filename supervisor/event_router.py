@@ -20,6 +20,7 @@ from swarm.mailbox.protocol.events import (
     CallBegan,
     CallEnded,
     ContextReplaced,
+    FileWatch,
     Goodbye,
     Heartbeat,
     Hello,
@@ -154,8 +155,8 @@ class EventRouter:
             return
 
         # These two need an urgent acknowledgement (as Goodbye does): the agent waits for it before
-        # it runs the call, or before its next model request.
-        soon = isinstance(event, CallBegan) or _is_output(event)
+        # it runs the call, or before its next model request. With `watch` the reply carries it.
+        soon = _is_output(event) or (isinstance(event, CallBegan) and event.watch is None)
 
         def written(record: Record) -> None:
             self._run.mailbox.acknowledge(letter, soon=soon)
@@ -211,7 +212,11 @@ class EventRouter:
             case CallBegan():
                 agent.open_calls[event.call_id] = event.tool
                 agent.unstarted_calls.discard(event.call_id)
-                return event, None
+                if event.watch is None:
+                    return event, None
+                journaled = trio.Event()
+                self._nursery.start_soon(self._watch_files, agent, event, event.watch, journaled)
+                return msgspec.structs.replace(event, watch=None), journaled.set
             case CallEnded():
                 agent.open_calls.pop(event.call_id, None)
                 self.file_history.call_ended(event.call_id, detached=event.session_id is not None)
@@ -280,6 +285,15 @@ class EventRouter:
         else:
             self._team_service.serve(agent, asked.request_id, asked.request)
 
+    async def _watch_files(
+        self, agent: LiveAgent, begun: CallBegan, watch: FileWatch, journaled: trio.Event
+    ) -> None:
+        """Record the files while the begin is being written; reply when both are done."""
+        request = WatchFiles(turn_id=begun.turn_id, call_id=begun.call_id, paths=watch.paths)
+        reply = await self.file_history.change_watcher.call_starting(agent, request)
+        await journaled.wait()
+        await self._reply(agent, watch.request_id, reply)
+
     async def _serve_request(
         self,
         agent: LiveAgent,
@@ -298,6 +312,9 @@ class EventRouter:
             reply = await self.file_history.list_changes(agent)
         else:
             reply = EnvironmentReply(variables=await self._shell.get())
+        await self._reply(agent, request_id, reply)
+
+    async def _reply(self, agent: LiveAgent, request_id: int, reply: AnyReply) -> None:
         try:
             await self._run.send(agent, Answer(request_id=request_id, reply=reply))
         except PeerGone:

@@ -61,7 +61,10 @@ def _smaller(event: AnyEvent) -> Iterator[AnyEvent]:
     match event:
         case CallBegan(detail=detail):
             yield replace(event, detail=_cut_detail(detail))
-            yield replace(event, detail=OtherCall(argument="too long to be shown"))
+            bare = replace(event, detail=OtherCall(argument="too long to be shown"))
+            yield bare
+            if bare.watch is not None:
+                yield replace(bare, watch=replace(bare.watch, paths=()))
         case CallEnded(changes=changes, output=output):
             output = _cut(output)
             yield replace(event, changes=_cut_changes(changes), output=output)

@@ -150,6 +150,13 @@ class OtherCall(Tagged, tag="other"):
 AnyCallDetail = CommandCall | StdinCall | PatchCall | PlanCall | OtherCall
 
 
+class FileWatch(Value):
+    """The reply to this request follows once the begin is journaled and the files are recorded."""
+
+    request_id: int
+    paths: tuple[str, ...] = ()  # as in `requests.WatchFiles`
+
+
 class CallBegan(Tagged):
     """Journaled and acknowledged before the call runs, so that it never runs twice."""
 
@@ -157,6 +164,7 @@ class CallBegan(Tagged):
     call_id: str
     tool: str
     detail: AnyCallDetail
+    watch: FileWatch | None = None  # the call may change files; never in a record
 
 
 class CallEnded(Tagged):

@@ -22,6 +22,8 @@ def measure(quick: bool) -> Iterator[Row]:
     yield from start_time(5 if quick else 15)
     yield from tool_turns(turns, rounds, ("without sandbox", FULL), 12, "23 ms mini-swe-agent")
     yield from tool_turns(turns, rounds, ("with sandbox", []), 18, "86 ms Codex")
+    costs = [statistics.median(turn_gaps(turns, [], "touch")[5:]) for _ in range(rounds)]
+    yield Row.of("one tool turn that writes a file, with sandbox", costs, 18, "ms")
     import many_agents_bench  # late: it is built on this module
 
     yield from many_agents_bench.measure(quick)
@@ -71,10 +73,10 @@ def tool_turns(
     yield Row.of(f"turn {turns} beside turn 20, {name}", late, 1.1, "x", "2.1 mini-swe-agent")
 
 
-def turn_gaps(turns: int, flags: list[str]) -> list[float]:
+def turn_gaps(turns: int, flags: list[str], command: str = "true") -> list[float]:
     """Milliseconds from each response's end to the next request's arrival."""
     with (
-        model_server("tools", turns) as server,
+        model_server("tools", turns, command) as server,
         swarm_home(server.url) as environment,
         tempfile.TemporaryDirectory() as cwd,
     ):

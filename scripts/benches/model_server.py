@@ -106,7 +106,7 @@ class Prefixes:
 
 
 def _nth(command: str, number: int) -> str:
-    return f"true {number}" if command == "true" else command
+    return f"{command} {number}" if command in ("true", "touch") else command
 
 
 class BenchModelServer:

@@ -156,6 +156,7 @@ class Tree:
                 tools = (
                     FakeTool("work", FakeToolBehavior(seconds=10)),
                     FakeTool("forbidden", FORBIDDEN),
+                    FakeTool("edit", FakeToolBehavior(changes=("/f",))),
                 )
                 props = FakeToolHost(tools, partial(team_tools, None))
                 current, dial = CurrentSpec(spec), partial(_dial, gateways, spec)

@@ -6,27 +6,39 @@ journaled (before a call runs) waits for its PendingEvent.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import trio
+from msgspec.structs import replace
 
 from swarm.mailbox.errors import MessageTooLarge
 from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.interfaces import Mailbox
 from swarm.mailbox.protocol.events import (
     AnyEvent,
+    CallBegan,
+    FileWatch,
     OutputArrived,
     ReasoningArrived,
     RequestSent,
     TextArrived,
     encode_event,
 )
-from swarm.mailbox.protocol.requests import AnyReply, AnyRequest, QueuedForSlot, RequestRefused
+from swarm.mailbox.protocol.requests import (
+    AnyReply,
+    AnyRequest,
+    QueuedForSlot,
+    RequestRefused,
+    WatchFiles,
+)
 
 from ..event_limits import fit_event
 
 COALESCE_S = 0.02
 COALESCE_CHARS = 2_048
+# The supervisor records the files within a second; if it fails, the call goes on after this time.
+WATCH_LIMIT_S = 5.0
 _MAX_DIRECT_BYTES = 64 * 1024  # far below the limit of any mailbox
 _MAX_STREAMS = 256  # with more streams at once, deltas are sent immediately
 
@@ -97,10 +109,7 @@ class Reporter:
             request: The request.
             heed: Called with the request's position while it is queued for a slot.
         """
-        self._request_count += 1
-        number = self._request_count
-        question = self._requests[number] = _PendingRequest(heed)
-        try:
+        with self._open_request(heed) as (number, question):
             body = encode_event(RequestSent(request_id=number, request=request))
             if len(body) > MAX_MESSAGE_BYTES:
                 error = MessageTooLarge(size_bytes=len(body), limit_bytes=MAX_MESSAGE_BYTES)
@@ -109,6 +118,38 @@ class Reporter:
             while question.reply is None:
                 await question.answered.wait()
             return question.reply
+
+    async def begin_watched(self, event: CallBegan, paths: tuple[str, ...]) -> None:
+        """Emit the begin of a call that may change files; return when the call may run.
+
+        Then the begin is journaled and the files are recorded, if that took at most WATCH_LIMIT_S.
+
+        Args:
+            event: The begin.
+            paths: Absolute paths of files that the call is known to change.
+        """
+        with self._open_request(None) as (number, question):
+            watch = FileWatch(request_id=number, paths=paths)
+            ticket = self.emit_tracked(replace(event, watch=watch))
+            with trio.move_on_after(WATCH_LIMIT_S):
+                await question.answered.wait()
+        await self.wait_journaled(ticket)
+
+    async def watch_files(self, begun: CallBegan, paths: tuple[str, ...]) -> None:
+        """Have the files recorded for a call that has begun; a failure does not stop the call."""
+        wish = WatchFiles(turn_id=begun.turn_id, call_id=begun.call_id, paths=paths)
+        with trio.move_on_after(WATCH_LIMIT_S):
+            await self.request(wish)
+
+    @contextmanager
+    def _open_request(
+        self, heed: Callable[[QueuedForSlot], None] | None
+    ) -> Iterator[tuple[int, _PendingRequest]]:
+        self._request_count += 1
+        number = self._request_count
+        question = self._requests[number] = _PendingRequest(heed)
+        try:
+            yield number, question
         finally:
             del self._requests[number]
 

@@ -17,6 +17,8 @@ from swarm.mailbox.interfaces import Mailbox, MailboxServer, ReceivedMessage
 from swarm.mailbox.pair import PairServer, open_pair_server
 from swarm.mailbox.protocol.events import (
     AnyEvent,
+    CallBegan,
+    FileWatch,
     ItemCompleted,
     RequestSent,
     TurnAborted,
@@ -163,6 +165,8 @@ class FakeSupervisor:
         self.changes: ChangesReply | None = ChangesReply()  # None: ListChanges gets no reply
         self.journaling = True  # False: nothing is acknowledged until it is True again
         self._unacknowledged: list[ReceivedMessage] = []
+        self.recording_files = True  # False: the requests in `watches` get no reply
+        self.watches: list[FileWatch] = []  # of begun calls, answered once journaled
         self._news = trio.Event()
         self.ended = trio.Event()  # the agent has ended
 
@@ -178,9 +182,13 @@ class FakeSupervisor:
                 isinstance(event, RequestSent)
                 and (reply := self._reply_to(event.request)) is not None
             ):
-                answer = Answer(request_id=event.request_id, reply=reply)
-                await self._server.post(self._peer, encode_op(answer))
+                self._answer(event.request_id, reply)
                 continue
+            if isinstance(event, CallBegan) and event.watch is not None:
+                self.watches.append(event.watch)
+                event = msgspec.structs.replace(event, watch=None)
+            if self.journaling:
+                self._answer_watches()
             self.events.append(event)
             news, self._news = self._news, trio.Event()
             news.set()
@@ -190,7 +198,7 @@ class FakeSupervisor:
         match request:
             case GetEnvironment():
                 return EnvironmentReply(variables=self._environment)
-            case WatchFiles():
+            case WatchFiles() if self.recording_files:
                 return FilesWatched()
             case ListChanges():
                 return self.changes
@@ -203,6 +211,14 @@ class FakeSupervisor:
         for letter in self._unacknowledged:
             self._server.acknowledge(letter)
         self._unacknowledged.clear()
+        self._answer_watches()
+
+    def _answer_watches(self) -> None:
+        while self.recording_files and self.watches:
+            self._answer(self.watches.pop(0).request_id, FilesWatched())
+
+    def _answer(self, request_id: int, reply: AnyReply) -> None:
+        self._server.post_nowait(self._peer, encode_op(Answer(request_id=request_id, reply=reply)))
 
     async def send_op(self, op: AnyOp) -> None:
         """Post an op; returns when the agent's acknowledgement arrives: with its next message, or

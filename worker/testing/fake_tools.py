@@ -27,6 +27,7 @@ class FakeToolBehavior(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""  # set: it fails with this text
     says: str = ""  # emitted as output when it starts
     aborted_text: str = ABORTED_CALL
+    changes: tuple[str, ...] | None = None  # paths that it is known to change; None: no file
 
 
 class FakeTool:
@@ -56,6 +57,9 @@ class FakeTool:
 
     def propose(self, ask: Ask) -> Proposal:
         return Proposal(action=CommandAction(argv=(self.name,), cwd="/w"), keys=(self.name,))
+
+    def files_to_watch(self, run: Run) -> tuple[str, ...] | None:
+        return self._behavior.changes
 
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         self.runs.append(trio.current_time())

@@ -71,7 +71,7 @@ class ApplyPatchTool:
             text = call.input
         else:
             text = decode_arguments(call, ApplyPatchArguments).input
-        return PatchInvocation(self._context, text, self._context.spec.cwd, call_id=call.call_id)
+        return PatchInvocation(self._context, text, self._context.spec.cwd)
 
 
 class PatchInvocation:
@@ -80,10 +80,8 @@ class PatchInvocation:
     Raises ToolFailed if it cannot be verified.
     """
 
-    def __init__(
-        self, site: ToolContext, text: str, cwd: str, *, call_id: str, asked_through: str = ""
-    ) -> None:
-        self._context, self._call_id, self._asked_through = site, call_id, asked_through
+    def __init__(self, site: ToolContext, text: str, cwd: str, *, asked_through: str = "") -> None:
+        self._context, self._asked_through = site, asked_through
         match verify_patch(text, site.cwd / cwd, self._read, expected=site.patched_digests):
             case PatchRejected(message=message):
                 raise ToolFailed(message)
@@ -125,6 +123,9 @@ class PatchInvocation:
         )
         return Proposal(action=action, keys=patch_keys(self._targets))
 
+    def files_to_watch(self, run: Run) -> tuple[str, ...]:
+        return self._targets
+
     async def run(self, verdict: Run, listen: OnOutput) -> ToolResult:
         started = trio.current_time()
         plan = self._context.write_plan()
@@ -135,7 +136,6 @@ class PatchInvocation:
                 return True
             return plan is not None and self._context.may_write(path, plan)
 
-        await self._context.watch_files(self._call_id, self._targets)
         result = apply_verified(self._patch, may_write=may_write)
         self._context.patched_digests.update(result.digests)
         text = _render(result, trio.current_time() - started)

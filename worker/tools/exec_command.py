@@ -154,9 +154,7 @@ class ExecCommandTool:
             case ImplicitPatch(message=message):
                 raise ToolFailed(message)
             case PatchText(text=text, cwd=cwd):
-                return PatchInvocation(
-                    self._context, text, cwd, call_id=call.call_id, asked_through=self.name
-                )
+                return PatchInvocation(self._context, text, cwd, asked_through=self.name)
             case None:
                 planned = PlannedCommand(call.call_id, argv, folder, extra)
                 facts = _facts(self._context, arguments, planned)
@@ -272,8 +270,6 @@ class _CommandInvocation:
             tty=self._arguments.tty,
             yield_time_ms=self._arguments.yield_time_ms,
         )
-        if self._may_change_files(verdict):
-            await self._context.watch_files(self._planned.call_id)
         if self._effects.keep:
             await self._context.keep_files(self._planned.call_id, self._effects.keep)
         try:
@@ -288,12 +284,12 @@ class _CommandInvocation:
             self._context.record_started(done.session_id, self._action(verdict), asked=asked)
         return exec_result(done, limit_tokens=self._arguments.max_output_tokens)
 
-    def _may_change_files(self, run: Run) -> bool:
-        """False only for commands that cannot write or are known to only read."""
+    def files_to_watch(self, run: Run) -> tuple[str, ...] | None:
+        """None only for commands that cannot write or are known to only read."""
         confined = run.sandboxed and run.extra is None
         if confined and isinstance(self._context.limits.sandbox, ReadOnly):
-            return False
-        return not only_reads(self._facts)
+            return None
+        return None if only_reads(self._facts) else ()
 
     def _action(self, run: Run) -> CommandAction:
         return CommandAction(

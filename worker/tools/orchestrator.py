@@ -20,12 +20,18 @@ from swarm.mailbox.protocol.events import (
 from swarm.mailbox.protocol.items import AnyCall, FunctionCall, text_of
 
 from ..agent.context.truncate import truncate_middle
-from ..agent.reporter import PendingEvent, Reporter
+from ..agent.reporter import Reporter
 from ..policy.command_decision import Ask, PolicyDecision, Run
 from .approval_requester import ApprovalRequester
 from .call_router import find_tool
 from .tool_errors import ToolFailed
-from .tool_interface import Invocation, RetriableInvocation, SupervisorRequestOnly, ToolResult
+from .tool_interface import (
+    FileChangingInvocation,
+    Invocation,
+    RetriableInvocation,
+    SupervisorRequestOnly,
+    ToolResult,
+)
 from .tool_registry import ToolRegistry
 
 EndStatus = Literal["completed", "failed", "declined", "interrupted"]
@@ -41,6 +47,7 @@ class _Call(msgspec.Struct, frozen=True):
     item: AnyCall
     turn_id: str
     prepared: Invocation
+    begun: CallBegan
 
 
 class Orchestrator:
@@ -71,17 +78,19 @@ class Orchestrator:
             outcome = ToolResult(content=str(error), status="failed")
             self._end(call, turn_id, started, outcome)
             return outcome
-        ticket = self._reporter.emit_tracked(self._begin(call, turn_id, detail))
+        begun = self._begin(call, turn_id, detail)
         done: ToolResult | None = None
         try:
-            done = await self._approve_and_run(_Call(call, turn_id, prepared), verdict, ticket)
+            done = await self._begin_and_run(_Call(call, turn_id, prepared, begun), verdict)
             return done
         finally:
             self._end(call, turn_id, started, done)
 
-    async def _approve_and_run(
-        self, call: _Call, verdict: PolicyDecision, ticket: PendingEvent
-    ) -> ToolResult:
+    async def _begin_and_run(self, call: _Call, verdict: PolicyDecision) -> ToolResult:
+        if isinstance(verdict, Run) and (paths := _files_to_watch(call, verdict)) is not None:
+            await self._reporter.begin_watched(call.begun, paths)
+            return await self._run_begun(call, verdict)
+        ticket = self._reporter.emit_tracked(call.begun)
         if not isinstance(verdict, Run):
             settled = await self._approval_requester.resolve(
                 verdict, call.prepared, call.item, turn_id=call.turn_id
@@ -89,8 +98,16 @@ class Orchestrator:
             if isinstance(settled, ToolResult):
                 return settled
             verdict = settled
+            await self._watch(call, verdict)
         if not isinstance(call.prepared, SupervisorRequestOnly):
             await self._reporter.wait_journaled(ticket)
+        return await self._run_begun(call, verdict)
+
+    async def _watch(self, call: _Call, run: Run) -> None:
+        if (paths := _files_to_watch(call, run)) is not None:
+            await self._reporter.watch_files(call.begun, paths)
+
+    async def _run_begun(self, call: _Call, verdict: Run) -> ToolResult:
         done = await self._run(call, verdict)
         return await self._retry_outside_sandbox(call, verdict, done) if done.denied else done
 
@@ -118,6 +135,7 @@ class Orchestrator:
             if isinstance(settled, ToolResult):
                 return _with_refusal(first, settled)
             again = settled
+        await self._watch(call, again)
         return _with_first_try(first, await self._run(call, again))
 
     def _begin(self, call: AnyCall, turn_id: str, detail: AnyCallDetail) -> CallBegan:
@@ -141,6 +159,11 @@ class Orchestrator:
                 changes=outcome.changes,
             )
         )
+
+
+def _files_to_watch(call: _Call, run: Run) -> tuple[str, ...] | None:
+    prepared = call.prepared
+    return prepared.files_to_watch(run) if isinstance(prepared, FileChangingInvocation) else None
 
 
 def _with_refusal(first: ToolResult, refusal: ToolResult) -> ToolResult:

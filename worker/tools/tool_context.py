@@ -8,13 +8,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import trio
-
 from swarm.mailbox.path_rules import is_explicitly_denied, is_within, may_read
 from swarm.mailbox.protocol.approvals import Cause, CommandAction
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ProfilePolicy
-from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused, WatchFiles
+from swarm.mailbox.protocol.requests import FilesKept, KeepFiles, RequestRefused
 from swarm.mailbox.protocol.rules import RuleSet
 from swarm.mailbox.protocol.spec import AgentSpec
 
@@ -33,9 +31,6 @@ from ..sandbox.sandbox_plan import SandboxPlan, SandboxUnavailable, Stack
 from ..sandbox.sandbox_probe import probe_sandbox
 from .permission_arguments import GrantedPermissions
 from .tool_errors import ToolFailed
-
-# The supervisor replies within a second; if it fails, the call goes on after this time.
-_WATCH_LIMIT_S = 5.0
 
 
 class StartedCommand(Value):
@@ -106,20 +101,6 @@ class ToolContext:
         if isinstance(reply, FilesKept | RequestRefused):
             why = reply.message
         raise ToolFailed(f"Not run: what it throws away could not be copied first: {why}")
-
-    async def watch_files(self, call_id: str, paths: tuple[str, ...] = ()) -> None:
-        """Have the supervisor record the files before the call changes some.
-
-        The wait is bounded, and a failure does not stop the call.
-
-        Args:
-            call_id: The call that may change files.
-            paths: Absolute paths of files that it is known to change.
-        """
-        if self._reporter is not None:
-            wish = WatchFiles(turn_id=self._turn_id, call_id=call_id, paths=paths)
-            with trio.move_on_after(_WATCH_LIMIT_S):
-                await self._reporter.request(wish)
 
     def command_facts(self, argv: Sequence[str], wish: EscalationRequest) -> CommandFacts:
         """Return the facts by which a command is judged now."""

@@ -86,6 +86,15 @@ class RetriableInvocation(Protocol):
         ...
 
 
+@runtime_checkable
+class FileChangingInvocation(Protocol):
+    """A prepared call that may change files, so that the supervisor records them first."""
+
+    def files_to_watch(self, run: Run) -> tuple[str, ...] | None:
+        """Return the absolute paths that this run is known to change; None: it changes none."""
+        ...
+
+
 class SupervisorRequestOnly:
     """A prepared call that only sends a request to the supervisor, which reads messages in order.
 
