@@ -18,7 +18,7 @@ from swarm.mailbox.protocol.base import Tagged
 from swarm.supervisor.version import VERSION
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("mailbox", "roles", "worker", "supervisor")
+PACKAGES = ("mailbox", "roles", "worker", "supervisor")
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 NEWS_KINDS = {"feature", "change", "fix"}
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -51,16 +51,16 @@ def members_of_unions() -> dict[str, str]:
 
 
 def folders_with_code() -> set[str]:
-    """The packages that there are: every folder of a room that holds Python files."""
+    """The packages that there are: every folder of a package that holds Python files."""
     return {
         "swarm." + ".".join(path.parent.relative_to(ROOT).parts)
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
     }
 
 
 def texts_of_the_house() -> list[Path]:
-    folders = (*ROOMS, "tests", "docs", "scripts", "examples", ".ci")
+    folders = (*PACKAGES, "tests", "docs", "scripts", "examples", ".ci")
     kinds = {".py", ".md", ".toml", ".txt", ".yaml", ".json", ".svg", ""}
     found = [path for name in folders for path in (ROOT / name).rglob("*")]
     found += [ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "constraints.txt"]
@@ -96,7 +96,12 @@ def test_every_relative_link_leads_to_a_file(page):
 @pytest.mark.parametrize("name", ["architecture", "development", "protocol"])
 def test_every_module_that_is_named_exists(name):
     text = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
-    roots = [ROOT, *(ROOT / room for room in ROOMS), ROOT / "mailbox/protocol", ROOT / "tests"]
+    roots = [
+        ROOT,
+        *(ROOT / package for package in PACKAGES),
+        ROOT / "mailbox/protocol",
+        ROOT / "tests",
+    ]
     paths = [path for path in _MODULE.findall(text) if "{" not in path]
     assert paths
     lost = [path for path in paths if not any((root / path).is_file() for root in roots)]
@@ -118,8 +123,8 @@ def test_whatever_lies_beside_the_code_is_shipped_with_it(setuptools_table):
         assert sorted(lying - shipped) == [], package
 
 
-def test_each_room_is_mapped_by_itself(setuptools_table):
-    assert setuptools_table["package-dir"] == {f"swarm.{room}": room for room in ROOMS}
+def test_each_package_is_mapped_by_itself(setuptools_table):
+    assert setuptools_table["package-dir"] == {f"swarm.{package}": package for package in PACKAGES}
 
 
 def test_nothing_names_the_host_of_a_package_registry():

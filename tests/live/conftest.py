@@ -32,7 +32,7 @@ _LOOK_S = 0.02
 _Body = TypeVar("_Body")
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     """What a finished command left: its exit code, stdout and stderr."""
 
     code: int
@@ -40,7 +40,7 @@ class Ended(NamedTuple):
     err: str
 
 
-class Started:
+class StartedCommand:
     """One `swarm run` or `resume` that was started and may still be running."""
 
     def __init__(self, process: trio.Process, out: Path, err: Path) -> None:
@@ -50,10 +50,10 @@ class Started:
     def pid(self) -> int:
         return self.process.pid
 
-    async def wait_end(self) -> Ended:
+    async def wait_end(self) -> CommandResult:
         """Wait for the command's end."""
         code = await self.process.wait()
-        return Ended(code, self._answers.read_text(), self._err.read_text())
+        return CommandResult(code, self._answers.read_text(), self._err.read_text())
 
 
 class Rig:
@@ -84,7 +84,7 @@ class Rig:
         path.write_text(json.dumps({"turns": turns, **more}))
         return f"scripted:{path}"
 
-    async def start(self, *words: str, prefix: Sequence[str] = ()) -> Started:
+    async def start(self, *words: str, prefix: Sequence[str] = ()) -> StartedCommand:
         """Start `swarm` with these words; `prefix` is a command that execs it."""
         number = len(self._processes)
         out, err = (self.folder / f"{name}{number}" for name in ("out", "err"))
@@ -98,19 +98,21 @@ class Rig:
                 cwd=self.work,
             )
         self._processes.append(process)
-        return Started(process, out, err)
+        return StartedCommand(process, out, err)
 
     def adopt(self, process: trio.Process) -> trio.Process:
         """A command that was started in another way; it is swept away with the others."""
         self._processes.append(process)
         return process
 
-    async def run(self, provider: str, *words: str, sandbox: str = "danger-full-access") -> Started:
+    async def run(
+        self, provider: str, *words: str, sandbox: str = "danger-full-access"
+    ) -> StartedCommand:
         """Start `swarm run` of a prompt in the workspace."""
         where = ("--provider", provider, "-s", sandbox)
         return await self.start("run", "-p", "do it", *where, "--plain", *words)
 
-    async def resume(self, *words: str) -> Started:
+    async def resume(self, *words: str) -> StartedCommand:
         """Go on with the run of this home."""
         return await self.start("resume", self.run_id, "--plain", *words)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.escape_testbed import opened_launcher, said_by
+from support.escape_testbed import open_test_launcher, run_script
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
 from swarm.worker.exec.running_command import CommandRequest
 from swarm.worker.sandbox.commit_grant import find_repository, read_repository, with_commit_grant
@@ -54,8 +54,8 @@ async def run(top, script, *, granted=True, stack="bwrap"):
         assert plan is not None
     argv = ("/bin/bash", "-c", script)
     asked = CommandRequest(argv=argv, cwd=str(top), environment=ENVIRONMENT, sandbox=plan)
-    async with opened_launcher() as (launcher, _):
-        said = await said_by(launcher, asked)
+    async with open_test_launcher() as (launcher, _):
+        said = await run_script(launcher, asked)
     return said.status.exit_code, said.text
 
 

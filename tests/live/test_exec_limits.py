@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from support.escape_testbed import opened_launcher
+from support.escape_testbed import open_test_launcher
 from swarm.mailbox.process_tree import descendants_of, is_zombie
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, ResourceLimits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
@@ -60,7 +60,7 @@ MANY = "for i in {1..40}; do sleep 60 & done; wait"
     ],
 )
 async def test_what_uses_too_much_is_ended_and_told(plan, script, limits, name, least):
-    async with opened_launcher() as (launcher, pid):
+    async with open_test_launcher() as (launcher, pid):
         status = await ended(launcher, request(plan, script, limits))
         assert status.overrun is not None
         assert status.overrun.limit == name
@@ -75,7 +75,7 @@ async def test_a_fork_bomb_ends(plan):
         "bomb() { if [ $1 -gt 9 ]; then sleep 20; else"
         " bomb $(($1+1)) & bomb $(($1+1)) & wait; fi; }; bomb 0"
     )
-    async with opened_launcher() as (launcher, pid):
+    async with open_test_launcher() as (launcher, pid):
         limits = ResourceLimits(command_processes=100)
         status = await ended(launcher, request(plan, bomb, limits))
         assert status.overrun is not None
@@ -86,7 +86,7 @@ async def test_a_fork_bomb_ends(plan):
 
 
 async def test_one_who_uses_too_much_does_not_take_the_others_along():
-    async with opened_launcher() as (launcher, _):
+    async with open_test_launcher() as (launcher, _):
         limits = ResourceLimits(command_processes=20)
         quiet = await start_command(launcher, request(SandboxPlan(), "sleep 60", limits))
         status = await ended(launcher, request(SandboxPlan(), MANY, limits))
@@ -106,7 +106,7 @@ async def test_the_models_answer_names_the_limit(tmp_path):
         environment={"PATH": "/usr/bin:/bin"}, resources=ResourceLimits(command_s=0.3),
     )  # fmt: skip
     async with (
-        opened_launcher() as (launcher, _),
+        open_test_launcher() as (launcher, _),
         open_exec_sessions(launcher, CurrentSpec(spec)) as sessions,
     ):
         argv = ("/bin/bash", "-c", "echo begun; sleep 60")

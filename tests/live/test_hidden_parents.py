@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.escape_testbed import BASE, PYTHON, a_world, opened_launcher, said_by
+from support.escape_testbed import BASE, PYTHON, open_escape_testbed, open_test_launcher, run_script
 from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, WorkspaceWrite
 from swarm.mailbox.protocol.spec import FolderIdentity
 from swarm.supervisor.cli.sandboxed_script import run_sandboxed_script
@@ -40,21 +40,21 @@ LOOK = "grep -rl hush . 2>/dev/null; ls home/.local/state/swarm/runs; touch home
 
 
 @pytest.fixture
-def world():
-    with a_world("bwrap") as made:
+def testbed():
+    with open_escape_testbed("bwrap") as made:
         (made.work / "home/.local/state/swarm/runs/one").mkdir(parents=True)
         (made.work / "home/.local/state/swarm/runs/one/journal").write_text("hush")
         (made.work / "decoy").mkdir()
         yield made
 
 
-def request(world, policy, *words):
+def request(testbed, policy, *words):
     """Planned anew each time, as an agent does."""
     plan = plan_sandbox(
-        policy, cwd=str(world.work), tmp_dir=str(world.home / "tmp"), stack="bwrap",
-        hidden_paths=(str(world.work / "home/.local/state/swarm/runs"),),
+        policy, cwd=str(testbed.work), tmp_dir=str(testbed.home / "tmp"), stack="bwrap",
+        hidden_paths=(str(testbed.work / "home/.local/state/swarm/runs"),),
     )  # fmt: skip
-    return CommandRequest(argv=words, cwd=str(world.work), environment=BASE, sandbox=plan)
+    return CommandRequest(argv=words, cwd=str(testbed.work), environment=BASE, sandbox=plan)
 
 
 def policies(work):
@@ -67,23 +67,25 @@ def policies(work):
 
 
 @pytest.mark.parametrize("index", [0, 1, 2], ids=["workspace", "nested roots", "profile"])
-async def test_no_folder_above_a_hidden_one_is_moved_or_replaced(world, index):
-    policy = policies(world.work)[index]
-    async with opened_launcher() as (launcher, _):
-        moves = await said_by(launcher, request(world, policy, PYTHON, "-I", "-S", "-c", MOVES))
+async def test_no_folder_above_a_hidden_one_is_moved_or_replaced(testbed, index):
+    policy = policies(testbed.work)[index]
+    async with open_test_launcher() as (launcher, _):
+        moves = await run_script(
+            launcher, request(testbed, policy, PYTHON, "-I", "-S", "-c", MOVES)
+        )
         assert moves.text == ""
-        look = await said_by(launcher, request(world, policy, "/bin/sh", "-c", LOOK))
+        look = await run_script(launcher, request(testbed, policy, "/bin/sh", "-c", LOOK))
         assert look.text == "wrote\n"
-    assert (world.work / "home/.local/state/swarm/runs/one/journal").read_text() == "hush"
+    assert (testbed.work / "home/.local/state/swarm/runs/one/journal").read_text() == "hush"
 
 
-async def test_the_way_to_a_root_in_a_root_stays_so_that_its_protection_does(world):
-    nested = world.work / "x/a"
+async def test_the_way_to_a_root_in_a_root_stays_so_that_its_protection_does(testbed):
+    nested = testbed.work / "x/a"
     (nested / ".git").mkdir(parents=True)
     policy = WorkspaceWrite(writable_roots=(str(nested),))
     script = "mv x y; mv x/a b; mkdir -p x/a/.git/hooks; touch x/a/file; ls -A x/a"
-    async with opened_launcher() as (launcher, _):
-        said = await said_by(launcher, request(world, policy, "/bin/sh", "-c", script))
+    async with open_test_launcher() as (launcher, _):
+        said = await run_script(launcher, request(testbed, policy, "/bin/sh", "-c", script))
         assert ".git" in said.text.splitlines()
         assert "file" in said.text.splitlines()
     assert sorted(path.name for path in nested.iterdir()) == [".git", "file"]

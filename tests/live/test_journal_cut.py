@@ -5,7 +5,7 @@ import sys
 import pytest
 import trio
 
-from support.scripted_team_run import RESUME, Story, call, calls, says, spawns
+from support.scripted_team_run import RESUME, ScriptedRun, call, calls, says, spawns
 from swarm.mailbox.protocol.records import AgentEnded, ItemRecorded, MailPosted, RunCompleted
 
 pytestmark = pytest.mark.live
@@ -32,7 +32,7 @@ main()
 
 
 async def test_an_answer_whose_letter_was_cut_off_is_told_to_the_parent_once(tmp_path):
-    story = Story(tmp_path)
+    scripted = ScriptedRun(tmp_path)
     turns = [
         calls("/root", *spawns("a")),
         calls("/root", call("exec_command", cmd="sleep 60")),
@@ -41,21 +41,21 @@ async def test_an_answer_whose_letter_was_cut_off_is_told_to_the_parent_once(tmp
         says("/root/a", "the answer"),
     ]
     with trio.fail_after(60):
-        cut = ["-P", "-c", CUT, '"type":"agent_ended"|"agent":"/root/a"', *story.argv(turns)[1:]]
+        cut = ["-P", "-c", CUT, '"type":"agent_ended"|"agent":"/root/a"', *scripted.argv(turns)[1:]]
         first = await trio.run_process(
-            [sys.executable, *cut], env=story.environment, capture_stderr=True, check=False,
+            [sys.executable, *cut], env=scripted.environment, capture_stderr=True, check=False,
             capture_stdout=True,
         )  # fmt: skip
         assert first.returncode == -9, first.stderr
-        assert story.of(AgentEnded, "/root/a")
-        assert not [one for one in story.of(MailPosted) if one.mail.author == "/root/a"]
-        argv = [sys.executable, "-P", "-c", RESUME, story.run_id()]
+        assert scripted.of(AgentEnded, "/root/a")
+        assert not [one for one in scripted.of(MailPosted) if one.mail.author == "/root/a"]
+        argv = [sys.executable, "-P", "-c", RESUME, scripted.run_id()]
         done = await trio.run_process(
-            argv, env=story.environment, capture_stdout=True, capture_stderr=True, check=False
+            argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
         )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    letters = [one.mail for one in story.of(MailPosted, "/root") if one.mail.author == "/root/a"]
+    letters = [one.mail for one in scripted.of(MailPosted, "/root") if one.mail.author == "/root/a"]
     assert [letter.content for letter in letters] == ["the answer"]
-    read = [one for one in story.of(ItemRecorded, "/root") if one.source == "mail"]
+    read = [one for one in scripted.of(ItemRecorded, "/root") if one.source == "mail"]
     assert [one.item_id for one in read] == [letters[0].mail_id]
-    assert story.of(RunCompleted)[-1].status == "completed"
+    assert scripted.of(RunCompleted)[-1].status == "completed"

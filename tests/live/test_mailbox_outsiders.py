@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from support.command_sessions import a_box
+from support.command_sessions import open_command_testbed
 from swarm.mailbox.protocol.limits import DangerFullAccess, WorkspaceWrite
 from swarm.mailbox.router import open_router
 from swarm.worker.sandbox.sandbox_probe import probe_sandbox
@@ -39,11 +39,11 @@ async def test_only_who_is_in_no_sandbox_is_let_in(tmp_path, monkeypatch, stack,
     with trio.fail_after(30), tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         async with (
             open_router(f"ipc://{folder}/s", accept=lambda peer: 1),
-            a_box(tmp_path, stack=stack) as box,
+            open_command_testbed(tmp_path, stack=stack) as testbed,
         ):
-            box.policy = (
+            testbed.policy = (
                 DangerFullAccess() if stack == "none" else WorkspaceWrite(network_access=True)
             )
             script = f"cat >ask.py <<'END'\n{ASK}\nEND\n{PYTHON} -I -S ask.py {folder}/s"
-            done = await box.run(script)
+            done = await testbed.run(script)
             assert done.output.startswith(words), done.output

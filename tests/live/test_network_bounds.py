@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.proxy_testbed import local, open_world, serving
+from support.proxy_testbed import local, open_proxy_testbed, serving
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
 pytestmark = [
@@ -29,37 +29,37 @@ def tls():
     "how", ['-H "X-Pad: {long}" {url}/', "{url}/{long}", '-p --proxy-header "X-Pad: {long}" {url}/']
 )
 async def test_a_head_over_64_kib_is_refused_wherever_its_bytes_stand(how):
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"http://index.test:{server.server_address[1]}"
             for size, reached in ((60_000, True), (100_000, False)):
                 script = f"{CODE} {how.format(long=LONG.format(size=size), url=url)} 2>&1"
-                _, said, _ = await world.run(script, local("index.test"))
+                _, said, _ = await testbed.run(script, local("index.test"))
                 assert bool(server.heard) is reached, (size, said)
                 assert reached or "431" in said
                 del server.heard[:]
 
 
 async def test_blanks_count_for_a_head_as_much_as_letters():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         script = (
             r"exec 9<>/dev/tcp/127.0.0.1/3128; "
             r"printf 'GET http://a.test/ HTTP/1.1\r\nhost: a.test\r\nx:' >&9; "
             r"head -c 100000 /dev/zero | tr '\0' ' ' >&9; printf 'y\r\n\r\n' >&9; head -c 12 <&9"
         )
-        _, said, _ = await world.run(script, NetworkPolicy(allow=("*",)))
+        _, said, _ = await testbed.run(script, NetworkPolicy(allow=("*",)))
         assert said == "HTTP/1.1 431"
 
 
 async def test_after_an_answer_the_next_head_has_its_whole_64_kib():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"http://index.test:{server.server_address[1]}"
             pad = LONG.format(size=60_000)
             script = f'{CODE} -H "X-Pad: {pad}" {url}/a --next {CODE[5:]} -H "X-Pad: {pad}" {url}/b'
-            _, said, _ = await world.run(script, local("index.test"))
+            _, said, _ = await testbed.run(script, local("index.test"))
     assert said.split() == ["200", "200"]
     assert server.heard == ["GET /a", "GET /b"]
 
@@ -78,12 +78,12 @@ BODIES = [
 
 @pytest.mark.parametrize(("words", "answer"), BODIES)
 async def test_limited_mode_carries_no_body_and_no_method_in_disguise(words, answer):
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"http://index.test:{server.server_address[1]}"
             script = f"curl -sS {words} {url}/a; echo; curl -sS {url}/b"
-            _, said, blocked = await world.run(script, local("index.test", mode="limited"))
+            _, said, blocked = await testbed.run(script, local("index.test", mode="limited"))
     assert answer in said
     assert server.heard == ["GET /b"]
     assert len(blocked) == 1
@@ -92,30 +92,30 @@ async def test_limited_mode_carries_no_body_and_no_method_in_disguise(words, ans
 @pytest.mark.parametrize(("words", "answer"), BODIES)
 async def test_within_an_opened_tunnel_it_carries_none_either(words, answer, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", PEM)
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving(tls=tls()) as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"https://index.test:{server.server_address[1]}"
             policy = local("index.test", mode="limited", mitm=True)
             pad = LONG.format(size=100_000)
             script = (
                 f'curl -sS {words} {url}/a; echo; {CODE} -H "X-Pad: {pad}" {url}/; curl -sS {url}/b'
             )
-            _, said, _ = await world.run(script, policy)
+            _, said, _ = await testbed.run(script, policy)
     assert answer in said
     assert "431" in said
     assert server.heard == ["GET /b"]
 
 
 async def test_an_allowed_host_is_asked_about_again_for_a_port_that_nobody_named():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server, serving() as other:
-            world.names["index.test"] = ("127.0.0.1",)
-            world.answers["index.test"] = {"allow": False}
+            testbed.names["index.test"] = ("127.0.0.1",)
+            testbed.answers["index.test"] = {"allow": False}
             ports = [one.server_address[1] for one in (server, other)]
             policy = NetworkPolicy(allow=(f"index.test:{ports[0]}",), allow_local_binding=True)
             script = "; ".join(f"curl -sS http://index.test:{port}/" for port in ports)
-            _, _, blocked = await world.run(script, policy, asks=True)
-            assert world.asked == [("/root", "index.test")]
+            _, _, blocked = await testbed.run(script, policy, asks=True)
+            assert testbed.asked == [("/root", "index.test")]
             assert blocked == [("index.test", "not_allowed")]
     assert (server.heard, other.heard) == (["GET /"], [])

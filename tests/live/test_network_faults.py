@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from support.proxy_testbed import local, open_world, serving
+from support.proxy_testbed import local, open_proxy_testbed, serving
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
 pytestmark = [
@@ -44,11 +44,11 @@ def raw_server(answer):
     ],
 )
 async def test_an_answer_is_whole_or_visibly_cut(answer, said):
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with raw_server(answer) as port:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             script = f"curl -sS -w ' %{{http_code}}' http://index.test:{port}/"
-            code, got, _ = await world.run(script, local("index.test"))
+            code, got, _ = await testbed.run(script, local("index.test"))
             if said is None:
                 assert code == 18  # curl: a partial file
             else:
@@ -69,29 +69,29 @@ NONSENSE = [
 
 
 async def test_malformed_traffic_is_refused_and_harms_nobody():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         for text in NONSENSE:
             script = (
                 "exec 9<>/dev/tcp/127.0.0.1/3128; printf '" + text.decode() + "' >&9; "
                 "head -c 12 <&9"
             )
-            _, said, _ = await world.run(script, NetworkPolicy(allow=("*",)))
+            _, said, _ = await testbed.run(script, NetworkPolicy(allow=("*",)))
             assert said in ("HTTP/1.1 400", "HTTP/1.1 501"), text
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             script = f"curl -sS http://index.test:{server.server_address[1]}/"
-            assert (await world.run(script, local("index.test")))[0] == 0
+            assert (await testbed.run(script, local("index.test")))[0] == 0
 
 
 async def test_udp_associate_and_other_socks_are_refused():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         script = (
             r"exec 9<>/dev/tcp/127.0.0.1/3128;"
             r"printf '\005\001\000\005\003\000\001\0\0\0\0\0\0' >&9;"
             r"head -c 4 <&9 | od -An -tu1; exec 8<>/dev/tcp/127.0.0.1/3128;"
             r"printf '\005\001\002' >&8; head -c 2 <&8 | od -An -tu1"
         )
-        _, said, _ = await world.run(script, NetworkPolicy(allow=("*",)))
+        _, said, _ = await testbed.run(script, NetworkPolicy(allow=("*",)))
         assert [line.split() for line in said.splitlines()] == [
             ["5", "0", "5", "7"], ["5", "255"]
         ]  # fmt: skip
@@ -110,23 +110,25 @@ print(len(select.select([one for one in held if one not in ended], [], [], 0.2)[
 
 
 async def test_one_agents_crowd_is_bounded_and_leaves_room_for_others():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             argv = ("/usr/bin/python3", "-I", "-S", "-c", CROWD + "input()")
-            crowd = await world.start("", local("index.test"), argv=argv, agent="/root/a", tty=True)
+            crowd = await testbed.start(
+                "", local("index.test"), argv=argv, agent="/root/a", tty=True
+            )
             said = b""
             while b"0" not in said:
                 said += await crowd.receive()
             url = f"http://index.test:{server.server_address[1]}/"
-            mine = await world.run(f"curl -sS {url}", local("index.test"), agent="/root/b")
-            same = await world.run(f"curl -sS {url}", local("index.test"), agent="/root/a")
+            mine = await testbed.run(f"curl -sS {url}", local("index.test"), agent="/root/b")
+            same = await testbed.run(f"curl -sS {url}", local("index.test"), agent="/root/a")
             await crowd.kill_tree()
             await crowd.wait()
             crowd.close()
             assert mine[0] == 0
             assert same[0] != 0
-            while (await world.run(f"curl -sS {url}", local("index.test"), agent="/root/a"))[0]:
+            while (await testbed.run(f"curl -sS {url}", local("index.test"), agent="/root/a"))[0]:
                 await trio.lowlevel.checkpoint()  # with its command the crowd ends
 
 
@@ -149,12 +151,12 @@ print(attempt(lambda: c.connect("door")), attempt(lambda: c.listen(1)))
 
 
 async def test_a_connected_pair_cannot_be_turned_to_another_socket():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with socket.socket(socket.AF_UNIX) as door:
-            door.bind(str(world.home / "work/door"))
+            door.bind(str(testbed.home / "work/door"))
             door.listen(1)
             argv = ("/usr/bin/python3", "-I", "-S", "-c", PAIRS)
-            _, said, _ = await world.run("", local(), argv=argv)
+            _, said, _ = await testbed.run("", local(), argv=argv)
     assert said.split() == ["refused"] * 4
 
 
@@ -168,7 +170,7 @@ async def test_a_connected_pair_cannot_be_turned_to_another_socket():
     ],
 )
 async def test_the_stage_becomes_the_command_as_a_shell_would(argv, code):
-    async with open_world() as world:
-        ended, said, _ = await world.run("", local(), argv=argv)
+    async with open_proxy_testbed() as testbed:
+        ended, said, _ = await testbed.run("", local(), argv=argv)
     assert ended == code
     assert said == "" or argv[0] in said or "ok" in said

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.proxy_testbed import local, open_world, serving
+from support.proxy_testbed import local, open_proxy_testbed, serving
 
 pytestmark = [
     pytest.mark.live,
@@ -30,12 +30,12 @@ def shows(url, options=""):
 
 
 async def test_plain_requests_with_and_without_bodies_go_through_the_proxy():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"http://index.test:{server.server_address[1]}"
             body = shows(f"{url}/a?b=c") + shows(f"{url}/p", ", {method: `POST`, body: `words`}")
-            code, said, blocked = await world.run(node(body), local("index.test"))
+            code, said, blocked = await testbed.run(node(body), local("index.test"))
     assert (code, blocked) == (0, []), said
     port = server.server_address[1]
     assert said.splitlines() == [
@@ -47,23 +47,23 @@ async def test_plain_requests_with_and_without_bodies_go_through_the_proxy():
 async def test_https_goes_through_a_tunnel_and_its_certificate_is_checked():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(PEM)
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving(tls=context) as server:
-            world.names["index.test"] = ("127.0.0.1",)
-            shutil.copy(PEM, world.home / "work/ca.pem")
+            testbed.names["index.test"] = ("127.0.0.1",)
+            shutil.copy(PEM, testbed.home / "work/ca.pem")
             url = f"https://index.test:{server.server_address[1]}/a"
             trusting = node(shows(url) * 2, before="NODE_EXTRA_CA_CERTS=ca.pem")
-            _, said, _ = await world.run(trusting, local("index.test"))
-            _, doubted, _ = await world.run(node(shows(url)), local("index.test"))
+            _, said, _ = await testbed.run(trusting, local("index.test"))
+            _, doubted, _ = await testbed.run(node(shows(url)), local("index.test"))
     assert said.count(f"200 GET /a host=index.test:{server.server_address[1]} {url}") == 2
     assert "failed:" in doubted
     assert "certificate" in doubted
 
 
 async def test_what_is_not_allowed_is_refused_by_the_proxy_in_words():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         body = shows("http://other.test/") + shows("https://other.test/")
-        _, said, blocked = await world.run(node(body), local("index.test"))
+        _, said, blocked = await testbed.run(node(body), local("index.test"))
     assert said.startswith("403 Domain not in allowlist.")
     assert "does not connect to other.test:443: Domain not in allowlist." in said
     assert blocked == [("other.test", "not_allowed")] * 2
@@ -76,21 +76,21 @@ async def test_this_command_s_own_servers_are_reached_without_it():
         "const r = await fetch(`http://127.0.0.1:${s.address().port}/`); "
         "console.log(await r.text()); s.close(); s.closeAllConnections();"
     )
-    async with open_world() as world:
-        (world.home / "work/own.js").write_text(f"(async () => {{ {body} }})()")
-        code, said, blocked = await world.run("node own.js", local("index.test"))
+    async with open_proxy_testbed() as testbed:
+        (testbed.home / "work/own.js").write_text(f"(async () => {{ {body} }})()")
+        code, said, blocked = await testbed.run("node own.js", local("index.test"))
     assert (code, said.strip(), blocked) == (0, "own", [])
 
 
 async def test_options_that_a_person_set_stay_and_programs_without_fetch_are_as_before():
-    async with open_world() as world:
-        (world.home / "work/mine.cjs").write_text("globalThis.mine = 'mine'")
+    async with open_proxy_testbed() as testbed:
+        (testbed.home / "work/mine.cjs").write_text("globalThis.mine = 'mine'")
         script = (
             'echo $NODE_OPTIONS; NODE_OPTIONS="--require ./mine.cjs $NODE_OPTIONS" '
             "node -p 'mine + typeof fetch + Object.keys(process.moduleLoadList).length > 0'; "
             "node --test-only -e '1'; echo $?"
         )
-        code, said, _ = await world.run(script, local("index.test"))
+        code, said, _ = await testbed.run(script, local("index.test"))
     assert code == 0
     assert said.splitlines()[0].endswith('node_fetch.cjs"')
     assert said.splitlines()[-1] == "0"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from support.proxy_testbed import Page, local, open_world, serving
+from support.proxy_testbed import Page, local, open_proxy_testbed, serving
 from swarm.mailbox.protocol.limits import NetworkPolicy, WorkspaceWrite
 from swarm.mailbox.protocol.proxy import NetworkBlocked
 from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
@@ -32,43 +32,43 @@ def tls():
 
 
 async def test_an_allowed_host_is_reached_by_http_and_socks_and_keeps_the_connection():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
             port = server.server_address[1]
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"http://index.test:{port}"
             script = (
                 f"curl -sSv {url}/a {url}/b -d body=1 2>&1 | grep -c 'Connected to 127'; "
                 f"curl -sS --socks5-hostname 127.0.0.1:3128 --noproxy '' {url}/s"
             )
-            code, said, blocked = await world.run(script, local("index.test"))
+            code, said, blocked = await testbed.run(script, local("index.test"))
             assert (code, said, blocked) == (0, f"1\nGET /s host=index.test:{port}", [])
             assert server.heard == ["POST /a", "POST /b", "GET /s"]
 
 
 async def test_tls_goes_through_untouched_and_is_not_opened():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving(tls=tls()) as server:
             port = server.server_address[1]
-            world.names["index.test"] = ("127.0.0.1",)
-            shutil.copy(PEM, world.home / "work")
+            testbed.names["index.test"] = ("127.0.0.1",)
+            shutil.copy(PEM, testbed.home / "work")
             script = f"curl -sS --cacert index_test.pem https://index.test:{port}/secret"
-            code, said, _ = await world.run(script, local("index.test"))
+            code, said, _ = await testbed.run(script, local("index.test"))
             assert (code, said) == (0, f"GET /secret host=index.test:{port}")
 
 
 async def test_a_body_streams_up_and_down_whole():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
             port = server.server_address[1]
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             script = (
                 "head -c 3000000 /dev/urandom | base64 >big; (printf 'POST '; cat big) >want; "
                 f"curl -sS --data-binary @big http://index.test:{port}/ -o got && "
                 f"cmp got want && curl -sS -H 'Expect: 100-continue' --data-binary @big "
                 f"http://index.test:{port}/ | cmp - want && echo same"
             )
-            code, said, _ = await world.run(script, local("index.test"))
+            code, said, _ = await testbed.run(script, local("index.test"))
             assert (code, said) == (0, "same\n")
 
 
@@ -96,9 +96,9 @@ async def test_a_refusal_says_why_to_the_client_the_agent_and_the_supervisor(
     script, header, body, blocked
 ):
     policy = NetworkPolicy(allow=("inside.test", "unknown.test"), deny=("bad.test",))
-    async with open_world() as world:
-        world.names["inside.test"] = ("10.0.0.7",)
-        code, said, told = await world.run(script, policy)
+    async with open_proxy_testbed() as testbed:
+        testbed.names["inside.test"] = ("10.0.0.7",)
+        code, said, told = await testbed.run(script, policy)
         assert code == 0
         lines = said.split("\r\n")
         assert lines[0] == "HTTP/1.1 403 Forbidden"
@@ -106,23 +106,23 @@ async def test_a_refusal_says_why_to_the_client_the_agent_and_the_supervisor(
         assert f"x-proxy-error: {header}" in lines
         assert lines[-1] == body
         assert told == [blocked]
-        reported = [one for one in world.events if isinstance(one, NetworkBlocked)]
+        reported = [one for one in testbed.events if isinstance(one, NetworkBlocked)]
         assert [(one.agent, one.target.host, one.reason) for one in reported] == [
             ("/root", *blocked)
         ]
 
 
 async def test_limited_mode_reads_and_does_nothing_else():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
             port = server.server_address[1]
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"http://index.test:{port}/"
             script = (
                 f"curl -sS {url}; echo; curl -sS -d x {url}; echo; curl -sS https://index.test/; "
                 f"curl -sS --socks5-hostname 127.0.0.1:3128 --noproxy '' {url}"
             )
-            _, said, blocked = await world.run(script, local("index.test", mode="limited"))
+            _, said, blocked = await testbed.run(script, local("index.test", mode="limited"))
             assert said.startswith(f"GET / host=index.test:{port}\nMethod not allowed in limited")
             assert [reason for _, reason in blocked] == [
                 "method_not_allowed", "mitm_required", "method_not_allowed"
@@ -131,7 +131,7 @@ async def test_limited_mode_reads_and_does_nothing_else():
 
 
 async def test_without_the_proxy_nothing_gets_out():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
             port = server.server_address[1]
             script = (
@@ -141,7 +141,7 @@ async def test_without_the_proxy_nothing_gets_out():
                 "echo x >/dev/udp/1.1.1.1/53; echo $?; "
                 "getent hosts example.com; echo $?; ls /sys/class/net 2>/dev/null | wc -w"
             )
-            _, said, _ = await world.run(script, local("index.test"))
+            _, said, _ = await testbed.run(script, local("index.test"))
             codes = [line for line in said.splitlines() if line.isdigit()]
             assert codes[:4] == ["7", "7", "1", "2"], said
             assert server.heard == []
@@ -161,9 +161,9 @@ print(attempt(1, 1, pair=True), attempt(1, 2, pair=True), attempt(1, 5 | 0o4000,
 
 
 async def test_only_internet_sockets_and_connected_unix_ones_can_be_made():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         argv = ("/usr/bin/python3", "-I", "-S", "-c", SOCKETS)
-        _, said, _ = await world.run("", local("index.test"), argv=argv)
+        _, said, _ = await testbed.run("", local("index.test"), argv=argv)
         assert said == "ok EPERM EPERM EPERM ok ok\nok ok ok\n"  # a pair of datagrams has no names
 
 
@@ -172,9 +172,9 @@ async def test_the_stage_leaves_no_trace_in_the_command():
         "trap -p; ls /proc/self/fd | wc -l; grep -E 'SigIgn|Seccomp:' /proc/self/status; "
         "echo $HTTPS_PROXY $ALL_PROXY $NO_PROXY; ls {sock} | wc -l"
     )
-    async with open_world() as world:
-        _, said, _ = await world.run(
-            script.format(sock=world.home / "sock"), local("index.test"), tty=False
+    async with open_proxy_testbed() as testbed:
+        _, said, _ = await testbed.run(
+            script.format(sock=testbed.home / "sock"), local("index.test"), tty=False
         )
         files, ignored, seccomp, variables, sockets, _ = said.split("\n")
         assert files == "4"  # three, and the one that lists them
@@ -185,43 +185,43 @@ async def test_the_stage_leaves_no_trace_in_the_command():
 
 
 async def test_a_terminal_and_the_proxy_go_together():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"http://index.test:{server.server_address[1]}/t"
-            code, said, _ = await world.run(f"tty; curl -sS {url}", local("**.test"), tty=True)
+            code, said, _ = await testbed.run(f"tty; curl -sS {url}", local("**.test"), tty=True)
             assert code == 0
             assert said.startswith("/dev/")
             assert "GET /t" in said
 
 
 async def test_two_agents_who_want_a_host_ask_once():
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
-            world.answers["index.test"] = {"allow": True, "remember": True}
+            testbed.names["index.test"] = ("127.0.0.1",)
+            testbed.answers["index.test"] = {"allow": True, "remember": True}
             url = f"http://index.test:{server.server_address[1]}/"
             got = []
 
             async def fetch(agent):
-                got.append(await world.run(f"curl -sS {url}", local(), agent=agent, asks=True))
+                got.append(await testbed.run(f"curl -sS {url}", local(), agent=agent, asks=True))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(fetch, "/root/a")
                 nursery.start_soon(fetch, "/root/b")
             assert [code for code, _, _ in got] == [0, 0]
             assert len(server.heard) == 2
-            assert len(world.asked) == 1
+            assert len(testbed.asked) == 1
 
 
 async def test_who_may_not_ask_is_refused_at_once_and_a_no_is_told():
-    async with open_world() as world:
-        _, said, blocked = await world.run("curl -sS http://index.test/", local())
+    async with open_proxy_testbed() as testbed:
+        _, said, blocked = await testbed.run("curl -sS http://index.test/", local())
         assert (said, blocked) == ("Domain not in allowlist.", [("index.test", "not_allowed")])
-        assert world.asked == []
-        _, said, blocked = await world.run("curl -sS http://index.test/", local(), asks=True)
+        assert testbed.asked == []
+        _, said, blocked = await testbed.run("curl -sS http://index.test/", local(), asks=True)
         assert (said, blocked) == ("Domain not in allowlist.", [("index.test", "not_allowed")])
-        assert world.asked == [("/root", "index.test")]
+        assert testbed.asked == [("/root", "index.test")]
 
 
 def wheel(folder):
@@ -257,18 +257,18 @@ async def test_pip_downloads_from_an_allowed_index(tmp_path):
             self.end_headers()
             self.wfile.write(body)
 
-    async with open_world() as world:
+    async with open_proxy_testbed() as testbed:
         with serving(Index, tls=tls()) as server:
-            world.names["index.test"] = ("127.0.0.1",)
-            shutil.copy(PEM, world.home / "work")
-            shutil.copytree(Path(pip.__file__).parent, world.home / "work/site/pip")
+            testbed.names["index.test"] = ("127.0.0.1",)
+            shutil.copy(PEM, testbed.home / "work")
+            shutil.copytree(Path(pip.__file__).parent, testbed.home / "work/site/pip")
             index = f"https://index.test:{server.server_address[1]}/simple"
             script = (
                 f"PYTHONPATH=$PWD/site PIP_CONFIG_FILE=/dev/null PIP_NO_CACHE_DIR=1 "
                 f"PIP_DISABLE_PIP_VERSION_CHECK=1 {PYTHON} -m pip download -q --no-deps "
                 f"--cert index_test.pem --index-url {index} tiny-thing 2>&1; ls *.whl"
             )
-            code, said, _ = await world.run(script, local("index.test"))
+            code, said, _ = await testbed.run(script, local("index.test"))
             assert (code, said) == (0, "tiny_thing-1.0-py3-none-any.whl\n")
 
 

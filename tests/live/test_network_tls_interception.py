@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from support.proxy_testbed import Page, local, open_world, serving
+from support.proxy_testbed import Page, local, open_proxy_testbed, serving
 from swarm.mailbox.protocol.events import Warned
 
 pytestmark = [
@@ -41,16 +41,16 @@ def limited(*allow, **more):
 
 
 async def test_reading_goes_through_an_opened_tunnel_and_writing_does_not(trusted):
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving(tls=tls()) as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"https://index.test:{server.server_address[1]}"
             script = (
                 f"curl -sSv {url}/a {url}/b 2>&1 | grep -E 'issuer|GET|subject:'; "
                 f"curl -sSD - -d x=1 {url}/c; echo; curl -sS -X DELETE {url}/d; echo; "
                 f"curl -sSI {url}/e | head -1; cat /proc/self/status | grep -c Name"
             )
-            code, said, blocked = await world.run(script, limited("index.test"))
+            code, said, blocked = await testbed.run(script, limited("index.test"))
     assert code == 0, said
     assert "issuer: CN=swarm network proxy" in said
     assert said.count("GET /a host=index.test") == said.count("GET /b host=index.test") == 1
@@ -71,12 +71,12 @@ async def test_a_body_comes_down_whole_and_an_early_end_is_an_error(trusted):
             self.wfile.write(b"x" * (3_000_000 if whole else 1_000_000))
             self.close_connection = True
 
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving(Big, tls=tls()) as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"https://index.test:{server.server_address[1]}"
             script = f"curl -sS {url}/whole | wc -c; curl -sS {url}/cut -o /dev/null 2>&1; echo $?"
-            _, said, _ = await world.run(script, limited("index.test"))
+            _, said, _ = await testbed.run(script, limited("index.test"))
     lines = said.split("\n")
     assert lines[0] == "3000000"
     assert lines[-2] != "0"
@@ -84,24 +84,24 @@ async def test_a_body_comes_down_whole_and_an_early_end_is_an_error(trusted):
 
 async def test_a_server_that_this_machine_does_not_trust_is_not_reached(monkeypatch):
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving(tls=tls()) as server:
-            world.names |= {"index.test": ("127.0.0.1",), "wrong.test": ("127.0.0.1",)}
+            testbed.names |= {"index.test": ("127.0.0.1",), "wrong.test": ("127.0.0.1",)}
             port = server.server_address[1]
             script = (
                 f"curl -sSk https://index.test:{port}/; echo; curl -sSk https://wrong.test:{port}/"
             )
-            _, said, _ = await world.run(script, limited("**.test"))
+            _, said, _ = await testbed.run(script, limited("**.test"))
     assert said.count("its certificate cannot be trusted") == 2
     assert server.heard == []
 
 
 async def test_a_certificate_for_another_name_is_not_enough(trusted):
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving(tls=tls()) as server:
-            world.names["wrong.test"] = ("127.0.0.1",)
+            testbed.names["wrong.test"] = ("127.0.0.1",)
             url = f"https://wrong.test:{server.server_address[1]}/"
-            _, said, _ = await world.run(f"curl -sS {url}", limited("**.test"))
+            _, said, _ = await testbed.run(f"curl -sS {url}", limited("**.test"))
     assert "its certificate cannot be trusted: Hostname mismatch" in said
     assert server.heard == []
 
@@ -109,34 +109,34 @@ async def test_a_certificate_for_another_name_is_not_enough(trusted):
 async def test_a_host_that_is_not_allowed_is_refused_before_the_tunnel_and_once_approved_open(
     trusted,
 ):
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving(tls=tls()) as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"https://index.test:{server.server_address[1]}/"
-            _, said, blocked = await world.run(f"curl -sS {url} 2>&1", limited())
+            _, said, blocked = await testbed.run(f"curl -sS {url} 2>&1", limited())
             assert "403" in said
             assert blocked == [("index.test", "not_allowed")]
-            world.answers["index.test"] = {"allow": True}
-            _, said, _ = await world.run(f"curl -sS {url} {url}", limited(), asks=True)
+            testbed.answers["index.test"] = {"allow": True}
+            _, said, _ = await testbed.run(f"curl -sS {url} {url}", limited(), asks=True)
             assert said.count("GET / host=index.test") == 2
-            assert len(world.asked) == 1
+            assert len(testbed.asked) == 1
 
 
 async def test_a_request_for_another_server_than_the_tunnels_is_refused(trusted):
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving(tls=tls()) as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             url = f"https://index.test:{server.server_address[1]}/"
             script = f"curl -sS -H 'Host: other.test' {url}; curl -sS -H 'Host:' --http1.0 {url}"
-            _, said, _ = await world.run(script, limited("index.test"))
+            _, said, _ = await testbed.run(script, limited("index.test"))
     assert "this tunnel leads to index.test" in said
     assert server.heard == []
 
 
 async def test_what_is_no_tls_is_not_let_through(trusted):
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving() as server:
-            world.names["index.test"] = ("127.0.0.1",)
+            testbed.names["index.test"] = ("127.0.0.1",)
             port = server.server_address[1]
             script = (
                 "exec 3<>/dev/tcp/127.0.0.1/3128; "
@@ -144,26 +144,26 @@ async def test_what_is_no_tls_is_not_let_through(trusted):
                 "printf 'POST /out HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 0\\r\\n\\r\\n' >&3; "
                 "timeout 5 cat <&3"
             )
-            await world.run(script, limited("index.test"))
+            await testbed.run(script, limited("index.test"))
     assert server.heard == []
 
 
 async def test_in_full_mode_tunnels_stay_closed(trusted):
-    async with open_world(opens=True) as world:
+    async with open_proxy_testbed(opens=True) as testbed:
         with serving(tls=tls()) as server:
-            world.names["index.test"] = ("127.0.0.1",)
-            shutil.copy(PEM, world.home / "work")
+            testbed.names["index.test"] = ("127.0.0.1",)
+            shutil.copy(PEM, testbed.home / "work")
             url = f"https://index.test:{server.server_address[1]}/"
             script = f"curl -sSv --cacert index_test.pem {url} -d x 2>&1"
-            _, said, _ = await world.run(script, local("index.test", mitm=True))
+            _, said, _ = await testbed.run(script, local("index.test", mitm=True))
     assert "POST x" in said
     assert "swarm network proxy" not in said
 
 
 async def test_without_an_authority_no_tunnel_is_let_through(trusted):
-    async with open_world() as world:
-        world.names["index.test"] = ("127.0.0.1",)
-        _, _, blocked = await world.run("curl -sS https://index.test/", limited("index.test"))
+    async with open_proxy_testbed() as testbed:
+        testbed.names["index.test"] = ("127.0.0.1",)
+        _, _, blocked = await testbed.run("curl -sS https://index.test/", limited("index.test"))
     assert blocked == [("index.test", "mitm_required")]
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
-from support.proxy_testbed import local, open_world, serving
+from support.proxy_testbed import local, open_proxy_testbed, serving
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.limits import NetworkPolicy
 
@@ -114,16 +114,16 @@ def tls():
 async def test_plain_requests_and_tunnels_go_through_it_and_the_password_stays_there():
     with upstream() as (heard, variables), serving() as server, serving(tls=tls()) as secure:
         port, other = server.server_address[1], secure.server_address[1]
-        async with open_world(variables) as world:
-            world.names["index.test"] = ("127.0.0.1",)
-            shutil.copy(PEM, world.home / "work")
+        async with open_proxy_testbed(variables) as testbed:
+            testbed.names["index.test"] = ("127.0.0.1",)
+            shutil.copy(PEM, testbed.home / "work")
             script = (
                 f"curl -sSv http://index.test:{port}/a 2>&1; env; "
                 f"curl -sSv --cacert index_test.pem https://index.test:{other}/b 2>&1; "
                 f"curl -sS --noproxy '' --socks5-hostname 127.0.0.1:3128 http://index.test:{port}/c"
             )
-            code, said, blocked = await world.run(script, through("index.test"))
-            events = repr(world.events)
+            code, said, blocked = await testbed.run(script, through("index.test"))
+            events = repr(testbed.events)
     assert (code, blocked) == (0, [])
     assert heard == [
         f"GET http://index.test:{port}/a", f"CONNECT index.test:{other}",
@@ -138,9 +138,9 @@ async def test_plain_requests_and_tunnels_go_through_it_and_the_password_stays_t
 async def test_a_name_that_only_it_knows_is_reached_if_it_is_allowed_and_not_otherwise():
     with upstream() as (heard, variables), serving() as server:
         url = f"http://far.test:{server.server_address[1]}/"
-        async with open_world(variables) as world:
+        async with open_proxy_testbed(variables) as testbed:
             policy = NetworkPolicy(allow=("far.test:*",), upstream=True)
-            code, said, _ = await world.run(f"curl -sS {url}", policy)
+            code, said, _ = await testbed.run(f"curl -sS {url}", policy)
             assert (code, said) == (0, f"GET / host=far.test:{server.server_address[1]}")
             del heard[:]
             for refused, name in (
@@ -151,20 +151,20 @@ async def test_a_name_that_only_it_knows_is_reached_if_it_is_allowed_and_not_oth
                 ),
                 (NetworkPolicy(allow=("far.test:*",)), "far.test"),  # not followed: nobody knows it
             ):
-                _, _, blocked = await world.run(f"curl -sS {url}", refused)
+                _, _, blocked = await testbed.run(f"curl -sS {url}", refused)
                 assert [host for host, _ in blocked] == [name]
             assert heard == []
 
 
 async def test_what_is_private_here_is_refused_before_it_is_asked():
     with upstream() as (heard, variables):
-        async with open_world(variables) as world:
-            world.names["inside.test"] = ("10.0.0.7",)
+        async with open_proxy_testbed(variables) as testbed:
+            testbed.names["inside.test"] = ("10.0.0.7",)
             policy = NetworkPolicy(allow=("*",), upstream=True)
             curl = "curl -sS --noproxy '' -x http://127.0.0.1:3128"
             script = f"{curl} http://inside.test/; {curl} http://169.254.169.254/; "
             script += f"{curl} https://10.0.0.1/; {curl} http://localhost/"
-            _, _, blocked = await world.run(script, policy)
+            _, _, blocked = await testbed.run(script, policy)
     assert [reason for _, reason in blocked] == ["not_allowed_local"] * 4
     assert heard == []
 
@@ -172,10 +172,10 @@ async def test_what_is_private_here_is_refused_before_it_is_asked():
 async def test_without_the_policys_word_and_for_no_proxy_the_way_is_direct():
     with upstream(NO_PROXY="index.test") as (heard, variables), serving() as server:
         url = f"http://index.test:{server.server_address[1]}/"
-        async with open_world(variables) as world:
-            world.names["index.test"] = ("127.0.0.1",)
+        async with open_proxy_testbed(variables) as testbed:
+            testbed.names["index.test"] = ("127.0.0.1",)
             for policy in (local("index.test"), through("index.test")):
-                _, said, _ = await world.run(f"curl -sS {url}", policy)
+                _, said, _ = await testbed.run(f"curl -sS {url}", policy)
                 assert said.startswith("GET / host=index.test")
     assert heard == []
 
@@ -183,13 +183,13 @@ async def test_without_the_policys_word_and_for_no_proxy_the_way_is_direct():
 async def test_its_refusal_is_told_in_our_words_and_nothing_goes_around_it():
     with upstream(password="wrong") as (heard, variables), serving() as server:
         port = server.server_address[1]
-        async with open_world(variables) as world:
-            world.names["index.test"] = ("127.0.0.1",)
+        async with open_proxy_testbed(variables) as testbed:
+            testbed.names["index.test"] = ("127.0.0.1",)
             script = (
                 f"curl -sSD - http://index.test:{port}/; echo; "
                 f"curl -sS https://index.test:{port}/ 2>&1"
             )
-            _, said, _ = await world.run(script, through("index.test"))
+            _, said, _ = await testbed.run(script, through("index.test"))
     assert len(heard) == 2
     assert server.heard == []
     assert said.startswith("HTTP/1.1 502")
@@ -207,11 +207,11 @@ async def test_its_refusal_is_told_in_our_words_and_nothing_goes_around_it():
 )
 async def test_one_that_cannot_be_used_closes_the_way(url, words):
     with serving() as server:
-        async with open_world({"ALL_PROXY": url}) as world:
-            world.names["index.test"] = ("127.0.0.1",)
+        async with open_proxy_testbed({"ALL_PROXY": url}) as testbed:
+            testbed.names["index.test"] = ("127.0.0.1",)
             at = f"http://index.test:{server.server_address[1]}/"
-            _, said, _ = await world.run(f"curl -sS {at}", through("index.test"))
-            warned = [one.message for one in world.events if isinstance(one, Warned)]
+            _, said, _ = await testbed.run(f"curl -sS {at}", through("index.test"))
+            warned = [one.message for one in testbed.events if isinstance(one, Warned)]
     assert words in said
     assert server.heard == []
     assert bool(warned) == url.startswith("socks5")

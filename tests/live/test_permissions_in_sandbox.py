@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.escape_testbed import PYTHON, opened_launcher
+from support.escape_testbed import PYTHON, open_test_launcher
 from swarm.mailbox.protocol.approvals import ExtraPermissions
 from swarm.mailbox.protocol.limits import Limits, NetworkPolicy, ReadOnly, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
@@ -49,7 +49,7 @@ async def opened_sessions(place, limits):
         environment={"PATH": "/usr/bin:/bin"}, hidden_paths=(str(place / "run"),),
     )  # fmt: skip
     async with (
-        opened_launcher() as (launcher, _),
+        open_test_launcher() as (launcher, _),
         open_exec_sessions(launcher, CurrentSpec(spec), chance=random.Random(1)) as sessions,
     ):
         yield sessions

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import trio
 
-from support.command_sessions import a_box
-from support.escape_testbed import UNTOUCHED, a_world, opened_launcher
+from support.command_sessions import open_command_testbed
+from support.escape_testbed import UNTOUCHED, open_escape_testbed, open_test_launcher
 from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.mailbox.process_tree import children_of, descendants_of
 from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly
@@ -37,14 +37,14 @@ readlink /proc/self/cwd; ps -A -o pid,comm | tail -n +2 | head -2; nice; ls -A /
 @asynccontextmanager
 async def a_standby():
     """One over a launcher of its own, the launcher's pid, and a world to use it in."""
-    with a_world("bwrap") as world:
-        async with opened_launcher() as (launcher, pid), trio.open_nursery() as nursery:
-            yield world, launcher, pid, PrewarmedSandbox(launcher, nursery)
+    with open_escape_testbed("bwrap") as testbed:
+        async with open_test_launcher() as (launcher, pid), trio.open_nursery() as nursery:
+            yield testbed, launcher, pid, PrewarmedSandbox(launcher, nursery)
             nursery.cancel_scope.cancel()
 
 
-def asked(world, script, **more):
-    request = world.request(script, **more)
+def asked(testbed, script, **more):
+    request = testbed.request(script, **more)
     limits = msgspec.structs.replace(request.resources, command_s=None)
     return msgspec.structs.replace(request, resources=limits)
 
@@ -69,8 +69,8 @@ async def told_by(command):
 
 
 async def test_a_program_cannot_tell_whether_its_sandbox_waited_for_it():
-    async with a_standby() as (world, launcher, _, standby):
-        request = asked(world, SIGHT, environment={"PWD": "/elsewhere", "SOME": "it's\na 'word'"})
+    async with a_standby() as (testbed, launcher, _, standby):
+        request = asked(testbed, SIGHT, environment={"PWD": "/elsewhere", "SOME": "it's\na 'word'"})
         plain = await told_by(await start_command(launcher, request))
         standby.prepare_next(request)
         await waits(standby)
@@ -80,20 +80,20 @@ async def test_a_program_cannot_tell_whether_its_sandbox_waited_for_it():
 
 
 async def test_its_command_writes_where_it_may_and_nowhere_else():
-    async with a_standby() as (world, _, _, standby):
+    async with a_standby() as (testbed, _, _, standby):
         script = "echo 1 >{work}/new; echo 2 >{out}/file; echo 3 >{work}/.git/x; cat {work}/new"
-        request = asked(world, script)
+        request = asked(testbed, script)
         standby.prepare_next(request)
         await waits(standby)
         said, code = await told_by(standby.take(request))
         assert (said.splitlines()[-1], code) == ("1", 0)
-        assert world.outside() == UNTOUCHED
-    assert not (world.work / ".git").exists()
+        assert testbed.outside() == UNTOUCHED
+    assert not (testbed.work / ".git").exists()
 
 
 async def test_it_serves_one_command():
-    async with a_standby() as (world, _, _, standby):
-        request = asked(world, "true")
+    async with a_standby() as (testbed, _, _, standby):
+        request = asked(testbed, "true")
         standby.prepare_next(request)
         await waits(standby)
         first = standby.take(request)
@@ -101,31 +101,31 @@ async def test_it_serves_one_command():
         assert await told_by(first) == ("", 0)
 
 
-def git_folder_made_anew(world):
-    (world.work / ".git").rename(world.work / "old")
-    (world.work / ".git").mkdir()
+def git_folder_made_anew(testbed):
+    (testbed.work / ".git").rename(testbed.work / "old")
+    (testbed.work / ".git").mkdir()
 
 
-def placeholder_made_anew(world):
-    (world.work / ".codex").rmdir()
-    (world.work / ".codex").mkdir()
+def placeholder_made_anew(testbed):
+    (testbed.work / ".codex").rmdir()
+    (testbed.work / ".codex").mkdir()
 
 
-def workspace_made_anew(world):
-    world.work.rename(world.home / "moved")
-    shutil.copytree(world.home / "moved", world.work)
+def workspace_made_anew(testbed):
+    testbed.work.rename(testbed.home / "moved")
+    shutil.copytree(testbed.home / "moved", testbed.work)
 
 
 @pytest.mark.parametrize(
     "change", [git_folder_made_anew, placeholder_made_anew, workspace_made_anew]
 )
 async def test_what_has_another_thing_under_its_mounts_is_not_used(change):
-    async with a_standby() as (world, _, pid, standby):
-        (world.work / ".git").mkdir()
-        request = asked(world, "true")
+    async with a_standby() as (testbed, _, pid, standby):
+        (testbed.work / ".git").mkdir()
+        request = asked(testbed, "true")
         standby.prepare_next(request)
         await waits(standby)
-        change(world)
+        change(testbed)
         assert standby.take(request) is None
         await standby.discard()
         assert not children_of(pid)
@@ -141,28 +141,28 @@ async def test_what_has_another_thing_under_its_mounts_is_not_used(change):
     ],
 )
 async def test_it_serves_no_command_of_another_kind(other):
-    async with a_standby() as (world, _, _, standby):
-        standby.prepare_next(asked(world, "true"))
+    async with a_standby() as (testbed, _, _, standby):
+        standby.prepare_next(asked(testbed, "true"))
         await waits(standby)
-        assert standby.take(asked(world, "true", **other)) is None
+        assert standby.take(asked(testbed, "true", **other)) is None
 
 
 async def test_unused_it_ends_and_the_folder_is_as_before(monkeypatch):
     monkeypatch.setattr(module, "LIFETIME_S", 0.05)
-    async with a_standby() as (world, _, pid, standby):
+    async with a_standby() as (testbed, _, pid, standby):
         before = len(os.listdir("/proc/self/fd"))
-        standby.prepare_next(asked(world, "true"))
+        standby.prepare_next(asked(testbed, "true"))
         await waits(standby)
-        assert {*PROTECTED_NAMES} <= {*os.listdir(world.work)}
+        assert {*PROTECTED_NAMES} <= {*os.listdir(testbed.work)}
         await is_over(standby)
-        assert os.listdir(world.work) == ["src"]
+        assert os.listdir(testbed.work) == ["src"]
         assert not children_of(pid)
         assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_one_that_was_killed_is_not_used_and_no_other_is_made():
-    async with a_standby() as (world, _, pid, standby):
-        request = asked(world, "true")
+    async with a_standby() as (testbed, _, pid, standby):
+        request = asked(testbed, "true")
         standby.prepare_next(request)
         await waits(standby)
         for one in descendants_of(pid):
@@ -170,36 +170,36 @@ async def test_one_that_was_killed_is_not_used_and_no_other_is_made():
         await is_over(standby)
         standby.prepare_next(request)
         assert (standby.take(request), standby._lifetimes) == (None, {})
-        assert os.listdir(world.work) == ["src"]
+        assert os.listdir(testbed.work) == ["src"]
 
 
 async def test_a_stopped_one_cannot_hold_up_the_end(monkeypatch):
     monkeypatch.setattr(module, "_END_LIMIT_S", 0.1)
-    async with a_standby() as (world, _, pid, standby):
-        standby.prepare_next(asked(world, "true"))
+    async with a_standby() as (testbed, _, pid, standby):
+        standby.prepare_next(asked(testbed, "true"))
         await waits(standby)
         for one in descendants_of(pid):
             os.kill(one, signal.SIGSTOP)
         await standby.discard()
         assert not children_of(pid)
-        assert os.listdir(world.work) == ["src"]
+        assert os.listdir(testbed.work) == ["src"]
 
 
 async def test_the_agents_commands_run_one_after_the_other_in_sandboxes_that_waited(tmp_path):
-    async with a_box(tmp_path, stack="bwrap") as box:
+    async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
         for number in range(12):
-            done = await box.run(f"echo {number} >>log; wc -l <log; exit {number}")
+            done = await testbed.run(f"echo {number} >>log; wc -l <log; exit {number}")
             assert (done.output, done.exit_code) == (f"{number + 1}\n", number)
-        assert (await box.run("cat; echo end")).output == "end\n"
+        assert (await testbed.run("cat; echo end")).output == "end\n"
 
 
 async def test_commands_at_the_same_time_do_not_share_one(tmp_path):
-    async with a_box(tmp_path, stack="bwrap") as box:
-        await box.run("true")
+    async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
+        await testbed.run("true")
         said = []
 
         async def run(number):
-            said.append((await box.run(f"echo {number} $$; sleep 0.05")).output)
+            said.append((await testbed.run(f"echo {number} $$; sleep 0.05")).output)
 
         async with trio.open_nursery() as nursery:
             for number in range(6):
@@ -208,46 +208,46 @@ async def test_commands_at_the_same_time_do_not_share_one(tmp_path):
 
 
 async def test_a_change_of_policy_holds_for_the_next_command(tmp_path):
-    async with a_box(tmp_path, stack="bwrap") as box:
-        await box.run("true")
-        await waits(box.sessions._prewarmed)
-        box.policy = ReadOnly()
-        done = await box.run("touch made")
-        assert (done.exit_code, os.path.exists(f"{box.cwd}/made")) == (1, False)
+    async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
+        await testbed.run("true")
+        await waits(testbed.sessions._prewarmed)
+        testbed.policy = ReadOnly()
+        done = await testbed.run("touch made")
+        assert (done.exit_code, os.path.exists(f"{testbed.cwd}/made")) == (1, False)
 
 
 async def test_a_command_without_a_sandbox_finds_the_folder_as_it_is(tmp_path):
-    async with a_box(tmp_path, stack="bwrap") as box:
-        await box.run("true")
-        await waits(box.sessions._prewarmed)
-        box.policy = DangerFullAccess()
-        assert (await box.run("ls -A")).output == ""
+    async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
+        await testbed.run("true")
+        await waits(testbed.sessions._prewarmed)
+        testbed.policy = DangerFullAccess()
+        assert (await testbed.run("ls -A")).output == ""
 
 
 async def test_nothing_is_left_of_one_that_waits_when_its_agent_ends(tmp_path):
-    async with a_box(tmp_path, stack="bwrap") as box:
-        await box.run("true")
-        await waits(box.sessions._prewarmed)
+    async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
+        await testbed.run("true")
+        await waits(testbed.sessions._prewarmed)
     assert os.listdir(tmp_path / "work") == []
 
 
 async def test_nothing_is_left_of_one_that_waits_when_its_launcher_is_killed(tmp_path):
-    async with a_box(tmp_path, stack="bwrap") as box:
-        await box.run("true")
-        standby = box.sessions._prewarmed
+    async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
+        await testbed.run("true")
+        standby = testbed.sessions._prewarmed
         await waits(standby)
-        os.kill(box.launcher_pid, signal.SIGKILL)
+        os.kill(testbed.launcher_pid, signal.SIGKILL)
         await is_over(standby)
-        assert os.listdir(box.cwd) == []
+        assert os.listdir(testbed.cwd) == []
         with pytest.raises(ExecFailed, match="the launcher"):
-            await box.run("true")
+            await testbed.run("true")
 
 
 async def test_a_long_script_and_an_impossible_one_go_the_usual_way(tmp_path):
-    async with a_box(tmp_path, stack="bwrap") as box:
-        await box.run("true")
-        await waits(box.sessions._prewarmed)
-        assert (await box.run(f"echo ok # {'x' * 60_000}")).output == "ok\n"
+    async with open_command_testbed(tmp_path, stack="bwrap") as testbed:
+        await testbed.run("true")
+        await waits(testbed.sessions._prewarmed)
+        assert (await testbed.run(f"echo ok # {'x' * 60_000}")).output == "ok\n"
         with pytest.raises(ExecFailed, match="cannot start"):
-            await box.run("echo \0")
-        assert (await box.run("echo ok")).output == "ok\n"
+            await testbed.run("echo \0")
+        assert (await testbed.run("echo ok")).output == "ok\n"

@@ -14,7 +14,7 @@ import trio
 
 from support.paths import PROGRAMS, TESTS
 
-STORIES = str(PROGRAMS / "supervisor_programs.py")
+SCENARIOS = str(PROGRAMS / "supervisor_programs.py")
 LIMIT_S = 30
 GONE_LIMIT_S = 20  # `scripts/benches/many_agents_bench.py` measures how soon
 
@@ -59,7 +59,7 @@ def no_leftovers() -> Iterator[list[int]]:
 )
 async def test_nothing_outlives_a_killed_supervisor(how, no_leftovers):
     token = f"token-{os.getpid()}-{'-'.join(how)}"
-    command = [sys.executable, "-P", STORIES, "supervise", token, *how]
+    command = [sys.executable, "-P", SCENARIOS, "supervise", token, *how]
     environment = os.environ | {"PYTHONPATH": str(TESTS)}
     with trio.fail_after(LIMIT_S):
         process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, env=environment)

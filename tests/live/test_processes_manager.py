@@ -10,15 +10,15 @@ import trio
 
 from support.paths import PROGRAMS, TESTS
 
-STORIES = str(PROGRAMS / "supervisor_programs.py")
+SCENARIOS = str(PROGRAMS / "supervisor_programs.py")
 LIMIT_S = 30
 
 pytestmark = pytest.mark.live
 
 
-async def tell(story: str, *, environment: dict[str, str] | None = None):
-    token = f"token-{story}-{os.getpid()}"
-    command = [sys.executable, "-P", STORIES, story]
+async def tell(scenario: str, *, environment: dict[str, str] | None = None):
+    token = f"token-{scenario}-{os.getpid()}"
+    command = [sys.executable, "-P", SCENARIOS, scenario]
     env = os.environ | {"PYTHONPATH": str(TESTS)} | (environment or {})
     with trio.fail_after(LIMIT_S):
         arguments = [] if environment else [token]
@@ -86,8 +86,10 @@ async def test_a_cancelled_household_still_ends_everybody():
     assert told["children"] == []
 
 
-@pytest.mark.parametrize("story", ["keys", "keys_taken_later"])
-async def test_keys_reach_the_gateway_and_no_other_memory(story):
-    told = await tell(story, environment={"STORY_API_KEY": f"sk-story-{os.getpid()}-0123456789"})
+@pytest.mark.parametrize("scenario", ["keys", "keys_taken_later"])
+async def test_keys_reach_the_gateway_and_no_other_memory(scenario):
+    told = await tell(
+        scenario, environment={"STORY_API_KEY": f"sk-scenario-{os.getpid()}-0123456789"}
+    )
     # Only root may look into the gateway's memory at all.
     assert told == {"shown": [], "remembered": [], "gateway_knows": os.geteuid() == 0}

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.escape_testbed import a_world
+from support.escape_testbed import open_escape_testbed
 from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.path_rules import read_only_profile
 from swarm.roles.permission_profiles import ProfileContext, resolve_profile
@@ -15,8 +15,8 @@ from swarm.worker.sandbox.sandbox_plan import SandboxUnavailable, plan_sandbox
 
 
 @pytest.fixture(params=["landlock", "bwrap"])
-def world(request):
-    with a_world(request.param) as made:
+def testbed(request):
+    with open_escape_testbed(request.param) as made:
         files = {
             "work/.env": "in the root", "work/src/deep/x.env": "deep", "work/src/code": "code",
             "work/docs/page": "page", "secret/key": "hush", "secret/pub/cert": "public",
@@ -29,23 +29,23 @@ def world(request):
         yield made
 
 
-def profile(world, files=None, **more):
+def profile(testbed, files=None, **more):
     """Restricted reading unless `:root` is given."""
     entries = {
-        ":minimal": "read", ":tmpdir": "write", f"{world.home}/secret": "deny",
+        ":minimal": "read", ":tmpdir": "write", f"{testbed.home}/secret": "deny",
         ":project_roots": {".": "write", "docs": "read", "**/*.env": "deny"}, **(files or {}),
     }  # fmt: skip
     tables = {"p": {"filesystem": entries, **more}}
-    return resolve_profile("p", tables, ProfileContext(cwd=str(world.work))).policy
+    return resolve_profile("p", tables, ProfileContext(cwd=str(testbed.work))).policy
 
 
 @contextmanager
-def unchanged(world):
+def unchanged(testbed):
     """The closed files are afterwards as they were."""
     yield
     closed = ("work/.env", "work/src/deep/x.env", "work/docs/page", "secret/key", "other/data")
     texts = ["in the root", "deep", "page", "hush", "data"]
-    assert [(world.home / name).read_text() for name in closed] == texts
+    assert [(testbed.home / name).read_text() for name in closed] == texts
 
 
 ALL = {":root": "read"}
@@ -67,10 +67,10 @@ READS = (
 
 
 @BOTH
-async def test_what_is_denied_is_not_read(world, files):
+async def test_what_is_denied_is_not_read(testbed, files):
     script = "\n".join(f"( {one} ) && echo 'TRY {n} WENT'" for n, one in enumerate(READS))
-    with unchanged(world):
-        said = await world.sh(f"{script}\necho done", policy=profile(world, files))
+    with unchanged(testbed):
+        said = await testbed.sh(f"{script}\necho done", policy=profile(testbed, files))
     assert "WENT" not in said.text
     for word in ("in the root", "deep\n", "hush", "key\n"):
         assert word not in said.text
@@ -78,129 +78,135 @@ async def test_what_is_denied_is_not_read(world, files):
 
 
 @BOTH
-async def test_what_is_denied_is_not_written_or_taken_away(world, files):
+async def test_what_is_denied_is_not_written_or_taken_away(testbed, files):
     script = (
         "echo x > .env; echo x > src/deep/x.env; echo x > docs/page; echo x > docs/new; rm -f .env;"
         "rm -rf docs; mv docs d; echo x > ../other/data; echo x > ../other/new; truncate -s0 .env;"
         "mkdir ../secret/new; true"
     )
-    with unchanged(world):
-        await world.sh(script, policy=profile(world, files))
-    assert sorted(os.listdir(world.home / "work/docs")) == ["page"]
-    assert sorted(os.listdir(world.home / "secret")) == ["key", "pub"]
-    assert os.listdir(world.home / "other") == ["data"]
+    with unchanged(testbed):
+        await testbed.sh(script, policy=profile(testbed, files))
+    assert sorted(os.listdir(testbed.home / "work/docs")) == ["page"]
+    assert sorted(os.listdir(testbed.home / "secret")) == ["key", "pub"]
+    assert os.listdir(testbed.home / "other") == ["data"]
 
 
-async def test_only_what_is_named_can_be_read(world):
-    said = await world.sh("cat ../other/data || cat /var/lib/dpkg/status", policy=profile(world))
+async def test_only_what_is_named_can_be_read(testbed):
+    said = await testbed.sh(
+        "cat ../other/data || cat /var/lib/dpkg/status", policy=profile(testbed)
+    )
     assert said.status.exit_code != 0
     assert "data" not in said.text.replace("other/data", "")
-    said = await world.sh("ls /home || ls /root || ls /var/lib", policy=profile(world))
+    said = await testbed.sh("ls /home || ls /root || ls /var/lib", policy=profile(testbed))
     assert said.status.exit_code != 0
 
 
 @BOTH
-async def test_what_is_given_is_given(world, files):
-    given = {**files, f"{world.home}/secret/pub": "read", f"{world.home}/other": "read"}
+async def test_what_is_given_is_given(testbed, files):
+    given = {**files, f"{testbed.home}/secret/pub": "read", f"{testbed.home}/other": "read"}
     script = (
         "cat src/code docs/page ../secret/pub/cert ../other/data && echo new > src/sub-new;"
         "cat src/sub-new; echo t > $TMPDIR/t && cat $TMPDIR/t; ls docs ../secret/pub"
     )
-    said = await world.sh("mkdir -p lib && echo one > lib/one && cat lib/one; " + script,
-                          policy=profile(world, given))  # fmt: skip
+    said = await testbed.sh("mkdir -p lib && echo one > lib/one && cat lib/one; " + script,
+                          policy=profile(testbed, given))  # fmt: skip
     for word in ("code", "page", "public", "data", "t\n", "cert"):
         assert word in said.text
-    if world.stack == "bwrap":  # in the other nothing new beside something closed
+    if testbed.stack == "bwrap":  # in the other nothing new beside something closed
         assert "one" in said.text
         assert "new" in said.text
 
 
-async def test_a_rule_inside_of_a_closed_folder_opens_just_that(world):
-    given = {f"{world.home}/secret/pub": "write"}
+async def test_a_rule_inside_of_a_closed_folder_opens_just_that(testbed):
+    given = {f"{testbed.home}/secret/pub": "write"}
     script = "echo x > ../secret/pub/new && cat ../secret/pub/new; ls ../secret; cat ../secret/key"
-    said = await world.sh(script, policy=profile(world, given))
+    said = await testbed.sh(script, policy=profile(testbed, given))
     assert said.text.startswith("x\n")
     assert "hush" not in said.text
     assert said.status.exit_code != 0
 
 
-async def test_a_link_that_takes_the_place_of_something_readable_opens_nothing(world):
-    (world.home / "shared").mkdir()
-    policy = profile(world, {f"{world.home}/shared": "read"})
-    (world.home / "shared").rmdir()
-    (world.home / "shared").symlink_to(world.home / "other")
-    said = await world.sh("cat ../shared/data || cat ../other/data", policy=policy)
+async def test_a_link_that_takes_the_place_of_something_readable_opens_nothing(testbed):
+    (testbed.home / "shared").mkdir()
+    policy = profile(testbed, {f"{testbed.home}/shared": "read"})
+    (testbed.home / "shared").rmdir()
+    (testbed.home / "shared").symlink_to(testbed.home / "other")
+    said = await testbed.sh("cat ../shared/data || cat ../other/data", policy=policy)
     assert said.status.exit_code != 0
 
 
-async def test_a_file_that_came_to_fit_a_pattern_is_closed_to_the_next_command(world):
-    policy = profile(world)
-    (world.home / "work/src/later.env").write_text("later it came")
-    said = await world.sh("cat src/later.env", policy=policy)
+async def test_a_file_that_came_to_fit_a_pattern_is_closed_to_the_next_command(testbed):
+    policy = profile(testbed)
+    (testbed.home / "work/src/later.env").write_text("later it came")
+    said = await testbed.sh("cat src/later.env", policy=policy)
     assert said.status.exit_code != 0
     assert "later it came" not in said.text
 
 
-async def test_a_reading_role_under_a_profile_reads_less_and_writes_nothing(world):
-    policy = read_only_profile(profile(world))
-    with unchanged(world):
-        said = await world.sh("cat src/code; echo x > src/n; cat .env ../secret/key", policy=policy)
+async def test_a_reading_role_under_a_profile_reads_less_and_writes_nothing(testbed):
+    policy = read_only_profile(profile(testbed))
+    with unchanged(testbed):
+        said = await testbed.sh(
+            "cat src/code; echo x > src/n; cat .env ../secret/key", policy=policy
+        )
     assert "code" in said.text
-    assert not (world.home / "work/src/n").exists()
+    assert not (testbed.home / "work/src/n").exists()
     assert "hush" not in said.text
 
 
-async def test_the_runs_own_folders_stay_hidden_whatever_a_profile_says(world):
-    (world.run_folder / "sub").mkdir()
-    (world.run_folder / "sub/socket").write_text("of the run")
-    policy = profile(world, {f"{world.run_folder}/sub": "write", **ALL})
-    said = await world.sh("cat ../run/sub/socket; echo x > ../run/sub/socket", policy=policy)
+async def test_the_runs_own_folders_stay_hidden_whatever_a_profile_says(testbed):
+    (testbed.run_folder / "sub").mkdir()
+    (testbed.run_folder / "sub/socket").write_text("of the run")
+    policy = profile(testbed, {f"{testbed.run_folder}/sub": "write", **ALL})
+    said = await testbed.sh("cat ../run/sub/socket; echo x > ../run/sub/socket", policy=policy)
     assert "of the run" not in said.text
-    assert (world.run_folder / "sub/socket").read_text() == "of the run"
+    assert (testbed.run_folder / "sub/socket").read_text() == "of the run"
 
 
-async def test_protected_names_stay_read_only(world):
-    (world.work / ".git").mkdir()
-    said = await world.sh("echo x > .git/config; echo x > .swarm/x; true", policy=profile(world))
-    assert os.listdir(world.work / ".git") == []
-    assert not (world.work / ".swarm").exists()
+async def test_protected_names_stay_read_only(testbed):
+    (testbed.work / ".git").mkdir()
+    said = await testbed.sh(
+        "echo x > .git/config; echo x > .swarm/x; true", policy=profile(testbed)
+    )
+    assert os.listdir(testbed.work / ".git") == []
+    assert not (testbed.work / ".swarm").exists()
     assert said.status.exit_code == 0
 
 
-def test_the_command_of_a_fan_out_reads_no_more_than_agents_do(world):
-    policy = read_only_profile(profile(world))
+def test_the_command_of_a_fan_out_reads_no_more_than_agents_do(testbed):
+    policy = read_only_profile(profile(testbed))
     said = run_sandboxed_script(
-        "cat src/code; cat .env ../secret/key 2>&1; true", world.work, policy=policy
+        "cat src/code; cat .env ../secret/key 2>&1; true", testbed.work, policy=policy
     )
     assert said.startswith("code")
     assert "hush" not in said
     assert "in the root" not in said
     with pytest.raises(UsageError, match="failed with exit code"):
-        run_sandboxed_script("echo x > src/made", world.work, policy=policy)
+        run_sandboxed_script("echo x > src/made", testbed.work, policy=policy)
 
 
-async def test_the_network_stays_off(world):
+async def test_the_network_stays_off(testbed):
     script = "import socket; socket.socket().connect(('127.0.0.1', 9))"
-    said = await world.py(script, policy=profile(world))
+    said = await testbed.py(script, policy=profile(testbed))
     assert "ermission" in said.text or "nreachable" in said.text or "refused" in said.text
     assert said.status.exit_code != 0
 
 
-def test_too_much_to_be_kept_closed_is_refused(world, monkeypatch):
+def test_too_much_to_be_kept_closed_is_refused(testbed, monkeypatch):
     for index in range(20):
-        (world.work / f"{index}.env").write_text("")
+        (testbed.work / f"{index}.env").write_text("")
     monkeypatch.setattr("swarm.worker.sandbox.profile_plan._MOST_MATCHES", 10)
     with pytest.raises(SandboxUnavailable, match="more than 10 files fit"):
-        plan_sandbox(profile(world), cwd=str(world.work), tmp_dir=None, stack=world.stack)
+        plan_sandbox(profile(testbed), cwd=str(testbed.work), tmp_dir=None, stack=testbed.stack)
 
 
-def test_without_a_stack_or_under_a_closed_folder_nothing_starts(world):
-    policy = profile(world)
+def test_without_a_stack_or_under_a_closed_folder_nothing_starts(testbed):
+    policy = profile(testbed)
     with pytest.raises(SandboxUnavailable, match="neither bubblewrap nor Landlock"):
-        plan_sandbox(policy, cwd=str(world.work), tmp_dir=None, stack="none")
+        plan_sandbox(policy, cwd=str(testbed.work), tmp_dir=None, stack="none")
     with pytest.raises(SandboxUnavailable, match="does not let commands read"):
-        plan_sandbox(policy, cwd=str(world.home / "secret"), tmp_dir=None, stack=world.stack)
+        plan_sandbox(policy, cwd=str(testbed.home / "secret"), tmp_dir=None, stack=testbed.stack)
     with pytest.raises(SwarmError):
-        resolve_profile("none", {}, ProfileContext(cwd=str(world.work)))
-    shutil.rmtree(world.home / "secret")
-    plan_sandbox(policy, cwd=str(world.work), tmp_dir=None, stack=world.stack)
+        resolve_profile("none", {}, ProfileContext(cwd=str(testbed.work)))
+    shutil.rmtree(testbed.home / "secret")
+    plan_sandbox(policy, cwd=str(testbed.work), tmp_dir=None, stack=testbed.stack)

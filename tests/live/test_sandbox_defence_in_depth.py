@@ -6,7 +6,7 @@ import socket
 import msgspec
 import pytest
 
-from support.escape_testbed import a_victim, a_world
+from support.escape_testbed import open_escape_testbed, open_victim
 from swarm.mailbox.protocol.limits import WorkspaceWrite
 from swarm.worker.exec import running_command
 from swarm.worker.sandbox.landlock import landlock_abi
@@ -31,8 +31,8 @@ print(attempt(socket.create_connection, ("127.0.0.1", PORT)),
 
 
 @pytest.fixture
-def world():
-    with a_world("bwrap") as made:
+def testbed():
+    with open_escape_testbed("bwrap") as made:
         yield made
 
 
@@ -48,36 +48,36 @@ def without_first_wall(monkeypatch, *, second):
     monkeypatch.setattr(running_command, "prepare_command", prepare)
 
 
-async def attempts(world, **more):
+async def attempts(testbed, **more):
     """TCP to this machine, an abstract socket, a signal to a stranger."""
     name = f"swarm-wall-{os.getpid()}"
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_UNIX) as abstract,
-        a_victim() as victim,
+        open_victim() as victim,
     ):
         abstract.bind(f"\0{name}")
         abstract.listen()
         script = ATTEMPTS.replace("PORT", str(tcp.getsockname()[1])).replace("NAME", name)
-        said = await world.py(script.replace("PID", str(victim.pid)), **more)
+        said = await testbed.py(script.replace("PID", str(victim.pid)), **more)
     assert said.status.exit_code == 0, said.text
     return said.text.split()
 
 
-async def test_without_namespaces_abstract_sockets_and_signals_stay_inside(world, monkeypatch):
+async def test_without_namespaces_abstract_sockets_and_signals_stay_inside(testbed, monkeypatch):
     without_first_wall(monkeypatch, second=False)
-    assert await attempts(world) == ["done", "done", "done"]
+    assert await attempts(testbed) == ["done", "done", "done"]
     without_first_wall(monkeypatch, second=True)
-    assert await attempts(world) == ["done", "EACCES", "EPERM"]
+    assert await attempts(testbed) == ["done", "EACCES", "EPERM"]
 
 
-async def test_with_the_network_granted_it_leaves_tcp_open_and_nothing_else(world, monkeypatch):
+async def test_with_the_network_granted_it_leaves_tcp_open_and_nothing_else(testbed, monkeypatch):
     without_first_wall(monkeypatch, second=True)
     granted = WorkspaceWrite(network_access=True)
-    assert await attempts(world, policy=granted) == ["done", "EACCES", "EPERM"]
+    assert await attempts(testbed, policy=granted) == ["done", "EACCES", "EPERM"]
 
 
-async def test_a_command_goes_on_signalling_its_own_children(world):
-    said = await world.sh("sleep 60 & kill %1; wait %1; echo $?; setsid sh -c 'kill -TERM $$'")
+async def test_a_command_goes_on_signalling_its_own_children(testbed):
+    said = await testbed.sh("sleep 60 & kill %1; wait %1; echo $?; setsid sh -c 'kill -TERM $$'")
     assert said.text.splitlines()[0] == "143"
     assert said.status.exit_code == 143

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.escape_testbed import PYTHON, opened_launcher
+from support.escape_testbed import PYTHON, open_test_launcher
 from swarm.mailbox.path_rules import PROTECTED_NAMES
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
 from swarm.worker.exec.running_command import CommandRequest, start_command
@@ -49,7 +49,7 @@ async def run(place, stack, script, *, policy=None, python=False, cwd=None, tty=
     asked = CommandRequest(
         argv=argv, cwd=cwd, environment={"PATH": "/usr/bin:/bin"}, sandbox=plan, tty=tty
     )
-    async with opened_launcher() as (launcher, _):
+    async with open_test_launcher() as (launcher, _):
         command = await start_command(launcher, asked)
         said = b""
         while chunk := await command.receive():
@@ -186,7 +186,7 @@ def found(name):
 
 
 @contextmanager
-def a_victim():
+def open_victim():
     with subprocess.Popen(["/bin/sleep", "60"], env={"SECRET": "hush"}) as process:
         try:
             yield process
@@ -245,7 +245,7 @@ async def test_keys_cannot_be_typed_into_the_terminal(place, stack):
 
 
 async def test_other_processes_can_be_neither_signalled_nor_read(place, stack):
-    with a_victim() as victim:
+    with open_victim() as victim:
         files = " ".join(
             f"/proc/{victim.pid}/{name}" for name in ("environ", "mem", "maps", "cwd/x")
         )
@@ -288,7 +288,7 @@ async def test_bwraps_own_loader_is_not_steered(place):
         cwd=str(place / "work"), sandbox=plan,
         environment={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/opt/lib"},
     )  # fmt: skip
-    async with opened_launcher() as (launcher, _):
+    async with open_test_launcher() as (launcher, _):
         command = await start_command(launcher, asked)
         said = b""
         while chunk := await command.receive():

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 
-from support.escape_testbed import UNTOUCHED, a_world, opened_launcher, said_by
+from support.escape_testbed import UNTOUCHED, open_escape_testbed, open_test_launcher, run_script
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
 from swarm.worker.current_spec import CurrentSpec
@@ -20,8 +20,8 @@ from swarm.worker.tools.loss_preview import predict_loss
 
 
 @pytest.fixture(params=["landlock", "bwrap"])
-def world(request):
-    with a_world(request.param) as made:
+def testbed(request):
+    with open_escape_testbed(request.param) as made:
         yield made
 
 
@@ -60,17 +60,17 @@ GIT = [
 
 
 @pytest.mark.parametrize("script", GIT)
-async def test_git_neither_writes_nor_lets_write_outside(world, script):
-    repository(world.work)
-    (world.work / "src/h").write_text("#!/bin/sh\n")
-    before = {name: read(world.work / ".git" / name) for name in ("config", "HEAD")}
-    hooks = sorted(os.listdir(world.work / ".git/hooks"))
-    await world.sh(script)
-    assert world.outside() == UNTOUCHED
-    assert sorted(os.listdir(world.out)) == ["file"]
-    assert {name: read(world.work / ".git" / name) for name in before} == before
-    assert sorted(os.listdir(world.work / ".git/hooks")) == hooks
-    assert not (world.work / ".git/worktrees").exists()
+async def test_git_neither_writes_nor_lets_write_outside(testbed, script):
+    repository(testbed.work)
+    (testbed.work / "src/h").write_text("#!/bin/sh\n")
+    before = {name: read(testbed.work / ".git" / name) for name in ("config", "HEAD")}
+    hooks = sorted(os.listdir(testbed.work / ".git/hooks"))
+    await testbed.sh(script)
+    assert testbed.outside() == UNTOUCHED
+    assert sorted(os.listdir(testbed.out)) == ["file"]
+    assert {name: read(testbed.work / ".git" / name) for name in before} == before
+    assert sorted(os.listdir(testbed.work / ".git/hooks")) == hooks
+    assert not (testbed.work / ".git/worktrees").exists()
 
 
 HOOKS = [
@@ -88,58 +88,58 @@ HOOKS = [
 
 
 @pytest.mark.parametrize("script", HOOKS)
-async def test_a_repository_cannot_be_swapped_for_another(world, script):
-    repository(world.work)
-    before = snapshot(world.work / ".git")
-    await world.sh(script)
-    assert (world.work / ".git").is_dir()
-    assert not (world.work / ".git").is_symlink()
-    assert snapshot(world.work / ".git") == before
+async def test_a_repository_cannot_be_swapped_for_another(testbed, script):
+    repository(testbed.work)
+    before = snapshot(testbed.work / ".git")
+    await testbed.sh(script)
+    assert (testbed.work / ".git").is_dir()
+    assert not (testbed.work / ".git").is_symlink()
+    assert snapshot(testbed.work / ".git") == before
 
 
 def snapshot(folder):
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-async def test_a_link_swapped_all_the_time_leads_nowhere(world):
+async def test_a_link_swapped_all_the_time_leads_nowhere(testbed):
     swap = "while :; do ln -sfn {out} src/a; ln -sfn /tmp src/a; ln -sfn ../.git src/a; done"
     write = "for i in {1..300}; do echo x >src/a/file; echo x >src/a/config; mkdir src/a/d; done"
-    async with opened_launcher() as (launcher, _), trio.open_nursery() as nursery:
+    async with open_test_launcher() as (launcher, _), trio.open_nursery() as nursery:
 
         async def run(script):
-            await said_by(launcher, world.request(script))
+            await run_script(launcher, testbed.request(script))
 
         nursery.start_soon(run, f"timeout 3 bash -c {swap!r}")
         for _ in range(3):
-            await said_by(launcher, world.request(write + " 2>/dev/null"))
+            await run_script(launcher, testbed.request(write + " 2>/dev/null"))
         nursery.cancel_scope.cancel()
-    assert world.outside() == UNTOUCHED
-    assert not (world.work / ".git").exists()
+    assert testbed.outside() == UNTOUCHED
+    assert not (testbed.work / ".git").exists()
 
 
-async def test_protected_names_that_are_swapped_all_the_time_are_never_left(world):
+async def test_protected_names_that_are_swapped_all_the_time_are_never_left(testbed):
     swap = """
 for i in {1..300}; do
     ln -sfn {out} .git; rm -rf .git; mkdir -p .git/hooks; echo x >.git/config
     rm -rf .git; mkdir src/g; mv src/g .git; rmdir .git
 done 2>/dev/null; ln -sfn {out} .git; true
 """
-    async with opened_launcher() as (launcher, _), trio.open_nursery() as nursery:
+    async with open_test_launcher() as (launcher, _), trio.open_nursery() as nursery:
         for _ in range(3):
-            nursery.start_soon(said_by, launcher, world.request(swap))
-    assert not os.path.lexists(world.work / ".git")
-    assert world.outside() == UNTOUCHED
+            nursery.start_soon(run_script, launcher, testbed.request(swap))
+    assert not os.path.lexists(testbed.work / ".git")
+    assert testbed.outside() == UNTOUCHED
 
 
-async def test_a_root_swapped_for_a_link_carries_no_cleaning_outside(world):
+async def test_a_root_swapped_for_a_link_carries_no_cleaning_outside(testbed):
     """What the guard puts right after a command, it puts right where the command was let in."""
-    inner, theirs = world.work / "inner", world.out / ".git"
+    inner, theirs = testbed.work / "inner", testbed.out / ".git"
     inner.mkdir()
     theirs.mkdir()
     policy = WorkspaceWrite(writable_roots=(str(inner),))
-    await world.sh("mv inner src/moved && ln -s {out} inner && ls inner", policy=policy)
+    await testbed.sh("mv inner src/moved && ln -s {out} inner && ls inner", policy=policy)
     assert theirs.is_dir()
-    assert sorted(os.listdir(world.out)) == [".git", "file"]
+    assert sorted(os.listdir(testbed.out)) == [".git", "file"]
 
 
 # What a hostile repository would have run by the git commands with which we look ourselves.
@@ -183,31 +183,35 @@ CONFIG = """[core]
      "git stash drop", "git branch -D other", "git restore ."],
 )  # fmt: skip
 async def test_our_own_look_at_a_hostile_repository_runs_nothing_outside(
-    world, script, monkeypatch
+    testbed, script, monkeypatch
 ):
-    repository(world.work)
-    repository(world.work)
-    (world.work / "src/h").write_text("x")
-    (world.work / ".gitattributes").write_text("* filter=evil diff=evil\n")
-    subprocess.run(["git", "add", "-A"], cwd=world.work, check=True)
-    (world.work / "src/h").write_text("changed")
-    mark = world.out / "mark"
-    text = CONFIG.replace("{mark}", str(mark)).replace("{work}", str(world.work))
-    (world.work / ".git/config").write_text(text.replace("{out}", str(world.out)))
+    repository(testbed.work)
+    repository(testbed.work)
+    (testbed.work / "src/h").write_text("x")
+    (testbed.work / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    subprocess.run(["git", "add", "-A"], cwd=testbed.work, check=True)
+    (testbed.work / "src/h").write_text("changed")
+    mark = testbed.out / "mark"
+    text = CONFIG.replace("{mark}", str(mark)).replace("{work}", str(testbed.work))
+    (testbed.work / ".git/config").write_text(text.replace("{out}", str(testbed.out)))
     facts = probe_sandbox()
-    wanted = facts if world.stack == "bwrap" else msgspec.structs.replace(facts, bwrap=None)
+    wanted = facts if testbed.stack == "bwrap" else msgspec.structs.replace(facts, bwrap=None)
     monkeypatch.setattr(command_plan, "probe_sandbox", lambda: wanted)
     spec = AgentSpec(
         run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(),
-        limits=Limits(sandbox=DangerFullAccess()), cwd=str(world.work), endpoint="", identity=b"",
-        secret=b"", gateway_endpoint="", gateway_token=b"", tmp_dir=str(world.home / "tmp"),
+        limits=Limits(sandbox=DangerFullAccess()), cwd=str(testbed.work), endpoint="", identity=b"",
+        secret=b"", gateway_endpoint="", gateway_token=b"", tmp_dir=str(testbed.home / "tmp"),
         environment={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     async with (
-        opened_launcher() as (launcher, _),
+        open_test_launcher() as (launcher, _),
         open_exec_sessions(launcher, CurrentSpec(spec)) as sessions,
     ):
-        await predict_loss(("/bin/bash", "-c", script), str(world.work), sessions)
-    assert world.outside() == UNTOUCHED
-    assert sorted(entry.name for entry in world.work.iterdir()) == [".git", ".gitattributes", "src"]
-    assert list(world.home.glob("**/mark*")) == []
+        await predict_loss(("/bin/bash", "-c", script), str(testbed.work), sessions)
+    assert testbed.outside() == UNTOUCHED
+    assert sorted(entry.name for entry in testbed.work.iterdir()) == [
+        ".git",
+        ".gitattributes",
+        "src",
+    ]
+    assert list(testbed.home.glob("**/mark*")) == []

@@ -9,30 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from support.escape_testbed import a_world
+from support.escape_testbed import open_escape_testbed
 from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
 from swarm.worker.sandbox.landlock import landlock_abi
 
 
 @pytest.fixture(params=["landlock", "bwrap"])
-def world(request):
-    with a_world(request.param) as made:
+def testbed(request):
+    with open_escape_testbed(request.param) as made:
         yield made
 
 
-def needs_scopes(world):
-    if world.stack == "landlock" and landlock_abi() < 6:
+def needs_scopes(testbed):
+    if testbed.stack == "landlock" and landlock_abi() < 6:
         pytest.skip("Landlock scopes signals from ABI 6 on")
 
 
-async def test_the_terminal_of_another_session_is_not_reached(world):
+async def test_the_terminal_of_another_session_is_not_reached(testbed):
     master, slave = pty.openpty()
     try:
         name = os.ttyname(slave)
         script = f"echo evil >{name}; cat <{name} & sleep 0.2; echo evil >/dev/tty"
         os.write(master, b"a password\n")
         for tty in (False, True):
-            said = await world.sh(script, tty=tty)
+            said = await testbed.sh(script, tty=tty)
             assert "password" not in said.text
         os.set_blocking(master, False)
         assert b"evil" not in os.read(master, 4096)
@@ -41,14 +41,14 @@ async def test_the_terminal_of_another_session_is_not_reached(world):
         os.close(slave)
 
 
-async def test_a_commands_own_terminal_works(world):
-    said = await world.sh("tty >/dev/null && echo on >/dev/tty; test -t 0 && stty size", tty=True)
+async def test_a_commands_own_terminal_works(testbed):
+    said = await testbed.sh("tty >/dev/null && echo on >/dev/tty; test -t 0 && stty size", tty=True)
     assert said.text.split() == ["on", "24", "80"]
     assert said.status.exit_code == 0
 
 
 @pytest.mark.parametrize("policy", [WorkspaceWrite(), ReadOnly()])
-async def test_no_name_is_asked_for_outside(world, policy):
+async def test_no_name_is_asked_for_outside(testbed, policy):
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -62,7 +62,7 @@ echo secret >/dev/udp/127.0.0.1/{ports[0]}
 echo secret >/dev/tcp/127.0.0.1/{ports[1]}
 getent hosts secret.example.org; echo $?
 """
-        said = await world.sh(script + "true", policy=policy)
+        said = await testbed.sh(script + "true", policy=policy)
         assert "secret.example.org " not in said.text
         for sock, take in ((udp, lambda: udp.recv(100)), (tcp, tcp.accept)):
             with pytest.raises(BlockingIOError):
@@ -70,11 +70,11 @@ getent hosts secret.example.org; echo $?
             sock.close()
 
 
-async def test_datagrams_reach_no_socket_of_others(world):
+async def test_datagrams_reach_no_socket_of_others(testbed):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mine:
-        mine.bind(str(world.run_folder / "d"))
+        mine.bind(str(testbed.run_folder / "d"))
         mine.setblocking(False)
-        for name in (str(world.run_folder / "d"), "\\0swarm-datagram"):
+        for name in (str(testbed.run_folder / "d"), "\\0swarm-datagram"):
             script = f"""
 import socket
 for make in (lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
@@ -85,13 +85,13 @@ for make in (lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
     except OSError:
         pass
 """
-            assert (await world.py(script)).text == ""
+            assert (await testbed.py(script)).text == ""
         with pytest.raises(BlockingIOError):
             mine.recv(10)
 
 
-async def test_abstract_sockets_stay_out_of_reach_with_the_network_granted(world):
-    needs_scopes(world)
+async def test_abstract_sockets_stay_out_of_reach_with_the_network_granted(testbed):
+    needs_scopes(testbed)
     if landlock_abi() < 6:
         pytest.skip("they belong to the network, which is the host's then")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -102,12 +102,12 @@ import socket
 socket.socket(socket.AF_UNIX).bind("\\0own")
 socket.socket(socket.AF_UNIX).connect("\\0swarm-granted-{os.getpid()}")
 """
-        said = await world.py(script, policy=WorkspaceWrite(network_access=True))
+        said = await testbed.py(script, policy=WorkspaceWrite(network_access=True))
         assert said.status.exit_code == 1
         assert "PermissionError" in said.text
 
 
-async def test_shared_memory_and_queues_of_others_are_not_reached(world):
+async def test_shared_memory_and_queues_of_others_are_not_reached(testbed):
     libc = ctypes.CDLL(None, use_errno=True)
     libc.shmat.restype = ctypes.c_void_p
     key = 0x53570000 | os.getpid() & 0xFFFF
@@ -134,7 +134,7 @@ except OSError:
 c.mq_open(b"/swarm-queue-{os.getpid()}", 0o102, 0o600, None)
 c.semget({key}, 1, 0o1600)
 """
-        assert "outside" not in (await world.py(script)).text
+        assert "outside" not in (await testbed.py(script)).text
         assert ctypes.string_at(at, 7) == b"outside"
         assert posix.read_text() == "outside"
         assert libc.semget(key, 1, 0) == -1
@@ -153,11 +153,11 @@ KERNEL = [
 ]  # fmt: skip
 
 
-async def test_the_kernels_own_files_are_not_written(world):
+async def test_the_kernels_own_files_are_not_written(testbed):
     names = " ".join(KERNEL).replace("{agent}", str(os.getpid()))
     made = "mkdir /sys/fs/cgroup/x /sys/fs/cgroup/unified/x /sys/fs/cgroup/memory/x"
     # Opened for writing, not written: a success must not harm this machine.
-    said = await world.sh(
+    said = await testbed.sh(
         f"for f in {names}; do (exec 3>>$f) 2>/dev/null && echo $f; done; {made} 2>/dev/null"
     )
     assert said.text == ""
@@ -165,24 +165,24 @@ async def test_the_kernels_own_files_are_not_written(world):
         assert not Path(name).exists()
 
 
-async def test_files_in_memory_have_an_end(world):
-    if world.stack != "bwrap":
+async def test_files_in_memory_have_an_end(testbed):
+    if testbed.stack != "bwrap":
         pytest.skip("without mounts there is none: nothing of the sort can be written")
-    said = await world.sh(
+    said = await testbed.sh(
         "df --output=size -B1 /dev/shm /run | tail -n 2; echo x >/dev/x || echo read-only"
     )
     assert [int(size) for size in said.text.split()[:2]] == [2 << 30, 2 << 30]
     assert said.text.endswith("read-only\n")
 
 
-async def test_hidden_files_are_not_watched(world):
-    if world.stack != "bwrap":
+async def test_hidden_files_are_not_watched(testbed):
+    if testbed.stack != "bwrap":
         pytest.skip("Landlock has no rule for it: that a hidden file changes can be seen")
     script = f"""
 import ctypes
 c = ctypes.CDLL(None)
 fd = c.inotify_init()
-print(c.inotify_add_watch(fd, b"{world.run_folder}/secret", 0xFFF))
+print(c.inotify_add_watch(fd, b"{testbed.run_folder}/secret", 0xFFF))
 """
-    (world.run_folder / "secret").write_text("x")
-    assert (await world.py(script)).text == "-1\n"
+    (testbed.run_folder / "secret").write_text("x")
+    assert (await testbed.py(script)).text == "-1\n"

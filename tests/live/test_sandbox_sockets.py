@@ -20,7 +20,7 @@ import msgspec
 import pytest
 import trio
 
-from support.escape_testbed import PYTHON, a_world, opened_launcher, said_by
+from support.escape_testbed import PYTHON, open_escape_testbed, open_test_launcher, run_script
 from swarm.mailbox.protocol.limits import PathRule, ProfilePolicy, ReadOnly, WorkspaceWrite
 from swarm.supervisor.cli.sandboxed_script import run_sandboxed_script
 from swarm.worker.exec.launcher_protocol import CommandLimits
@@ -120,25 +120,25 @@ def script_for(folder: str, name: str) -> str:
 @pytest.mark.parametrize("limits", [CommandLimits(), CommandLimits(cpu_s=60)], ids=["", "limited"])
 @pytest.mark.parametrize("network", [False, True])
 async def test_an_agents_command_reaches_no_other_programs_socket(network, limits):
-    with strangers() as (folder, name), a_world("bwrap") as world:
+    with strangers() as (folder, name), open_escape_testbed("bwrap") as testbed:
         policy = WorkspaceWrite(network_access=network)
-        asked = world.request(script_for(folder, name), python=True, policy=policy)
+        asked = testbed.request(script_for(folder, name), python=True, policy=policy)
         asked = type(asked)(**{field: getattr(asked, field) for field in asked.__struct_fields__
                                if field != "limits"}, limits=limits)  # fmt: skip
-        async with opened_launcher() as (launcher, _):
-            check((await said_by(launcher, asked)).text, network=network)
+        async with open_test_launcher() as (launcher, _):
+            check((await run_script(launcher, asked)).text, network=network)
 
 
 async def test_who_may_write_everywhere_reaches_no_other_programs_socket_either():
-    with strangers() as (folder, name), a_world("bwrap") as world:
+    with strangers() as (folder, name), open_escape_testbed("bwrap") as testbed:
         hidden = Path(folder) / "deep/hidden"
         hidden.mkdir(parents=True)  # so that the folders above it are mounts of their own
         rules = (PathRule(path="/", access="write"), PathRule(path=str(hidden), access="deny"))
         policy = ProfilePolicy(name="all", rules=rules, tmp="write")
         script = script_for(folder, name)
-        assert folder in world.request("", policy=policy).sandbox.pinned
-        check((await world.py(script, policy=policy)).text)
-        own = await world.py('import os\nos.chdir("/tmp")\n' + OWN, policy=policy)
+        assert folder in testbed.request("", policy=policy).sandbox.pinned
+        check((await testbed.py(script, policy=policy)).text)
+        own = await testbed.py('import os\nos.chdir("/tmp")\n' + OWN, policy=policy)
         assert own.text == "hello " * 8 + "EAGAIN waited\n"
 
 
@@ -217,10 +217,10 @@ print("waited")
 
 @pytest.mark.parametrize("network", [False, True])
 async def test_a_commands_own_sockets_work(network):
-    with a_world("bwrap") as world:
-        said = await world.py(OWN, policy=WorkspaceWrite(network_access=network))
+    with open_escape_testbed("bwrap") as testbed:
+        said = await testbed.py(OWN, policy=WorkspaceWrite(network_access=network))
         assert said.text == "hello " * 8 + "EAGAIN waited\n"
-        private = await world.py('import os\nos.chdir("/tmp")\n' + OWN, policy=ReadOnly())
+        private = await testbed.py('import os\nos.chdir("/tmp")\n' + OWN, policy=ReadOnly())
         assert private.text == "hello " * 8 + "EAGAIN waited\n"
 
 
@@ -241,27 +241,27 @@ print(one.recv(9).decode())
 
 @pytest.mark.parametrize("policy", [ReadOnly(), WorkspaceWrite()])
 async def test_a_test_that_starts_a_server_works_without_the_network(policy):
-    with a_world("bwrap") as world:
-        said = await world.py(LOOPBACK, policy=policy)
+    with open_escape_testbed("bwrap") as testbed:
+        said = await testbed.py(LOOPBACK, policy=policy)
         assert [line for line in said.text.splitlines() if "GET" not in line] == [
             "200", "200", "packet"
         ]  # fmt: skip
 
 
 async def test_loopback_leads_to_no_other_commands_server_nor_the_machines():
-    with a_world("bwrap") as world, socket.create_server(("127.0.0.1", 0)) as server:
+    with open_escape_testbed("bwrap") as testbed, socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         serving = (
             f"python3 -c \"import socket; s = socket.create_server(('127.0.0.1', {port}));"
             "open('up', 'w'); s.accept()\" & while ! [ -e up ]; do :; done; wait"
         )
         asking = f"{HIT}\nprint(attempt(socket.create_connection, ('127.0.0.1', {port})))"
-        async with opened_launcher() as (launcher, _), trio.open_nursery() as nursery:
-            nursery.start_soon(said_by, launcher, world.request(serving))
+        async with open_test_launcher() as (launcher, _), trio.open_nursery() as nursery:
+            nursery.start_soon(run_script, launcher, testbed.request(serving))
             with trio.fail_after(10):
-                while not (world.work / "up").exists():
+                while not (testbed.work / "up").exists():
                     await trio.sleep(0.01)
-            said = await said_by(launcher, world.request(asking, python=True))
+            said = await run_script(launcher, testbed.request(asking, python=True))
             nursery.cancel_scope.cancel()
     assert said.text == "ECONNREFUSED\n"
 
@@ -299,19 +299,19 @@ print(sorted(seen))
 
 
 async def test_an_address_that_changes_while_it_is_judged_opens_nothing():
-    with strangers() as (folder, _), a_world("bwrap") as world:
-        said = await world.py(SWAP.replace("FOLDER", folder))
+    with strangers() as (folder, _), open_escape_testbed("bwrap") as testbed:
+        said = await testbed.py(SWAP.replace("FOLDER", folder))
     assert said.text in {"['own']\n", "[]\n"}
 
 
 async def test_where_nobody_can_look_no_unix_socket_is_made(monkeypatch):
     facts = msgspec.structs.replace(probe_sandbox(), notifies=False)
     monkeypatch.setattr(prepared_command, "probe_sandbox", lambda: facts)
-    with a_world("bwrap") as world:
+    with open_escape_testbed("bwrap") as testbed:
         script = HIT + (
             "print(attempt(lambda: socket.socket(socket.AF_UNIX)), attempt(socket.socketpair),"
             "attempt(lambda: socket.socket(socket.AF_INET)))"
         )
         for network in (False, True):
-            said = await world.py(script, policy=WorkspaceWrite(network_access=network))
+            said = await testbed.py(script, policy=WorkspaceWrite(network_access=network))
             assert said.text == "EPERM IN IN\n"

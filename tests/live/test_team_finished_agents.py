@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from support.scripted_team_run import call, calls, says, spawns, told, waits
+from support.scripted_team_run import call, calls, open_scripted_run, says, spawns, waits
 from swarm.mailbox.protocol.events import TurnStarted
 from swarm.mailbox.protocol.records import AgentEnded, AgentSpawned
 
@@ -26,10 +26,10 @@ async def test_the_first_of_many_answers_a_wait_and_a_further_task(tmp_path):
         *[says(f"/root/{name}", f"{name} has an answer") for name in (*names, "z1", "z2")],
         says("/root/a0", "a second answer"),
     ]
-    async with told(tmp_path, turns, "--max-agents", "9") as story:
+    async with open_scripted_run(tmp_path, turns, "--max-agents", "9") as scripted:
         pass
-    assert story.code == 0
-    outputs = story.outputs()
+    assert scripted.code == 0
+    outputs = scripted.outputs()
     wait, listed = outputs[-4:-2]
     (end,) = msgspec.json.decode(wait)["finished"]
     assert end == {
@@ -37,8 +37,8 @@ async def test_the_first_of_many_answers_a_wait_and_a_further_task(tmp_path):
     }  # fmt: skip
     assert "a0 has an answer" in listed
     assert "a second answer" in outputs[-1]
-    assert [one.epoch for one in story.of(AgentSpawned, "/root/a0")] == [1, 2]
-    assert [one.started_by for one in story.of(TurnStarted, "/root/a0")] == ["mail", "mail"]
-    ends = [one.message for one in story.of(AgentEnded)]
+    assert [one.epoch for one in scripted.of(AgentSpawned, "/root/a0")] == [1, 2]
+    assert [one.started_by for one in scripted.of(TurnStarted, "/root/a0")] == ["mail", "mail"]
+    ends = [one.message for one in scripted.of(AgentEnded)]
     assert len(ends) == MANY + 4
-    assert story.slots_at_the_end() == 1
+    assert scripted.slots_at_the_end() == 1

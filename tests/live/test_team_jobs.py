@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import trio
 
-from support.scripted_team_run import RESUME, Story, call, calls, says, told
+from support.scripted_team_run import RESUME, ScriptedRun, call, calls, open_scripted_run, says
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.records import (
     AgentSpawned,
@@ -51,71 +51,71 @@ def results(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-async def cut_off(story: Story, turns: list) -> None:
+async def cut_off(scripted: ScriptedRun, turns: list) -> None:
     """Start the run, and kill its supervisor once three rows have ended."""
-    argv = story.argv(turns, "--max-agents", "3")
-    run = await trio.lowlevel.open_process(argv, env=story.environment, stderr=-3, stdout=-3)
-    await story.until(lambda: len(story.of(JobRowEnded)) >= 3)
+    argv = scripted.argv(turns, "--max-agents", "3")
+    run = await trio.lowlevel.open_process(argv, env=scripted.environment, stderr=-3, stdout=-3)
+    await scripted.until(lambda: len(scripted.of(JobRowEnded)) >= 3)
     run.kill()
     await run.wait()
 
 
-async def resume_and_let_go(story: Story, once: Callable[[], object]) -> None:
+async def resume_and_let_go(scripted: ScriptedRun, once: Callable[[], object]) -> None:
     """The rows that are left end only after the root has done what `once` sees."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(resume, story)
-        await story.until(once)
-        (story.folder / "go").touch()
+        nursery.start_soon(resume, scripted)
+        await scripted.until(once)
+        (scripted.folder / "go").touch()
 
 
-async def resume(story: Story) -> None:
-    argv = [sys.executable, "-P", "-c", RESUME, story.run_id()]
+async def resume(scripted: ScriptedRun) -> None:
+    argv = [sys.executable, "-P", "-c", RESUME, scripted.run_id()]
     done = await trio.run_process(
-        argv, env=story.environment, capture_stdout=True, capture_stderr=True, check=False
+        argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
 
 
-def assert_each_row_ended_once(story: Story, folder: Path) -> None:
-    ended = Counter(one.index for one in story.of(JobRowEnded))
+def assert_each_row_ended_once(scripted: ScriptedRun, folder: Path) -> None:
+    ended = Counter(one.index for one in scripted.of(JobRowEnded))
     assert ended == Counter(range(len(ROWS)))
     assert [row["name"] for row in results(folder)] == ROWS
-    assert [one.status for one in story.of(JobClosed)] == ["completed"]
-    assert [one.attempt for one in story.of(JobBegan)] == [1, 2]
+    assert [one.status for one in scripted.of(JobClosed)] == ["completed"]
+    assert [one.attempt for one in scripted.of(JobBegan)] == [1, 2]
 
 
 async def test_a_resumed_run_does_the_rows_that_are_left_and_tells_the_asker(tmp_path):
     prepare(tmp_path)
-    story = Story(tmp_path)
+    scripted = ScriptedRun(tmp_path)
     turns = turns_for(
         calls("/root", JOB),
         says("/root", "I wait for a letter"),
         says("/root", "I have a letter"),
     )
     with trio.fail_after(LIMIT_S):
-        await cut_off(story, turns)
-        before = {one.index for one in story.of(JobRowEnded)}
-        await resume_and_let_go(story, lambda: story.of(TurnCompleted, "/root"))
-    assert_each_row_ended_once(story, tmp_path)
+        await cut_off(scripted, turns)
+        before = {one.index for one in scripted.of(JobRowEnded)}
+        await resume_and_let_go(scripted, lambda: scripted.of(TurnCompleted, "/root"))
+    assert_each_row_ended_once(scripted, tmp_path)
     rows = {row["name"]: row["attempt_count"] for row in results(tmp_path)}
     assert {ROWS[index] for index in before} == {name for name, one in rows.items() if one == "1"}
-    first, second = (one.mail.content for one in story.of(MailPosted, "/root"))
+    first, second = (one.mail.content for one in scripted.of(MailPosted, "/root"))
     assert "taken up" in first
     assert "cut off, has ended" in second
-    assert story.of(RunCompleted)[-1].result == "I have a letter"
+    assert scripted.of(RunCompleted)[-1].result == "I have a letter"
 
 
 async def test_an_asker_that_wants_the_same_job_again_joins_it(tmp_path):
     prepare(tmp_path)
-    story = Story(tmp_path)
+    scripted = ScriptedRun(tmp_path)
     turns = turns_for(calls("/root", JOB), calls("/root", JOB), says("/root", "{last_output}"))
     with trio.fail_after(LIMIT_S):
-        await cut_off(story, turns)
-        await resume_and_let_go(story, lambda: len(story.of(CallBegan, "/root")) == 2)
-    assert_each_row_ended_once(story, tmp_path)
-    summary = msgspec.json.decode(story.of(RunCompleted)[-1].result)
+        await cut_off(scripted, turns)
+        await resume_and_let_go(scripted, lambda: len(scripted.of(CallBegan, "/root")) == 2)
+    assert_each_row_ended_once(scripted, tmp_path)
+    summary = msgspec.json.decode(scripted.of(RunCompleted)[-1].result)
     assert summary["failed_items"] + summary["completed_items"] == len(ROWS)
-    first, *more = (one.mail.content for one in story.of(MailPosted, "/root"))
+    first, *more = (one.mail.content for one in scripted.of(MailPosted, "/root"))
     assert "taken up" in first
     assert all("has ended" in one for one in more)  # only if its call came a moment too late
 
@@ -127,51 +127,51 @@ async def test_a_job_goes_on_when_the_process_of_its_asker_dies(tmp_path):
         says("/root", "I wait for a letter"),
         says("/root", "I have a letter"),
     )
-    async with told(tmp_path, turns, "--max-agents", "3") as story:
-        await story.until(lambda: len(story.of(JobRowEnded)) >= 3)
-        os.kill(story.of(AgentSpawned, "/root")[0].pid, signal.SIGKILL)
-        await story.until(lambda: len(story.of(JobBegan)) == 2)
+    async with open_scripted_run(tmp_path, turns, "--max-agents", "3") as scripted:
+        await scripted.until(lambda: len(scripted.of(JobRowEnded)) >= 3)
+        os.kill(scripted.of(AgentSpawned, "/root")[0].pid, signal.SIGKILL)
+        await scripted.until(lambda: len(scripted.of(JobBegan)) == 2)
         (tmp_path / "go").touch()
-    assert story.code == 0
-    assert_each_row_ended_once(story, tmp_path)
-    letters = [one.mail for one in story.of(MailPosted, "/root")]
+    assert scripted.code == 0
+    assert_each_row_ended_once(scripted, tmp_path)
+    letters = [one.mail for one in scripted.of(MailPosted, "/root")]
     first, second = (one.content for one in letters)
     assert "taken up" in first
     assert "cut off, has ended" in second
-    read = {one.item_id for one in story.of(ItemRecorded, "/root") if one.source == "mail"}
+    read = {one.item_id for one in scripted.of(ItemRecorded, "/root") if one.source == "mail"}
     assert {one.mail_id for one in letters} <= read
 
 
 async def test_a_job_of_an_interrupted_run_goes_on_with_its_resume(tmp_path):
     prepare(tmp_path)
-    story = Story(tmp_path)
+    scripted = ScriptedRun(tmp_path)
     turns = turns_for(
         calls("/root", JOB),
         says("/root", "I wait for a letter"),
         says("/root", "I have a letter"),
     )
     with trio.fail_after(LIMIT_S):
-        argv = story.argv(turns, "--max-agents", "3")
-        run = await trio.lowlevel.open_process(argv, env=story.environment, stderr=-3, stdout=-3)
-        await story.until(lambda: len(story.of(JobRowEnded)) >= 3)
+        argv = scripted.argv(turns, "--max-agents", "3")
+        run = await trio.lowlevel.open_process(argv, env=scripted.environment, stderr=-3, stdout=-3)
+        await scripted.until(lambda: len(scripted.of(JobRowEnded)) >= 3)
         run.send_signal(signal.SIGINT)
         await run.wait()
         assert run.returncode == 130
-        assert not story.of(JobClosed)
+        assert not scripted.of(JobClosed)
         assert not (tmp_path / "out.csv").exists()
-        await resume_and_let_go(story, lambda: story.of(TurnCompleted, "/root"))
-    assert_each_row_ended_once(story, tmp_path)
-    assert "cut off, has ended" in story.of(MailPosted, "/root")[-1].mail.content
+        await resume_and_let_go(scripted, lambda: scripted.of(TurnCompleted, "/root"))
+    assert_each_row_ended_once(scripted, tmp_path)
+    assert "cut off, has ended" in scripted.of(MailPosted, "/root")[-1].mail.content
 
 
 async def test_a_row_has_the_time_that_the_configuration_gives_it(tmp_path):
     prepare(tmp_path)
-    story = Story(tmp_path)
+    scripted = ScriptedRun(tmp_path)
     turns = turns_for(calls("/root", JOB), says("/root", "done"))
-    argv = story.argv(turns, "--max-agents", "3", "-c", "agents.job_max_runtime_seconds=1")
+    argv = scripted.argv(turns, "--max-agents", "3", "-c", "agents.job_max_runtime_seconds=1")
     with trio.fail_after(LIMIT_S):
         await trio.run_process(
-            argv, env=story.environment, capture_stdout=True, capture_stderr=True, check=False
+            argv, env=scripted.environment, capture_stdout=True, capture_stderr=True, check=False
         )
     errors = {row["name"]: row["last_error"] for row in results(tmp_path)}
     assert all("exceeded max runtime of 1s" in errors[name] for name in ROWS[3:]), errors

@@ -5,7 +5,7 @@ import csv
 import msgspec
 import pytest
 
-from support.scripted_team_run import call, calls, says, spawns, told, waits
+from support.scripted_team_run import call, calls, open_scripted_run, says, spawns, waits
 from swarm.mailbox.protocol.events import TurnStarted
 from swarm.mailbox.protocol.items import Message, text_of
 from swarm.mailbox.protocol.limits import ReadOnly
@@ -31,13 +31,13 @@ async def test_a_finished_agent_is_asked_again_by_its_path_and_knows_what_it_sai
         says("/root/a", "first"),
         says("/root/a", "second"),
     ]
-    async with told(tmp_path, turns) as story:
+    async with open_scripted_run(tmp_path, turns) as scripted:
         pass
-    assert story.code == 0
-    assert [one.epoch for one in story.of(AgentSpawned, "/root/a")] == [1, 2]
-    assert [one.message for one in story.of(AgentEnded, "/root/a")] == ["first", "second"]
-    assert "second" in story.of(RunCompleted)[0].result
-    assert all(one.orderly for one in story.of(ProcessEnded, "/root/a"))
+    assert scripted.code == 0
+    assert [one.epoch for one in scripted.of(AgentSpawned, "/root/a")] == [1, 2]
+    assert [one.message for one in scripted.of(AgentEnded, "/root/a")] == ["first", "second"]
+    assert "second" in scripted.of(RunCompleted)[0].result
+    assert all(one.orderly for one in scripted.of(ProcessEnded, "/root/a"))
 
 
 async def test_an_idle_parent_is_woken_by_its_childs_answer(tmp_path):
@@ -47,10 +47,10 @@ async def test_an_idle_parent_is_woken_by_its_childs_answer(tmp_path):
         says("/root", "it has answered"),
         says("/root/a", "here", delay_s=0.5),
     ]
-    async with told(tmp_path, turns) as story:
+    async with open_scripted_run(tmp_path, turns) as scripted:
         pass
-    assert story.of(RunCompleted)[0].result == "it has answered"
-    assert [one.started_by for one in story.of(TurnStarted, "/root")] == ["user", "mail"]
+    assert scripted.of(RunCompleted)[0].result == "it has answered"
+    assert [one.started_by for one in scripted.of(TurnStarted, "/root")] == ["user", "mail"]
 
 
 async def test_a_parent_that_only_waits_gives_its_slot_to_its_grandchild(tmp_path):
@@ -63,14 +63,14 @@ async def test_a_parent_that_only_waits_gives_its_slot_to_its_grandchild(tmp_pat
         says("/root/a", "b told me"),
         says("/root/a/b", "deep"),
     ]
-    async with told(tmp_path, turns, "--max-agents", "2") as story:
+    async with open_scripted_run(tmp_path, turns, "--max-agents", "2") as scripted:
         pass
-    assert story.code == 0, (tmp_path / "out").read_text()[-3000:]
-    result = msgspec.json.decode(story.of(RunCompleted)[0].result)
+    assert scripted.code == 0, (tmp_path / "out").read_text()[-3000:]
+    result = msgspec.json.decode(scripted.of(RunCompleted)[0].result)
     assert result["finished"][0]["result"] == "b told me"
-    assert len(story.of(AgentSpawned, "/root")) >= 2
-    story.slots_at_the_end()
-    assert story.most <= 2
+    assert len(scripted.of(AgentSpawned, "/root")) >= 2
+    scripted.slots_at_the_end()
+    assert scripted.most <= 2
 
 
 async def test_parents_that_all_stand_in_line_both_get_their_child_with_two_slots(tmp_path):
@@ -85,17 +85,17 @@ async def test_parents_that_all_stand_in_line_both_get_their_child_with_two_slot
         says("/root/a/b", "deep"),
         says("/root/c", "broad"),
     ]
-    async with told(tmp_path, turns, "--max-agents", "2") as story:
+    async with open_scripted_run(tmp_path, turns, "--max-agents", "2") as scripted:
         pass
-    assert story.code == 0, (tmp_path / "out").read_text()[-3000:]
-    answers = [msgspec.json.decode(output) for output in story.outputs()[:2]]
+    assert scripted.code == 0, (tmp_path / "out").read_text()[-3000:]
+    answers = [msgspec.json.decode(output) for output in scripted.outputs()[:2]]
     assert [one["task_name"] for one in answers] == ["/root/a", "/root/c"]
-    assert {one.path for one in story.of(AgentSpawned)} == {
+    assert {one.path for one in scripted.of(AgentSpawned)} == {
         "/root", "/root/a", "/root/a/b", "/root/c",
     }  # fmt: skip
-    assert "slot can ever" not in str(story.outputs() + story.outputs("/root/a"))
-    story.slots_at_the_end()
-    assert story.most <= 2
+    assert "slot can ever" not in str(scripted.outputs() + scripted.outputs("/root/a"))
+    scripted.slots_at_the_end()
+    assert scripted.most <= 2
 
 
 async def test_a_job_over_a_table_joins_one_result_a_row_in_order(tmp_path):
@@ -110,17 +110,17 @@ async def test_a_job_over_a_table_joins_one_result_a_row_in_order(tmp_path):
         {**calls("/root/job_*", call("exec_command", cmd="sleep 0.1")), "repeat": 1},
         says("/root/job_*", "never told"),
     ]
-    async with told(tmp_path, turns, "--max-agents", "4") as story:
+    async with open_scripted_run(tmp_path, turns, "--max-agents", "4") as scripted:
         pass
-    assert story.code == 0, (tmp_path / "out").read_text()[-3000:]
-    summary = msgspec.json.decode(story.of(RunCompleted)[0].result)
+    assert scripted.code == 0, (tmp_path / "out").read_text()[-3000:]
+    summary = msgspec.json.decode(scripted.of(RunCompleted)[0].result)
     assert (summary["total_items"], summary["failed_items"]) == (12, 12)
     with (tmp_path / "out.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert [row["item_id"] for row in table] == [f"n{number}" for number in range(12)]
     assert {row["status"] for row in table} == {"failed"}
-    story.slots_at_the_end()
-    assert story.most <= 4
+    scripted.slots_at_the_end()
+    assert scripted.most <= 4
 
 
 async def test_a_forked_child_knows_what_was_said_and_its_own_rights(tmp_path):
@@ -130,18 +130,18 @@ async def test_a_forked_child_knows_what_was_said_and_its_own_rights(tmp_path):
         says("/root", "{last_output}"),
         says("/root/a", "I was told {last_user}"),
     ]
-    async with told(tmp_path, turns) as story:
+    async with open_scripted_run(tmp_path, turns) as scripted:
         pass
-    assert story.code == 0
+    assert scripted.code == 0
     texts = [
         "".join(part.text for part in body.item.content)
-        for body in story.of(ItemRecorded, "/root/a")
+        for body in scripted.of(ItemRecorded, "/root/a")
         if isinstance(body.item, Message)
     ]
     assert sum(text.startswith("Message Type: NEW_TASK\n") for text in texts) == 1
     assert any("/root/a" in text and "child" in text for text in texts)
-    assert story.of(AgentSpawned, "/root/a")[0].limits.sandbox == ReadOnly()
-    begun = [one for one in story.records() if one.agent == "/root/a"]
+    assert scripted.of(AgentSpawned, "/root/a")[0].limits.sandbox == ReadOnly()
+    begun = [one for one in scripted.records() if one.agent == "/root/a"]
     assert isinstance(begun[0].body, ContextRecorded)
     assert any(
         isinstance(item, Message) and text_of(item.content).strip() == "go"

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import trio
 
-from support.escape_testbed import PYTHON, a_world, opened_launcher, said_by
+from support.escape_testbed import PYTHON, open_escape_testbed, open_test_launcher, run_script
 from swarm.mailbox.protocol.limits import (
     Limits,
     NetworkPolicy,
@@ -67,109 +67,113 @@ def answering(path, *, word="hello"):
 
 
 @pytest.fixture(params=["landlock", "bwrap"])
-def world(request, monkeypatch):
+def testbed(request, monkeypatch):
     facts = probe_sandbox()
     if request.param == "landlock":
         facts = msgspec.structs.replace(facts, bwrap=None)
     monkeypatch.setattr(command_plan, "probe_sandbox", lambda: facts)
-    with a_world(request.param) as made:
+    with open_escape_testbed(request.param) as made:
         yield made
 
 
 @pytest.fixture
-def places(world):
+def places(testbed):
     """Three sockets of others: beside the root, in a covered tree, and among the run's own."""
     covered = Path(tempfile.mkdtemp(prefix="swarm-sockets-", dir="/tmp"))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, covered)
-        beside = world.out / "beside.sock", covered / "covered.sock", world.run_folder / "own.sock"
+        beside = (
+            testbed.out / "beside.sock",
+            covered / "covered.sock",
+            testbed.run_folder / "own.sock",
+        )
         yield [stack.enter_context(answering(path, word=path.stem)) for path in beside]
 
 
-async def call(world, paths, *, rules=UnixSockets(), policy=None, network=None, began_s=0.0):  # noqa: B008
+async def call(testbed, paths, *, rules=UnixSockets(), policy=None, network=None, began_s=0.0):  # noqa: B008
     """What a command hears that connects to each of these."""
     policy = policy or WorkspaceWrite()
     spec = AgentSpec(
         run_id="r", agent_id="a", path="/root", epoch=1, role=RoleBrief(name="default"),
-        limits=Limits(sandbox=policy, unix_sockets=rules, network=network), cwd=str(world.work),
+        limits=Limits(sandbox=policy, unix_sockets=rules, network=network), cwd=str(testbed.work),
         endpoint="", gateway_endpoint="", gateway_token=b"", identity=b"",
-        secret=b"", model="m", environment={}, tmp_dir=str(world.home / "tmp"),
-        hidden_paths=(str(world.run_folder),), run_began_s=began_s,
+        secret=b"", model="m", environment={}, tmp_dir=str(testbed.home / "tmp"),
+        hidden_paths=(str(testbed.run_folder),), run_began_s=began_s,
     )  # fmt: skip
     asked = CommandRequest(
-        argv=(PYTHON, "-I", "-S", "-c", CALL, *paths), cwd=str(world.work),
+        argv=(PYTHON, "-I", "-S", "-c", CALL, *paths), cwd=str(testbed.work),
         environment={"PATH": "/usr/bin:/bin"}, sandbox=plan_command(spec, policy, spec.cwd),
     )  # fmt: skip
-    async with opened_launcher() as (launcher, _):
-        return (await said_by(launcher, asked)).text.split()
+    async with open_test_launcher() as (launcher, _):
+        return (await run_script(launcher, asked)).text.split()
 
 
 def is_error(word):
     return word in {"EPERM", "EACCES", "ENOENT", "ECONNREFUSED", "ENOTSOCK"}
 
 
-async def test_without_a_rule_nothing_of_others_is_reached(world, places):
-    heard = await call(world, places)
+async def test_without_a_rule_nothing_of_others_is_reached(testbed, places):
+    heard = await call(testbed, places)
     assert len(heard) == 3
     assert all(map(is_error, heard))
 
 
-async def test_a_socket_in_a_root_that_is_older_than_the_run_needs_a_rule_too(world):
-    with answering(world.work / "older.sock") as path:
+async def test_a_socket_in_a_root_that_is_older_than_the_run_needs_a_rule_too(testbed):
+    with answering(testbed.work / "older.sock") as path:
         began_s = time.time() + 1  # as if: no clock is waited for
-        assert is_error((await call(world, [path], began_s=began_s))[0])
-        opened = await call(world, [path], rules=UnixSockets(allow=(path,)), began_s=began_s)
-        assert opened[0] == "hello" if world.stack == "bwrap" else is_error(opened[0])
-        assert await call(world, [path]) == ["hello"]  # younger, it is the command's own
+        assert is_error((await call(testbed, [path], began_s=began_s))[0])
+        opened = await call(testbed, [path], rules=UnixSockets(allow=(path,)), began_s=began_s)
+        assert opened[0] == "hello" if testbed.stack == "bwrap" else is_error(opened[0])
+        assert await call(testbed, [path]) == ["hello"]  # younger, it is the command's own
 
 
-async def test_a_rule_opens_what_it_names_and_nothing_else(world, places):
+async def test_a_rule_opens_what_it_names_and_nothing_else(testbed, places):
     beside, covered, own = places
-    heard = await call(world, places, rules=UnixSockets(allow=(covered, own)))
-    assert [is_error(word) for word in heard] == [True, world.stack == "landlock", True]
-    heard = await call(world, places, rules=UnixSockets(allow=(beside,)), policy=ReadOnly())
-    assert [is_error(word) for word in heard] == [world.stack == "landlock", True, True]
+    heard = await call(testbed, places, rules=UnixSockets(allow=(covered, own)))
+    assert [is_error(word) for word in heard] == [True, testbed.stack == "landlock", True]
+    heard = await call(testbed, places, rules=UnixSockets(allow=(beside,)), policy=ReadOnly())
+    assert [is_error(word) for word in heard] == [testbed.stack == "landlock", True, True]
 
 
-async def test_all_of_them_is_all_but_the_runs_own_and_what_is_denied(world, places):
+async def test_all_of_them_is_all_but_the_runs_own_and_what_is_denied(testbed, places):
     _, covered, _ = places
-    heard = await call(world, places, rules=UnixSockets(every=True, deny=(covered,)))
-    expected = [True] * 3 if world.stack == "landlock" else [False, True, True]
+    heard = await call(testbed, places, rules=UnixSockets(every=True, deny=(covered,)))
+    expected = [True] * 3 if testbed.stack == "landlock" else [False, True, True]
     assert [is_error(word) for word in heard] == expected
 
 
-async def test_beside_the_network_proxy_the_rule_holds_too(world, places):
-    if world.stack == "landlock":
+async def test_beside_the_network_proxy_the_rule_holds_too(testbed, places):
+    if testbed.stack == "landlock":
         pytest.skip("the network proxy needs bubblewrap")
     _, covered, _ = places
     closed = NetworkPolicy()
-    assert await call(world, [covered], network=closed) == ["ENOENT"]
-    heard = await call(world, places, rules=UnixSockets(allow=(covered,)), network=closed)
+    assert await call(testbed, [covered], network=closed) == ["ENOENT"]
+    heard = await call(testbed, places, rules=UnixSockets(allow=(covered,)), network=closed)
     assert [is_error(word) for word in heard] == [True, False, True]
 
 
-async def test_a_profile_shows_the_socket_and_not_its_folder(world, places):
-    if world.stack == "landlock":
+async def test_a_profile_shows_the_socket_and_not_its_folder(testbed, places):
+    if testbed.stack == "landlock":
         pytest.skip("no rule opens a single socket there")
     beside, covered, _ = places
     rules = [PathRule(path=path, access="read") for path in ("/usr", "/lib", "/lib64", "/bin")]
-    rules += [PathRule(path=str(world.work), access="write")]
-    narrow = ProfilePolicy(name="narrow", rules=tuple(rules), workspace=(str(world.work),))
+    rules += [PathRule(path=str(testbed.work), access="write")]
+    narrow = ProfilePolicy(name="narrow", rules=tuple(rules), workspace=(str(testbed.work),))
     opened = UnixSockets(allow=(beside, covered))
-    assert await call(world, [beside, covered], rules=opened, policy=narrow) == [
+    assert await call(testbed, [beside, covered], rules=opened, policy=narrow) == [
         "beside", "covered"
     ]  # fmt: skip
-    denied = PathRule(path=str(world.out), access="deny")
+    denied = PathRule(path=str(testbed.out), access="deny")
     closed = msgspec.structs.replace(narrow, rules=(*narrow.rules, denied))
-    heard = await call(world, [beside, covered], rules=opened, policy=closed)
+    heard = await call(testbed, [beside, covered], rules=opened, policy=closed)
     assert [is_error(word) for word in heard] == [True, False]
 
 
-async def test_a_link_in_the_place_of_a_socket_opens_nothing(world, places):
+async def test_a_link_in_the_place_of_a_socket_opens_nothing(testbed, places):
     _, _, own = places
-    link = world.out / "link.sock"
+    link = testbed.out / "link.sock"
     link.symlink_to(own)
-    assert is_error((await call(world, [str(link)], rules=UnixSockets(allow=(str(link),))))[0])
+    assert is_error((await call(testbed, [str(link)], rules=UnixSockets(allow=(str(link),))))[0])
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from support.scripted_team_run import SWARM, call, calls, says, spawns, told, waits
+from support.scripted_team_run import SWARM, call, calls, open_scripted_run, says, spawns, waits
 from swarm.mailbox.protocol.events import CallBegan
 
 pytestmark = pytest.mark.live
@@ -52,13 +52,13 @@ class Screen:
 
 
 @contextmanager
-def watching(story):
+def watching(scripted):
     """A session of its own, so that the terminal is its controlling one and Ctrl-C works."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 100))
     watch = subprocess.Popen(
-        [sys.executable, "-P", "-c", OPEN, os.ttyname(theirs), SWARM, "watch", story.run_id()],
-        env={**story.environment, "TERM": "xterm-256color"},
+        [sys.executable, "-P", "-c", OPEN, os.ttyname(theirs), SWARM, "watch", scripted.run_id()],
+        env={**scripted.environment, "TERM": "xterm-256color"},
         start_new_session=True,
         stdin=subprocess.DEVNULL,
     )
@@ -81,9 +81,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 async def test_keys_lead_through_the_tree_into_a_transcript_that_grows_and_out_again(tmp_path):
-    async with told(tmp_path, TURNS) as story:
-        await story.until(lambda: len(story.of(CallBegan)) >= 5)
-        with watching(story) as screen:
+    async with open_scripted_run(tmp_path, TURNS) as scripted:
+        await scripted.until(lambda: len(scripted.of(CallBegan)) >= 5)
+        with watching(scripted) as screen:
             await screen.wait_shown("q: quit")
             assert not termios.tcgetattr(screen.theirs)[3] & termios.ICANON
             screen.press(b"\x1b[B\x1b[B")
@@ -95,14 +95,14 @@ async def test_keys_lead_through_the_tree_into_a_transcript_that_grows_and_out_a
             (tmp_path / "go").touch()
             await screen.wait_shown("/root/ann was here")
             await screen.wait_left()
-    assert story.code == 0
+    assert scripted.code == 0
 
 
 @pytest.mark.parametrize("how", ["q", "ctrl-c", "sigterm"])
 async def test_however_a_person_leaves_the_run_goes_on_and_the_terminal_is_as_before(tmp_path, how):
-    async with told(tmp_path, TURNS) as story:
-        await story.until(lambda: len(story.of(CallBegan)) >= 5)
-        with watching(story) as screen:
+    async with open_scripted_run(tmp_path, TURNS) as scripted:
+        await scripted.until(lambda: len(scripted.of(CallBegan)) >= 5)
+        with watching(scripted) as screen:
             await screen.wait_shown("q: quit")
             screen.press(b"\x1b[B\r")
             await screen.wait_shown("Esc: back to the tree")
@@ -116,6 +116,6 @@ async def test_however_a_person_leaves_the_run_goes_on_and_the_terminal_is_as_be
             mode = termios.tcgetattr(screen.theirs)[3]
             assert mode & termios.ICANON
             assert mode & termios.ECHO
-        assert story.code is None, "the run does not notice"
+        assert scripted.code is None, "the run does not notice"
         (tmp_path / "go").touch()
-    assert story.code == 0
+    assert scripted.code == 0

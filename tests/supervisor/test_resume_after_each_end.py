@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import trio
 
-from support.team_in_memory import WORK, calls, open_tree, says, spawn, wait
+from support.team_in_memory import WORK, calls, open_team, says, spawn, wait
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.events import CallBegan, TurnAborted, TurnStarted, Warned
 from swarm.mailbox.protocol.items import FunctionCallOutput, Message, OutputText, text_of
@@ -23,50 +23,50 @@ LIMIT_S = 600
 CUT = SampleCompleted(request_id=0, truncated=True)
 
 
-async def at_work(tree, path="/root"):
-    await tree.until(lambda: bool(tree.bodies(CallBegan, path)))
+async def at_work(team, path="/root"):
+    await team.until(lambda: bool(team.bodies(CallBegan, path)))
 
 
-async def by_itself(tree):
+async def by_itself(team):
     return
 
 
-async def by_ctrl_c(tree):
-    await at_work(tree)
-    tree.ending.interrupt()
+async def by_ctrl_c(team):
+    await at_work(team)
+    team.ending.interrupt()
 
 
-async def by_signal(tree):
-    await at_work(tree)
-    tree.ending.end("terminated")
+async def by_signal(team):
+    await at_work(team)
+    team.ending.end("terminated")
 
 
-async def by_the_deadline_of_the_run(tree):
-    await at_work(tree)
-    tree.ending.end("deadline")
+async def by_the_deadline_of_the_run(team):
+    await at_work(team)
+    team.ending.end("deadline")
 
 
-async def by_its_deadline(tree):
-    await at_work(tree)
-    await tree.control.interrupt([tree.control.agents["/root"]], "deadline")
+async def by_its_deadline(team):
+    await at_work(team)
+    await team.control.interrupt([team.control.agents["/root"]], "deadline")
 
 
-async def by_a_person(tree):
-    await at_work(tree)
-    await tree.control.interrupt([tree.control.agents["/root"]], "a person interrupted it")
+async def by_a_person(team):
+    await at_work(team)
+    await team.control.interrupt([team.control.agents["/root"]], "a person interrupted it")
 
 
-async def by_kill(tree):
-    await at_work(tree)
-    await tree.control.kill([tree.control.agents["/root"]])
+async def by_kill(team):
+    await at_work(team)
+    await team.control.kill([team.control.agents["/root"]])
 
 
-async def by_dying(tree):
-    await at_work(tree)
+async def by_dying(team):
+    await at_work(team)
     for lives in (1, 2, 3, 4):
-        await tree.until(lambda lives=lives: len(tree.lives["/root"]) == lives)
+        await team.until(lambda lives=lives: len(team.lives["/root"]) == lives)
         await trio.sleep(0.1)
-        tree.children["/root"][-1].kill_group()
+        team.children["/root"][-1].kill_group()
 
 
 # What ends the run; what its model says; status of the run, state of the root; what its model is
@@ -94,20 +94,20 @@ ENDS = {
 
 async def first_part(folder, name):
     end, script, status, state, _ = ENDS[name]
-    async with open_tree(folder, {"/root": [*script]}, prompt="do it") as tree:
-        tree.nursery.start_soon(end, tree)
+    async with open_team(folder, {"/root": [*script]}, prompt="do it") as team:
+        team.nursery.start_soon(end, team)
         with trio.fail_after(LIMIT_S):
-            completed = await tree.work()
-        assert (completed.status, tree.ends()["/root"][-1]) == (status, state)
-        return tree.past()
+            completed = await team.work()
+        assert (completed.status, team.ends()["/root"][-1]) == (status, state)
+        return team.past()
 
 
 def words(text):
     return UserInput(input_id=new_uuid7(), parts=(TextInput(text=text),))
 
 
-def told(tree):
-    items = [one.item for one in tree.bodies(ItemRecorded, "/root")]
+def told(team):
+    items = [one.item for one in team.bodies(ItemRecorded, "/root")]
     return [text_of(one.content) for one in items if isinstance(one, Message)]
 
 
@@ -117,16 +117,16 @@ async def test_a_resume_goes_on_with_all_that_did_not_come_to_a_good_end(
 ):
     past, note = await first_part(tmp_path, name), ENDS[name][-1]
     script = {"/root": [says("again")]}
-    async with open_tree(tmp_path, script, prompt="do it", resumes=True) as tree:
-        turns, told_before = len(tree.bodies(TurnStarted)), told(tree)
+    async with open_team(tmp_path, script, prompt="do it", resumes=True) as team:
+        turns, told_before = len(team.bodies(TurnStarted)), told(team)
         with trio.fail_after(LIMIT_S):
-            completed = await tree.work(past)
-        asked = [items for one in tree.asked["/root"] for items in one.inputs]
-        warned = [one.message for one in tree.bodies(Warned)]
+            completed = await team.work(past)
+        asked = [items for one in team.asked["/root"] for items in one.inputs]
+        warned = [one.message for one in team.bodies(Warned)]
         assert completed.status == "completed"
         if note is None:
-            assert (len(tree.bodies(TurnStarted)), asked) == (turns, [])
-            assert tree.ends()["/root"] == [ENDS[name][3]] * 2
+            assert (len(team.bodies(TurnStarted)), asked) == (turns, [])
+            assert team.ends()["/root"] == [ENDS[name][3]] * 2
             assert completed.result in {"first", "fi"}
             assert warned == [NOTHING_TO_DO]
             return
@@ -135,7 +135,7 @@ async def test_a_resume_goes_on_with_all_that_did_not_come_to_a_good_end(
         heard = [text_of(one.content) for one in asked[0] if isinstance(one, Message)]
         assert sum("do it" in one for one in heard) == 1
         assert [one for one in heard if "Go on with the task" in one] == [note][: bool(note)]
-        assert [one for one in told(tree) if one not in told_before] == (
+        assert [one for one in told(team) if one not in told_before] == (
             [note, "again"] if note else ["again"]
         )
 
@@ -147,11 +147,11 @@ async def test_words_given_to_a_resume_are_heard_after_all_that_was_before(
     past = await first_part(tmp_path, name)
     script = {"/root": [says("again"), says("and again")]}
     more = {"prompt": "do it", "resumes": True, "next_prompt": "and now this"}
-    async with open_tree(tmp_path, script, **more) as tree:
+    async with open_team(tmp_path, script, **more) as team:
         with trio.fail_after(LIMIT_S):
-            completed = await tree.work(past)
+            completed = await team.work(past)
         assert completed.status == "completed"
-        heard = told(tree)
+        heard = told(team)
         assert heard.index("do it") < heard.index("and now this") < len(heard) - 1
         assert heard[-1].endswith("again")
         assert sum("and now this" in one for one in heard) == 1
@@ -161,12 +161,12 @@ async def test_a_call_that_was_cut_off_has_one_output_and_does_not_run_again(
     tmp_path, autojump_clock
 ):
     past = await first_part(tmp_path, "sigterm")
-    async with open_tree(tmp_path, {"/root": [says("again")]}, resumes=True) as tree:
+    async with open_team(tmp_path, {"/root": [says("again")]}, resumes=True) as team:
         with trio.fail_after(LIMIT_S):
-            await tree.work(past)
-        items = [one.item for one in tree.bodies(ItemRecorded)]
+            await team.work(past)
+        items = [one.item for one in team.bodies(ItemRecorded)]
         outputs = [one.output for one in items if isinstance(one, FunctionCallOutput)]
-        assert len(outputs) == len(tree.bodies(CallBegan)) == 1
+        assert len(outputs) == len(team.bodies(CallBegan)) == 1
         assert "aborted" in outputs[0]
 
 
@@ -177,9 +177,9 @@ TEAM = {
 }
 
 
-async def by_the_provider(tree):
+async def by_the_provider(team):
     """The root's requests fail while its children are at work."""
-    await tree.until(lambda: bool(tree.bodies(CallBegan, "/root/b")))
+    await team.until(lambda: bool(team.bodies(CallBegan, "/root/b")))
 
 
 @pytest.mark.parametrize("end", [by_ctrl_c, by_signal, by_the_deadline_of_the_run, by_the_provider])
@@ -190,34 +190,34 @@ async def test_children_that_the_end_of_the_run_cut_off_go_on_and_report_once(
     if end is by_the_provider:
         wishes["/root"][1] = (failed("unauthorized"),)
 
-    async def stop(tree):
-        await at_work(tree, "/root/a")
-        await at_work(tree, "/root/b")
-        await end(tree)
+    async def stop(team):
+        await at_work(team, "/root/a")
+        await at_work(team, "/root/b")
+        await end(team)
 
-    async with open_tree(tmp_path, wishes, prompt="do it", max_agents=4) as tree:
+    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
         if end is by_the_provider:
             wishes["/root"][1] = (1.0, failed("unauthorized"))
-        tree.nursery.start_soon(stop, tree)
+        team.nursery.start_soon(stop, team)
         with trio.fail_after(LIMIT_S):
-            await tree.work()
+            await team.work()
         for path in ("/root/a", "/root/b"):
-            (ended,) = tree.bodies(AgentEnded, path)
+            (ended,) = team.bodies(AgentEnded, path)
             assert (ended.state, ended.cut_off) == ("interrupted", True)
-        past = tree.past()
+        past = team.past()
     script = {
         "/root": [calls(wait("a", "b")), *[says("root")] * 3],
         "/root/a": [says("a")],
         "/root/b": [says("b")],
     }
-    async with open_tree(tmp_path, script, resumes=True, max_agents=4) as tree:
+    async with open_team(tmp_path, script, resumes=True, max_agents=4) as team:
         with trio.fail_after(LIMIT_S):
-            completed = await tree.work(past)
+            completed = await team.work(past)
         assert (completed.status, completed.result) == ("completed", "root")
         for path in ("/root/a", "/root/b"):
-            assert [one.state for one in tree.bodies(AgentEnded, path)][-1] == "completed"
-            assert len(tree.bodies(CallBegan, path)) == 1
-        letters = [text_of(one.item.content) for one in tree.bodies(ItemRecorded, "/root")
+            assert [one.state for one in team.bodies(AgentEnded, path)][-1] == "completed"
+            assert len(team.bodies(CallBegan, path)) == 1
+        letters = [text_of(one.item.content) for one in team.bodies(ItemRecorded, "/root")
                    if one.source == "mail"]  # fmt: skip
         assert not [one for one in letters if "interrupted" in one]
 
@@ -225,25 +225,25 @@ async def test_children_that_the_end_of_the_run_cut_off_go_on_and_report_once(
 async def test_a_child_that_was_interrupted_alone_stays_so_after_a_resume(tmp_path, autojump_clock):
     wishes = {path: [*said] for path, said in TEAM.items()}
     wishes["/root"] = [calls(spawn("a"), spawn("b")), calls(*[WORK] * 3), says("root")]
-    async with open_tree(tmp_path, wishes, prompt="do it", max_agents=4) as tree:
+    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
 
         async def stop():
-            await at_work(tree, "/root/a")
-            await tree.control.interrupt([tree.control.agents["/root/a"]], "a person said so")
-            await tree.until(lambda: bool(tree.bodies(AgentEnded, "/root/a")))
-            tree.ending.end("terminated")
+            await at_work(team, "/root/a")
+            await team.control.interrupt([team.control.agents["/root/a"]], "a person said so")
+            await team.until(lambda: bool(team.bodies(AgentEnded, "/root/a")))
+            team.ending.end("terminated")
 
-        tree.nursery.start_soon(stop)
+        team.nursery.start_soon(stop)
         with trio.fail_after(LIMIT_S):
-            await tree.work()
-        assert [one.cut_off for one in tree.bodies(AgentEnded, "/root/a")] == [False]
-        past = tree.past()
+            await team.work()
+        assert [one.cut_off for one in team.bodies(AgentEnded, "/root/a")] == [False]
+        past = team.past()
     script = {"/root": [*[says("root")] * 3], "/root/b": [says("b")]}
-    async with open_tree(tmp_path, script, resumes=True, max_agents=4) as tree:
+    async with open_team(tmp_path, script, resumes=True, max_agents=4) as team:
         with trio.fail_after(LIMIT_S):
-            await tree.work(past)
-        assert "/root/a" not in tree.children
-        assert tree.ends()["/root/b"][-1] == "completed"
+            await team.work(past)
+        assert "/root/a" not in team.children
+        assert team.ends()["/root/b"][-1] == "completed"
 
 
 async def test_ctrl_c_after_the_roots_answer_is_no_completed_run_while_children_work(
@@ -253,16 +253,16 @@ async def test_ctrl_c_after_the_roots_answer_is_no_completed_run_while_children_
         "/root": [calls(spawn("a")), says("soon"), says("root")],
         "/root/a": [calls(WORK), says("a")],
     }
-    async with open_tree(tmp_path, wishes, prompt="do it", max_agents=4) as tree:
-        tree.nursery.start_soon(partial(stop_child, tree))
+    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
+        team.nursery.start_soon(partial(stop_child, team))
         with trio.fail_after(LIMIT_S):
-            completed = await tree.work()
+            completed = await team.work()
         assert (completed.status, completed.result) == ("interrupted", "soon")
 
 
-async def stop_child(tree):
-    await tree.until(lambda: "/root" in tree.ends() and bool(tree.bodies(CallBegan, "/root/a")))
-    tree.ending.interrupt()
+async def stop_child(team):
+    await team.until(lambda: "/root" in team.ends() and bool(team.bodies(CallBegan, "/root/a")))
+    team.ending.interrupt()
 
 
 async def test_a_turn_whose_end_was_written_but_not_the_agents_is_not_called_completed(
@@ -271,11 +271,11 @@ async def test_a_turn_whose_end_was_written_but_not_the_agents_is_not_called_com
     """The supervisor was killed between the two lines."""
     past = await first_part(tmp_path, "unauthorized")
     past.agents["/root"].ended = None
-    async with open_tree(tmp_path, {"/root": [says("again")]}, resumes=True) as tree:
+    async with open_team(tmp_path, {"/root": [says("again")]}, resumes=True) as team:
         with trio.fail_after(LIMIT_S):
-            completed = await tree.work(past)
+            completed = await team.work(past)
         assert completed.result == "again"
-        assert len(tree.asked["/root"][0].inputs) == 1
+        assert len(team.asked["/root"][0].inputs) == 1
 
 
 async def test_a_resume_that_is_stopped_and_resumed_again_loses_and_doubles_nothing(
@@ -283,82 +283,82 @@ async def test_a_resume_that_is_stopped_and_resumed_again_loses_and_doubles_noth
 ):
     past = await first_part(tmp_path, "ctrl-c")
     for _ in range(3):
-        async with open_tree(tmp_path, {"/root": [calls(WORK)]}, resumes=True) as tree:
-            begun = len(tree.bodies(CallBegan))
+        async with open_team(tmp_path, {"/root": [calls(WORK)]}, resumes=True) as team:
+            begun = len(team.bodies(CallBegan))
 
-            async def stop(tree=tree, begun=begun):
-                await tree.until(lambda: len(tree.bodies(CallBegan)) > begun)
-                tree.ending.end("terminated")
+            async def stop(team=team, begun=begun):
+                await team.until(lambda: len(team.bodies(CallBegan)) > begun)
+                team.ending.end("terminated")
 
-            tree.nursery.start_soon(stop)
+            team.nursery.start_soon(stop)
             with trio.fail_after(LIMIT_S):
-                await tree.work(past)
-            past = tree.past()
-    async with open_tree(tmp_path, {"/root": [says("at last")]}, resumes=True) as tree:
+                await team.work(past)
+            past = team.past()
+    async with open_team(tmp_path, {"/root": [says("at last")]}, resumes=True) as team:
         with trio.fail_after(LIMIT_S):
-            completed = await tree.work(past)
+            completed = await team.work(past)
         assert completed.result == "at last"
         file = past.agents["/root"].spawned.agent_id
-        memory = fold_agent(read_records(tree.running.paths, file=file))
+        memory = fold_agent(read_records(team.running.paths, file=file))
         assert (memory.inputs, memory.open_turn) == ({}, None)
-        assert sum("do it" in one for one in told(tree)) == 1
+        assert sum("do it" in one for one in told(team)) == 1
 
 
 async def test_no_letter_keeps_a_run_at_work_that_ctrl_c_has_ended(tmp_path, autojump_clock):
     """It comes while its reader is interrupted, and begins another turn of his."""
     wishes = {"/root": [calls(WORK), calls(WORK), says("root")]}
-    async with open_tree(tmp_path, wishes, prompt="do it", max_agents=4) as tree:
+    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
 
         async def stop():
-            await at_work(tree)
-            tree.ending.interrupt()
-            await tree.until(lambda: bool(tree.bodies(TurnAborted)))
-            await tree.agency.send_input(tree.agency.team.members["/root"], words("and this"))
+            await at_work(team)
+            team.ending.interrupt()
+            await team.until(lambda: bool(team.bodies(TurnAborted)))
+            await team.service.send_input(team.service.team.members["/root"], words("and this"))
 
-        tree.nursery.start_soon(stop)
+        team.nursery.start_soon(stop)
         with trio.fail_after(8):  # a second turn would work for ten seconds
-            completed = await tree.work()
+            completed = await team.work()
         assert completed.status == "interrupted"
-        past = tree.past()
-    async with open_tree(tmp_path, {"/root": [says("again")]}, resumes=True) as tree:
+        past = team.past()
+    async with open_team(tmp_path, {"/root": [says("again")]}, resumes=True) as team:
         with trio.fail_after(LIMIT_S):
-            assert (await tree.work(past)).result == "again"
+            assert (await team.work(past)).result == "again"
 
 
 async def test_words_that_are_being_written_when_ctrl_c_comes_begin_no_turn(
     tmp_path, autojump_clock
 ):
-    async with open_tree(tmp_path, {"/root": [calls(WORK)]}, prompt="do it", disk_s=0.5) as tree:
+    async with open_team(tmp_path, {"/root": [calls(WORK)]}, prompt="do it", disk_s=0.5) as team:
 
         async def stop():
-            await tree.until(lambda: "/root" in tree.control.agents)
-            tree.ending.interrupt()
+            await team.until(lambda: "/root" in team.control.agents)
+            team.ending.interrupt()
 
-        tree.nursery.start_soon(stop)
+        team.nursery.start_soon(stop)
         with trio.fail_after(8):
-            assert (await tree.work()).status == "interrupted"
-        assert tree.bodies(TurnStarted) == []
-        past = tree.past()
-    async with open_tree(tmp_path, {"/root": [says("again")]}, resumes=True) as tree:
+            assert (await team.work()).status == "interrupted"
+        assert team.bodies(TurnStarted) == []
+        past = team.past()
+    async with open_team(tmp_path, {"/root": [says("again")]}, resumes=True) as team:
         with trio.fail_after(LIMIT_S):
-            assert (await tree.work(past)).result == "again"
-        assert sum("do it" in one for one in told(tree)) == 1
+            assert (await team.work(past)).result == "again"
+        assert sum("do it" in one for one in told(team)) == 1
 
 
 async def test_who_is_born_while_the_run_ends_is_ended_too_and_goes_on_with_the_resume(
     tmp_path, autojump_clock
 ):
     wishes = {path: [*said] for path, said in TEAM.items()}
-    async with open_tree(tmp_path, wishes, prompt="do it", max_agents=4) as tree:
-        tree.mute.add("/root/a")  # its birth takes as long as a birth may
+    async with open_team(tmp_path, wishes, prompt="do it", max_agents=4) as team:
+        team.mute.add("/root/a")  # its birth takes as long as a birth may
 
         async def stop():
-            await tree.until(lambda: "/root/a" in tree.children)
-            tree.ending.end("terminated")
+            await team.until(lambda: "/root/a" in team.children)
+            team.ending.end("terminated")
 
-        tree.nursery.start_soon(stop)
+        team.nursery.start_soon(stop)
         with trio.fail_after(60):
-            await tree.work()
-        assert (tree.alive - {"/root/a"}, tree.slots) == (set(), 0)
-        assert not tree.control.agents
-        tree.running.registry.check()
+            await team.work()
+        assert (team.alive - {"/root/a"}, team.slots) == (set(), 0)
+        assert not team.control.agents
+        team.running.registry.check()

@@ -59,7 +59,7 @@ def gateway_spec() -> GatewaySpec:
 
 
 def become(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
-    """What a child does instead of boot.run: its role's name is the story."""
+    """What a child does instead of boot.run: its role's name is the scenario."""
     become_subreaper()
     if lifeline_fd is not None:
         lifeline.hold_lifeline(lifeline_fd)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from support.escape_testbed import opened_launcher
+from support.escape_testbed import open_test_launcher
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
 from swarm.mailbox.protocol.spec import AgentSpec, RoleBrief
 from swarm.worker.current_spec import CurrentSpec
@@ -15,7 +15,7 @@ from swarm.worker.exec.exec_sessions import open_exec_sessions
 
 
 @asynccontextmanager
-async def a_box(folder, *, stack="none", limit_s=20, **environment):
+async def open_command_testbed(folder, *, stack="none", limit_s=20, **environment):
     """An agent's sessions over a launcher that is a fresh process."""
     for name in ("work", "tmp"):
         (folder / name).mkdir()
@@ -27,13 +27,13 @@ async def a_box(folder, *, stack="none", limit_s=20, **environment):
     )  # fmt: skip
     with trio.fail_after(limit_s):
         async with (
-            opened_launcher() as (launcher, pid),
+            open_test_launcher() as (launcher, pid),
             open_exec_sessions(launcher, CurrentSpec(spec), chance=random.Random(1)) as sessions,
         ):
-            yield Box(sessions, spec.cwd, stack, pid)
+            yield CommandTestbed(sessions, spec.cwd, stack, pid)
 
 
-class Box:
+class CommandTestbed:
     def __init__(self, sessions, cwd, stack, launcher_pid):
         self.sessions, self.cwd, self.launcher_pid = sessions, cwd, launcher_pid
         self.policy = DangerFullAccess() if stack == "none" else WorkspaceWrite()

@@ -29,14 +29,14 @@ UNTOUCHED = {"file": "untouched"}
 BASE = {"PATH": "/usr/bin:/bin"}
 
 
-class Said(NamedTuple):
+class ScriptResult(NamedTuple):
     """How a script ended and what it printed."""
 
     status: ExitStatus
     text: str
 
 
-class World:
+class EscapeTestbed:
     """`work` is the root, `out` is not, `run` is hidden, `tmp` private."""
 
     def __init__(self, home: Path, stack: Stack) -> None:
@@ -72,15 +72,15 @@ class World:
 
     async def sh(self, script, **more):
         """Run a shell script to the end of its whole tree, as a session does."""
-        async with opened_launcher() as (launcher, _):
-            return await said_by(launcher, self.request(script, **more))
+        async with open_test_launcher() as (launcher, _):
+            return await run_script(launcher, self.request(script, **more))
 
     async def py(self, script, **more):
         """Likewise, a Python script."""
         return await self.sh(script, python=True, **more)
 
 
-async def said_by(launcher: LauncherClient, asked: CommandRequest) -> Said:
+async def run_script(launcher: LauncherClient, asked: CommandRequest) -> ScriptResult:
     """What a session does: what is left of a command is killed at its end."""
     command = await start_command(launcher, asked)
     said = bytearray()
@@ -105,11 +105,11 @@ async def said_by(launcher: LauncherClient, asked: CommandRequest) -> Said:
         raise
     finally:
         command.close()
-    return Said(status, said.decode("utf-8", "replace"))
+    return ScriptResult(status, said.decode("utf-8", "replace"))
 
 
 @asynccontextmanager
-async def opened_launcher() -> AsyncIterator[tuple[LauncherClient, int]]:
+async def open_test_launcher() -> AsyncIterator[tuple[LauncherClient, int]]:
     """A launcher of its own, and its pid."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     argv = [sys.executable, "-P", "-c", _LAUNCHER, str(theirs.fileno())]
@@ -120,19 +120,19 @@ async def opened_launcher() -> AsyncIterator[tuple[LauncherClient, int]]:
 
 
 @contextmanager
-def a_world(stack: Stack) -> Iterator[World]:
+def open_escape_testbed(stack: Stack) -> Iterator[EscapeTestbed]:
     """Outside /tmp, since a sandbox has one of its own. Skips where there is no bubblewrap."""
     if stack == "bwrap" and shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
     home = Path(tempfile.mkdtemp(prefix="swarm-escape-", dir="/var/tmp"))
     try:
-        yield World(home, stack)
+        yield EscapeTestbed(home, stack)
     finally:
         shutil.rmtree(home)
 
 
 @contextmanager
-def a_victim() -> Iterator[subprocess.Popen[bytes]]:
+def open_victim() -> Iterator[subprocess.Popen[bytes]]:
     """A process of the same user outside every sandbox, with a secret in its environment."""
     argv = ["/bin/sleep", "60"]
     with subprocess.Popen(argv, env={"SECRET": "hush"}, start_new_session=True) as process:

@@ -1,4 +1,4 @@
-"""Agents against a gateway, in memory: what the tests of its reception share."""
+"""A gateway and agents in one process, joined by in-memory mailboxes."""
 
 from contextlib import asynccontextmanager
 
@@ -35,8 +35,8 @@ MODEL = ModelInfo(
 USAGE = TokenUsage(input_tokens=1000, output_tokens=500, total_tokens=1500)
 
 
-class Told:
-    """A backend that says the events it was given, and remembers what it was asked."""
+class ScriptedBackend:
+    """A backend that yields the events it was given, and remembers its requests."""
 
     def __init__(self):
         self.requests = []
@@ -60,10 +60,10 @@ class Told:
 class Agent:
     """An agent's end, with its own idea of the history."""
 
-    def __init__(self, office, agent_id="a1", epoch=1):
+    def __init__(self, server, agent_id="a1", epoch=1):
         self.identity = f"a/{agent_id}/{epoch}".encode()
-        office.admit(self.identity, epoch=epoch)
-        self.mailbox = office.connect(self.identity, epoch=epoch)
+        server.admit(self.identity, epoch=epoch)
+        self.mailbox = server.connect(self.identity, epoch=epoch)
         self.agent_id, self.numbers, self.beats = agent_id, 0, 0
 
     async def send(self, op):
@@ -93,7 +93,7 @@ class Agent:
             digest = chain_digest(digest, bytes(item))
         return digest
 
-    async def hear(self):
+    async def receive_event(self):
         while True:
             letter = await self.mailbox.receive()
             self.mailbox.acknowledge(letter)
@@ -102,27 +102,27 @@ class Agent:
                 return event
             self.beats += 1
 
-    async def hear_answer(self):
+    async def receive_answer(self):
         events = []
         while not events or not isinstance(events[-1], SampleCompleted | SampleFailed):
-            events.append(await self.hear())
+            events.append(await self.receive_event())
         return events
 
 
-class Floor:
+class GatewayInMemory:
     """All that a test needs."""
 
-    def __init__(self, office, supervisor_office, reception, told):
-        self.office, self.supervisor = office, supervisor_office
-        self.reception, self.told = reception, told
+    def __init__(self, server, supervisor_server, sessions, backend):
+        self.server, self.supervisor = server, supervisor_server
+        self.sessions, self.backend = sessions, backend
 
 
 @asynccontextmanager
-async def open_floor(model=MODEL):
-    told = Told()
+async def open_gateway(model=MODEL):
+    backend = ScriptedBackend()
     provider = ProviderSpec(id="p", name="P", wire_api=model.wire)
     choice = ProviderChoice(provider=provider, model=model, why="")
-    house = GatewayApp(choice, told, load_catalogue())
+    app = GatewayApp(choice, backend, load_catalogue())
     spec = GatewaySpec(
         run_id="r",
         epoch=1,
@@ -135,11 +135,11 @@ async def open_floor(model=MODEL):
         models_dir="/nowhere",
         providers=(),
     )
-    async with open_pair_server() as office, open_pair_server() as above:
+    async with open_pair_server() as server, open_pair_server() as above:
         above.admit(b"g/1", epoch=1)
         mailbox = above.connect(b"g/1", epoch=1)
-        reception = AgentSessions(house, spec, mailbox, Redactor([KEY]))
+        sessions = AgentSessions(app, spec, mailbox, Redactor([KEY]))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(reception.serve, office)
-            yield Floor(office, above, reception, told)
+            nursery.start_soon(sessions.serve, server)
+            yield GatewayInMemory(server, above, sessions, backend)
             nursery.cancel_scope.cancel()

@@ -1,8 +1,8 @@
-"""Reviews in a real run: `python -P guardian_program.py STORY SCRIPT` prints its facts as JSON.
+"""Reviews in a real run: `python -P guardian_program.py SCENARIO SCRIPT` prints its facts as JSON.
 
-A process of its own, because a supervisor becomes a subreaper. The run's work is the story: the
-gateway, the post, the journal and the reviewing processes are real; the agent that asks exists only
-in the journal, where its history is written.
+A process of its own, because a supervisor becomes a subreaper. The run's work is the scenario:
+the gateway, the mailboxes, the journal and the reviewing processes are real; the agent that asks
+exists only in the journal, where its history is written.
 """
 
 import os
@@ -40,7 +40,7 @@ from swarm.supervisor.run_request import ReviewSettings, RunRequest
 from swarm.supervisor.runs.paths import find_user_paths
 
 
-class Silent:
+class SilentDisplay:
     def on_feed(self, feed: object) -> None:
         pass
 
@@ -51,10 +51,10 @@ class Silent:
         pass
 
 
-class Stage:
-    """What a story can do. As a run's work it is made by the supervisor."""
+class GuardianWorkload:
+    """The run's work: one scenario with a real guardian. The supervisor constructs it."""
 
-    story: Callable[["Stage"], Awaitable[object]]
+    scenario: Callable[["GuardianWorkload"], Awaitable[object]]
     facts: object = None
 
     def __init__(self, running, control, agency, keeper, ending, past) -> None:
@@ -75,10 +75,10 @@ class Stage:
                 self.running, self.control, nursery, {"/root": self.root}.get
             )
             self.say("Tidy up the build folder.")
-            facts = await type(self).story(self)
+            facts = await type(self).scenario(self)
             nursery.cancel_scope.cancel()
         await self.running.journal.flush()
-        Stage.facts = {"facts": facts} | self.written()
+        GuardianWorkload.facts = {"facts": facts} | self.written()
         return RunCompleted(status="completed")
 
     def say(self, text: str) -> None:
@@ -147,88 +147,88 @@ class Stage:
         return sum("context, not precedent" in text for text in texts)
 
 
-async def two_in_a_row(stage: Stage) -> object:
+async def two_in_a_row(workload: GuardianWorkload) -> object:
     """Two reviews, with new words between: the second one shows only what is new."""
-    first = await stage.review()
-    stage.say("And now the cache.")
-    second = await stage.review("rm -rf cache")
-    third = await stage.review("rm -rf more")
-    return {"verdicts": as_plain(first, second, third), "prompts": stage.prompts()}
+    first = await workload.review()
+    workload.say("And now the cache.")
+    second = await workload.review("rm -rf cache")
+    third = await workload.review("rm -rf more")
+    return {"verdicts": as_plain(first, second, third), "prompts": workload.prompts()}
 
 
-async def unknown(stage: Stage) -> object:
+async def unknown(workload: GuardianWorkload) -> object:
     """Somebody asks whom the run does not know."""
-    return {"verdicts": as_plain(await stage.review(agent="/root/nobody"))}
+    return {"verdicts": as_plain(await workload.review(agent="/root/nobody"))}
 
 
-async def one(stage: Stage) -> object:
+async def one(workload: GuardianWorkload) -> object:
     """One review."""
-    return {"verdicts": as_plain(await stage.review()), "prompts": stage.prompts()}
+    return {"verdicts": as_plain(await workload.review()), "prompts": workload.prompts()}
 
 
-async def killed(stage: Stage) -> object:
+async def killed(workload: GuardianWorkload) -> object:
     """The reviewer is killed in the middle of the first of two reviews."""
     verdicts: list[ReviewVerdict] = []
 
     async def ask() -> None:
-        verdicts.append(await stage.review())
+        verdicts.append(await workload.review())
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
-        asked = await stage.until(lambda: stage.prompts() and stage.records(AgentSpawned))
-        await stage.until(stage.is_reviewing)
+        asked = await workload.until(lambda: workload.prompts() and workload.records(AgentSpawned))
+        await workload.until(workload.is_reviewing)
         os.kill(asked[0].body.pid, signal.SIGKILL)
-    verdicts.append(await stage.review())
+    verdicts.append(await workload.review())
     return {"verdicts": as_plain(*verdicts)}
 
 
-async def side_by_side(stage: Stage) -> object:
+async def side_by_side(workload: GuardianWorkload) -> object:
     """After one review, four at once; the reviewers are counted while they think."""
-    first = await stage.review()
+    first = await workload.review()
     verdicts: list[ReviewVerdict] = []
 
     async def ask(number: int) -> None:
-        verdicts.append(await stage.review(f"rm -rf {number}"))
+        verdicts.append(await workload.review(f"rm -rf {number}"))
 
     async with trio.open_nursery() as nursery:
         for number in range(4):
             nursery.start_soon(ask, number)
-    return {"verdicts": as_plain(first, *verdicts), "slots": stage.running.registry.used}
+    return {"verdicts": as_plain(first, *verdicts), "slots": workload.running.registry.used}
 
 
-async def refused_often(stage: Stage) -> object:
+async def refused_often(workload: GuardianWorkload) -> object:
     """Four denials in one turn, then one in the next."""
-    verdicts = [await stage.review(turn="t1") for _ in range(4)]
-    verdicts.append(await stage.review(turn="t2"))
+    verdicts = [await workload.review(turn="t1") for _ in range(4)]
+    verdicts.append(await workload.review(turn="t2"))
     return {"verdicts": as_plain(*verdicts), "aborts": [one.abort_turn for one in verdicts]}
 
 
-async def given_up(stage: Stage) -> object:
+async def given_up(workload: GuardianWorkload) -> object:
     """The one who asks goes away; then another review on the same reviewer."""
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.review)
-            await stage.until(stage.prompts)
-            await stage.until(stage.is_reviewing)
+            nursery.start_soon(workload.review)
+            await workload.until(workload.prompts)
+            await workload.until(workload.is_reviewing)
             scope.cancel()
-    await stage.until(lambda: not stage.guardian.is_stopping)
-    return {"verdicts": as_plain(await stage.review())}
+    await workload.until(lambda: not workload.guardian.is_stopping)
+    return {"verdicts": as_plain(await workload.review())}
 
 
 def as_plain(*verdicts: ReviewVerdict) -> list[object]:
     return [msgspec.to_builtins(one) for one in verdicts]
 
 
-STORIES = (two_in_a_row, one, unknown, killed, side_by_side, refused_often, given_up)
+SCENARIOS = (two_in_a_row, one, unknown, killed, side_by_side, refused_often, given_up)
 
 
 def main() -> None:
     name, script, *how = sys.argv[1:]
-    Stage.story = {act.__name__: act for act in STORIES}[name]
+    GuardianWorkload.scenario = {act.__name__: act for act in SCENARIOS}[name]
     places = find_user_paths(dict(os.environ))
     request = RunRequest(
         cwd=str(Path.cwd()),
-        prompt="a story",
+        prompt="a scenario",
         provider=f"scripted:{script}",
         environment=dict(os.environ),
         budget=Budget(requests=1) if "poor" in how else Budget(),
@@ -238,11 +238,11 @@ def main() -> None:
     ignition = start_early()
     ignition.complete()
     try:
-        trio.run(run_to_end, request, Silent(), ignition, places, Stage)
+        trio.run(run_to_end, request, SilentDisplay(), ignition, places, GuardianWorkload)
     finally:
         ignition.close()
     left = descendants_of(os.getpid())
-    print(msgspec.json.encode(Stage.facts | {"left": list(left)}).decode())
+    print(msgspec.json.encode(GuardianWorkload.facts | {"left": list(left)}).decode())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from support.escape_testbed import opened_launcher
+from support.escape_testbed import open_test_launcher
 from swarm.mailbox.host_patterns import join_port, split_port
 from swarm.mailbox.network_tickets import seal_ticket
 from swarm.mailbox.pair import open_pair_server
@@ -73,7 +73,7 @@ def serving(handler=Page, *, tls=None):
         server.server_close()
 
 
-class World:
+class ProxyTestbed:
     """What a test holds: it runs commands, and answers what the proxy asks."""
 
     def __init__(self, launcher, office, home):
@@ -128,7 +128,7 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(upstream=None, *, opens=False):
+async def open_proxy_testbed(upstream=None, *, opens=False):
     home = Path(tempfile.mkdtemp(prefix="swarm-proxy-", dir="/var/tmp"))
     for name in ("work", "tmp", "sock"):
         (home / name).mkdir()
@@ -136,22 +136,22 @@ async def open_world(upstream=None, *, opens=False):
         with trio.fail_after(30):
             async with (
                 open_pair_server() as office,
-                opened_launcher() as (launcher, _),
+                open_test_launcher() as (launcher, _),
                 trio.open_nursery() as nursery,
             ):
-                world = World(launcher, office, home)
+                testbed = ProxyTestbed(launcher, office, home)
                 office.admit(ME, epoch=1)
                 spec = ProxySpec(
                     run_id="run", epoch=1, endpoint="", identity=ME, secret=b"s",
-                    bind=world.door, ticket_key=KEY, upstream=upstream or {},
+                    bind=testbed.door, ticket_key=KEY, upstream=upstream or {},
                     authority=str(home / "authority") if opens else "",
                 )  # fmt: skip
                 post = office.connect(ME, epoch=1)
-                nursery.start_soon(world.hear)
-                nursery.start_soon(serve_proxy, spec, post, world.resolve)
-                while not any(type(event).__name__ == "ProxyReady" for event in world.events):
+                nursery.start_soon(testbed.hear)
+                nursery.start_soon(serve_proxy, spec, post, testbed.resolve)
+                while not any(type(event).__name__ == "ProxyReady" for event in testbed.events):
                     await trio.lowlevel.checkpoint()
-                yield world
+                yield testbed
                 nursery.cancel_scope.cancel()
     finally:
         shutil.rmtree(home)

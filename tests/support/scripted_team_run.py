@@ -32,7 +32,7 @@ sys.exit(run_in_process(request, ShowOptions(plain=True), places))
 """
 
 
-class Story:
+class ScriptedRun:
     """One run of the command, and what its journal says."""
 
     def __init__(self, folder: Path) -> None:
@@ -98,24 +98,24 @@ class Story:
         return [item.output for item in items if isinstance(item, FunctionCallOutput)]
 
 
-async def tell(story, turns, *options):
-    argv = story.argv(turns, *options)
-    with (story.folder / "out").open("wb") as out:
+async def run_script_to_end(scripted, turns, *options):
+    argv = scripted.argv(turns, *options)
+    with (scripted.folder / "out").open("wb") as out:
         done = await trio.run_process(
-            argv, env=story.environment, stdout=out, stderr=out, check=False
+            argv, env=scripted.environment, stdout=out, stderr=out, check=False
         )
-    story.code = done.returncode
-    assert b"Traceback" not in (story.folder / "out").read_bytes()
+    scripted.code = done.returncode
+    assert b"Traceback" not in (scripted.folder / "out").read_bytes()
 
 
 @asynccontextmanager
-async def told(folder, turns, *options) -> AsyncIterator[Story]:
+async def open_scripted_run(folder, turns, *options) -> AsyncIterator[ScriptedRun]:
     """The run goes on beside the block, and has ended after it."""
-    story = Story(folder)
+    scripted = ScriptedRun(folder)
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(tell, story, turns, *options))
-            yield story
+            nursery.start_soon(partial(run_script_to_end, scripted, turns, *options))
+            yield scripted
 
 
 def call(name, **arguments):

@@ -291,7 +291,7 @@ async def supervise(ignition: EarlyProcesses, token: str) -> object:
         await trio.sleep_forever()
 
 
-STORIES = (
+SCENARIOS = (
     ends,
     ladder,
     adoption,
@@ -307,14 +307,14 @@ STORIES = (
 
 
 def main() -> None:
-    story = {act.__name__: act for act in STORIES}[sys.argv[1]]
-    programs = COLD if story is no_server else child_programs.PROGRAMS
-    early = start_early(programs) if story is keys_taken_later else None
+    scenario = {act.__name__: act for act in SCENARIOS}[sys.argv[1]]
+    programs = COLD if scenario is no_server else child_programs.PROGRAMS
+    early = start_early(programs) if scenario is keys_taken_later else None
     taken = take_keys(os.environ, ("STORY_API_KEY",))
     token = taken.get("STORY_API_KEY") or sys.argv[2]
     ignition = early or start_early(programs, secrets=taken.values())
     ignition.complete()
-    facts = trio.run(story, ignition, token)
+    facts = trio.run(scenario, ignition, token)
     ignition.close()
     print(msgspec.json.encode(facts).decode())
 

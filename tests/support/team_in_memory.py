@@ -1,7 +1,7 @@
-"""A whole tree in memory and in virtual time: the real supervisor, the real agents, no process.
+"""A whole team in memory and in virtual time: the real supervisor, the real agents, no process.
 
-Made up are only the processes (a life is a task), the sockets (the in-memory twin) and the model
-(a script by path). The journal and its readers are the real ones, but they use no threads.
+Replaced are only the processes (each is a task), the sockets (`swarm.mailbox.pair`) and the model
+(a script for each path). The journal and its readers are the real ones, but they use no threads.
 """
 
 import json
@@ -77,7 +77,7 @@ def without_threads(disk_s: float = 0.0) -> Iterator[None]:
 
 
 class TaskChild:
-    """A Child that is a task."""
+    """A `Child` that is a task."""
 
     pidfd, warm, stderr_text = -1, True, ""
 
@@ -108,20 +108,20 @@ class TaskChild:
 
 
 class Decided:
-    """Replies that come from what stands in the history: a life that is killed loses none."""
+    """Replies derived from the history, so an agent that is killed loses none."""
 
-    def __init__(self, prompter: FakeGateway, decide: Callable[[Sequence[AnyItem]], Reply]) -> None:
-        self._prompter, self._decide = prompter, decide
+    def __init__(self, gateway: FakeGateway, decide: Callable[[Sequence[AnyItem]], Reply]) -> None:
+        self._gateway, self._decide = gateway, decide
 
     def pop(self, index: int) -> Reply:
-        return self._decide(self._prompter.inputs[-1])
+        return self._decide(self._gateway.inputs[-1])
 
 
-class Tree:
-    """A run. `scripts` holds each agent's replies by path; what is said is used up."""
+class TeamInMemory:
+    """A run. `scripts` holds each agent's replies by path; each reply is used once."""
 
-    def __init__(self, office, nursery: trio.Nursery, scripts: dict[str, list[Reply]]) -> None:
-        self.office, self.nursery, self.scripts = office, nursery, scripts
+    def __init__(self, server, nursery: trio.Nursery, scripts: dict[str, list[Reply]]) -> None:
+        self.server, self.nursery, self.scripts = server, nursery, scripts
         self.start_limiter = trio.CapacityLimiter(16)
         self.children: dict[str, list[TaskChild]] = {}
         self.decide: Decide | None = None  # instead of scripts
@@ -130,10 +130,10 @@ class Tree:
         self.mute: set[str] = set()  # paths whose processes never say anything
         self.running: RunContext
         self.control: AgentManager
-        self.agency: TeamService
+        self.service: TeamService
         self.ending: RunShutdown
 
-    # --- the household ----------------------------------------------------------------------
+    # --- stands in for the process manager --------------------------------------------------
 
     async def start(self, spec: AgentSpec, *, title: str, keys=None) -> TaskChild:
         child = TaskChild()
@@ -146,30 +146,30 @@ class Tree:
         with child.scope:
             async with open_pair_server(epoch=1) as gateways, trio.open_nursery() as nursery:
                 gateways.admit(spec.identity, epoch=spec.epoch)
-                prompter = FakeGateway(gateways, (), FAKE_MODEL)
-                prompter._replies = self.scripts.setdefault(spec.path, [])
+                gateway = FakeGateway(gateways, (), FAKE_MODEL)
+                gateway._replies = self.scripts.setdefault(spec.path, [])
                 if self.decide is not None:
-                    prompter._replies = Decided(prompter, partial(self.decide, spec.path))
-                self.asked.setdefault(spec.path, []).append(prompter)
-                nursery.start_soon(prompter.run)
-                mailbox = self.office.connect(spec.identity, epoch=spec.epoch)
+                    gateway._replies = Decided(gateway, partial(self.decide, spec.path))
+                self.asked.setdefault(spec.path, []).append(gateway)
+                nursery.start_soon(gateway.run)
+                mailbox = self.server.connect(spec.identity, epoch=spec.epoch)
                 tools = (
                     FakeTool("work", FakeToolBehavior(seconds=10)),
                     FakeTool("forbidden", FORBIDDEN),
                     FakeTool("edit", FakeToolBehavior(changes=("/f",))),
                 )
-                props = FakeToolHost(tools, partial(team_tools, None))
+                tool_host = FakeToolHost(tools, partial(team_tools, None))
                 current, dial = CurrentSpec(spec), partial(_dial, gateways, spec)
                 self.lives.setdefault(spec.path, []).append((spec, current))
-                await run_agent_lifecycle(current, mailbox, dial, props, EntropySources())
+                await run_agent_lifecycle(current, mailbox, dial, tool_host, EntropySources())
                 nursery.cancel_scope.cancel()
-        self.office.disconnect_child(spec.identity)
+        self.server.disconnect_child(spec.identity)
         child.end(None)
 
     # --- what a test says and sees ------------------------------------------------------------
 
     async def begin(self, *, text: str = "go", schema: bytes | None = None) -> None:
-        """The root lives and has its task."""
+        """Start the root and give it its task."""
         plan = AgentPlan(
             path="/root",
             agent_id=new_uuid7(),
@@ -183,14 +183,14 @@ class Tree:
 
     async def work(self, past: RunPast | None = None) -> RunCompleted:
         """The whole work of a run, with its order of ending; `past` of one that is resumed."""
-        keeper = SimpleNamespace(failed=trio.Event(), failure="", model=None)
+        gateway_manager = SimpleNamespace(failed=trio.Event(), failure="", model=None)
         note = RunStarted(run_id="r", task="-", title="", cwd="/", version="", resumed=bool(past))
         self.running.note(note)
-        parts = (self.running, self.control, self.agency, keeper, self.ending)
+        parts = (self.running, self.control, self.service, gateway_manager, self.ending)
         work = TaskWorkload(*parts, past or RunPast())
         completed = await work.run()
         self.control.run_end.has_begun = True
-        self.agency.close()
+        self.service.close()
         await self.control.end_all()
         work.close()
         await self.running.commit(completed)
@@ -232,52 +232,56 @@ class Tree:
 
 
 @asynccontextmanager
-async def open_tree(
+async def open_team(
     folder: Path, scripts: dict[str, list[Reply]], *, disk_s: float = 0.0, **request: object
-) -> AsyncIterator[Tree]:
+) -> AsyncIterator[TeamInMemory]:
     """A run that has not begun; everything of it is gone after the block."""
-    places = RunPaths(folder=folder, sockets=folder / "s")
-    for one in (places.journal, places.tmp):
+    run_paths = RunPaths(folder=folder, sockets=folder / "s")
+    for one in (run_paths.journal, run_paths.tmp):
         one.mkdir(exist_ok=True)
-    wish = RunRequest(cwd="/", linger_s=0.0, **request)
+    run_request = RunRequest(cwd="/", linger_s=0.0, **request)
     with without_threads(disk_s):
         async with (
-            open_pair_server() as office,
-            open_journal(places, last_seq=last_seq(places)) as journal,
+            open_pair_server() as server,
+            open_journal(run_paths, last_seq=last_seq(run_paths)) as journal,
             trio.open_nursery() as nursery,
         ):
-            tree = Tree(office, nursery, scripts)
-            await _set_up(tree, wish, places, journal)
-            yield tree
+            team = TeamInMemory(server, nursery, scripts)
+            await _set_up(team, run_request, run_paths, journal)
+            yield team
             nursery.cancel_scope.cancel()
 
 
-async def _set_up(tree: Tree, wish: RunRequest, places: RunPaths, journal: Journal) -> None:
-    """What `supervisor.py` does, without gateway, treasury and view."""
-    office, nursery = tree.office, tree.nursery
-    registry = AgentRegistry(wish.max_agents)
+async def _set_up(
+    team: TeamInMemory, run_request: RunRequest, run_paths: RunPaths, journal: Journal
+) -> None:
+    """What `supervisor/run.py` does, without gateway, budget service and display."""
+    server, nursery = team.server, team.nursery
+    registry = AgentRegistry(run_request.max_agents)
     view = SimpleNamespace(on_feed=lambda feed: None)
-    tree.running = RunContext(
+    team.running = RunContext(
         run_id=new_uuid7(),
         run_key=b"k" * 32,
-        request=wish,
-        paths=places,
-        mailbox=office,
+        request=run_request,
+        paths=run_paths,
+        mailbox=server,
         journal=journal,
         broadcast=EventBroadcast(
             RunState(), view, SimpleNamespace(watchers=0), redactor=journal.redactor
         ),
-        processes=tree,
+        processes=team,
         registry=registry,
         slot_scheduler=SlotScheduler(registry),
         grants=ApprovalGrants(),
     )
-    tree.control = AgentManager(tree.running, nursery, GatewayAddress())
-    tree.agency = await nursery.start(run_team_service, tree.running, tree.control)
-    tree.ending = RunShutdown(tree.control, nursery)
-    plan_of = tree.agency.plan_of
-    queue = open_approval_queue(tree.running, nursery, tree.control, plan_of, config=places.folder)
-    dispatch = EventRouter(tree.running, tree.control, (), tree.agency, queue.endpoint, nursery)
+    team.control = AgentManager(team.running, nursery, GatewayAddress())
+    team.service = await nursery.start(run_team_service, team.running, team.control)
+    team.ending = RunShutdown(team.control, nursery)
+    plan_of = team.service.plan_of
+    queue = open_approval_queue(
+        team.running, nursery, team.control, plan_of, config=run_paths.folder
+    )
+    dispatch = EventRouter(team.running, team.control, (), team.service, queue.endpoint, nursery)
     nursery.start_soon(dispatch.run)
 
 

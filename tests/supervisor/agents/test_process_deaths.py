@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import trio
 
 from support import team_in_memory
-from support.team_in_memory import WORK, calls, open_tree, says, spawn, wait
+from support.team_in_memory import WORK, calls, open_team, says, spawn, wait
 from swarm.mailbox.protocol.events import CallBegan, TurnStarted
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailPosted
@@ -28,15 +28,15 @@ async def test_who_died_and_stands_in_line_for_a_slot_keeps_nobody_from_giving_w
         **{path: [calls(WORK), says("leaf")] for path in ("/root/a/x", "/root/b/y", "/root/c/z")},
         "/root/d": [says("d")],
     }  # fmt: skip
-    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
-        await tree.begin()
+    async with open_team(tmp_path, scripts, max_agents=3) as team:
+        await team.begin()
         with trio.fail_after(110):  # a wish for a slot has 120 s by itself
-            while len(tree.running.slot_scheduler) < 3:  # noqa: ASYNC110 — c, x and y; soon one gives way
+            while len(team.running.slot_scheduler) < 3:  # noqa: ASYNC110 — c, x and y; soon one gives way
                 await trio.sleep(0.01)
-            tree.children["/root/a"][0].signal_group(signal.SIGKILL)
-            assert (await tree.agency.wait_done()).state == "completed"
-        assert {"/root/b/y", "/root/c/z", "/root/d"} <= set(tree.children)
-        said = [text for path in scripts for text in tree.outputs(path)]
+            team.children["/root/a"][0].signal_group(signal.SIGKILL)
+            assert (await team.service.wait_done()).state == "completed"
+        assert {"/root/b/y", "/root/c/z", "/root/d"} <= set(team.children)
+        said = [text for path in scripts for text in team.outputs(path)]
         assert not [text for text in said if "slot can ever" in text]
 
 
@@ -52,9 +52,9 @@ async def test_an_agent_in_whose_birth_the_gateway_is_replaced_is_told_where_it_
 
     monkeypatch.setattr(team_in_memory, "_dial", dial)
     scripts = {"/root": [calls(spawn("a")), calls(wait("a")), says("root")], "/root/a": []}
-    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
-        gateway = tree.control._gateway
-        start = tree.start
+    async with open_team(tmp_path, scripts, max_agents=3) as team:
+        gateway = team.control._gateway
+        start = team.start
 
         async def start_and_lose_the_gateway(spec, **more):
             child = await start(spec, **more)
@@ -62,14 +62,14 @@ async def test_an_agent_in_whose_birth_the_gateway_is_replaced_is_told_where_it_
                 gateway.endpoint = "the next one"  # nobody knows this agent yet
             return child
 
-        tree.running = tree.control._run = tree.running._replace(
+        team.running = team.control._run = team.running._replace(
             processes=SimpleNamespace(
-                start=start_and_lose_the_gateway, start_limiter=tree.start_limiter
+                start=start_and_lose_the_gateway, start_limiter=team.start_limiter
             )
         )
-        await tree.begin()
+        await team.begin()
         with trio.fail_after(60):
-            await tree.until(lambda: ("/root/a", "the next one") in dialled)
+            await team.until(lambda: ("/root/a", "the next one") in dialled)
     assert ("/root", "the next one") not in dialled  # the keeper tells those who live already
 
 
@@ -78,15 +78,15 @@ async def test_who_has_the_answer_to_a_wait_is_not_ended_as_one_that_only_waits(
 ):
     """Its next life would wait for an answer that has been given."""
     scripts = {"/root": [calls(wait("nobody")), says("root")]}
-    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
-        tree.nursery.start_soon(tree.begin)
+    async with open_team(tmp_path, scripts, max_agents=3) as team:
+        team.nursery.start_soon(team.begin)
         answered = 0
         for _ in range(1_000):  # all of it is done without the clock
-            life = tree.control.agents.get("/root")
+            life = team.control.agents.get("/root")
             if life is not None and list(life.open_calls.values()) == ["wait_agent"]:
-                is_open = bool(list(tree.agency._open_requests("/root")))
+                is_open = bool(list(team.service._open_requests("/root")))
                 answered += not is_open
-                assert tree.agency.lifecycle.only_waits(life) == is_open
+                assert team.service.lifecycle.only_waits(life) == is_open
             await trio.lowlevel.checkpoint()
         assert answered
 
@@ -100,11 +100,11 @@ async def test_who_dies_before_it_read_its_task_answers_it_once(
         "/root": [calls(spawn("a")), calls(wait("a")), says("root")],
         "/root/a": [says("a"), says("a again")],
     }
-    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
+    async with open_team(tmp_path, scripts, max_agents=3) as team:
         write = Journal.write
 
         def write_and_kill(journal, body, *, agent="", **more):
-            lives = tree.children.get("/root/a", [])
+            lives = team.children.get("/root/a", [])
             if killed and len(lives) == 1 and isinstance(body, ItemRecorded) and agent == "/root/a":
                 return None  # what it said after its death never came
             record = write(journal, body, agent=agent, **more)
@@ -122,13 +122,13 @@ async def test_who_dies_before_it_read_its_task_answers_it_once(
         monkeypatch.setattr(Journal, "write", write_and_kill)
         monkeypatch.setattr(RunContext, "send", send_slowly)
         with trio.fail_after(110):
-            await tree.begin()
-            assert (await tree.agency.wait_done()).state == "completed"
+            await team.begin()
+            assert (await team.service.wait_done()).state == "completed"
         assert killed
-        assert len(tree.bodies(AgentSpawned, "/root/a")) == 2
-        letters = [one.mail for one in tree.bodies(MailPosted) if one.mail.kind == "final_answer"]
+        assert len(team.bodies(AgentSpawned, "/root/a")) == 2
+        letters = [one.mail for one in team.bodies(MailPosted) if one.mail.kind == "final_answer"]
         assert len(letters) == 1
-        read = [one.source for one in tree.bodies(ItemRecorded, "/root/a")]
+        read = [one.source for one in team.bodies(ItemRecorded, "/root/a")]
         assert read.index("mail") < read.index("model")
 
 
@@ -136,29 +136,29 @@ SCHEMA = b'{"type":"integer"}'
 UNFIT_THEN_FIT = (calls(WORK), says("not what was asked for"), says("1"))
 
 
-async def lose_the_root_in_its_call(tree) -> None:
-    await tree.begin(schema=SCHEMA)
-    await tree.until(lambda: bool(tree.bodies(CallBegan)))
-    tree.children["/root"][0].kill_group()
+async def lose_the_root_in_its_call(team) -> None:
+    await team.begin(schema=SCHEMA)
+    await team.until(lambda: bool(team.bodies(CallBegan)))
+    team.children["/root"][0].kill_group()
 
 
 async def test_words_that_joined_a_turn_that_was_cut_off_are_answered_under_its_schema(
     tmp_path, autojump_clock
 ):
     scripts = {"/root": [*UNFIT_THEN_FIT]}
-    async with open_tree(tmp_path, scripts, max_agents=1) as tree:
+    async with open_team(tmp_path, scripts, max_agents=1) as team:
         with trio.fail_after(100):
-            await lose_the_root_in_its_call(tree)
+            await lose_the_root_in_its_call(team)
             more = UserInput(input_id="i2", parts=(TextInput(text="and more"),))
-            await tree.control.send_input(tree.control.agents["/root"], more)
-            outcome = await tree.agency.wait_done()
+            await team.control.send_input(team.control.agents["/root"], more)
+            outcome = await team.service.wait_done()
         assert (outcome.state, outcome.message) == ("completed", "1")
 
 
 async def test_a_turn_that_goes_on_after_a_death_still_has_its_schema(tmp_path, autojump_clock):
     scripts = {"/root": [*UNFIT_THEN_FIT]}
-    async with open_tree(tmp_path, scripts, max_agents=1) as tree:
+    async with open_team(tmp_path, scripts, max_agents=1) as team:
         with trio.fail_after(100):
-            await lose_the_root_in_its_call(tree)
-            outcome = await tree.agency.wait_done()
+            await lose_the_root_in_its_call(team)
+            outcome = await team.service.wait_done()
         assert (outcome.state, outcome.message) == ("completed", "1")

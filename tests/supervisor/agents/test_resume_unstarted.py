@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from support.team_in_memory import WORK, calls, open_tree, says, spawn, wait
+from support.team_in_memory import WORK, calls, open_team, says, spawn, wait
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.events import Warned
 from swarm.mailbox.protocol.items import text_of
@@ -32,30 +32,30 @@ def scripts():
     }
 
 
-def told(tree, path="/root/a"):
+def told(team, path="/root/a"):
     """What came back to the author, and was read."""
-    items = [one.item for one in tree.bodies(ItemRecorded, path) if one.source == "mail"]
+    items = [one.item for one in team.bodies(ItemRecorded, path) if one.source == "mail"]
     return [text for one in items if "was not read" in (text := text_of(one.content))]
 
 
-async def to_wait(tree):
+async def to_wait(team):
     return
 
 
-async def to_interrupt(tree):
-    await tree.control.interrupt([tree.control.agents["/root/p"]], "a person said so")
+async def to_interrupt(team):
+    await team.control.interrupt([team.control.agents["/root/p"]], "a person said so")
 
 
-async def to_kill_the_process(tree):
-    tree.children["/root/p"][-1].kill_group()
+async def to_kill_the_process(team):
+    team.children["/root/p"][-1].kill_group()
 
 
-async def to_end_the_child(tree):
-    await tree.agency.kill([tree.agency.team.members[CHILD]])
+async def to_end_the_child(team):
+    await team.service.kill([team.service.team.members[CHILD]])
 
 
-async def to_end_the_asker(tree):
-    await tree.agency.kill(tree.agency.team.subtree("/root/p"))
+async def to_end_the_asker(team):
+    await team.service.kill(team.service.team.subtree("/root/p"))
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ async def to_end_the_asker(tree):
 async def test_a_letter_to_who_never_leaves_the_line_is_dead_and_its_author_is_told(
     tmp_path, autojump_clock, end, reason
 ):
-    async with open_tree(tmp_path, scripts(), max_agents=3) as tree:
-        await tree.begin()
+    async with open_team(tmp_path, scripts(), max_agents=3) as team:
+        await team.begin()
         with trio.fail_after(600):
-            await tree.until(lambda: len(tree.bodies(MailPosted, CHILD)) == 2)
-            await end(tree)
-            await tree.until(lambda: bool(told(tree)))
-            await tree.agency.wait_done()
-        (words,) = told(tree)
+            await team.until(lambda: len(team.bodies(MailPosted, CHILD)) == 2)
+            await end(team)
+            await team.until(lambda: bool(told(team)))
+            await team.service.wait_done()
+        (words,) = told(team)
         assert reason in words
         assert words.endswith("It said: are you there?")
-        assert not tree.bodies(AgentSpawned, CHILD)
-        posted = [one.mail.mail_id for one in tree.bodies(MailPosted, CHILD)]
-        fates = [one for one in tree.bodies(MailHandled) if one.mail_id in posted]
+        assert not team.bodies(AgentSpawned, CHILD)
+        posted = [one.mail.mail_id for one in team.bodies(MailPosted, CHILD)]
+        fates = [one for one in team.bodies(MailHandled) if one.mail_id in posted]
         assert [one.mail_id for one in fates] == posted
         assert all(one.dead and reason[:40] in one.reason for one in fates), fates
 
@@ -94,13 +94,13 @@ async def test_a_name_that_a_withdrawn_wish_left_free_gets_none_of_its_letters(
     wishes = scripts()
     wishes["/root/p"] = [calls(spawn("b")), calls(spawn("b")), *[says("p")] * 3]
     wishes[CHILD] = [says("b")]
-    async with open_tree(tmp_path, wishes, max_agents=3) as tree:
-        await tree.begin()
+    async with open_team(tmp_path, wishes, max_agents=3) as team:
+        await team.begin()
         with trio.fail_after(600):
-            await tree.agency.wait_done()
-        read = [one for one in tree.bodies(ItemRecorded, CHILD) if one.source == "mail"]
+            await team.service.wait_done()
+        read = [one for one in team.bodies(ItemRecorded, CHILD) if one.source == "mail"]
         assert ["are you there?" in text_of(one.item.content) for one in read] == [False]
-        assert len(told(tree)) == 1
+        assert len(told(team)) == 1
 
 
 async def test_a_further_task_of_an_agent_in_line_waits_for_a_resume_when_the_run_ends(
@@ -113,50 +113,50 @@ async def test_a_further_task_of_an_agent_in_line_waits_for_a_resume_when_the_ru
         "/root/a": [says("a")],
         "/root/b": [*[calls(WORK) for _ in range(9)], says("b")],
     }  # fmt: skip
-    async with open_tree(tmp_path, wishes, max_agents=2) as tree:
-        await tree.begin()
+    async with open_team(tmp_path, wishes, max_agents=2) as team:
+        await team.begin()
         with trio.fail_after(600):
-            await tree.until(lambda: len(tree.running.slot_scheduler) == 1)
-            tree.agency.close()
+            await team.until(lambda: len(team.running.slot_scheduler) == 1)
+            team.service.close()
             await trio.sleep(200)
-        assert [one.state for one in tree.bodies(AgentEnded, "/root/a")] == ["completed"]
-        assert not any(one.dead for one in tree.bodies(MailHandled, "/root/a"))
-        assert len(tree.children["/root/a"]) == 1, "nothing starts while the run ends"
+        assert [one.state for one in team.bodies(AgentEnded, "/root/a")] == ["completed"]
+        assert not any(one.dead for one in team.bodies(MailHandled, "/root/a"))
+        assert len(team.children["/root/a"]) == 1, "nothing starts while the run ends"
 
 
 async def test_a_resume_tells_the_authors_of_letters_to_who_was_never_born(
     tmp_path, autojump_clock
 ):
-    async with open_tree(tmp_path, scripts(), max_agents=3) as tree:
-        await tree.begin()
-        await tree.until(lambda: "/root/a" in tree.control.agents)
-        running, post, file = tree.running, tree.agency.mail, "f" * 32
+    async with open_team(tmp_path, scripts(), max_agents=3) as team:
+        await team.begin()
+        await team.until(lambda: "/root/a" in team.control.agents)
+        running, post, file = team.running, team.service.mail, "f" * 32
         mail = make_mail("/root/a", CHILD, "are you there?")
         words = InputPosted(input_id=new_uuid7(), parts=(TextInput(text="hm"),), source="person")
         for body in (MailPosted(mail=mail), words):
             await running.commit(body, agent=CHILD, file=file)
-        known = {one.plan.agent_id for one in tree.agency.team.members.values()}
+        known = {one.plan.agent_id for one in team.service.team.members.values()}
         for _ in range(2):  # also after another cut
             close_unstarted(running, post, known)
             await running.journal.flush()
-        dead = [one for one in tree.bodies(MailHandled, CHILD) if one.mail_id == mail.mail_id]
+        dead = [one for one in team.bodies(MailHandled, CHILD) if one.mail_id == mail.mail_id]
         assert [(one.dead, one.reason) for one in dead] == [(True, NEVER_STARTED)]
-        assert [NEVER_STARTED in one.message for one in tree.bodies(Warned, CHILD)] == [True]
+        assert [NEVER_STARTED in one.message for one in team.bodies(Warned, CHILD)] == [True]
         with trio.fail_after(600):
-            await tree.until(lambda: bool(told(tree)))
-        assert len(told(tree)) == 1
+            await team.until(lambda: bool(told(team)))
+        assert len(told(team)) == 1
 
 
 async def test_a_persons_words_to_who_never_leaves_the_line_are_said_to_be_lost(
     tmp_path, autojump_clock
 ):
-    async with open_tree(tmp_path, scripts(), max_agents=3) as tree:
-        await tree.begin()
+    async with open_team(tmp_path, scripts(), max_agents=3) as team:
+        await team.begin()
         with trio.fail_after(600):
-            await tree.until(lambda: bool(tree.bodies(MailPosted, CHILD)))
+            await team.until(lambda: bool(team.bodies(MailPosted, CHILD)))
             part = TextInput(text="hm")
             words = UserInput(input_id=new_uuid7(), parts=(part,))
-            await tree.agency.send_input(tree.agency.team.members[CHILD], words)
-            await tree.agency.wait_done()
-        (warned,) = tree.bodies(Warned, CHILD)
+            await team.service.send_input(team.service.team.members[CHILD], words)
+            await team.service.wait_done()
+        (warned,) = team.bodies(Warned, CHILD)
         assert "never started, and nobody read what was said to it: no agent slot" in warned.message

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from support.team_in_memory import WORK, Reply, Tree, calls, open_tree, says, spawn, wait
+from support.team_in_memory import WORK, Reply, TeamInMemory, calls, open_team, says, spawn, wait
 from swarm.mailbox.protocol.items import AnyItem, FunctionCallOutput
 from swarm.mailbox.protocol.records import AgentSpawned, MailPosted, ProcessEnded
 
@@ -47,51 +47,51 @@ def decider(shapes: dict[str, Shape]):
     return decide
 
 
-async def strike(tree: Tree, paths: list[str], which: int, after_s: float) -> None:
+async def strike(team: TeamInMemory, paths: list[str], which: int, after_s: float) -> None:
     """Kill whoever lives at that path then; the root too."""
     await trio.sleep(after_s)
-    lives = tree.children.get(paths[which % len(paths)], [])
+    lives = team.children.get(paths[which % len(paths)], [])
     if lives and lives[-1].is_alive:
         lives[-1].kill_group()
 
 
-async def watch_slots(tree: Tree) -> None:
+async def watch_slots(team: TeamInMemory) -> None:
     """Law 1 at every quiet moment: nobody lives without a slot, and at most so many live."""
     while True:
         await trio.sleep(0.5)
         await wait_all_tasks_blocked()
-        assert len(tree.alive) <= tree.slots <= tree.running.registry.max_agents
+        assert len(team.alive) <= team.slots <= team.running.registry.max_agents
 
 
 async def play(shape: Shape, slots: int, kills: list[tuple[int, float]]) -> None:
     shapes = paths_of(shape)
     with tempfile.TemporaryDirectory() as folder:
-        async with open_tree(Path(folder), {}, max_agents=slots) as tree:
-            tree.decide = decider(shapes)
+        async with open_team(Path(folder), {}, max_agents=slots) as team:
+            team.decide = decider(shapes)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(watch_slots, tree)
+                nursery.start_soon(watch_slots, team)
                 for which, after_s in kills:
-                    nursery.start_soon(strike, tree, list(shapes), which, after_s)
-                await tree.begin()
+                    nursery.start_soon(strike, team, list(shapes), which, after_s)
+                await team.begin()
                 with trio.fail_after(3600):
-                    outcome = await tree.agency.wait_done()
+                    outcome = await team.service.wait_done()
                 nursery.cancel_scope.cancel()
             await wait_all_tasks_blocked()
-            check(tree, shapes, outcome.state)
+            check(team, shapes, outcome.state)
 
 
-def check(tree: Tree, shapes: dict[str, Shape], state: str) -> None:
+def check(team: TeamInMemory, shapes: dict[str, Shape], state: str) -> None:
     assert state == "completed"
-    assert {path: states[-1] for path, states in tree.ends().items()} == dict.fromkeys(
+    assert {path: states[-1] for path, states in team.ends().items()} == dict.fromkeys(
         shapes, "completed"
     )
-    assert tree.slots == len(tree.alive) == len(tree.control.agents)
-    assert tree.alive <= {"/root"}
-    born = [(one.agent_id, one.epoch) for one in tree.bodies(AgentSpawned)]
-    gone = {(one.agent_id, one.epoch) for one in tree.bodies(ProcessEnded)}
+    assert team.slots == len(team.alive) == len(team.control.agents)
+    assert team.alive <= {"/root"}
+    born = [(one.agent_id, one.epoch) for one in team.bodies(AgentSpawned)]
+    gone = {(one.agent_id, one.epoch) for one in team.bodies(ProcessEnded)}
     assert len(born) == len(set(born))
-    assert len(set(born) - gone) == len(tree.alive)
-    letters = [one.mail.mail_id for one in tree.bodies(MailPosted)]
+    assert len(set(born) - gone) == len(team.alive)
+    letters = [one.mail.mail_id for one in team.bodies(MailPosted)]
     assert len(letters) == len(set(letters))
 
 

@@ -2,7 +2,7 @@
 
 import trio
 
-from support.team_in_memory import WORK, calls, open_tree, says, spawn, wait
+from support.team_in_memory import WORK, calls, open_team, says, spawn, wait
 from swarm.mailbox.protocol.approvals import ApprovalGrant
 from swarm.mailbox.protocol.rules import PrefixRule, RuleSet
 from swarm.supervisor.approvals.saved_rules import send_rules_to_all
@@ -12,17 +12,17 @@ OLD = PrefixRule(pattern=(("make",),))
 BOTH = RuleSet(prefixes=(OLD, GIT))
 
 
-async def save(tree, *prefix):
+async def save(team, *prefix):
     """As `approvals/approval_answers.py` does it, once the grant is written."""
-    number = len(tree.running.grants)
+    number = len(team.running.grants)
     grant = ApprovalGrant(grant_id=f"g{number}", path="/root", below=True, prefix=prefix)
-    tree.running.grants.add(grant)
-    await send_rules_to_all(tree.running, tuple(tree.control.agents.values()))
+    team.running.grants.add(grant)
+    await send_rules_to_all(team.running, tuple(team.control.agents.values()))
 
 
-def first_and_last_rules(tree, path):
+def first_and_last_rules(team, path):
     """For each process: the rules that it began with, and those that it judged by at last."""
-    return [(spec.rules, current.spec.rules) for spec, current in tree.lives[path]]
+    return [(spec.rules, current.spec.rules) for spec, current in team.lives[path]]
 
 
 async def test_living_agents_get_it_and_later_ones_begin_with_it(tmp_path, autojump_clock):
@@ -31,16 +31,16 @@ async def test_living_agents_get_it_and_later_ones_begin_with_it(tmp_path, autoj
         "/root/a": [calls(WORK), says("a")],
         "/root/b": [says("b")],
     }
-    async with open_tree(tmp_path, scripts, rules=RuleSet(prefixes=(OLD,))) as tree:
-        await tree.begin()
+    async with open_team(tmp_path, scripts, rules=RuleSet(prefixes=(OLD,))) as team:
+        await team.begin()
         await trio.sleep(5)  # a works for ten seconds
-        await save(tree, "git", "push")
-        await save(tree, "make")  # stands in the files already
-        await tree.until(lambda: tree.ends().get("/root"))
+        await save(team, "git", "push")
+        await save(team, "make")  # stands in the files already
+        await team.until(lambda: team.ends().get("/root"))
     before = RuleSet(prefixes=(OLD,))
-    assert first_and_last_rules(tree, "/root") == [(before, BOTH)]
-    assert first_and_last_rules(tree, "/root/a") == [(before, BOTH)]
-    assert first_and_last_rules(tree, "/root/b") == [(BOTH, BOTH)]
+    assert first_and_last_rules(team, "/root") == [(before, BOTH)]
+    assert first_and_last_rules(team, "/root/a") == [(before, BOTH)]
+    assert first_and_last_rules(team, "/root/b") == [(BOTH, BOTH)]
 
 
 async def test_an_agent_that_is_starting_meanwhile_gets_it_too(tmp_path, autojump_clock):
@@ -48,17 +48,17 @@ async def test_an_agent_that_is_starting_meanwhile_gets_it_too(tmp_path, autojum
         "/root": [calls(spawn("a")), calls(wait("a")), says("done")],
         "/root/a": [calls(WORK), says("a")],
     }
-    async with open_tree(tmp_path, scripts) as tree:
-        start = tree.start
+    async with open_team(tmp_path, scripts) as team:
+        start = team.start
 
         async def slowly(spec, **more):
             if spec.path == "/root/a":
-                await save(tree, "git", "push")  # its spec is made, its process is not there yet
+                await save(team, "git", "push")  # its spec is made, its process is not there yet
             return await start(spec, **more)
 
-        tree.start = slowly
-        await tree.begin()
-        await tree.until(lambda: tree.ends().get("/root"))
+        team.start = slowly
+        await team.begin()
+        await team.until(lambda: team.ends().get("/root"))
     told = RuleSet(prefixes=(GIT,))
-    assert first_and_last_rules(tree, "/root/a") == [(RuleSet(), told)]
-    assert first_and_last_rules(tree, "/root") == [(RuleSet(), told)]
+    assert first_and_last_rules(team, "/root/a") == [(RuleSet(), told)]
+    assert first_and_last_rules(team, "/root") == [(RuleSet(), told)]

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from support.team_in_memory import calls, open_tree, says
+from support.team_in_memory import calls, open_team, says
 from swarm.mailbox.protocol.events import CallBegan
 from swarm.mailbox.protocol.requests import FilesWatched, WatchFiles
 from swarm.supervisor.file_history.change_watcher import ChangeWatcher
@@ -22,7 +22,7 @@ async def test_a_call_runs_when_its_begin_is_written_and_its_files_are_recorded(
         return FilesWatched()
 
     async def run(self, verdict, listen):
-        began = tree.bodies(CallBegan, "/root")
+        began = team.bodies(CallBegan, "/root")
         runs.append((trio.current_time(), began))
         return await do(self, verdict, listen)
 
@@ -30,10 +30,10 @@ async def test_a_call_runs_when_its_begin_is_written_and_its_files_are_recorded(
     monkeypatch.setattr(ChangeWatcher, "call_starting", look)
     monkeypatch.setattr(FakeTool, "run", run)
     scripts = {"/root": [calls(("edit", {})), says("done")]}
-    async with open_tree(tmp_path, scripts, disk_s=disk_s) as tree:
+    async with open_team(tmp_path, scripts, disk_s=disk_s) as team:
         with trio.fail_after(100):
-            await tree.begin()
-            assert (await tree.agency.wait_done()).state == "completed"
+            await team.begin()
+            assert (await team.service.wait_done()).state == "completed"
     ((looked_at, request),) = looks
     ((ran_at, (begun,)),) = runs
     turn, call = begun.turn_id, begun.call_id

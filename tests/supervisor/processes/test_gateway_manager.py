@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.team_in_memory import open_tree
+from support.team_in_memory import open_team
 from swarm.mailbox.errors import PeerGone
 from swarm.supervisor.agents.live_agent import GatewayAddress
 from swarm.supervisor.processes.gateway_manager import GatewayManager
@@ -24,25 +24,25 @@ class LosingStarter:
         return SimpleNamespace(pid=1)
 
 
-def gateway_loop(tree, starter):
+def gateway_loop(team, starter):
     budget = SimpleNamespace(on_gateway_start=lambda identity: False)
-    running = tree.running._replace(processes=starter)
-    manager = GatewayManager(running, GatewayAddress(), budget, tree.control, models_dir="")
+    running = team.running._replace(processes=starter)
+    manager = GatewayManager(running, GatewayAddress(), budget, team.control, models_dir="")
     return manager.process.loop
 
 
 async def test_a_lost_start_of_a_gateway_is_tried_once_more_under_another_identity(
     tmp_path, autojump_clock
 ):
-    async with open_tree(tmp_path, {}) as tree:
+    async with open_team(tmp_path, {}) as team:
         starter = LosingStarter(lost=1)
-        await gateway_loop(tree, starter).start()
+        await gateway_loop(team, starter).start()
         assert starter.epochs == [1, 2]
         with pytest.raises(PeerGone):  # the first one's late messages are refused
-            await tree.office.post(f"g/{tree.running.run_id}/1".encode(), b"")
+            await team.server.post(f"g/{team.running.run_id}/1".encode(), b"")
 
 
 async def test_a_gateway_whose_start_is_lost_twice_is_none(tmp_path, autojump_clock):
-    async with open_tree(tmp_path, {}) as tree:
+    async with open_team(tmp_path, {}) as team:
         with pytest.raises(StartInterrupted):
-            await gateway_loop(tree, LosingStarter(lost=2)).start()
+            await gateway_loop(team, LosingStarter(lost=2)).start()

@@ -4,7 +4,7 @@ import msgspec
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from support.team_in_memory import END, WORK, calls, open_tree, says, spawn, wait
+from support.team_in_memory import END, WORK, calls, open_team, says, spawn, wait
 from swarm.mailbox.protocol.events import CallBegan, TurnCompleted
 from swarm.mailbox.protocol.ops import TextInput, UserInput
 from swarm.mailbox.protocol.records import AgentSpawned, ItemRecorded, MailHandled, MailPosted
@@ -13,12 +13,12 @@ from swarm.worker.testing.agent_harness import failed
 LIMIT_S = 7200
 
 
-async def over(tree) -> str:
+async def over(team) -> str:
     """Until the run's work is done; the root's end state."""
     with trio.fail_after(LIMIT_S):
-        outcome = await tree.agency.wait_done()
+        outcome = await team.service.wait_done()
     await wait_all_tasks_blocked()
-    assert tree.slots == len(tree.control.agents) == len(tree.alive)
+    assert team.slots == len(team.control.agents) == len(team.alive)
     return outcome.state
 
 
@@ -31,16 +31,16 @@ async def test_a_nested_tree_spawns_waits_and_finishes_from_the_leaves_up(tmp_pa
         "/root/a/y": [calls(WORK), calls(WORK), says("y")],
         "/root/a/x/deep": [calls(WORK, WORK, WORK), says("deep")],
     }
-    async with open_tree(tmp_path, scripts, max_agents=8) as tree:
+    async with open_team(tmp_path, scripts, max_agents=8) as team:
         began = trio.current_time()
-        await tree.begin()
-        assert await over(tree) == "completed"
-        ends = tree.ends()
+        await team.begin()
+        assert await over(team) == "completed"
+        ends = team.ends()
         assert set(ends) == {*scripts} - {""}
         assert {state for states in ends.values() for state in states} == {"completed"}
-        assert tree.alive == {"/root"}
+        assert team.alive == {"/root"}
         assert 10 <= trio.current_time() - began < 60
-        letters = [one.mail for one in tree.bodies(MailPosted)]
+        letters = [one.mail for one in team.bodies(MailPosted)]
         assert sorted(one.author for one in letters if one.kind == "final_answer") == sorted(
             path for path in scripts if path != "/root"
         )
@@ -54,11 +54,11 @@ async def test_with_two_slots_a_deep_tree_still_finishes_by_suspended_parents(
         "/root/a": [calls(spawn("b")), calls(wait("b")), says("a")],
         "/root/a/b": [calls(WORK), says("b")],
     }
-    async with open_tree(tmp_path, scripts, max_agents=2) as tree:
-        await tree.begin()
-        assert await over(tree) == "completed"
-        assert tree.ends()["/root/a/b"] == ["completed"]
-        assert len(tree.children["/root"]) + len(tree.children["/root/a"]) > 2, "nobody gave way"
+    async with open_team(tmp_path, scripts, max_agents=2) as team:
+        await team.begin()
+        assert await over(team) == "completed"
+        assert team.ends()["/root/a/b"] == ["completed"]
+        assert len(team.children["/root"]) + len(team.children["/root/a"]) > 2, "nobody gave way"
 
 
 async def test_letters_are_read_in_order_and_one_that_wakes_starts_a_finished_agent_again(
@@ -78,16 +78,16 @@ async def test_letters_are_read_in_order_and_one_that_wakes_starts_a_finished_ag
         ],
         "/root/a": [calls(WORK), says("first"), says("second")],
     }
-    async with open_tree(tmp_path, scripts) as tree:
-        await tree.begin()
-        assert await over(tree) == "completed"
-        read = [one.item for one in tree.bodies(ItemRecorded, "/root/a") if one.source == "mail"]
+    async with open_team(tmp_path, scripts) as team:
+        await team.begin()
+        assert await over(team) == "completed"
+        read = [one.item for one in team.bodies(ItemRecorded, "/root/a") if one.source == "mail"]
         words = [item.content[0].text for item in read]
         assert [text.rpartition("\n")[2] for text in words] == [
             "be a", "one", "two", "three", "again",
         ]  # fmt: skip
-        assert tree.ends()["/root/a"] == ["completed", "completed"]
-        assert len(tree.children["/root/a"]) == 2
+        assert team.ends()["/root/a"] == ["completed", "completed"]
+        assert len(team.children["/root/a"]) == 2
 
 
 async def test_the_empty_private_folder_of_who_has_finished_goes_and_comes_back_with_a_further_task(
@@ -99,17 +99,17 @@ async def test_the_empty_private_folder_of_who_has_finished_goes_and_comes_back_
                   calls(WORK), says("root")],
         "/root/a": [calls(WORK), says("first"), calls(WORK), says("second")],
     }  # fmt: skip
-    async with open_tree(tmp_path, scripts) as tree:
-        await tree.begin()
-        await tree.until(lambda: "/root/a" in tree.alive)
-        own = tree.running.paths.tmp / tree.agency.team.members["/root/a"].plan.agent_id
+    async with open_team(tmp_path, scripts) as team:
+        await team.begin()
+        await team.until(lambda: "/root/a" in team.alive)
+        own = team.running.paths.tmp / team.service.team.members["/root/a"].plan.agent_id
         assert own.is_dir()
-        await tree.until(lambda: "/root/a" not in tree.alive)
-        await tree.until(lambda: not own.exists())
-        await tree.until(lambda: "/root/a" in tree.alive)
+        await team.until(lambda: "/root/a" not in team.alive)
+        await team.until(lambda: not own.exists())
+        await team.until(lambda: "/root/a" in team.alive)
         (own / "left").touch()
-        assert await over(tree) == "completed"
-        assert "/root/a" not in tree.alive
+        assert await over(team) == "completed"
+        assert "/root/a" not in team.alive
         assert (own / "left").exists(), "what lies in it is not ours to throw away"
 
 
@@ -121,15 +121,15 @@ async def test_a_spawn_that_waits_for_a_slot_fails_at_its_deadline_and_leaves_no
         "/root": [calls(spawn("a"), spawn("b")), calls(wait("a")), says("root")],
         "/root/a": [*busy, says("a")],
     }
-    async with open_tree(tmp_path, scripts, max_agents=2) as tree:
+    async with open_team(tmp_path, scripts, max_agents=2) as team:
         began = trio.current_time()
-        await tree.begin()
-        await tree.until(lambda: len(tree.outputs()) == 2)
+        await team.begin()
+        await team.until(lambda: len(team.outputs()) == 2)
         assert 120 <= trio.current_time() - began < 135
-        assert "no agent slot came free within 120 s" in tree.outputs()[1]
-        assert await over(tree) == "completed"
-        assert "/root/b" not in tree.children
-        assert [one.dead for one in tree.bodies(MailHandled, "/root/b")] == [True]
+        assert "no agent slot came free within 120 s" in team.outputs()[1]
+        assert await over(team) == "completed"
+        assert "/root/b" not in team.children
+        assert [one.dead for one in team.bodies(MailHandled, "/root/b")] == [True]
 
 
 async def test_an_interrupted_parents_wish_is_withdrawn_and_its_child_works_on(
@@ -140,26 +140,26 @@ async def test_an_interrupted_parents_wish_is_withdrawn_and_its_child_works_on(
         "/root/p": [calls(spawn("c")), calls(spawn("d")), says("c has told me")],
         "/root/p/c": [calls(WORK), calls(WORK), says("c")],
     }
-    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
-        await tree.begin()
-        await tree.until(lambda: len(tree.bodies(CallBegan, "/root/p")) == 2)
-        await tree.until(lambda: bool(tree.bodies(MailPosted, "/root/p/d")))
-        await tree.control.interrupt([tree.control.agents["/root/p"]], "a person said so")
-        assert await over(tree) == "completed"
-        assert tree.ends()["/root/p"] == ["interrupted", "completed"]
-        assert tree.ends()["/root/p/c"] == ["completed"]
-        assert not tree.bodies(AgentSpawned, "/root/p/d")
+    async with open_team(tmp_path, scripts, max_agents=3) as team:
+        await team.begin()
+        await team.until(lambda: len(team.bodies(CallBegan, "/root/p")) == 2)
+        await team.until(lambda: bool(team.bodies(MailPosted, "/root/p/d")))
+        await team.control.interrupt([team.control.agents["/root/p"]], "a person said so")
+        assert await over(team) == "completed"
+        assert team.ends()["/root/p"] == ["interrupted", "completed"]
+        assert team.ends()["/root/p/c"] == ["completed"]
+        assert not team.bodies(AgentSpawned, "/root/p/d")
 
 
 async def test_a_child_that_never_says_hello_is_refused_at_its_deadline(tmp_path, autojump_clock):
     scripts = {"/root": [calls(spawn("a")), says("root")]}
-    async with open_tree(tmp_path, scripts) as tree:
-        tree.mute.add("/root/a")
+    async with open_team(tmp_path, scripts) as team:
+        team.mute.add("/root/a")
         began = trio.current_time()
-        await tree.begin()
-        assert await over(tree) == "completed"
+        await team.begin()
+        assert await over(team) == "completed"
         assert 10 <= trio.current_time() - began < 20
-        assert "did not answer in 10 s" in tree.outputs()[0]
+        assert "did not answer in 10 s" in team.outputs()[0]
 
 
 async def test_a_killed_child_lives_again_and_four_deaths_in_a_minute_are_told(
@@ -169,14 +169,14 @@ async def test_a_killed_child_lives_again_and_four_deaths_in_a_minute_are_told(
         "/root": [calls(spawn("a")), calls(wait("a")), says("root")],
         "/root/a": [calls(WORK) for _ in range(20)],
     }
-    async with open_tree(tmp_path, scripts) as tree:
-        await tree.begin()
+    async with open_team(tmp_path, scripts) as team:
+        await team.begin()
         for life in range(1, 5):
-            await tree.until(lambda life=life: len(tree.bodies(CallBegan, "/root/a")) == life)
-            tree.children["/root/a"][-1].kill_group()
-        assert await over(tree) == "completed"
-        assert tree.ends()["/root/a"] == ["crashed"]
-        finished = msgspec.json.decode(tree.outputs()[1])["finished"]
+            await team.until(lambda life=life: len(team.bodies(CallBegan, "/root/a")) == life)
+            team.children["/root/a"][-1].kill_group()
+        assert await over(team) == "completed"
+        assert team.ends()["/root/a"] == ["crashed"]
+        finished = msgspec.json.decode(team.outputs()[1])["finished"]
         assert [one["end_state"] for one in finished] == ["crashed"]
 
 
@@ -196,14 +196,14 @@ async def test_a_restart_that_never_says_hello_is_tried_again(tmp_path, autojump
         "/root": [calls(spawn("a")), calls(wait("a")), says("root")],
         "/root/a": [calls(WORK), says("a")],
     }
-    async with open_tree(tmp_path, scripts) as tree:
-        tree.mute = MuteStarts("/root/a", 2, 3)
-        await tree.begin()
-        await tree.until(lambda: len(tree.bodies(CallBegan, "/root/a")) == 1)
-        tree.children["/root/a"][-1].kill_group()
-        assert await over(tree) == "completed"
-        assert tree.ends()["/root/a"] == ["completed"]
-        assert len(tree.children["/root/a"]) == 4
+    async with open_team(tmp_path, scripts) as team:
+        team.mute = MuteStarts("/root/a", 2, 3)
+        await team.begin()
+        await team.until(lambda: len(team.bodies(CallBegan, "/root/a")) == 1)
+        team.children["/root/a"][-1].kill_group()
+        assert await over(team) == "completed"
+        assert team.ends()["/root/a"] == ["completed"]
+        assert len(team.children["/root/a"]) == 4
 
 
 async def test_a_further_task_survives_new_lives_that_never_say_hello(tmp_path, autojump_clock):
@@ -217,12 +217,12 @@ async def test_a_further_task_survives_new_lives_that_never_say_hello(tmp_path, 
         ],
         "/root/a": [says("first"), says("second")],
     }
-    async with open_tree(tmp_path, scripts) as tree:
-        tree.mute = MuteStarts("/root/a", 2, 3)
-        await tree.begin()
-        assert await over(tree) == "completed"
-        assert tree.ends()["/root/a"] == ["completed", "completed"]
-        epochs = [one.epoch for one in tree.bodies(AgentSpawned) if one.path == "/root/a"]
+    async with open_team(tmp_path, scripts) as team:
+        team.mute = MuteStarts("/root/a", 2, 3)
+        await team.begin()
+        assert await over(team) == "completed"
+        assert team.ends()["/root/a"] == ["completed", "completed"]
+        epochs = [one.epoch for one in team.bodies(AgentSpawned) if one.path == "/root/a"]
         assert epochs == [1, 4], "a failed start has used up its identity"
 
 
@@ -230,8 +230,8 @@ def words(text: str) -> UserInput:
     return UserInput(input_id=f"said-{text}", parts=(TextInput(text=text),))
 
 
-def heard(tree, path: str) -> list[str]:
-    items = [one.item for one in tree.bodies(ItemRecorded, path) if one.source == "user"]
+def heard(team, path: str) -> list[str]:
+    items = [one.item for one in team.bodies(ItemRecorded, path) if one.source == "user"]
     return [item.content[0].text for item in items]
 
 
@@ -243,13 +243,13 @@ async def test_words_to_an_agent_that_stands_in_line_are_read_once_it_lives(
         "/root/a": [calls(WORK), says("a")],
         "/root/b": [says("b"), says("b, to a person")],
     }
-    async with open_tree(tmp_path, scripts, max_agents=2) as tree:
-        await tree.begin()
-        await tree.until(lambda: bool(tree.bodies(MailPosted, "/root/b")))
-        assert "/root/b" not in tree.children
-        await tree.agency.send_input(tree.agency.team.members["/root/b"], words("hello"))
-        assert await over(tree) == "completed"
-        assert heard(tree, "/root/b") == ["hello"]
+    async with open_team(tmp_path, scripts, max_agents=2) as team:
+        await team.begin()
+        await team.until(lambda: bool(team.bodies(MailPosted, "/root/b")))
+        assert "/root/b" not in team.children
+        await team.service.send_input(team.service.team.members["/root/b"], words("hello"))
+        assert await over(team) == "completed"
+        assert heard(team, "/root/b") == ["hello"]
 
 
 async def test_a_persons_words_end_a_wait_that_goes_on_without_a_process(tmp_path, autojump_clock):
@@ -258,18 +258,18 @@ async def test_a_persons_words_end_a_wait_that_goes_on_without_a_process(tmp_pat
         "/root/a": [calls(spawn("b")), calls(wait("b")), says("heard it"), says("b has told me")],
         "/root/a/b": [calls(WORK) for _ in range(9)] + [says("b")],
     }
-    async with open_tree(tmp_path, scripts, max_agents=3) as tree:
-        await tree.begin()
-        await tree.until(lambda: bool(tree.bodies(CallBegan, "/root/a/b")))
-        member = tree.agency.team.members["/root/a"]
-        await tree.until(lambda: len(tree.bodies(CallBegan, "/root/a")) == 2)
-        assert await tree.agency.lifecycle.suspend(member.live_agent)
+    async with open_team(tmp_path, scripts, max_agents=3) as team:
+        await team.begin()
+        await team.until(lambda: bool(team.bodies(CallBegan, "/root/a/b")))
+        member = team.service.team.members["/root/a"]
+        await team.until(lambda: len(team.bodies(CallBegan, "/root/a")) == 2)
+        assert await team.service.lifecycle.suspend(member.live_agent)
         began = trio.current_time()
-        await tree.agency.send_input(member, words("hello"))
-        await tree.until(lambda: bool(heard(tree, "/root/a")))
+        await team.service.send_input(member, words("hello"))
+        await team.until(lambda: bool(heard(team, "/root/a")))
         assert trio.current_time() - began < 5
-        assert heard(tree, "/root/a") == ["hello"]
-        assert await over(tree) == "completed"
+        assert heard(team, "/root/a") == ["hello"]
+        assert await over(team) == "completed"
 
 
 async def test_a_run_goes_on_while_the_end_of_a_turn_is_on_its_way_to_the_disk(
@@ -279,10 +279,10 @@ async def test_a_run_goes_on_while_the_end_of_a_turn_is_on_its_way_to_the_disk(
         "/root": [calls(spawn("a")), (says("first")[0], 2.5, END), (0.2, *says("second"))],
         "/root/a": [(0.5, *says("a"))],  # its letter comes behind the root's shown answer
     }
-    async with open_tree(tmp_path, scripts, disk_s=1.0) as tree:
-        await tree.begin()
-        assert await over(tree) == "completed"
-        assert [one.last_message for one in tree.bodies(TurnCompleted, "/root")] == [
+    async with open_team(tmp_path, scripts, disk_s=1.0) as team:
+        await team.begin()
+        assert await over(team) == "completed"
+        assert [one.last_message for one in team.bodies(TurnCompleted, "/root")] == [
             "first",
             "second",
         ]
@@ -294,7 +294,7 @@ async def test_who_stands_in_line_after_a_cut_response_is_known_to_do_nothing_el
     """Else each would wait for the slot of the other, as long as it can."""
     cut = (calls(spawn("b"))[0], failed("stream_disconnected", retryable=True))
     scripts = {"/root": [calls(spawn("a")), cut], "/root/a": [calls(spawn("c"))]}
-    async with open_tree(tmp_path, scripts, max_agents=2) as tree:
-        await tree.begin()
+    async with open_team(tmp_path, scripts, max_agents=2) as team:
+        await team.begin()
         with trio.fail_after(10):
-            await tree.until(lambda: bool({"/root/b", "/root/a/c"} & set(tree.children)))
+            await team.until(lambda: bool({"/root/b", "/root/a/c"} & set(team.children)))

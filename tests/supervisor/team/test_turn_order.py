@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from support.team_in_memory import open_tree, says
+from support.team_in_memory import open_team, says
 from swarm.mailbox.ids import new_uuid7
 from swarm.mailbox.protocol.control import Recorded
 from swarm.mailbox.protocol.events import (
@@ -93,12 +93,12 @@ DOINGS = st.lists(
 class Witness:
     """What is shown, and whether it had been written by then; every input of every life."""
 
-    def __init__(self, tree, scripts):
-        self._tree, self._scripts = tree, {path: list(one) for path, one in scripts.items()}
+    def __init__(self, team, scripts):
+        self._tree, self._scripts = team, {path: list(one) for path, one in scripts.items()}
         self.unwritten = []
         self.inputs = {}  # (path, life) → inputs, in order
-        tree.decide = self.decide
-        tree.running.broadcast._view = SimpleNamespace(on_feed=self.on_feed)
+        team.decide = self.decide
+        team.running.broadcast._view = SimpleNamespace(on_feed=self.on_feed)
 
     def decide(self, path, items):
         life = (path, len(self._tree.children[path]))
@@ -113,8 +113,8 @@ class Witness:
                 self.unwritten.append(feed.record)
 
 
-async def do(tree, kind, path):
-    life = tree.control.agents.get(path)
+async def do(team, kind, path):
+    life = team.control.agents.get(path)
     if life is None:
         return
     orders = {
@@ -127,25 +127,25 @@ async def do(tree, kind, path):
     }
     if kind == "words":
         words = UserInput(input_id=new_uuid7(), parts=(TextInput(text="hi"),))
-        await tree.control.send_input(life, words)
+        await team.control.send_input(life, words)
     elif kind == "kill":
-        tree.children[path][-1].kill_group()
+        team.children[path][-1].kill_group()
     elif life.hello.is_set():
-        await tree.running.send(life, orders[kind])
+        await team.running.send(life, orders[kind])
 
 
 async def live_through(scripts, doings):
     with tempfile.TemporaryDirectory() as folder:
-        async with open_tree(Path(folder), {}) as tree:
-            witness = Witness(tree, scripts)
-            await tree.begin()
+        async with open_team(Path(folder), {}) as team:
+            witness = Witness(team, scripts)
+            await team.begin()
             for seconds, kind, path in doings:
                 await trio.sleep(seconds)
-                await do(tree, kind, path)
+                await do(team, kind, path)
             for path in ("/root", "/root/a", "/root/b"):
-                await do(tree, "continue", path)
+                await do(team, "continue", path)
             await trio.sleep(3000)
-            return list(read_records(tree.running.paths)), witness
+            return list(read_records(team.running.paths)), witness
 
 
 def check_turns(records):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.team_in_memory import open_tree
+from support.team_in_memory import open_team
 from swarm.mailbox.errors import MessageTooLarge, PeerGone
 from swarm.mailbox.fragments import MAX_MESSAGE_BYTES
 from swarm.mailbox.protocol.ops import Answer, LearnRule, decode_op
@@ -17,11 +17,11 @@ AGENT = SimpleNamespace(identity=b"a/agent/1")
 async def test_an_answer_that_no_mailbox_takes_becomes_a_refusal_that_names_its_size(
     tmp_path, autojump_clock
 ):
-    async with open_tree(tmp_path, {}) as tree:
-        tree.office.admit(AGENT.identity, epoch=1)
-        ours = tree.office.connect(AGENT.identity, epoch=1)
-        await tree.running.send(AGENT, Answer(request_id=7, reply=BlobStored(path=LARGE)))
-        await tree.running.send(AGENT, Answer(request_id=8, reply=BlobStored(path="p")))
+    async with open_team(tmp_path, {}) as team:
+        team.server.admit(AGENT.identity, epoch=1)
+        ours = team.server.connect(AGENT.identity, epoch=1)
+        await team.running.send(AGENT, Answer(request_id=7, reply=BlobStored(path=LARGE)))
+        await team.running.send(AGENT, Answer(request_id=8, reply=BlobStored(path="p")))
         heard = [decode_op((await ours.receive()).body) for _ in range(2)]
     refused, stored = heard
     assert (refused.request_id, type(refused.reply)) == (7, RequestRefused)
@@ -31,11 +31,11 @@ async def test_an_answer_that_no_mailbox_takes_becomes_a_refusal_that_names_its_
 
 
 async def test_an_order_that_no_mailbox_takes_is_its_senders_to_refuse(tmp_path, autojump_clock):
-    async with open_tree(tmp_path, {}) as tree:
-        tree.office.admit(AGENT.identity, epoch=1)
-        tree.office.connect(AGENT.identity, epoch=1)
+    async with open_team(tmp_path, {}) as team:
+        team.server.admit(AGENT.identity, epoch=1)
+        team.server.connect(AGENT.identity, epoch=1)
         with pytest.raises(MessageTooLarge):
-            await tree.running.send(AGENT, LearnRule(prefix=(LARGE,)))
-        tree.office.dismiss(AGENT.identity)
+            await team.running.send(AGENT, LearnRule(prefix=(LARGE,)))
+        team.server.dismiss(AGENT.identity)
         with pytest.raises(PeerGone):
-            await tree.running.send(AGENT, Answer(request_id=1, reply=BlobStored(path="p")))
+            await team.running.send(AGENT, Answer(request_id=1, reply=BlobStored(path="p")))

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from support.team_in_memory import WORK, calls, open_tree, says
+from support.team_in_memory import WORK, calls, open_team, says
 from swarm.mailbox.control_channel import ControlRequest
 from swarm.mailbox.fragments import MAX_MESSAGE_BYTES, split_into_fragments
 from swarm.mailbox.protocol.changes import CompactionInfo
@@ -56,26 +56,26 @@ class Server:
 @asynccontextmanager
 async def open_door(folder, scripts):
     """A run whose root works or has finished, and a terminal at its door."""
-    async with open_tree(folder, scripts) as tree:
+    async with open_team(folder, scripts) as team:
         server, stopped = Server(), []
-        parts = (tree.running, tree.control, tree.agency, server)
-        tree.nursery.start_soon(ControlService(*parts, lambda: stopped.append(True)).serve)
+        parts = (team.running, team.control, team.service, server)
+        team.nursery.start_soon(ControlService(*parts, lambda: stopped.append(True)).serve)
         with trio.fail_after(LIMIT_S):
-            await tree.begin()
-            yield tree, server, stopped
+            await team.begin()
+            yield team, server, stopped
 
 
-async def at_rest(tree):
-    await tree.until(lambda: "/root" in tree.ends())
+async def at_rest(team):
+    await team.until(lambda: "/root" in team.ends())
 
 
 async def test_who_cannot_be_looked_at_is_refused_whatever_it_wants(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, stopped):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server, stopped):
         for wish in (GetSnapshot(), KillAgent(), SendText(agent="", text="obey")):
             reply = await server.ask(wish, pid=None)
             assert (type(reply), reply.exit_code) == (Refused, 3)
             assert "the system does not say who asks" in reply.message
-        assert (stopped, tree.alive) == ([], {"/root"})
+        assert (stopped, team.alive) == ([], {"/root"})
 
 
 async def test_what_is_no_wish_is_refused_and_the_next_one_is_served(tmp_path, autojump_clock):
@@ -92,10 +92,10 @@ async def test_what_is_no_wish_is_refused_and_the_next_one_is_served(tmp_path, a
 async def test_an_answer_that_is_too_large_is_refused_and_the_door_stays_open(
     tmp_path, autojump_clock, monkeypatch
 ):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, _):
-        view = tree.running.broadcast.current_view()
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server, _):
+        view = team.running.broadcast.current_view()
         large = type(view)(**{**_fields(view), "title": "x" * (MAX_MESSAGE_BYTES + 1)})
-        monkeypatch.setattr(tree.running.broadcast, "current_view", lambda: large)
+        monkeypatch.setattr(team.running.broadcast, "current_view", lambda: large)
         reply = await server.ask(GetSnapshot())
         assert isinstance(reply, Refused)
         assert reply.message.startswith("the answer is too large to be told: ")
@@ -127,16 +127,16 @@ async def test_a_run_that_asks_nobody_and_keeps_nothing_says_so(tmp_path, autoju
 
 
 async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, _):
-        tree.agency.team.members["/root"].closed = True
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server, _):
+        team.service.team.members["/root"].closed = True
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="/root was ended for good; nothing reaches it")
         assert isinstance(await server.ask(ReviewWork(prompt="p", agent="/root")), Refused)
 
 
 async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (tree, server, _):
-        tree.agency.close()
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server, _):
+        team.service.close()
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="the run is ending; say it with `swarm resume`")
 
@@ -145,46 +145,46 @@ async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clo
 
 
 async def test_no_turn_is_taken_back_of_an_agent_at_work_or_without_turns(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK), says("r")]}) as (tree, server, _):
+    async with open_door(tmp_path, {"/root": [calls(WORK), says("r")]}) as (team, server, _):
         reply = await server.ask(RollBack(turns=0))
         assert reply == Refused(message="at least one turn must be taken back", exit_code=2)
-        await tree.until(lambda: bool(tree.bodies(CallBegan)))
+        await team.until(lambda: bool(team.bodies(CallBegan)))
         reply = await server.ask(RollBack())
         assert isinstance(reply, Refused)
         assert "/root is at work; `swarm interrupt` it first" in reply.message
-        await at_rest(tree)
+        await at_rest(team)
         assert isinstance(await server.ask(RollBack()), Done)
-        await tree.until(lambda: bool(tree.bodies(ContextRecorded)))
+        await team.until(lambda: bool(team.bodies(ContextRecorded)))
         reply = await server.ask(RollBack())
         assert reply == Refused(message="/root has had no turn that could be taken back")
-        assert [one.rolled_back for one in tree.bodies(ContextRecorded)] == [1]
+        assert [one.rolled_back for one in team.bodies(ContextRecorded)] == [1]
 
 
 async def test_a_history_that_no_mailbox_takes_is_not_taken_back_to(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (tree, server, _):
-        await at_rest(tree)
-        file = tree.agency.team.members["/root"].plan.agent_id
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server, _):
+        await at_rest(team)
+        file = team.service.team.members["/root"].plan.agent_id
         items = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         kept = ContextRecorded(turn_id="", items=items)
-        await tree.running.commit(kept, agent="/root", file=file)
+        await team.running.commit(kept, agent="/root", file=file)
         await server.ask(SendText(agent="/root", text="once more"))
-        tree.scripts["/root"].append(says("again"))
-        await tree.until(lambda: len(tree.ends()["/root"]) == 2)
+        team.scripts["/root"].append(says("again"))
+        await team.until(lambda: len(team.ends()["/root"]) == 2)
         reply = await server.ask(RollBack())
         assert isinstance(reply, Refused)
         assert reply.message.startswith(
             "what would stay of /root's history is too large to be sent"
         )
         assert reply.message.endswith("; take back more turns, or compact it first")
-        assert tree.alive == {"/root"}
+        assert team.alive == {"/root"}
 
 
 async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
     tmp_path, autojump_clock
 ):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (tree, server, _):
-        await at_rest(tree)
-        file = tree.agency.team.members["/root"].plan.agent_id
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server, _):
+        await at_rest(team)
+        file = team.service.team.members["/root"].plan.agent_id
         long = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         made = CompactionInfo(
             compaction_id="c", trigger="person", means="model",
@@ -194,7 +194,7 @@ async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
             ContextRecorded(turn_id="", items=long),
             ContextRecorded(turn_id="", items=(text_message("user", "sum"),), shortened=made),
         ):
-            await tree.running.commit(body, agent="/root", file=file)
+            await team.running.commit(body, agent="/root", file=file)
         reply = await server.ask(CompactAgent(undo=True))
         assert isinstance(reply, Refused)
         assert reply.message.startswith("what /root had forgotten is too large to be sent: ")
@@ -204,10 +204,10 @@ async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
 async def test_an_agent_that_is_just_ending_has_no_turn_taken_back(
     tmp_path, autojump_clock, monkeypatch
 ):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (tree, server, _):
-        await at_rest(tree)
-        life = tree.control.agents["/root"]
-        tree.office.dismiss(life.identity)  # as its end does, before anybody has noticed
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server, _):
+        await at_rest(team)
+        life = team.control.agents["/root"]
+        team.server.dismiss(life.identity)  # as its end does, before anybody has noticed
         assert await server.ask(RollBack()) == Refused(message="/root is just ending; try again")
         reply = await server.ask(CompactAgent())
         assert reply == Refused(message="/root has ended")
