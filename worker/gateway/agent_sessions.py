@@ -47,10 +47,10 @@ from .backend import (
 )
 from .budget_reservations import BudgetReservations
 from .conversations import Conversation, ConversationOwner
-from .pricing import price_usd
 from .response_relay import AgentConnection, ResponseRelay, ResponseSender, internal_failure
 from .retry_delays import backoff_s
 from .stream_continuation import ResponseContinuation
+from .token_usage import price_usd
 
 _log = logging.getLogger("swarm.gateway")
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")

@@ -41,7 +41,7 @@ from .backend import (
     ResponseTextDelta,
     SampleError,
 )
-from .pricing import price_usd
+from .token_usage import price_usd
 
 REPEAT_WAITING_S = 30.0  # how often a request reports that it waits for budget reserved by others
 

@@ -9,28 +9,36 @@ import msgspec
 
 from swarm.mailbox.protocol.items import FunctionCall, Message, OutputText, Reasoning, TokenUsage
 
-from .backend import (
-    AnyResponseEvent,
-    Failure,
-    NewId,
-    ResponseFinished,
-    ResponseItemDone,
-    ResponseItemStarted,
-    ResponseReasoningDelta,
-    ResponseTextDelta,
-    SampleError,
+from .backend import NewId
+from .event_payloads import (
+    DecodedEvent,
+    ResponseSize,
+    TextAccumulator,
+    UnreadableEvent,
+    is_object,
 )
-from .chat_tool_calls import PendingCalls, ToolCallDelta
-from .event_payloads import DecodedEvent, UnreadableEvent, is_object, read_event
-from .failures import ErrorBody, classify_stream_error
-from .text_accumulator import TextAccumulator
+from .failures import ErrorFields
 from .text_tool_calls import extract_tool_calls
-from .wire_stream import WireStream
+from .token_usage import read_usage
+from .wire_stream import EVERY_TYPE, WireStream
 
 _CUT = frozenset({"length", "content_filter"})  # the model was stopped; its output so far is kept
 _BROKEN_OFF = frozenset(  # the server failed; treated as if no reason came
     {"error", "network_error", "insufficient_system_resource", "abort", "aborted", "cancelled"}
 )
+
+
+class _FunctionDelta(msgspec.Struct):
+    name: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _CallDelta(msgspec.Struct):
+    """One entry of a chunk's `tool_calls`."""
+
+    index: int | None = None
+    id: str | None = None
+    function: _FunctionDelta | None = None
 
 
 class _Part(msgspec.Struct):
@@ -45,7 +53,7 @@ class _Delta(msgspec.Struct):
     refusal: str | None = None
     reasoning: str | _Part | None = None
     reasoning_content: str | None = None  # the name that vLLM, DeepSeek and llama.cpp use
-    tool_calls: tuple[ToolCallDelta, ...] | None = None
+    tool_calls: tuple[_CallDelta, ...] | None = None
     function_call: msgspec.Raw = msgspec.Raw(b"null")  # the obsolete form before `tool_calls`
 
 
@@ -56,37 +64,18 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
-
-
-class _Error(msgspec.Struct):
-    message: str | None = None
-    code: str | int | None = None
-    type: str | None = None
-
-
 class _Chunk(msgspec.Struct):
     id: str | None = None
     choices: tuple[_Choice, ...] | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
-    error: _Error | str | None = None
+    error: ErrorFields | str | None = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
-_decode_usage = msgspec.json.Decoder(_Usage | None).decode
+_decode_text = msgspec.json.Decoder(str).decode
 
 
-class ChatStream(WireStream):
+class ChatStream(WireStream[_Chunk]):
     """One response.
 
     Args:
@@ -94,102 +83,90 @@ class ChatStream(WireStream):
             name one of these.
     """
 
+    end_marks = frozenset({b"[DONE]", b"DONE"})
+
     def __init__(
         self, *, provider: str, new_id: NewId, offered: frozenset[str], tolerant: bool
     ) -> None:
-        super().__init__(provider=provider, new_id=new_id)
+        handlers = {EVERY_TYPE: self._take_chunk}
+        super().__init__(_decode, handlers, provider=provider, new_id=new_id)
         self._offered, self._tolerant = offered, tolerant
         self._text, self._reasoning = TextAccumulator(self._size), TextAccumulator(self._size)
         self._text_id = self._reasoning_id = ""
-        self._calls = PendingCalls(self._size)
+        self._calls = _PendingCalls(self._size)
         self._is_begun = False  # with deltas, so that no complete message may follow
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._response_id = ""
 
-    def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        if payload.strip() in {b"[DONE]", b"DONE", b""}:
-            return self.finish() if self._finish_reason is not None and payload.strip() else []
-        read = read_event(_decode, payload)
+    def _take_end_mark(self) -> None:
+        if self._finish_reason is not None:
+            self._end()
+
+    def _take_chunk(self, read: DecodedEvent[_Chunk]) -> None:
         chunk = read.event
         if chunk.error is not None:
-            raise SampleError(self._error_failure(chunk.error))
-        self._usage = _read_usage(chunk.usage) or self._usage
+            error = chunk.error
+            raise self._failed(ErrorFields(message=error) if isinstance(error, str) else error)
+        self._usage = read_usage(chunk.usage) or self._usage
         self._response_id = self._response_id or read.identifier(chunk.id or "")
-        events: list[AnyResponseEvent] = []
         for choice in chunk.choices or ():
             if choice.index:
                 raise UnreadableEvent("it holds another answer than the one that was asked for")
-            self._take_choice(choice, read, events)
-        return events
+            self._take_choice(choice, read)
 
-    def _finish(self) -> list[AnyResponseEvent]:
-        reason = self._finish_reason
-        if reason is None:
-            raise self._cut_off("no `finish_reason` came")
-        if reason in _BROKEN_OFF:
-            raise self._cut_off(f"the server gave {reason!r} as the reason")
-        truncated = reason in _CUT
-        items = self._items(truncated=truncated)
-        if truncated and not items:
-            what = "stopped at its output limit" if reason == "length" else "held the answer back"
-            text = f"{self._provider} {what} before anything was said"
-            raise SampleError(Failure(kind="incomplete", message=text))
-        self.finished = True
-        finished = ResponseFinished(
-            response_id=self._response_id,
-            usage=self._usage,
-            end_turn=True if truncated else None,
-            truncated=truncated,
-        )
-        return [*items, finished]
-
-    def _take_choice(
-        self, choice: _Choice, read: DecodedEvent[_Chunk], events: list[AnyResponseEvent]
-    ) -> None:
+    def _take_choice(self, choice: _Choice, read: DecodedEvent[_Chunk]) -> None:
         delta = choice.delta
         if delta is None and choice.message is not None:
             if self._is_begun:
                 raise UnreadableEvent("a whole message follows pieces of one")
             delta = choice.message
         if delta is not None:
-            is_after_end = self._finish_reason is not None
             count = self._size.chars, len(self._calls)
-            self._take(delta, read, events)
-            if is_after_end and count != (self._size.chars, len(self._calls)):
+            self._take_delta(delta, read)
+            is_news = count != (self._size.chars, len(self._calls))
+            if is_news and self._finish_reason is not None:
                 raise UnreadableEvent("a piece of the answer follows its `finish_reason`")
             self._is_begun = True
         self._finish_reason = read.identifier(choice.finish_reason or "") or self._finish_reason
 
-    def _take(
-        self, delta: _Delta, read: DecodedEvent[_Chunk], events: list[AnyResponseEvent]
-    ) -> None:
+    def _take_delta(self, delta: _Delta, read: DecodedEvent[_Chunk]) -> None:
         if bytes(delta.function_call) != b"null":
             raise UnreadableEvent("it holds a call of a kind that was not offered")
-        said, thought = _parts(delta.content)
+        text, thought = _parts(delta.content)
         thought = (delta.reasoning_content or _one_text(delta.reasoning)) + thought
         if thought:
             if not self._reasoning:
                 self._reasoning_id = f"rs_{self._new_id()}"
-                events.append(ResponseItemStarted(item_id=self._reasoning_id, kind="reasoning"))
-            if text := self._reasoning.add(read.text(thought)):
-                events.append(ResponseReasoningDelta(item_id=self._reasoning_id, text=text))
-        if said := said + (delta.refusal or ""):
+                self._emit_started(self._reasoning_id, "reasoning")
+            self._emit_reasoning(self._reasoning_id, self._reasoning.add(read.text(thought)))
+        if text := text + (delta.refusal or ""):
             if not self._text:
                 self._text_id = f"msg_{self._new_id()}"
-                events.append(ResponseItemStarted(item_id=self._text_id, kind="message"))
-            if text := self._text.add(read.text(said)):
-                events.append(ResponseTextDelta(item_id=self._text_id, text=text))
+                self._emit_started(self._text_id, "message")
+            self._emit_text(self._text_id, self._text.add(read.text(text)))
         taken = [self._calls.take(slot, read) for slot in delta.tool_calls or ()]
-        named = (call_id for call_id in taken if call_id is not None)
-        events += [ResponseItemStarted(item_id=call_id, kind="function_call") for call_id in named]
+        for call_id in taken:
+            if call_id is not None:
+                self._emit_started(call_id, "function_call")
 
-    def _items(self, *, truncated: bool) -> list[AnyResponseEvent]:
-        items: list[AnyResponseEvent] = []
+    def _end(self) -> None:
+        reason = self._finish_reason
+        if reason is None:
+            raise self._cut_off("no `finish_reason` came")
+        if reason in _BROKEN_OFF:
+            raise self._cut_off(f"the server gave {reason!r} as the reason")
+        truncated = reason in _CUT
+        self._emit_items(truncated=truncated)
+        if truncated and not self._items_done:
+            what = "stopped at its output limit" if reason == "length" else "held the answer back"
+            raise self._incomplete(f"{self._provider} {what} before anything was said")
+        end_turn = True if truncated else None
+        self._emit_finished(self._response_id, self._usage, end_turn=end_turn, truncated=truncated)
+
+    def _emit_items(self, *, truncated: bool) -> None:
         if thought := self._reasoning.whole():
-            items.append(
-                ResponseItemDone(item=Reasoning(content=(thought,), id=self._reasoning_id))
-            )
+            self._emit_item(Reasoning(content=(thought,), id=self._reasoning_id))
         calls = self._structured_calls(truncated=truncated)
         text = self._text.whole()
         if self._tolerant and not calls and text:
@@ -201,10 +178,9 @@ class ChatStream(WireStream):
             ]
         if text:
             part = OutputText(text=text)
-            message = Message(role="assistant", content=(part,), id=self._text_id)
-            items.append(ResponseItemDone(item=message))
-        items += [ResponseItemDone(item=call) for call in calls]
-        return items
+            self._emit_item(Message(role="assistant", content=(part,), id=self._text_id))
+        for call in calls:
+            self._emit_item(call)
 
     def _structured_calls(self, *, truncated: bool) -> list[FunctionCall]:
         calls: list[FunctionCall] = []
@@ -215,13 +191,99 @@ class ChatStream(WireStream):
             calls.append(FunctionCall(call_id=own_id, name=name, arguments=arguments or "{}"))
         return calls
 
-    def _error_failure(self, error: _Error | str) -> Failure:
-        if isinstance(error, str):
-            body = ErrorBody(message=error)
-        else:
-            code = "" if error.code is None else str(error.code)
-            body = ErrorBody(message=error.message or "", code=code, type=error.type or "")
-        return classify_stream_error(body, provider=self._provider)
+
+class _PendingCall:
+    """A call whose arguments still arrive."""
+
+    def __init__(self, size: ResponseSize) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments = TextAccumulator(size)
+        self.is_given = False  # its arguments came complete, as an object
+
+
+class _PendingCalls:
+    """All calls of one response, in the order in which they began."""
+
+    def __init__(self, size: ResponseSize) -> None:
+        self._size = size
+        self._calls: list[_PendingCall] = []
+        self._by_id: dict[str, _PendingCall] = {}
+        self._by_index: dict[int, _PendingCall] = {}
+        self._last_index: int | None = None  # of the call that began last
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def take(self, slot: _CallDelta, read: DecodedEvent[object]) -> str | None:
+        """Add a fragment. Returns the call's id ("" for none) if the fragment gave the call its
+        name.
+
+        Raises UnreadableEvent and ResponseTooLong.
+        """
+        function = slot.function or _FunctionDelta()
+        read.identifier(slot.id or "")
+        read.identifier(function.name or "")
+        call = self._find(slot) or self._begin(slot, function)
+        if call is None:
+            return None
+        if slot.id:
+            call.id = call.id or slot.id
+            self._by_id[slot.id] = call
+        if slot.index is not None:
+            self._by_index.setdefault(slot.index, call)
+        self._add(call, function.arguments, read)
+        if not function.name or function.name == call.name:
+            return None
+        if call.name:
+            raise UnreadableEvent("a call changes its name")
+        call.name = function.name
+        return call.id
+
+    def whole(self) -> list[tuple[str, str, str]]:
+        """Id, name and arguments of each call, after the last fragment. Raises UnreadableEvent."""
+        if any(not call.name for call in self._calls):
+            raise UnreadableEvent("a call has no name")
+        return [(call.id, call.name, call.arguments.whole()) for call in self._calls]
+
+    def _find(self, slot: _CallDelta) -> _PendingCall | None:
+        if slot.id and slot.id in self._by_id:
+            return self._by_id[slot.id]
+        by_index = None if slot.index is None else self._by_index.get(slot.index)
+        if by_index is not None and not (slot.id and by_index.id and slot.id != by_index.id):
+            return by_index
+        if slot.index is None and not slot.id and self._calls:
+            return self._calls[-1]
+        return None
+
+    def _begin(self, slot: _CallDelta, function: _FunctionDelta) -> _PendingCall | None:
+        """Begin a call at its id or its name; None for an empty entry."""
+        if not slot.id and not function.name:
+            if bytes(function.arguments) in {b"null", b'""'}:
+                return None
+            raise UnreadableEvent("arguments came for a call that has not begun")
+        if slot.index is not None:
+            last = slot.index if self._last_index is None else self._last_index
+            if not last <= slot.index <= last + 1:
+                raise UnreadableEvent("a call begins out of its order")
+            self._last_index = slot.index
+            self._by_index.pop(slot.index, None)  # some servers give every call the same index
+        self._calls.append(call := _PendingCall(self._size))
+        return call
+
+    def _add(self, call: _PendingCall, raw: msgspec.Raw, read: DecodedEvent[object]) -> None:
+        """Add a fragment of JSON text; some servers send the object itself, or null."""
+        data = bytes(raw)
+        if data == b"null":
+            return
+        is_text = data.startswith(b'"')
+        if not is_text and not data.startswith(b"{"):
+            raise UnreadableEvent("arguments are neither text nor an object")
+        piece = _decode_text(data) if is_text else data.decode()
+        if piece and call.arguments and (call.is_given or not is_text):
+            raise UnreadableEvent("arguments came again after they were whole")
+        call.arguments.add(read.text(piece))
+        call.is_given = call.is_given or not is_text
 
 
 def _parts(content: str | tuple[_Part, ...] | None) -> tuple[str, str]:
@@ -243,24 +305,3 @@ def _one_text(part: "str | _Part | None") -> str:
     if isinstance(part, _Part):
         return part.text or part.content or ""
     return part or ""
-
-
-def _read_usage(raw: msgspec.Raw) -> TokenUsage | None:
-    """The token counts; None if there are none, or none that can be read."""
-    try:
-        usage = _decode_usage(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return None if usage is None else _sum(usage)
-
-
-def _sum(usage: _Usage) -> TokenUsage:
-    read, made = usage.prompt_tokens_details, usage.completion_tokens_details
-    prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    return TokenUsage(
-        input_tokens=prompt,
-        cached_input_tokens=(read.cached_tokens if read else None) or 0,
-        output_tokens=completion,
-        reasoning_output_tokens=(made.reasoning_tokens if made else None) or 0,
-        total_tokens=usage.total_tokens or prompt + completion,
-    )

@@ -1,12 +1,13 @@
-r"""Decode the JSON of one stream event, completely or not at all; used by every wire.
+r"""Decode the JSON of one stream event, and assemble texts from their fragments. No I/O.
 
-An unreadable event may have carried a part of an item, so it is never skipped. `UnreadableEvent`
-says why it is unreadable, and never quotes the payload.
+An event is decoded completely or not at all: an unreadable one may have carried a part of an item,
+so it is never skipped. `UnreadableEvent` says why it is unreadable, and never quotes the payload.
 
 JSON writes a character beyond U+FFFF as a surrogate pair (`\ud83d\ude00`). A server that cuts its
 text anywhere sends one surrogate at the end of an event and the other at the start of the next.
 msgspec rejects lone surrogates, so each is replaced by a mark, a code point that no text here can
-contain; `text` turns the mark back into the surrogate. text_accumulator.py joins the surrogates.
+contain; `text` turns the mark back into the surrogate, and `TextAccumulator` joins the surrogates
+of two fragments. The size of a response in memory is limited.
 """
 
 import re
@@ -27,6 +28,10 @@ _ESCAPE = re.compile(
 )
 _FIRST_HALF, _FIRST_MARK = 0xD800, 0x10F800  # marks: the last 2,048 code points, one per surrogate
 _MARK = re.compile("[\U0010f800-\U0010ffff]")
+MOST_CHARS = 8 * 1024 * 1024  # limit of all texts of one response together
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ALONE = "half a character stands alone"
+
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _BEYOND = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -119,3 +124,65 @@ def is_object(text: str) -> bool:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True
+
+
+class ResponseTooLong(SwarmError):
+    """The texts of one response together exceed the limit."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the response is over {MOST_CHARS:,} characters")
+
+
+class ResponseSize:
+    """The characters received so far; all texts of a response share one counter."""
+
+    __slots__ = ("chars",)
+
+    def __init__(self) -> None:
+        self.chars = 0
+
+
+class TextAccumulator:
+    """A text that still arrives."""
+
+    __slots__ = ("_half", "_pieces", "_size")
+
+    def __init__(self, size: ResponseSize) -> None:
+        self._size = size
+        self._pieces: list[str] = []
+        self._half = ""  # a high surrogate: the next fragment must begin with the low one
+
+    def __bool__(self) -> bool:
+        """True once anything has arrived."""
+        return bool(self._pieces or self._half)
+
+    def add(self, piece: str) -> str:
+        """Add a fragment; returns the complete characters. Raises UnreadableEvent and
+        ResponseTooLong.
+        """
+        self._size.chars += len(piece)
+        if self._size.chars > MOST_CHARS:
+            raise ResponseTooLong
+        if piece and (self._half or not piece.isascii()):
+            piece = self._join(piece)
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+    def _join(self, piece: str) -> str:
+        piece = self._half + piece
+        self._half = ""
+        if _SURROGATE.search(piece) is None:
+            return piece
+        if "\ud800" <= piece[-1] <= "\udbff":
+            piece, self._half = piece[:-1], piece[-1]
+        try:
+            return piece.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            raise UnreadableEvent(_ALONE) from None
+
+    def whole(self) -> str:
+        """The text, after the last fragment. Raises UnreadableEvent."""
+        if self._half:
+            raise UnreadableEvent(_ALONE)
+        return "".join(self._pieces)

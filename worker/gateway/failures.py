@@ -56,14 +56,20 @@ class ErrorBody(msgspec.Struct):
     type: str = ""
 
 
-class _Inner(msgspec.Struct):
+class ErrorFields(msgspec.Struct):
+    """An `error` object as servers send it."""
+
     message: str | None = None
     code: str | int | None = None
     type: str | None = None
 
+    def body(self) -> ErrorBody:
+        code = "" if self.code is None else str(self.code)
+        return ErrorBody(message=self.message or "", code=code, type=self.type or "")
+
 
 class _Outer(msgspec.Struct):
-    error: _Inner | str | None = None
+    error: ErrorFields | str | None = None
     message: str | None = None
     detail: str | None = None
 
@@ -85,12 +91,9 @@ def read_error_body(body: bytes) -> ErrorBody:
             return ErrorBody(message=_plain(body))
         outer = outers[0]
     match outer.error:
-        case _Inner() as inner:
-            return ErrorBody(
-                message=inner.message or _plain(body),
-                code="" if inner.code is None else str(inner.code),
-                type=inner.type or "",
-            )
+        case ErrorFields() as inner:
+            found = inner.body()
+            return found if found.message else msgspec.structs.replace(found, message=_plain(body))
         case str() as text:
             return ErrorBody(message=text)
         case None:

@@ -31,13 +31,13 @@ from .key_command import KeyUnavailable
 from .provider_keys import ProviderKeys
 from .providers import key_source
 from .rate_limit_headers import read_rate_limits
-from .remote_compaction import read_compaction
-from .responses_stream import ResponsesStream
+from .responses_stream import ResponsesStream, read_compaction
 from .retry_delays import MAX_PREVENTIVE_S, asked_delay_s, spent_allowance_s
 from .sse import EventTooLarge, SseSplitter
 from .wire_stream import WireStream
 
 _DRAIN_S = 0.25
+_MOST_COMPACTED_BYTES = 32 << 20
 _PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
 _OWN_HEADERS = {"messages": {"anthropic-version": "2023-06-01"}}
 _KEY_HEADERS = {"messages": "x-api-key"}
@@ -123,7 +123,7 @@ class HttpSource:
                             pause_s=_pause_s(reply.headers),
                             limits=read_rate_limits(reply.headers, time()),
                         )
-                        read = read_compaction if request.compacts else self._read
+                        read = self._read_compacted if request.compacts else self._read
                         async with aclosing(read(reply, request, begun)) as events:
                             async for event in events:
                                 yield event
@@ -180,7 +180,15 @@ class HttpSource:
                 raise SampleError(self._no_stream(reply, preview)) from error
             raise
 
-    def _open_stream(self, request: RenderedRequest) -> WireStream:
+    async def _read_compacted(
+        self, reply: HttpReply, request: RenderedRequest, begun: float
+    ) -> ResponseEvents:
+        first_byte_s = trio.current_time() - begun
+        body = await reply.read_bounded(_MOST_COMPACTED_BYTES)
+        for event in read_compaction(body, provider=request.model.provider):
+            yield _timed(event, first_byte_s)
+
+    def _open_stream(self, request: RenderedRequest) -> WireStream[object]:
         name = self._origin.provider
         if self._provider.wire_api == "responses":
             return ResponsesStream(provider=name, new_id=self._new_id)

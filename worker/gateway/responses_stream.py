@@ -1,8 +1,7 @@
-"""Decode the Responses event stream: payloads in, response events out. No I/O.
+"""Decode the Responses event stream, and the answer of a compaction. No I/O.
 
-`response.output_item.done` is authoritative; deltas are for people. Events of other types are
-skipped, as the wire allows. A used event that cannot be read cuts the stream (wire_stream.py), and
-so does an end before all begun items were complete.
+`response.output_item.done` is authoritative; deltas are for people. A used event that cannot be
+read cuts the stream (wire_stream.py), and so does an end before all begun items were complete.
 """
 
 import msgspec
@@ -16,7 +15,6 @@ from swarm.mailbox.protocol.items import (
     OutputText,
     Phase,
     Reasoning,
-    TokenUsage,
 )
 
 from .backend import (
@@ -25,14 +23,16 @@ from .backend import (
     NewId,
     ResponseFinished,
     ResponseItemDone,
-    ResponseItemStarted,
-    ResponseReasoningDelta,
-    ResponseTextDelta,
     SampleError,
 )
-from .event_payloads import DecodedEvent, UnreadableEvent, describe_decode_error, read_event
-from .failures import ErrorBody, classify_stream_error
-from .text_accumulator import TextAccumulator
+from .event_payloads import (
+    DecodedEvent,
+    TextAccumulator,
+    UnreadableEvent,
+    describe_decode_error,
+)
+from .failures import ErrorFields
+from .token_usage import read_usage
 from .wire_stream import WireStream
 
 
@@ -57,25 +57,6 @@ class _Item(msgspec.Struct):
     input: str | None = None
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    total_tokens: int = 0
-    input_tokens_details: _Details | None = None
-    output_tokens_details: _Details | None = None
-
-
-class _Error(msgspec.Struct):
-    message: str | None = None
-    code: str | int | None = None
-    type: str | None = None
-
-
 class _Incomplete(msgspec.Struct):
     reason: str | None = None
 
@@ -84,7 +65,7 @@ class _Response(msgspec.Struct):
     id: str | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")  # not part of the answer: decoded separately
     end_turn: bool | None = None
-    error: _Error | None = None
+    error: ErrorFields | None = None
     incomplete_details: _Incomplete | None = None
     output: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -98,93 +79,102 @@ class _Event(msgspec.Struct):
     item: _Item | None = None
     response: _Response | None = None
     summary_index: int | None = None
-    error: _Error | None = None  # the error of an `error` event, in one of two forms
+    error: ErrorFields | None = None  # the error of an `error` event, in one of two forms
     code: str | int | None = None
     message: str | None = None
 
 
-class _AnyEvent(msgspec.Struct):
-    type: str
+class _Compacted(msgspec.Struct):
+    id: str = ""
+    output: tuple[_Item, ...] = ()
+    usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _decode = msgspec.json.Decoder(_Event).decode
-_decode_type = msgspec.json.Decoder(_AnyEvent).decode
 _decode_items = msgspec.json.Decoder(tuple[_Item, ...] | None).decode
-_decode_usage = msgspec.json.Decoder(_Usage | None).decode
+_decode_compacted = msgspec.json.Decoder(_Compacted).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _PHASES: dict[str, Phase] = {"commentary": "commentary", "final_answer": "final_answer"}
-_REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
-_USED = _REASONING | {
-    *("response.output_text.delta", "response.reasoning_summary_part.added", "error"),
-    *("response.output_item.added", "response.output_item.done", "response.completed"),
-    *("response.done", "response.failed", "response.incomplete"),
-}
-_ALIVE = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
+_KEEPALIVES = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
 _OUTPUT_KINDS = frozenset(
     {"message", "function_call", "custom_tool_call"}
 )  # the kinds of items that an answer consists of
 _CALLS = frozenset({"function_call", "custom_tool_call"})
+_COMPACTIONS = frozenset({"compaction", "compaction_summary"})
 
 
-class ResponsesStream(WireStream):
+class ResponsesStream(WireStream[_Event]):
     """One response."""
 
     def __init__(self, *, provider: str, new_id: NewId) -> None:
-        super().__init__(provider=provider, new_id=new_id)
+        handlers = {
+            "response.output_text.delta": self._take_text,
+            "response.reasoning_summary_text.delta": self._take_reasoning,
+            "response.reasoning_text.delta": self._take_reasoning,
+            "response.reasoning_summary_part.added": self._take_summary_part,
+            "response.output_item.added": self._take_item_added,
+            "response.output_item.done": self._take_item_done,
+            "response.completed": self._take_completed,
+            "response.done": self._take_completed,
+            "response.failed": self._take_error,
+            "response.incomplete": self._take_incomplete,
+            "error": self._take_error,
+        }
+        super().__init__(_decode, handlers, provider=provider, new_id=new_id)
         self._active = ""  # the item of deltas without an id
         self._shown: dict[str, TextAccumulator] = {}  # by item: the text of its deltas
         self._begun = self._outputs_completed = 0  # items of _OUTPUT_KINDS
-        self._items_done = 0
-        self._progress = 0  # events with content, including skipped ones
 
-    @property
-    def progress(self) -> int:
-        return self._progress
+    def _has_content(self, kind: str) -> bool:
+        return kind not in _KEEPALIVES
 
-    def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        if payload.strip() in {b"", b"[DONE]"}:
-            return []
-        kind = read_event(_decode_type, payload).event.type
-        self._progress += kind not in _ALIVE
-        return self._take(read_event(_decode, payload)) if kind in _USED else []
-
-    def _finish(self) -> list[AnyResponseEvent]:
+    def _end(self) -> None:
         raise self._cut_off("no `response.completed` came")
 
-    def _take(self, read: DecodedEvent[_Event]) -> list[AnyResponseEvent]:
+    def _take_text(self, read: DecodedEvent[_Event]) -> None:
+        self._emit_text(*self._show(read))
+
+    def _take_reasoning(self, read: DecodedEvent[_Event]) -> None:
+        self._emit_reasoning(*self._show(read))
+
+    def _take_summary_part(self, read: DecodedEvent[_Event]) -> None:
+        item_id = read.identifier(read.event.item_id or self._active)
+        self._emit_reasoning(item_id, "\n\n" if read.event.summary_index else "")
+
+    def _take_item_added(self, read: DecodedEvent[_Event]) -> None:
+        item = read.event.item
+        if item is None:
+            raise UnreadableEvent("an item begins without saying as what")
+        self._begun += item.type in _OUTPUT_KINDS
+        self._active = read.identifier(item.id or "") or self._new_id()
+        self._emit_started(self._active, read.identifier(item.type))
+
+    def _take_item_done(self, read: DecodedEvent[_Event]) -> None:
+        if read.event.item is None or read.has_halves:
+            raise UnreadableEvent("an item was told without being whole")
+        self._complete_item(read.event.item)
+
+    def _take_completed(self, read: DecodedEvent[_Event]) -> None:
+        if read.has_halves:
+            raise UnreadableEvent("half a character stands alone")
+        response = read.event.response or _Response()
+        if not self._items_done:  # some servers send their items only here
+            for item in _read_items(response.output):
+                self._complete_item(item)
+        if self._begun > self._outputs_completed:
+            raise UnreadableEvent("an item of the response never came whole")
+        usage = read_usage(response.usage)
+        self._emit_finished(response.id or "", usage, end_turn=response.end_turn)
+
+    def _take_incomplete(self, read: DecodedEvent[_Event]) -> None:
+        details = (read.event.response or _Response()).incomplete_details
+        reason = (details.reason if details else None) or "no reason given"
+        raise self._incomplete(f"{self._provider} ended the response early: {reason}")
+
+    def _take_error(self, read: DecodedEvent[_Event]) -> None:
         event = read.event
-        match event.type:
-            case "response.output_text.delta":
-                item_id, text = self._show(read)
-                return [ResponseTextDelta(item_id=item_id, text=text)] if text else []
-            case kind if kind in _REASONING:
-                item_id, text = self._show(read)
-                return [ResponseReasoningDelta(item_id=item_id, text=text)] if text else []
-            case "response.reasoning_summary_part.added":
-                item_id = read.identifier(event.item_id or self._active)
-                return (
-                    [ResponseReasoningDelta(item_id=item_id, text="\n\n")]
-                    if event.summary_index
-                    else []
-                )
-            case "response.output_item.added":
-                if event.item is None:
-                    raise UnreadableEvent("an item begins without saying as what")
-                self._begun += event.item.type in _OUTPUT_KINDS
-                self._active = read.identifier(event.item.id or "") or self._new_id()
-                return [
-                    ResponseItemStarted(item_id=self._active, kind=read.identifier(event.item.type))
-                ]
-            case "response.output_item.done":
-                if event.item is None or read.has_halves:
-                    raise UnreadableEvent("an item was told without being whole")
-                return self._done(event.item)
-            case "response.completed" | "response.done":
-                if read.has_halves:
-                    raise UnreadableEvent("half a character stands alone")
-                return self._completed(event.response or _Response())
-            case _:
-                raise SampleError(self._error_failure(event))
+        error = event.error or ErrorFields(message=event.message, code=event.code)
+        raise self._failed((event.response or _Response()).error or error)
 
     def _show(self, read: DecodedEvent[_Event]) -> tuple[str, str]:
         """The item id of a delta, and the text it adds. Raises UnreadableEvent and
@@ -197,41 +187,13 @@ class ResponsesStream(WireStream):
         text = self._shown.setdefault(item_id, TextAccumulator(self._size))
         return item_id, text.add(read.text(event.delta))
 
-    def _done(self, item: _Item) -> list[AnyResponseEvent]:
+    def _complete_item(self, item: _Item) -> None:
         self._outputs_completed += item.type in _OUTPUT_KINDS
         if item.type in _CALLS and item.status == "incomplete":
-            return []  # the model was stopped in the middle of the call
+            return  # the model was stopped in the middle of the call
         whole = self._whole(item)
-        if whole is None:
-            return []
-        self._items_done += 1
-        return [ResponseItemDone(item=whole)]
-
-    def _completed(self, response: _Response) -> list[AnyResponseEvent]:
-        events: list[AnyResponseEvent] = []
-        if not self._items_done:  # some servers send their items only here
-            for item in _read_items(response.output):
-                events += self._done(item)
-        if self._begun > self._outputs_completed:
-            raise UnreadableEvent("an item of the response never came whole")
-        self.finished = True
-        usage = read_usage(bytes(response.usage))
-        events.append(
-            ResponseFinished(response_id=response.id or "", usage=usage, end_turn=response.end_turn)
-        )
-        return events
-
-    def _error_failure(self, event: _Event) -> Failure:
-        response = event.response or _Response()
-        if event.type == "response.incomplete":
-            details = response.incomplete_details
-            reason = (details.reason if details else None) or "no reason given"
-            text = f"{self._provider} ended the response early: {reason}"
-            return Failure(kind="incomplete", message=text)
-        error = response.error or event.error or _Error(message=event.message, code=event.code)
-        code = "" if error.code is None else str(error.code)
-        body = ErrorBody(message=error.message or "", code=code, type=error.type or "")
-        return classify_stream_error(body, provider=self._provider)
+        if whole is not None:
+            self._emit_item(whole)
 
     def _whole(self, item: _Item) -> AnyItem | None:
         """The item for the history; None for unknown kinds."""
@@ -267,7 +229,7 @@ class ResponsesStream(WireStream):
                     input=item.input,
                     id=item.id,
                 )
-            case "compaction" | "compaction_summary" if item.encrypted_content:
+            case kind if kind in _COMPACTIONS and item.encrypted_content:
                 return Compaction(encrypted_content=item.encrypted_content, id=item.id)
             case _:
                 return None
@@ -301,21 +263,23 @@ def _read_items(raw: msgspec.Raw) -> tuple[_Item, ...]:
         raise UnreadableEvent(describe_decode_error(error)) from None
 
 
-def read_usage(raw: bytes) -> TokenUsage | None:
-    """A `usage` object of this wire; None for anything else."""
+def read_compaction(body: bytes, *, provider: str) -> list[AnyResponseEvent]:
+    """The answer of `POST /responses/compact`: its sealed items, then the end.
+
+    The output repeats the user's messages too, but the agent keeps those itself, word for word. The
+    agent decides that an output without sealed items is no compaction.
+
+    Raises:
+        SampleError: The body cannot be decoded.
+    """
     try:
-        usage = _decode_usage(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return None if usage is None else _sum(usage)
-
-
-def _sum(usage: _Usage) -> TokenUsage:
-    read, made = usage.input_tokens_details, usage.output_tokens_details
-    return TokenUsage(
-        input_tokens=usage.input_tokens,
-        cached_input_tokens=(read.cached_tokens if read else None) or 0,
-        output_tokens=usage.output_tokens,
-        reasoning_output_tokens=(made.reasoning_tokens if made else None) or 0,
-        total_tokens=usage.total_tokens or usage.input_tokens + usage.output_tokens,
-    )
+        answer = _decode_compacted(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        text = f"the compaction of {provider} cannot be read: {error}"
+        raise SampleError(Failure(kind="bad_response", message=text)) from error
+    events: list[AnyResponseEvent] = [
+        ResponseItemDone(item=Compaction(encrypted_content=item.encrypted_content))
+        for item in answer.output
+        if item.type in _COMPACTIONS and item.encrypted_content
+    ]
+    return [*events, ResponseFinished(response_id=answer.id, usage=read_usage(answer.usage))]

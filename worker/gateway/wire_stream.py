@@ -1,64 +1,172 @@
-"""Base class of the stream decoders: a response is complete, or cut at one place.
+"""Decode the event stream of a response: what all wires share. No I/O.
 
-Unreadable data cuts the stream and is never skipped, so an agent never receives text that was
-joined around a gap. Items that were complete before the cut stay valid.
+A wire is a decoder of its events and a table of handlers by event type. Unreadable data cuts the
+stream and is never skipped, so an agent never receives text that was joined around a gap. Items
+that were complete before the cut stay valid. Events of types without a handler are skipped, as the
+wires allow.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Generic
 
-from .backend import AnyResponseEvent, Failure, NewId, SampleError
-from .event_payloads import UnreadableEvent
-from .failures import cut_off, unreadable
-from .text_accumulator import ResponseSize, ResponseTooLong
+import msgspec
+
+from swarm.mailbox.protocol.items import AnyItem, TokenUsage
+
+from .backend import (
+    AnyResponseEvent,
+    Failure,
+    NewId,
+    ResponseFinished,
+    ResponseItemDone,
+    ResponseItemStarted,
+    ResponseReasoningDelta,
+    ResponseTextDelta,
+    SampleError,
+)
+from .event_payloads import (
+    Decode,
+    DecodedEvent,
+    Event_co,
+    ResponseSize,
+    ResponseTooLong,
+    UnreadableEvent,
+    read_event,
+)
+from .failures import ErrorFields, classify_stream_error, cut_off, unreadable
+
+EVERY_TYPE = ""  # key of the handler of a wire whose events have no types
 
 
-class WireStream(ABC):
-    """One response. Feed payloads until `finished`; then stop reading."""
+class _Typed(msgspec.Struct):
+    type: str
 
-    def __init__(self, *, provider: str, new_id: NewId) -> None:
+
+_decode_type = msgspec.json.Decoder(_Typed).decode
+
+
+class WireStream(ABC, Generic[Event_co]):
+    """One response. Feed payloads until `finished`; then stop reading.
+
+    Args:
+        decode: Decodes an event that has a handler.
+        handlers: By event type. A handler emits response events, or raises UnreadableEvent,
+            ResponseTooLong or SampleError.
+    """
+
+    end_marks = frozenset({b"[DONE]"})  # payloads that are no events
+
+    def __init__(
+        self,
+        decode: Decode[Event_co],
+        handlers: Mapping[str, Callable[[DecodedEvent[Event_co]], None]],
+        *,
+        provider: str,
+        new_id: NewId,
+    ) -> None:
+        self._decode, self._handlers = decode, handlers
         self._provider, self._new_id = provider, new_id
         self._size = ResponseSize()
+        self._events: list[AnyResponseEvent] = []  # of the current call
+        self._content_events = 0
+        self._items_done = 0
         self.finished = False
-
-    def feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        """The events of one payload; none after the end.
-
-        Raises SampleError if the response failed.
-        """
-        if self.finished:
-            return []
-        try:
-            return self._feed(payload)
-        except UnreadableEvent as error:
-            raise SampleError(unreadable(provider=self._provider, why=str(error))) from error
-        except ResponseTooLong as error:
-            raise SampleError(self._too_long(error)) from error
-
-    def finish(self) -> list[AnyResponseEvent]:
-        """The stream has ended. Raises SampleError unless the response was complete."""
-        if self.finished:
-            return []
-        try:
-            return self._finish()
-        except UnreadableEvent as error:
-            raise SampleError(unreadable(provider=self._provider, why=str(error))) from error
 
     @property
     def progress(self) -> int:
         """Grows with the answer; keep-alives add nothing."""
-        return self._size.chars
+        return self._size.chars + self._content_events
+
+    def feed(self, payload: bytes) -> list[AnyResponseEvent]:
+        """The events of one payload; none after the end. Raises SampleError if the response
+        failed.
+        """
+        return self._collect(lambda: self._take(payload))
+
+    def finish(self) -> list[AnyResponseEvent]:
+        """The stream has ended. Raises SampleError unless the response was complete."""
+        return self._collect(self._end)
+
+    def _collect(self, step: Callable[[], None]) -> list[AnyResponseEvent]:
+        if self.finished:
+            return []
+        name = self._provider
+        try:
+            step()
+        except UnreadableEvent as error:
+            raise SampleError(unreadable(provider=name, why=str(error))) from error
+        except ResponseTooLong as error:
+            text = f"{name}: {error}; ask for less at once, or lower `max_output_tokens`"
+            raise SampleError(Failure(kind="bad_response", message=text)) from error
+        events, self._events = self._events, []
+        return events
+
+    def _take(self, payload: bytes) -> None:
+        if not (bare := payload.strip()):
+            return
+        if bare in self.end_marks:
+            self._take_end_mark()
+            return
+        handler = self._handlers.get(EVERY_TYPE)
+        if handler is None:
+            kind = read_event(_decode_type, payload).event.type
+            self._content_events += self._has_content(kind)
+            handler = self._handlers.get(kind)
+        if handler is not None:
+            handler(read_event(self._decode, payload))
+
+    def _has_content(self, kind: str) -> bool:
+        """True if an event of this type is progress although it holds no text that is used."""
+        return False
+
+    def _take_end_mark(self) -> None:
+        """An end mark came; on most wires an event says the same."""
+        return
 
     @abstractmethod
-    def _feed(self, payload: bytes) -> list[AnyResponseEvent]:
-        """Raises UnreadableEvent, ResponseTooLong and SampleError."""
+    def _end(self) -> None:
+        """The stream has ended. Raises UnreadableEvent and SampleError."""
 
-    @abstractmethod
-    def _finish(self) -> list[AnyResponseEvent]:
-        """Raises UnreadableEvent and SampleError."""
+    # --- what handlers emit ------------------------------------------------------------------
+
+    def _emit_started(self, item_id: str, kind: str) -> None:
+        self._events.append(ResponseItemStarted(item_id=item_id, kind=kind))
+
+    def _emit_text(self, item_id: str, text: str) -> None:
+        if text:
+            self._events.append(ResponseTextDelta(item_id=item_id, text=text))
+
+    def _emit_reasoning(self, item_id: str, text: str) -> None:
+        if text:
+            self._events.append(ResponseReasoningDelta(item_id=item_id, text=text))
+
+    def _emit_item(self, item: AnyItem) -> None:
+        self._items_done += 1
+        self._events.append(ResponseItemDone(item=item))
+
+    def _emit_finished(
+        self,
+        response_id: str,
+        usage: TokenUsage | None,
+        *,
+        end_turn: bool | None = None,
+        truncated: bool = False,
+    ) -> None:
+        self.finished = True
+        self._events.append(
+            ResponseFinished(
+                response_id=response_id, usage=usage, end_turn=end_turn, truncated=truncated
+            )
+        )
+
+    # --- how a response fails ----------------------------------------------------------------
 
     def _cut_off(self, why: str) -> SampleError:
         return SampleError(cut_off("final", provider=self._provider, why=why))
 
-    def _too_long(self, error: ResponseTooLong) -> Failure:
-        text = f"{self._provider}: {error}; ask for less at once, or lower `max_output_tokens`"
-        return Failure(kind="bad_response", message=text)
+    def _failed(self, error: ErrorFields) -> SampleError:
+        return SampleError(classify_stream_error(error.body(), provider=self._provider))
+
+    def _incomplete(self, text: str) -> SampleError:
+        return SampleError(Failure(kind="incomplete", message=text))

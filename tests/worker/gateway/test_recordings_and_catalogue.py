@@ -18,7 +18,6 @@ from swarm.worker.gateway.backend import (
 )
 from swarm.worker.gateway.http_source import auth_headers, provider_urls
 from swarm.worker.gateway.model_catalogue import CatalogueError, load_catalogue
-from swarm.worker.gateway.pricing import price_usd
 from swarm.worker.gateway.provider_choice import ProviderSelector
 from swarm.worker.gateway.provider_keys import ProviderKeys
 from swarm.worker.gateway.providers import (
@@ -35,6 +34,7 @@ from swarm.worker.gateway.recording import (
     ReplayBackend,
     load_recording,
 )
+from swarm.worker.gateway.token_usage import price_usd
 
 KEY = "my-very-own-key"
 MODEL = ModelInfo(slug="m", provider="p", wire="scripted")
