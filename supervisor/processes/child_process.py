@@ -13,13 +13,52 @@ import trio
 
 from swarm.mailbox.process_tree import kill_descendants_once
 
-from .fork_server_client import ExitReport, reap
-from .process_types import ProcessEnd, describe_end
-from .stderr_tail import StderrTail
+from .process_types import STDERR_KEPT_BYTES, ProcessEnd, describe_end
 
 _REPORT_LIMIT_S = 2.0
 _STDERR_TIMEOUT_S = 0.2
 _PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
+_CHUNK_BYTES = 16 * 1024
+
+
+class StderrTail:
+    """Keeps the last 64 KiB of a process's stderr. Owns the reading end of the pipe."""
+
+    def __init__(self, fd: int) -> None:
+        self._stream = trio.lowlevel.FdStream(fd)
+        self._kept = bytearray()
+        self._at_end = trio.Event()
+
+    async def read_all(self) -> None:
+        """Return when no process holds the writing end any more; closes the reading end."""
+        async with self._stream:
+            try:
+                while chunk := await self._stream.receive_some(_CHUNK_BYTES):
+                    self._kept += chunk
+                    if len(self._kept) > 2 * STDERR_KEPT_BYTES:
+                        del self._kept[:-STDERR_KEPT_BYTES]
+            finally:
+                self._at_end.set()
+
+    async def wait_end(self, *, limit_s: float) -> str:
+        """The tail, once the pipe ended or `limit_s` passed: an orphan may still hold the pipe."""
+        with trio.move_on_after(limit_s):
+            await self._at_end.wait()
+        return self.text
+
+    @property
+    def text(self) -> str:
+        """The tail as it is now; a cut or broken character becomes U+FFFD."""
+        return bytes(self._kept[-STDERR_KEPT_BYTES:]).decode(errors="replace")
+
+
+class ExitReport:
+    """The fork-server's report of one child's end; made before the child can end."""
+
+    def __init__(self) -> None:
+        self.received = trio.Event()
+        self.status: int | None = None  # as from waitpid
+        self.is_lost = False  # the server is gone and reaped: this process is the parent now
 
 
 class ChildProcess:
@@ -46,8 +85,8 @@ class ChildProcess:
         return self._warm
 
     @property
-    def ended(self) -> ProcessEnd | None:
-        return self._ended
+    def is_alive(self) -> bool:
+        return self._ended is None
 
     @property
     def stderr_text(self) -> str:
@@ -122,3 +161,14 @@ class ChildProcess:
                 return self._report.status
         self.signal_group(signal.SIGKILL)  # still a zombie, so its group id is not reused
         return reap(self._pidfd)
+
+
+def reap(pidfd: int) -> int | None:
+    """Reap an ended child; its waitpid status, or None if it is not this process's to reap."""
+    try:
+        seen = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if seen is None:
+        return None
+    return seen.si_status << 8 if seen.si_code == os.CLD_EXITED else seen.si_status & 0x7F

@@ -29,7 +29,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.key_wiping import wipe_secrets
 from swarm.mailbox.protocol.forking import ChangeVariable, encode_fork
 
-from .cold_start import spawn_cold
+from .spawn_payload import spawn_cold
 
 _MAX_PACKET_BYTES = 32 * 1024
 
@@ -139,20 +139,20 @@ def start_early(
     become_subreaper()
     disable_core_dumps()
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    ignition = EarlyProcesses(
+    early = EarlyProcesses(
         lifeline_reader=reader,
         lifeline_writer=writer,
         programs=chosen,
         environment=dict(os.environ),
     )
     if not _is_single_threaded():
-        ignition.server = launch_fork_server(ignition)
-        return ignition
+        early.server = launch_fork_server(early)
+        return early
     for name in chosen.shared:
         importlib.import_module(name)
     gc.freeze()  # modules: no garbage collection, here or in a child, needs to visit them again
-    ignition.server = _fork_program(chosen.forkserver, reader, secrets=secrets)
-    return ignition
+    early.server = _fork_program(chosen.forkserver, reader, secrets=secrets)
+    return early
 
 
 def _is_single_threaded() -> bool:
@@ -160,7 +160,7 @@ def _is_single_threaded() -> bool:
     return len(list(Path("/proc/self/task").iterdir())) == 1
 
 
-def launch_fork_server(ignition: EarlyProcesses) -> LaunchedProcess:
+def launch_fork_server(early: EarlyProcesses) -> LaunchedProcess:
     """Start a fork-server without forking: the first was lost, or this process has threads.
 
     Raises SpawnError.
@@ -168,8 +168,8 @@ def launch_fork_server(ignition: EarlyProcesses) -> LaunchedProcess:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     stderr_reader, stderr_writer = os.pipe2(os.O_CLOEXEC)
     try:
-        program = ignition.programs.cold_forkserver
-        fds = (theirs.fileno(), ignition.lifeline_reader)
+        program = early.programs.cold_forkserver
+        fds = (theirs.fileno(), early.lifeline_reader)
         pid = spawn_cold(program, fds, stderr_fd=stderr_writer)
     except BaseException:
         ours.close()

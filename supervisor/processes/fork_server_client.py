@@ -23,9 +23,9 @@ from swarm.mailbox.protocol.forking import (
     encode_fork,
 )
 
+from .child_process import ExitReport, StderrTail, reap
 from .early_start import LaunchedProcess
 from .process_types import ProcessEnd, SpawnError
-from .stderr_tail import StderrTail
 
 _PACKET_BYTES = 64 * 1024
 _EXIT_TIMEOUT_S = 1.5
@@ -34,15 +34,6 @@ _ONE_FD = socket.CMSG_SPACE(array("i").itemsize)
 
 class ForkServerGone(SpawnError):
     """The fork-server died or does not answer; it may have carried out its last order."""
-
-
-class ExitReport:
-    """The fork-server's report of one child's end; made before the child can end."""
-
-    def __init__(self) -> None:
-        self.received = trio.Event()
-        self.status: int | None = None  # as from waitpid
-        self.is_lost = False  # the server is gone and reaped: this process is the parent now
 
 
 class ForkedProcess(NamedTuple):
@@ -101,8 +92,8 @@ class ForkServerClient:
                 _kill(pending.outcome.pidfd)
             raise
         match pending.outcome:
-            case ForkedProcess() as born:
-                return born
+            case ForkedProcess() as forked:
+                return forked
             case StartFailed(reason=reason):
                 raise SpawnError(f"the fork-server could not start {title!r}: {reason}")
             case None:
@@ -244,14 +235,3 @@ def _kill(pidfd: int) -> None:
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     os.close(pidfd)
-
-
-def reap(pidfd: int) -> int | None:
-    """Reap an ended child; its waitpid status, or None if it is not this process's to reap."""
-    try:
-        seen = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-    except ChildProcessError:
-        return None
-    if seen is None:
-        return None
-    return seen.si_status << 8 if seen.si_code == os.CLD_EXITED else seen.si_status & 0x7F

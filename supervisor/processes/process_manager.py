@@ -7,25 +7,28 @@ subreaper) adopts them, and a new server starts.
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import trio
 
 from swarm.mailbox.ids import short_id
-from swarm.mailbox.process_tree import kill_descendants
+from swarm.mailbox.process_tree import (
+    children_of,
+    is_zombie,
+    kill_descendants,
+    kill_descendants_once,
+)
 from swarm.mailbox.protocol.forking import StartProcess, encode_fork
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec
 
 from .child_loop import ChildLoop
 from .child_process import ChildProcess
 from .child_spec import ChildSpec
-from .cold_start import spawn_cold
 from .early_start import EarlyProcesses, LaunchedProcess, kill_launched, launch_fork_server
 from .fork_server_client import ForkedProcess, ForkServerClient, ForkServerGone
-from .orphans import reap_orphans
 from .process_types import Child, SpawnError, StartInterrupted
-from .spawn_payload import SpawnPayload, open_spawn_payload
+from .spawn_payload import SpawnPayload, open_spawn_payload, spawn_cold
 
 START_LIMIT_S = 3.0  # a fork-server silent for so long counts as dead
 MAX_STARTING = 16  # at once: more would finish no sooner, and each would seem slow
@@ -38,13 +41,13 @@ _POLL_S = 0.005
 class ProcessManager:
     """Starts processes and watches each to its end. Made by `open_process_manager` only."""
 
-    def __init__(self, ignition: EarlyProcesses, nursery: trio.Nursery) -> None:
-        self._early, self._nursery = ignition, nursery
+    def __init__(self, early: EarlyProcesses, nursery: trio.Nursery) -> None:
+        self._early, self._nursery = early, nursery
         self._children: dict[int, ChildProcess] = {}  # by pid, oldest first; living ones only
         self._server: ForkServerClient | None = None  # orders wait until it is ready
-        if ignition.server is not None:
-            self._server, ignition.server = ForkServerClient(ignition.server), None
-        self._start_limiter = trio.CapacityLimiter(MAX_STARTING)
+        if early.server is not None:
+            self._server, early.server = ForkServerClient(early.server), None
+        self.start_limiter = trio.CapacityLimiter(MAX_STARTING)  # held while waiting for a Hello
         self._lost_server = False
         self.server_loop = ChildLoop(
             ChildSpec(
@@ -55,11 +58,6 @@ class ProcessManager:
             )
         )
         self._closing = False
-
-    @property
-    def start_limiter(self) -> trio.CapacityLimiter:
-        """Held while waiting for a Hello."""
-        return self._start_limiter
 
     @property
     def children(self) -> tuple[Child, ...]:
@@ -94,21 +92,21 @@ class ProcessManager:
                 return child
         run = short_id(spec.run_id)
         name = f"swarm: {title.removeprefix('swarm: ')} {run}"
-        with open_spawn_payload(spec, keys) as parcel:
+        with open_spawn_payload(spec, keys) as payload:
             order = StartProcess(
                 request=0,
                 title=name,
                 run=run,
-                has_keys=bool(parcel.key_fds),
+                has_keys=bool(payload.key_fds),
                 is_service=not isinstance(spec, AgentSpec),
                 may_follow=isinstance(spec, AgentSpec) and spec.depth > 0,
             )
-            found = await self._fork(order, parcel)
-            pid, pidfd, report = found or self._spawn_cold(name, parcel)
+            forked = await self._fork(order, payload)
+            pid, pidfd, report = forked or self._spawn_cold(name, payload)
             child = ChildProcess(
                 pid=pid,
                 pidfd=pidfd,
-                stderr_fd=parcel.take_stderr(),
+                stderr_fd=payload.stderr_reader,
                 report=report,
             )
         self._add_child(child)
@@ -121,9 +119,10 @@ class ProcessManager:
         run = short_id(spec.run_id)
         title = f"swarm: gateway {run}"
         order = encode_fork(StartProcess(request=0, title=title, run=run, has_keys=True))
-        with open_spawn_payload(spec, keys) as parcel:
+        with open_spawn_payload(spec, keys) as payload:
+            os.close(payload.stderr_reader)  # it was forked with a pipe for its stderr
             try:  # one packet into an empty socket never blocks
-                fds = (parcel.spec_fd, *parcel.key_fds)
+                fds = (payload.spec_fd, *payload.key_fds)
                 socket.send_fds(waiting.channel, [order], fds)
             except OSError:  # it died, perhaps of a broken import: a second one shows why
                 kill_launched(waiting)
@@ -159,37 +158,38 @@ class ProcessManager:
             while True:
                 waiting = self._early.gateway
                 known = {self.server_pid or 0, 0 if waiting is None else waiting.pid}
-                if not reap_orphans({*self._children, *known}):
+                if not _reap_orphans_once({*self._children, *known}):
                     return
                 await trio.sleep(_POLL_S)
 
-    async def _fork(self, order: StartProcess, parcel: SpawnPayload) -> ForkedProcess | None:
+    async def _fork(self, order: StartProcess, payload: SpawnPayload) -> ForkedProcess | None:
         """None when there is no fork-server or it is still importing: then no order was sent.
 
         Raises SpawnError when it refuses: a cold start would fail as well. Raises StartInterrupted
         when it got the order and does not answer: then it is killed, and so is all that it may have
         forked.
         """
-        link = self._server
-        if link is None:
+        client = self._server
+        if client is None:
             return None
         with trio.move_on_after(START_LIMIT_S):
-            await link.ready.wait()
-        if link.ended.is_set() or not link.ready.is_set():
+            await client.ready.wait()
+        if client.ended.is_set() or not client.ready.is_set():
             return None
         try:
-            return await link.start(order, parcel.fork_server_fds, silence_s=START_LIMIT_S)
+            fds = (payload.spec_fd, payload.stderr_writer, *payload.key_fds)
+            return await client.start(order, fds, silence_s=START_LIMIT_S)
         except ForkServerGone as error:
-            link.kill_group()
+            client.kill_group()
             with trio.move_on_after(_KILL_LIMIT_S):
-                await link.gone.wait()  # reaped: what it forked without a report is ours now
+                await client.gone.wait()  # reaped: what it forked without a report is ours now
             await self._reap_orphans()
             raise StartInterrupted(f"{order.title.removeprefix('swarm: ')}: {error}") from error
 
-    def _spawn_cold(self, title: str, parcel: SpawnPayload) -> tuple[int, int, None]:
-        fds = (parcel.spec_fd, self._early.lifeline_reader, *parcel.key_fds)
+    def _spawn_cold(self, title: str, payload: SpawnPayload) -> tuple[int, int, None]:
+        fds = (payload.spec_fd, self._early.lifeline_reader, *payload.key_fds)
         program = (*self._early.programs.cold_child, title)
-        pid = spawn_cold(program, fds, stderr_fd=parcel.stderr_writer)
+        pid = spawn_cold(program, fds, stderr_fd=payload.stderr_writer)
         try:
             return pid, os.pidfd_open(pid), None
         except OSError as error:
@@ -198,12 +198,12 @@ class ProcessManager:
             raise SpawnError(f"cannot watch a new process: {error.strerror}") from error
 
     async def _start_server(self) -> ForkServerClient:
-        link = self._server or ForkServerClient(launch_fork_server(self._early))
-        self._server = link
-        self._nursery.start_soon(link.run)
+        client = self._server or ForkServerClient(launch_fork_server(self._early))
+        self._server = client
+        self._nursery.start_soon(client.run)
         for child in self._children.values():
             self._nursery.start_soon(self._have_guarded, child)
-        return link
+        return client
 
     def _on_server_end(self) -> None:
         self._server = None
@@ -215,7 +215,7 @@ class ProcessManager:
 
     async def _have_guarded(self, child: ChildProcess) -> None:
         """Have the server end this child, too. If either dies, nothing is to be done."""
-        if self._server is not None and child.is_own_child and child.ended is None:
+        if self._server is not None and child.is_own_child and child.is_alive:
             with suppress(SpawnError):
                 await self._server.guard(child.pid, child.pidfd)
 
@@ -252,32 +252,53 @@ class ProcessManager:
 
 @asynccontextmanager
 async def open_process_manager(
-    ignition: EarlyProcesses, *, grace_s: float = _CLOSE_GRACE_S
+    early: EarlyProcesses, *, grace_s: float = _CLOSE_GRACE_S
 ) -> AsyncIterator[ProcessManager]:
-    """Own all processes until the block ends, however it ends. The caller closes `ignition`.
+    """Own all processes until the block ends, however it ends. The caller closes `early`.
 
     Inside the block the caller asks agents to stop. At its end all processes get SIGTERM, and after
     `grace_s` SIGKILL, with all descendants of this process.
     """
     async with trio.open_nursery() as nursery:
-        home: ProcessManager = await nursery.start(_run_process_manager, ignition)
+        manager: ProcessManager = await nursery.start(_run_process_manager, early)
         try:
-            yield home
+            yield manager
         finally:
             limit_s = grace_s + 4 * _KILL_LIMIT_S
             with trio.move_on_after(limit_s, shield=True):  # shielded, but bounded
-                await home.close(grace_s=grace_s)
-            home.stop_watching()
+                await manager.close(grace_s=grace_s)
+            manager.stop_watching()
 
 
 async def _run_process_manager(
-    ignition: EarlyProcesses,
+    early: EarlyProcesses,
     task_status: trio.TaskStatus[ProcessManager] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Shield the watchers from outside cancellation until `close` has done its bounded work."""
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as nursery:
-            home = ProcessManager(ignition, nursery)
-            nursery.start_soon(home.server_loop.run)
-            task_status.started(home)
+            manager = ProcessManager(early, nursery)
+            nursery.start_soon(manager.server_loop.run)
+            task_status.started(manager)
             await trio.sleep_forever()
+
+
+def _reap_orphans_once(known: Collection[int]) -> int:
+    """Kill and reap every child of this process that is neither in `known` nor in our group.
+
+    After a fork-server was lost, the agents that it forked become children of this process, a
+    subreaper, and so do their commands when those agents die. Subprocesses of this process share
+    its process group; commands never do. Returns how many there were. A later call reaps those that
+    take a moment to die.
+    """
+    ours, found = os.getpgrp(), 0
+    for pid in children_of(os.getpid()):
+        with suppress(ProcessLookupError, ChildProcessError):
+            if pid in known or os.getpgid(pid) == ours:
+                continue
+            found += 1
+            if not is_zombie(pid):
+                kill_descendants_once(pid)
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, os.WNOHANG)
+    return found

@@ -81,10 +81,7 @@ class Child(RunningProcess, Protocol):
 class ProcessStarter(Protocol):
     """Starts the processes of a run, and leaves none behind."""
 
-    @property
-    def start_limiter(self) -> trio.CapacityLimiter:
-        """Held while waiting for a Hello."""
-        ...
+    start_limiter: trio.CapacityLimiter  # held while waiting for a Hello
 
     async def start(
         self, spec: AnySpec, *, title: str, keys: Mapping[str, str] | None = None

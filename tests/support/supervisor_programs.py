@@ -37,10 +37,10 @@ async def wait_until(holds: Callable[[], bool]) -> None:
         await trio.sleep(0.005)
 
 
-async def server_pid(home: ProcessManager, *, but: int = 0) -> int:
+async def server_pid(manager: ProcessManager, *, but: int = 0) -> int:
     """Wait for a fork-server that takes orders."""
-    await wait_until(lambda: home.server_pid not in (None, but))
-    return home.server_pid or 0
+    await wait_until(lambda: manager.server_pid not in (None, but))
+    return manager.server_pid or 0
 
 
 async def wait_said(child: Child, words: str) -> None:
@@ -55,27 +55,27 @@ def open_fds() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def ends(ignition: EarlyProcesses, token: str) -> object:
+async def ends(early: EarlyProcesses, token: str) -> object:
     """How five children end, and what they said."""
     told = {}
-    async with open_process_manager(ignition, grace_s=0.5) as home:
-        await server_pid(home)
+    async with open_process_manager(early, grace_s=0.5) as manager:
+        await server_pid(manager)
         for role in ("leave_with_three", "crash", "talk_much", "crash_with_daemon"):
-            child = await home.start(agent_spec(role, token=token), title=role)
+            child = await manager.start(agent_spec(role, token=token), title=role)
             told[role] = msgspec.to_builtins(await child.wait_ended()) | {"warm": child.warm}
         told["left"] = living_daemons(token)
     return told
 
 
-async def ladder(ignition: EarlyProcesses, token: str) -> object:
+async def ladder(early: EarlyProcesses, token: str) -> object:
     """A child that ignores SIGTERM, and one that obeys."""
-    async with open_process_manager(ignition, grace_s=0.5) as home:
-        await server_pid(home)
-        stubborn = await home.start(agent_spec("ignore_term"), title="stubborn")
+    async with open_process_manager(early, grace_s=0.5) as manager:
+        await server_pid(manager)
+        stubborn = await manager.start(agent_spec("ignore_term"), title="stubborn")
         await wait_said(stubborn, "up")
-        obedient = await home.start(agent_spec("sleep_long"), title="obedient")
+        obedient = await manager.start(agent_spec("sleep_long"), title="obedient")
         await wait_said(obedient, "up")
-        daemon = await home.start(agent_spec("with_daemon", token=token), title="daemon")
+        daemon = await manager.start(agent_spec("with_daemon", token=token), title="daemon")
         await wait_said(daemon, "up")
         ends = [
             await stop_child(stubborn, None, grace_s=0.2),
@@ -87,17 +87,17 @@ async def ladder(ignition: EarlyProcesses, token: str) -> object:
     return {"signals": [end.signal for end in ends], "again": again == ends[0], "left": left}
 
 
-async def adoption(ignition: EarlyProcesses, token: str) -> object:
+async def adoption(early: EarlyProcesses, token: str) -> object:
     """Kill the fork-server under three agents: they live on, ends are still learnt."""
-    async with open_process_manager(ignition, grace_s=0.5) as home:
-        old = await server_pid(home)
-        daemon = await home.start(agent_spec("with_daemon", token=token), title="daemon")
+    async with open_process_manager(early, grace_s=0.5) as manager:
+        old = await server_pid(manager)
+        daemon = await manager.start(agent_spec("with_daemon", token=token), title="daemon")
         await wait_said(daemon, "up")
-        sleeper = await home.start(agent_spec("sleep_long"), title="sleeper")
+        sleeper = await manager.start(agent_spec("sleep_long"), title="sleeper")
         os.kill(old, signal.SIGKILL)
-        new = await server_pid(home, but=old)
+        new = await server_pid(manager, but=old)
         adopted = sleeper.pid in children_of(os.getpid())
-        late = await home.start(agent_spec("leave_with_three"), title="late")
+        late = await manager.start(agent_spec("leave_with_three"), title="late")
         end = await late.wait_ended()
         os.kill(sleeper.pid, signal.SIGTERM)
         sleeper_end = await sleeper.wait_ended()
@@ -115,64 +115,64 @@ async def adoption(ignition: EarlyProcesses, token: str) -> object:
     }
 
 
-async def no_server(ignition: EarlyProcesses, token: str) -> object:
+async def no_server(early: EarlyProcesses, token: str) -> object:
     """A fork-server that always dies: after a few, every start is cold and works."""
-    async with open_process_manager(ignition, grace_s=0.5) as home:
-        child = await home.start(agent_spec("leave_with_three"), title="cold")
+    async with open_process_manager(early, grace_s=0.5) as manager:
+        child = await manager.start(agent_spec("leave_with_three"), title="cold")
         end = await child.wait_ended()
-        daemon = await home.start(agent_spec("with_daemon", token=token), title="daemon")
+        daemon = await manager.start(agent_spec("with_daemon", token=token), title="daemon")
         await wait_said(daemon, "up")
     left = living_daemons(token)
     return {"warm": child.warm, "code": end.exit_code, "left": left}
 
 
-async def silent_server(ignition: EarlyProcesses, token: str) -> object:
+async def silent_server(early: EarlyProcesses, token: str) -> object:
     """A stopped fork-server: it is replaced, its agent lives on, and another start works."""
     process_manager.START_LIMIT_S = 0.2
-    async with open_process_manager(ignition, grace_s=0.5) as home:
-        old = await server_pid(home)
-        sleeper = await home.start(agent_spec("sleep_long"), title="sleeper")
+    async with open_process_manager(early, grace_s=0.5) as manager:
+        old = await server_pid(manager)
+        sleeper = await manager.start(agent_spec("sleep_long"), title="sleeper")
         os.kill(old, signal.SIGSTOP)
-        lost = await is_lost(home, agent_spec("sleep_long"))
-        child = await home.start(agent_spec("leave_with_three"), title="another")
+        lost = await is_lost(manager, agent_spec("sleep_long"))
+        child = await manager.start(agent_spec("leave_with_three"), title="another")
         end = await child.wait_ended()
-        new = await server_pid(home, but=old)
-        lives = sleeper in home.children
+        new = await server_pid(manager, but=old)
+        lives = sleeper in manager.children
     return {"lost": lost, "code": end.exit_code, "new": new != old, "lives": lives}
 
 
-async def dying_server(ignition: EarlyProcesses, token: str) -> object:
+async def dying_server(early: EarlyProcesses, token: str) -> object:
     """A fork-server that dies between a fork and its report: the child may not live on."""
-    async with open_process_manager(ignition, grace_s=0.5) as home:
-        old = await server_pid(home)
+    async with open_process_manager(early, grace_s=0.5) as manager:
+        old = await server_pid(manager)
         lost = await is_lost(
-            home, agent_spec("with_daemon", token=token), title=child_programs.FATAL
+            manager, agent_spec("with_daemon", token=token), title=child_programs.FATAL
         )
         left = living_daemons(token)
-        child = await home.start(agent_spec("leave_with_three"), title="another")
+        child = await manager.start(agent_spec("leave_with_three"), title="another")
         end = await child.wait_ended()
-        new = await server_pid(home, but=old)
+        new = await server_pid(manager, but=old)
     return {"lost": lost, "left": left, "code": end.exit_code, "new": new != old}
 
 
-async def is_lost(home: ProcessManager, spec: AgentSpec, *, title: str = "lost") -> bool:
+async def is_lost(manager: ProcessManager, spec: AgentSpec, *, title: str = "lost") -> bool:
     try:
-        await home.start(spec, title=title)
+        await manager.start(spec, title=title)
     except StartInterrupted:
         return True
     return False
 
 
-async def fds(ignition: EarlyProcesses, token: str) -> object:
+async def fds(early: EarlyProcesses, token: str) -> object:
     """Fifty children, one after the other."""
-    async with open_process_manager(ignition, grace_s=0.5) as home:
-        await server_pid(home)
-        child = await home.start(agent_spec("leave_with_three"), title="warm-up")
+    async with open_process_manager(early, grace_s=0.5) as manager:
+        await server_pid(manager)
+        child = await manager.start(agent_spec("leave_with_three"), title="warm-up")
         await child.wait_ended()
-        before, server = open_fds(), await server_pid(home)
+        before, server = open_fds(), await server_pid(manager)
         of_server = fds_of(server)
         for _ in range(50):
-            child = await home.start(agent_spec("leave_with_three"), title="one")
+            child = await manager.start(agent_spec("leave_with_three"), title="one")
             await child.wait_ended()
         return {
             "ours": open_fds() - before,
@@ -189,33 +189,35 @@ def fds_of(pid: int) -> int:
         return 0
 
 
-async def cancelled(ignition: EarlyProcesses, token: str) -> object:
+async def cancelled(early: EarlyProcesses, token: str) -> object:
     """A block that is cancelled from outside, with stubborn children."""
     with trio.CancelScope() as scope:
-        async with open_process_manager(ignition, grace_s=0.2) as home:
-            await server_pid(home)
-            child = await home.start(agent_spec("ignore_term"), title="stubborn")
+        async with open_process_manager(early, grace_s=0.2) as manager:
+            await server_pid(manager)
+            child = await manager.start(agent_spec("ignore_term"), title="stubborn")
             await wait_said(child, "up")
             scope.cancel()
             await trio.sleep_forever()
     end = await child.wait_ended()
     refused = ""
     try:
-        await home.start(agent_spec("leave_with_three"), title="late")
+        await manager.start(agent_spec("leave_with_three"), title="late")
     except SpawnError as error:
         refused = str(error)
     return {"signal": end.signal, "refused": refused, "children": children_of(os.getpid())}
 
 
-async def keys(ignition: EarlyProcesses, token: str) -> object:
+async def keys(early: EarlyProcesses, token: str) -> object:
     """The keys reach the gateway and are nowhere else to be seen."""
-    async with open_process_manager(ignition, grace_s=0.5) as home:
-        gateway = await home.start(gateway_spec(), title="gateway", keys={"STORY_API_KEY": token})
+    async with open_process_manager(early, grace_s=0.5) as manager:
+        gateway = await manager.start(
+            gateway_spec(), title="gateway", keys={"STORY_API_KEY": token}
+        )
         await wait_said(gateway, "got STORY_API_KEY")
-        await server_pid(home)
-        agent = await home.start(agent_spec("sleep_long"), title="agent")
+        await server_pid(manager)
+        agent = await manager.start(agent_spec("sleep_long"), title="agent")
         await wait_said(agent, "up")
-        server = await server_pid(home)
+        server = await server_pid(manager)
         others = {"agent": agent.pid, "server": server}
         every = {"us": os.getpid(), "gateway": gateway.pid, **others}
         return {
@@ -225,9 +227,9 @@ async def keys(ignition: EarlyProcesses, token: str) -> object:
         }
 
 
-async def keys_taken_later(ignition: EarlyProcesses, token: str) -> object:
+async def keys_taken_later(early: EarlyProcesses, token: str) -> object:
     """The two were forked while the key was still in the environment, and were told."""
-    return await keys(ignition, token)
+    return await keys(early, token)
 
 
 def shows(pid: int, token: str) -> bool:
@@ -262,28 +264,28 @@ def remembers(pid: int, token: str) -> bool:
     return False
 
 
-async def supervise(ignition: EarlyProcesses, token: str) -> object:
+async def supervise(early: EarlyProcesses, token: str) -> object:
     """A whole run that waits to be killed; says who is in it."""
     how = sys.argv[3:]
-    async with open_process_manager(ignition) as home:
-        gateway = await home.start(gateway_spec(), title="gateway", keys={})
+    async with open_process_manager(early) as manager:
+        gateway = await manager.start(gateway_spec(), title="gateway", keys={})
         await wait_said(gateway, "got")
-        await server_pid(home)
+        await server_pid(manager)
         agents = []
         for role in ("with_daemon", "sleep_long", "ignore_term", "busy"):
-            agents.append(await home.start(agent_spec(role, token=token), title=role))
+            agents.append(await manager.start(agent_spec(role, token=token), title=role))
             await wait_said(agents[-1], "up")
         if "no-server" in how:
-            old = await server_pid(home)
+            old = await server_pid(manager)
             os.kill(old, signal.SIGKILL)
-            await wait_until(lambda: home.server_pid is None)
+            await wait_until(lambda: manager.server_pid is None)
         elif "new-server" in how:
-            old = await server_pid(home)
+            old = await server_pid(manager)
             os.kill(old, signal.SIGKILL)
-            await server_pid(home, but=old)
-            await home.start(agent_spec("leave_with_three"), title="now it is ready")
+            await server_pid(manager, but=old)
+            await manager.start(agent_spec("leave_with_three"), title="now it is ready")
         pids = [agent.pid for agent in agents] + [gateway.pid]
-        pids += [home.server_pid] if home.server_pid else []
+        pids += [manager.server_pid] if manager.server_pid else []
         if "stopped" in how:
             for pid in pids:
                 os.killpg(pid, signal.SIGSTOP)
@@ -312,10 +314,10 @@ def main() -> None:
     early = start_early(programs) if scenario is keys_taken_later else None
     taken = take_keys(os.environ, ("STORY_API_KEY",))
     token = taken.get("STORY_API_KEY") or sys.argv[2]
-    ignition = early or start_early(programs, secrets=taken.values())
-    ignition.complete()
-    facts = trio.run(scenario, ignition, token)
-    ignition.close()
+    early = early or start_early(programs, secrets=taken.values())
+    early.complete()
+    facts = trio.run(scenario, early, token)
+    early.close()
     print(msgspec.json.encode(facts).decode())
 
 

@@ -4,7 +4,7 @@ import os
 
 import trio
 
-from swarm.supervisor.processes.stderr_tail import StderrTail
+from swarm.supervisor.processes.child_process import StderrTail
 
 LIMIT_S = 10
 
