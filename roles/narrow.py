@@ -1,6 +1,6 @@
 """Computes a child's limits from the parent's limits and the role; never wider. No I/O.
 
-A role can take rights away but never add any (law 6). Values that cannot be compared stay as the
+A role can take rights away but never add any. Values that cannot be compared stay as the
 parent has them.
 """
 

@@ -1,6 +1,6 @@
 """Network proxy policies: read from the configuration, and narrowed for children. Pure.
 
-A child can never reach more than its parent (law 6). A read-only role reaches nothing unless it
+A child can never reach more than its parent. A read-only role reaches nothing unless it
 names hosts or asks for network access.
 """
 

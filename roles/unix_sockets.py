@@ -1,6 +1,6 @@
 """Rules for Unix sockets of other programs: read from the configuration, and narrowed for children.
 
-A child can never reach more sockets than its parent (law 6). A read-only role reaches none unless
+A child can never reach more sockets than its parent. A read-only role reaches none unless
 it names them or asks for network access. Its only I/O is resolving links in paths.
 """
 

@@ -5,17 +5,15 @@ link, its target is changed. The file becomes readable for its owner only.
 """
 
 import os
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-from swarm.mailbox.errors import SwarmError, UsageError
+from swarm.mailbox.errors import SwarmError
 
 from .atomic_replace import locked_folder, replace_file
+from .file_reading import FILE_BYTES, decode_text, parse_toml, read_bounded
 from .schema import Toml
 from .toml_edit import ConfigEdit, apply_edit, content_version, edit_text
-
-_MAX_BYTES = 1 << 20
 
 
 class ConfigNotWritten(SwarmError):
@@ -39,7 +37,8 @@ def write_edit(
 
     Raises:
         VersionConflict: The file has another version.
-        ConfigNotWritten: The file cannot be read or written, or another process holds its lock.
+        ConfigNotWritten: The file cannot be written, or another process holds its lock.
+        UsageError: The file cannot be read.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -47,15 +46,15 @@ def write_edit(
             text, values = read_values(target)
             if if_version is not None and if_version != content_version(values):
                 raise VersionConflict(
-                    f"{path} was modified since it was read (it is "
-                    f"{content_version(values)}); nothing "
-                    "was written: read it again and retry"
+                    f"{path} was modified since it was read (it is {content_version(values)}); "
+                    "nothing was written: read it again and retry"
                 )
             wanted = apply_edit(values, edit)
             check(wanted)
             changed = edit_text(text, edit)
             if changed != text:
-                _check_size(target, changed)
+                if len(changed.encode()) > FILE_BYTES:
+                    raise ConfigNotWritten(f"{target} would be over 1 MiB; nothing was written")
                 replace_file(target, changed.encode())
     except OSError as error:
         raise ConfigNotWritten(f"{path} was not changed: {error.strerror or error}") from error
@@ -63,22 +62,9 @@ def write_edit(
 
 
 def read_values(path: Path) -> tuple[str, Toml]:
-    """The file's text and table, both empty if it is missing. Raises UsageError, OSError."""
+    """The file's text and table, both empty if it is missing. Raises UsageError."""
     try:
-        data = path.read_bytes()
+        text = decode_text(read_bounded(path), path)
     except FileNotFoundError:
         return "", {}
-    if len(data) > _MAX_BYTES:
-        raise UsageError(f"{path}: over 1 MiB; this is no configuration")
-    try:
-        text = data.decode("utf-8-sig")
-        return text, tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
-
-
-def _check_size(target: Path, text: str) -> None:
-    if len(text.encode()) > _MAX_BYTES:
-        raise ConfigNotWritten(f"{target} would be over 1 MiB; nothing was written")
+    return text, parse_toml(text, path)

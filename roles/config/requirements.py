@@ -4,7 +4,7 @@ Requirements are no layer: they apply to the merged result, so no file, flag, ta
 loosen them. An explicit value that is not allowed is an error that names both sides; a built-in
 default is replaced silently. A requirement that cannot be enforced or read stops the run.
 
-Source: config sheet 4. Codex falls back with a warning if a file sets a forbidden value. That would
+Differs from Codex, which falls back with a warning if a file sets a forbidden value: that would
 start a run with another policy than the written one, and nobody may be watching.
 """
 

@@ -243,7 +243,8 @@ def _network(table: _Network | None, layer: Layer) -> NetworkRequirements | None
     if table is None:
         return None
     key = "experimental_network"
-    if table.domains is not None and (table.allowed_domains or table.denied_domains) is not None:
+    lists = (table.allowed_domains, table.denied_domains)
+    if table.domains is not None and lists != (None, None):
         raise UsageError(
             f"{describe_place(layer, key)}: give `domains`, or `allowed_domains` and "
             "`denied_domains`"

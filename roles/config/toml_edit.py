@@ -36,7 +36,7 @@ def parse_value(text: str) -> object:
     """A value from the command line: TOML; any other text is a string."""
     try:
         return tomllib.loads(f"value = {text.strip()}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # not TOML, or an impossible number or date
         return text
 
 
@@ -76,7 +76,7 @@ def edit_text(text: str, edit: ConfigEdit) -> str:
     """
     try:
         before = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"not valid TOML: {error}") from error
     wanted = apply_edit(before, edit)
     if wanted == before:
@@ -89,7 +89,7 @@ def edit_text(text: str, edit: ConfigEdit) -> str:
         _apply(document, edit)
         after = tomlkit.dumps(document)
         same = tomllib.loads(after) == wanted
-    except (TOMLKitError, tomllib.TOMLDecodeError, LookupError, TypeError, ValueError) as error:
+    except (TOMLKitError, LookupError, TypeError, ValueError) as error:
         raise UneditableConfig(_refusal(edit.steps)) from error
     if not same:
         raise UneditableConfig(_refusal(edit.steps))

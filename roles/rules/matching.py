@@ -4,7 +4,7 @@ The exact first token is looked up first. If nothing matched, the program is an 
 the caller asks for it, the bare name is tried. If a `host_executable` of that name exists, it must
 list the path.
 
-Source: execpolicy, safety sheet 9.3.
+Source: Codex `execpolicy`.
 """
 
 from collections.abc import Iterator, Sequence

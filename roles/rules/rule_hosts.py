@@ -16,7 +16,7 @@ def normalize_rule_host(raw: str) -> str:
     """Lower case, no trailing dots; keeps a port; brackets around an IPv6 address only with a port.
 
     Raises RuleRefused for a scheme, a path, a wildcard, blanks, an invalid port, or an empty text.
-    Source: safety sheet 9.2, which drops ports.
+    Source: Codex `execpolicy`, which drops ports.
     """
     host = raw.strip()
     if any(part in host for part in ("://", "/", "?", "#")):

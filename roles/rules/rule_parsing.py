@@ -1,7 +1,7 @@
 """Checks the arguments of a rule file's calls and converts them to values, without Starlark. Pure.
 
-Everything ambiguous is an error for the file's author; nothing is guessed. Source: safety sheet
-9.2, for the texts and the order of the checks.
+Everything ambiguous is an error for the file's author; nothing is guessed. Source: Codex
+`execpolicy`, for the texts and the order of the checks.
 """
 
 import posixpath

@@ -1,4 +1,4 @@
-"""Law 6: whatever a role says, the result allows nothing that the parent or the role forbids."""
+"""Whatever a role says, the result allows nothing that the parent or the role forbids."""
 
 import itertools
 

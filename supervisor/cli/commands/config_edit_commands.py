@@ -14,10 +14,10 @@ from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.config_writer import read_values, write_edit
 from swarm.roles.config.key_path import check_key, format_key, parse_key
 from swarm.roles.config.layer_paths import absolute_paths
-from swarm.roles.config.merge import Layer, is_table
+from swarm.roles.config.merge import Layer, is_table, leaves
 from swarm.roles.config.no_effect import keys_without_effect
 from swarm.roles.config.schema import Toml
-from swarm.roles.config.toml_edit import ConfigEdit, content_version, parse_value
+from swarm.roles.config.toml_edit import ConfigEdit, apply_edit, content_version, parse_value
 
 from ...runs.paths import find_user_paths
 from ..lazy_commands import ColorCommand
@@ -116,7 +116,7 @@ def edit_user_config(edit: ConfigEdit, if_version: str | None) -> ConfigEditResu
     by = _overriding_layer(path, edit) if edit.value is not None else None
     return ConfigEditResult(
         status="ok" if by is None else "okOverridden",
-        version=version, file=str(path), overridden_by=by, idle=_is_idle(path, edit),
+        version=version, file=str(path), overridden_by=by, idle=_is_idle(edit),
     )  # fmt: skip
 
 
@@ -156,16 +156,16 @@ def _overriding_layer(path: Path, edit: ConfigEdit) -> str | None:
     return None
 
 
-def _is_idle(path: Path, edit: ConfigEdit) -> bool:
-    """True if the key, one above it or one below it has no effect in swarm."""
+def _is_idle(edit: ConfigEdit) -> bool:
+    """True if nothing that the edit sets has an effect in swarm."""
     if edit.value is None:
         return False
-    named = {tuple(steps) for steps in keys_without_effect(_own(_layers(path)))}
-    return any(edit.steps[: len(steps)] == steps[: len(edit.steps)] for steps in named)
-
-
-def _own(layers: tuple[Layer, ...]) -> Layer:
-    return next(layer for layer in layers if layer.name == "user")
+    layer = Layer(name="edit", values=apply_edit({}, edit))
+    idle = set(keys_without_effect(layer))
+    return all(
+        any(path[:length] in idle for length in range(1, len(path) + 1))
+        for path, _ in leaves(layer.values)
+    )
 
 
 def _is_set(values: object, steps: tuple[str, ...]) -> bool:

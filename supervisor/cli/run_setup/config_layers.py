@@ -9,8 +9,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from swarm.mailbox.path_rules import is_within, may_write
 from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.limits import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 from swarm.roles.config.config_loader import read_layers
 from swarm.roles.config.merge import Layer, merge_layers
 from swarm.roles.config.project_config import ProjectFolder, project_layers
@@ -105,17 +112,24 @@ def writable_config_warning(config_folder: str, sandbox: SandboxPolicy, cwd: str
 
     Whoever can change that configuration controls later runs, including what they trust.
     """
-    if isinstance(sandbox, ReadOnly):
-        return None
-    own = Path(os.path.realpath(config_folder))
-    roots = sandbox.writable_roots if isinstance(sandbox, WorkspaceWrite) else ()
-    if isinstance(sandbox, DangerFullAccess) or not any(
-        own.is_relative_to(os.path.realpath(root)) for root in (cwd, *roots)
-    ):
-        return None
+    own = os.path.realpath(config_folder)
+    match sandbox:
+        case ReadOnly():
+            return None
+        case DangerFullAccess():
+            advice = "a sandbox keeps them from it"
+        case ProfilePolicy(rules=rules):
+            within = any(rule.access == "write" and is_within(rule.path, own) for rule in rules)
+            if not within and not may_write(sandbox, own):
+                return None
+            advice = "take the right to write there out of the permission profile"
+        case WorkspaceWrite(writable_roots=roots):
+            if not any(is_within(own, os.path.realpath(root)) for root in (cwd, *roots)):
+                return None
+            advice = "let them work in a folder that does not hold it"
     return (
         f"agents may write {own}, your own configuration, and so change what later runs may do; "
-        "let them work in a folder that does not hold it"
+        f"{advice}"
     )
 
 

@@ -228,7 +228,13 @@ def test_a_broken_file_is_not_touched(tmp_path, text):
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):
-    path = tmp_path / "config.toml"
-    path.mkdir()
+    (tmp_path / "file").touch()
     with pytest.raises(ConfigNotWritten, match="was not changed"):
+        write(tmp_path / "file" / "config.toml", "b")
+
+
+def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path):
+    path = tmp_path / "config.toml"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="no regular file"):
         write(path, "b")

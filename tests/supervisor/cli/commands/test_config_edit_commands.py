@@ -37,6 +37,35 @@ def test_a_key_that_nothing_obeys_is_set_and_named_so(home, capsys, key):
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "idle"),
+    [
+        ("history", '{persistence = "none"}', True),
+        ("agents", "{interrupt_message = false}", True),
+        ("agents", "{interrupt_message = false, max_depth = 2}", False),
+        ("agents.max_total", "5", False),
+        ("network.proxy_url", '"http://x"', True),
+        ("network", "{enabled = true}", False),
+    ],
+)
+def test_only_an_edit_without_any_effect_is_called_so(home, capsys, key, value, idle):
+    (home / "config.toml").write_text(
+        "[agents]\ninterrupt_message = true\n[network]\nproxy_url = 'x'\n"
+    )
+    assert run_cli(["config", "set", key, value, "--merge", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["idle"] is idle
+
+
+def test_a_number_of_thousands_of_digits_is_text_and_a_file_with_one_is_named(home, capsys):
+    huge = "9" * 5000
+    assert run_cli(["config", "set", "model", huge]) == 0
+    assert tomllib.loads((home / "config.toml").read_text()) == {"model": huge}
+    (home / "config.toml").write_text(f"model_context_window = {huge}\n")
+    assert run_cli(["config", "set", "model", "m"]) == 2
+    assert run_cli(["config", "version"]) == 2
+    assert capsys.readouterr().err.count("config.toml: not valid TOML: Exceeds the limit") == 2
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["set", "modl", "x"], "no such key: modl; did you mean model?"),

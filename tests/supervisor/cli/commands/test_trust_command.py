@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.limits import ReadOnly, WorkspaceWrite
+from swarm.mailbox.path_rules import make_rules
+from swarm.mailbox.protocol.limits import (
+    DangerFullAccess,
+    ProfilePolicy,
+    ReadOnly,
+    WorkspaceWrite,
+)
 from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.project_config import project_layers, read_project_folders
 from swarm.roles.role_loader import load_roles
@@ -165,6 +171,10 @@ def test_a_folder_that_others_can_steer_is_warned_of(home, capfd, prepare, words
         (WorkspaceWrite(), "{}/work", False),
         (WorkspaceWrite(writable_roots=("/x", "{}")), "{}/work", True),
         (ReadOnly(), "{}", False),
+        (DangerFullAccess(), "{}/work", True),
+        (("", "write"), "{}/work", True),
+        (("/home/rules", "write"), "{}/work", True),
+        (("", "read"), "{}", False),
     ],
 )
 def test_agents_that_may_write_the_persons_own_configuration_are_told_of(
@@ -174,6 +184,9 @@ def test_agents_that_may_write_the_persons_own_configuration_are_told_of(
     if isinstance(sandbox, WorkspaceWrite):
         roots = tuple(root.format(tmp_path) for root in sandbox.writable_roots)
         sandbox = WorkspaceWrite(writable_roots=roots)
+    if isinstance(sandbox, tuple):  # a profile with this one rule
+        below, access = sandbox
+        sandbox = ProfilePolicy(name="p", rules=make_rules([(f"{tmp_path}{below}", access)]))
     said = writable_config_warning(str(tmp_path / "home"), sandbox, cwd.format(tmp_path))
     assert (said is not None) is told
 
