@@ -109,5 +109,6 @@ async def test_a_cloned_task_file_cannot_take_the_sandbox_away_and_a_trusted_one
     assert trusted.code == 0
     assert ended.code == 0, ended.err
     assert outside.exists()
-    first = ended.err.splitlines()[0]
+    warning, first = ended.err.splitlines()[:2]
+    assert "your own configuration, and so change what later runs may do" in warning
     assert "widens: sandbox danger-full-access, approval never" in first
