@@ -1,4 +1,4 @@
-"""Checks one layer: types, rules between keys, unknown keys. No I/O.
+"""Checks one layer: types, rules between keys, unknown keys, patterns of variables. No I/O.
 
 A message names file, line and key; if there is no file, it names the layer.
 """
@@ -13,7 +13,6 @@ import msgspec
 from swarm.mailbox.errors import UsageError
 
 from .key_positions import ANY_KEY, KeyPath, TextPosition, find_key_positions, find_position
-from .key_sources import key_source_problem
 from .merge import Layer, as_table, is_table
 from .no_effect import keys_without_effect
 from .schema import (
@@ -27,8 +26,8 @@ from .schema import (
     PermissionProfile,
     ProviderTable,
     RoleTable,
+    ShellTable,
 )
-from .shell_environment import find_shell_table_errors
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _MOST_NAMED = 20
@@ -170,3 +169,81 @@ def _unknown(layer: Layer, path: KeyPath, known: Sequence[str]) -> str:
     near = get_close_matches(path[-1], known, n=1)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return f"{describe_place(layer, path)}: unknown key{hint}"
+
+
+_MAX_CHARS = 256
+_MAX_PATTERNS = 1_000
+
+
+def find_shell_table_errors(table: ShellTable) -> Iterator[tuple[KeyPath, str]]:
+    """(key within the table, error text) for each error.
+
+    A pattern that can match no variable is a mistake. This table keeps secrets away from commands,
+    so its mistakes are reported before anything starts.
+    """
+    for key in ("exclude", "include_only"):
+        patterns: tuple[str, ...] = getattr(table, key)
+        if len(patterns) > _MAX_PATTERNS:
+            yield (key,), f"more than {_MAX_PATTERNS} patterns"
+        for pattern in patterns:
+            if why := _name_error(pattern):
+                yield (key,), f"{pattern!r} is no pattern for a variable's name: {why}"
+    for name, value in table.set.items():
+        if why := _name_error(name):
+            yield ("set", name), f"{name!r} is no variable's name: {why}"
+        elif "\0" in value:
+            yield ("set", name), "a value cannot hold a NUL"
+
+
+def _name_error(name: str) -> str:
+    if not name.strip():
+        return "it is empty"
+    if len(name) > _MAX_CHARS:
+        return f"it is longer than {_MAX_CHARS} characters"
+    if "=" in name:
+        return "no name holds a ="
+    return "" if name.isprintable() else "it holds a control character"
+
+
+_MAX_TIMEOUT_MS = 600_000
+
+
+def key_sources(table: ProviderTable) -> Iterator[str]:
+    """The keys of the table that name a source, in the order in which errors list them."""
+    said: dict[str, object] = {
+        "env_key": table.env_key,
+        "experimental_bearer_token": table.experimental_bearer_token,
+        "requires_openai_auth": table.requires_openai_auth,
+        "key_file": table.key_file,
+        "keyring": table.keyring,
+    }
+    return (key for key, value in said.items() if value)
+
+
+def key_source_problem(table: ProviderTable) -> tuple[str, str] | None:
+    """(key, reason) of the first error in the key sources; None if there is none.
+
+    Source: Codex's rules for `auth`, plus rules for the sources that only swarm has.
+    """
+    others = list(key_sources(table))
+    if table.auth is not None:
+        if others:
+            return "auth", f"provider auth cannot be combined with {', '.join(others)}"
+        return _auth_problem(table.auth)
+    for ours in ("key_file", "keyring"):
+        rest = [other for other in others if other != ours]
+        if ours in others and rest:
+            return ours, f"cannot be combined with {', '.join(rest)}"
+    if table.keyring is not None and not table.keyring.service.strip():
+        return "keyring.service", "must not be empty"
+    return None
+
+
+def _auth_problem(auth: AuthTable) -> tuple[str, str] | None:
+    if not auth.command.strip():
+        return "auth.command", "provider auth.command must not be empty"
+    if not 0 < auth.timeout_ms <= _MAX_TIMEOUT_MS:
+        return "auth.timeout_ms", f"must be between 1 and {_MAX_TIMEOUT_MS}"
+    if auth.refresh_interval_ms < 0:
+        return "auth.refresh_interval_ms", "must not be negative; 0 = only when a key is refused"
+    return None

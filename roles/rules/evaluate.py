@@ -1,19 +1,25 @@
-"""Evaluates the text of one rule file with Starlark. The only module that imports `starlark`.
+"""Evaluates rule files with Starlark, in a process of its own with limited CPU time and memory.
 
-Run it in a separate process (`evaluator_process`). A file can nest brackets until the parser's
-stack overflows, exhaust the memory, or multiply numbers for hours. None of these can be caught in
-the same process.
+A file can nest brackets until the parser's stack overflows, exhaust the memory, or multiply numbers
+for hours. None of these can be caught in the same process. The only module that imports `starlark`.
+
+Usage: python -P -m swarm.roles.rules.evaluate; stdin and stdout are msgpack (`EvaluationRequest`,
+`EvaluationReply`). Started only by `evaluator_client`.
 """
 
 import re
-from typing import TYPE_CHECKING
+import resource
+import sys
 
-from swarm.mailbox.protocol.base import Value
-from swarm.mailbox.protocol.rules import HostExecutable, NetworkRule, PrefixRule, RuleSet
+import msgspec
+import starlark
 
-from .rule_hosts import RuleRefused
+from swarm.mailbox.protocol.rules import NetworkRule
+
+from .evaluator_client import CollectedRules, EvaluationReply, EvaluationRequest
 from .rule_parsing import (
     RuleExamples,
+    RuleRefused,
     check_examples,
     read_examples,
     read_host_executable,
@@ -21,9 +27,9 @@ from .rule_parsing import (
     read_prefix_rule,
 )
 
-if TYPE_CHECKING:
-    from starlark import Dialect, Globals
-
+CPU_S = 2
+MEMORY_BYTES = 512 << 20
+MAX_ANSWER_BYTES = 4 << 20  # a loop can write more than a run should carry
 MAX_RULES = 20_000  # of all files together; only a loop makes more
 _NAME = "rules"  # the file's name for Starlark; the caller adds the real one
 _MAX_CALLS = 200
@@ -48,18 +54,6 @@ class RuleFileBroken(Exception):
     def __init__(self, what: str, line: int | None) -> None:
         super().__init__(what)
         self.what, self.line = what, line
-
-
-class CollectedRules(Value):
-    """The rules of the files so far; `files[at]` is the index of the file of `prefixes[at]`."""
-
-    prefixes: tuple[PrefixRule, ...] = ()
-    files: tuple[int, ...] = ()
-    executables: tuple[HostExecutable, ...] = ()
-    network: tuple[NetworkRule, ...] = ()
-
-    def rules(self) -> RuleSet:
-        return RuleSet(prefixes=self.prefixes, executables=self.executables, network=self.network)
 
 
 class _Builtins:
@@ -114,10 +108,9 @@ def evaluate(text: str, at: int, before: CollectedRules) -> CollectedRules:
 
     Raises RuleFileBroken, or the process dies; see the module docstring.
     """
-    import starlark  # 4 MB, rarely needed
-
     builtins = _Builtins(before)
-    module, names = starlark.Module(), _globals()
+    module = starlark.Module()
+    names = starlark.Globals.extended_by([starlark.LibraryExtension.CallStack])
     module.add_callable("_prefix_rule", builtins.prefix_rule)
     module.add_callable("_network_rule", builtins.network_rule)
     module.add_callable("_host_executable", builtins.host_executable)
@@ -143,19 +136,11 @@ def evaluate(text: str, at: int, before: CollectedRules) -> CollectedRules:
     )
 
 
-def _dialect() -> "Dialect":
-    import starlark
-
+def _dialect() -> starlark.Dialect:
     dialect = starlark.Dialect.extended()
     dialect.enable_f_strings = True
     dialect.enable_load = False  # a rule file loads no other file
     return dialect
-
-
-def _globals() -> "Globals":
-    import starlark
-
-    return starlark.Globals.extended_by([starlark.LibraryExtension.CallStack])
 
 
 def _explained(text: str) -> RuleFileBroken:
@@ -169,3 +154,35 @@ def _explained(text: str) -> RuleFileBroken:
 def _last_line(text: str) -> int | None:
     lines = _LINE.findall(text)
     return int(lines[-1][:9]) if lines else None
+
+
+def evaluate_files(request: EvaluationRequest) -> EvaluationReply:
+    """Evaluate the files in order; stop at the first broken one."""
+    collected = CollectedRules()
+    for at, text in enumerate(request.texts):
+        # Written at once, so that the parent knows the faulty file if this process dies.
+        sys.stderr.write(f"{at}\n")
+        sys.stderr.flush()
+        try:
+            collected = evaluate(text, at, collected)
+        except RuleFileBroken as error:
+            return EvaluationReply(broken_at=at, what=error.what[:2000], line=error.line)
+    return EvaluationReply(collected=collected)
+
+
+def main() -> int:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=EvaluationRequest)
+    answer = msgspec.msgpack.encode(evaluate_files(request))
+    if len(answer) > MAX_ANSWER_BYTES:
+        last = len(request.texts) - 1
+        reply = EvaluationReply(broken_at=last, what="the rules are too long, all together")
+        answer = msgspec.msgpack.encode(reply)
+    sys.stdout.buffer.write(answer)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

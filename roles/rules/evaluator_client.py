@@ -4,17 +4,45 @@ The process gets no keys, no open files and limited time.
 """
 
 import os
+import signal
 import subprocess
 import sys
 
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-
-from .evaluator_process import EvaluationReply, EvaluationRequest, decode_reply
+from swarm.mailbox.protocol.base import Value
+from swarm.mailbox.protocol.rules import HostExecutable, NetworkRule, PrefixRule, RuleSet
 
 _LIMIT_S = 10.0  # the CPU limit is tighter; this one is for a machine that hangs
-_CHILD = (sys.executable, "-P", "-m", "swarm.roles.rules.evaluator_process")
+_CHILD = (sys.executable, "-P", "-m", "swarm.roles.rules.evaluate")
+
+
+class CollectedRules(Value):
+    """The rules of the files so far; `files[at]` is the index of the file of `prefixes[at]`."""
+
+    prefixes: tuple[PrefixRule, ...] = ()
+    files: tuple[int, ...] = ()
+    executables: tuple[HostExecutable, ...] = ()
+    network: tuple[NetworkRule, ...] = ()
+
+    def rules(self) -> RuleSet:
+        return RuleSet(prefixes=self.prefixes, executables=self.executables, network=self.network)
+
+
+class EvaluationRequest(Value):
+    """The files' texts."""
+
+    texts: tuple[str, ...]
+
+
+class EvaluationReply(Value):
+    """Either all rules, or the first broken file and the reason."""
+
+    collected: CollectedRules = CollectedRules()
+    broken_at: int | None = None
+    what: str = ""
+    line: int | None = None
 
 
 def evaluate_texts(texts: tuple[str, ...]) -> EvaluationReply:
@@ -22,11 +50,10 @@ def evaluate_texts(texts: tuple[str, ...]) -> EvaluationReply:
 
     Raises UsageError if no process can be started.
     """
-    order = EvaluationRequest(texts=texts)
     try:
         done = subprocess.run(
-            _CHILD, input=msgspec.msgpack.encode(order), capture_output=True, check=False,
-            timeout=_LIMIT_S, cwd="/", env=_bare_environment(),
+            _CHILD, input=msgspec.msgpack.encode(EvaluationRequest(texts=texts)),
+            capture_output=True, check=False, timeout=_LIMIT_S, cwd="/", env=_bare_environment(),
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         return _crash_reply(error.stderr or b"", "evaluating it took too long")
@@ -34,11 +61,11 @@ def evaluate_texts(texts: tuple[str, ...]) -> EvaluationReply:
         raise UsageError(f"rule files cannot be evaluated: {error.strerror}") from error
     if done.returncode == 0:
         try:
-            return decode_reply(done.stdout)
+            return msgspec.msgpack.decode(done.stdout, type=EvaluationReply)
         except msgspec.DecodeError:
             pass
     if b"ModuleNotFoundError" in done.stderr:
-        raise UsageError("rule files need the package starlark-pyo3; install swarm anew")
+        raise UsageError("rule files need the package starlark-pyo3; install swarm again")
     return _crash_reply(done.stderr, _crash_reason(done.returncode))
 
 
@@ -51,15 +78,13 @@ def _bare_environment() -> dict[str, str]:
     }
 
 
-def _crash_reply(said: bytes, what: str) -> EvaluationReply:
+def _crash_reply(output: bytes, what: str) -> EvaluationReply:
     """The reply for a process that died: the last file that it named is at fault."""
-    begun = [int(line) for line in said.split(b"\n") if line.isdigit() and len(line) < 9]
+    begun = [int(line) for line in output.split(b"\n") if line.isdigit() and len(line) < 9]
     return EvaluationReply(broken_at=max(begun, default=0), what=what)
 
 
 def _crash_reason(code: int) -> str:
-    match code:
-        case -9 | -24:  # SIGKILL and SIGXCPU: out of CPU time
-            return "evaluating it takes too long; rules are plain lists, not programs"
-        case _:
-            return "evaluating it needs too much memory or is nested too deeply"
+    if code in (-signal.SIGKILL, -signal.SIGXCPU):
+        return "evaluating it takes too long; rules are plain lists, not programs"
+    return "evaluating it needs too much memory or is nested too deeply"

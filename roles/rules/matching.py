@@ -1,4 +1,4 @@
-"""Finds the rules that match a command, in a table by first token. Pure.
+"""Finds the rules that match a command, in a table by first token; names too broad prefixes. Pure.
 
 The exact first token is looked up first. If nothing matched, the program is an absolute path and
 the caller asks for it, the bare name is tried. If a `host_executable` of that name exists, it must
@@ -69,3 +69,34 @@ class RuleIndex:
 def strictest(decisions: Sequence[RuleDecision]) -> RuleDecision | None:
     """forbidden over prompt over allow; None if there are none."""
     return max(decisions, key=SEVERITY.__getitem__, default=None)
+
+
+# Prefixes too broad for a saved rule. Only the exact prefix is banned: `git pull` may be saved.
+_BANNED_PROGRAMS = ("pythonw", "pyw", "pypy", "pypy3", "git", "env", "sudo", "osascript")
+_BANNED_FLAGS = {
+    "python3": ("", "-", "-c"),
+    "python": ("", "-", "-c"),
+    "py": ("", "-3"),
+    "bash": ("", "-lc"),
+    "sh": ("", "-c", "-lc"),
+    "zsh": ("", "-lc"),
+    "/bin/zsh": ("", "-lc"),
+    "/bin/bash": ("", "-lc"),
+    "pwsh": ("", "-Command", "-c"),
+    "powershell": ("", "-Command", "-c"),
+    "powershell.exe": ("", "-Command", "-c"),
+    "node": ("", "-e"),
+    "perl": ("", "-e"),
+    "ruby": ("", "-e"),
+    "php": ("", "-r"),
+    "lua": ("", "-e"),
+}
+BANNED_PREFIXES = frozenset(
+    {(name,) for name in _BANNED_PROGRAMS}
+    | {(name, flag) if flag else (name,) for name, flags in _BANNED_FLAGS.items() for flag in flags}
+)
+
+
+def is_banned(prefix: Sequence[str]) -> bool:
+    """True if a rule that allows exactly this prefix would allow nearly anything."""
+    return tuple(prefix) in BANNED_PREFIXES

@@ -1,5 +1,7 @@
 """Checks the arguments of a rule file's calls and converts them to values, without Starlark. Pure.
 
+A host is normalized to the form in which the proxy asks about it; any other would never match.
+
 Everything ambiguous is an error for the file's author; nothing is guessed. Source: Codex
 `execpolicy`, for the texts and the order of the checks.
 """
@@ -8,6 +10,7 @@ import posixpath
 import shlex
 from typing import Literal, TypeGuard
 
+from swarm.mailbox import host_patterns
 from swarm.mailbox.host_patterns import split_port
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.rules import (
@@ -19,7 +22,62 @@ from swarm.mailbox.protocol.rules import (
 )
 
 from .matching import RuleIndex
-from .rule_hosts import RuleRefused, normalize_rule_host
+
+_NO_HOST = "invalid rule: network_rule host must be a hostname or IP literal"
+
+
+class RuleRefused(ValueError):
+    """A built-in function got an invalid argument; the text is for the file's author."""
+
+
+def normalize_rule_host(raw: str) -> str:
+    """Lower case, no trailing dots; keeps a port; brackets around an IPv6 address only with a port.
+
+    Raises RuleRefused for a scheme, a path, a wildcard, blanks, an invalid port, or an empty text.
+    Source: Codex `execpolicy`, which drops ports.
+    """
+    host = raw.strip()
+    if any(part in host for part in ("://", "/", "?", "#")):
+        raise RuleRefused(f"{_NO_HOST} (without scheme or path)")
+    host, port = _split_port(host, raw)
+    host = host.rstrip(".").strip().lower()
+    if not host:
+        raise RuleRefused("invalid rule: network_rule host cannot be empty")
+    if "*" in host:
+        raise RuleRefused(
+            "invalid rule: network_rule host must be a specific host; wildcards are not allowed"
+        )
+    if any(sign.isspace() for sign in host):
+        raise RuleRefused("invalid rule: network_rule host cannot contain whitespace")
+    try:
+        return host_patterns.normalize_pattern(
+            host_patterns.join_port(host_patterns.normalize_host(host), port)
+        )
+    except host_patterns.InvalidHost as error:
+        raise RuleRefused(f"{_NO_HOST} (got {host[:100]!r})") from error
+
+
+def _split_port(host: str, raw: str) -> tuple[str, str]:
+    if host.startswith("["):
+        inside, closed, rest = host[1:].partition("]")
+        if not closed:
+            raise RuleRefused(
+                "invalid rule: network_rule host has an invalid bracketed IPv6 literal"
+            )
+        if rest and not _is_port(rest):
+            raise RuleRefused(
+                f"invalid rule: network_rule host contains an unsupported suffix: {raw}"
+            )
+        return inside, rest[1:]
+    name = host.partition(":")[0]
+    if name and host.count(":") == 1 and _is_port(host[len(name) :]):
+        return name, host[len(name) + 1 :]
+    return host, ""
+
+
+def _is_port(text: str) -> bool:
+    return text[:1] == ":" and text[1:].isascii() and text[1:].isdigit()
+
 
 Words = tuple[str, ...]
 NetworkProtocol = Literal["http", "https", "socks5_tcp", "socks5_udp"]
@@ -165,13 +223,14 @@ def _pattern_element(element: object) -> Words:
         )
     if not element:
         raise RuleRefused("invalid pattern element: pattern alternatives cannot be empty")
-    words = tuple(one for one in element if isinstance(one, str))
-    if len(words) != len(element):
-        odd = next(one for one in element if not isinstance(one, str))
-        raise RuleRefused(
-            f"invalid pattern element: pattern alternative must be a string (got {_kind(odd)})"
-        )
-    return words
+    return _strings(element, "invalid pattern element: pattern alternative must be a string")
+
+
+def _strings(values: list[object], problem: str) -> Words:
+    for value in values:
+        if not isinstance(value, str):
+            raise RuleRefused(f"{problem} (got {_kind(value)})")
+    return tuple(str(value) for value in values)
 
 
 def _example(given: object) -> Words:
@@ -187,10 +246,7 @@ def _example(given: object) -> Words:
         raise RuleRefused(
             f"invalid example: example must be a string or list of strings (got {_kind(given)})"
         )
-    words = tuple(one for one in given if isinstance(one, str))
-    if len(words) != len(given):
-        odd = next(one for one in given if not isinstance(one, str))
-        raise RuleRefused(f"invalid example: example tokens must be strings (got {_kind(odd)})")
+    words = _strings(given, "invalid example: example tokens must be strings")
     if not words:
         raise RuleRefused("invalid example: example cannot be an empty list")
     return words
@@ -219,8 +275,7 @@ def _text(given: object, what: str) -> str:
 
 def _kind(value: object) -> str:
     """The type's name as authors of rule files know it."""
-    names = {"str": "string", "NoneType": "NoneType"}
-    return names.get(type(value).__name__, type(value).__name__)
+    return "string" if isinstance(value, str) else type(value).__name__
 
 
 def _cut(text: str) -> str:

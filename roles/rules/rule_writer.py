@@ -16,8 +16,8 @@ from typing import Literal
 from swarm.mailbox.errors import SwarmError
 
 from ..config.atomic_replace import lock_folder_handle
-from .banned_prefixes import is_banned
-from .rule_hosts import RuleRefused, normalize_rule_host
+from .matching import is_banned
+from .rule_parsing import RuleRefused, normalize_rule_host
 
 RULES_FILE = "default.rules"
 RuleProtocol = Literal["http", "https", "socks5_tcp", "socks5_udp"]

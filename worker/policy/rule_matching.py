@@ -10,8 +10,7 @@ Source: execpolicy, safety sheet 9.3, 9.5; stricter as said above.
 from collections.abc import Callable
 
 from swarm.mailbox.protocol.rules import RuleSet
-from swarm.roles.rules.banned_prefixes import is_banned
-from swarm.roles.rules.matching import MatchedRule, RuleIndex
+from swarm.roles.rules.matching import MatchedRule, RuleIndex, is_banned
 
 from .command_facts import CommandFacts, MatchRules, PolicyCommand, RuleMatch
 from .safe_commands import is_system_program

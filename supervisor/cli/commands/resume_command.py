@@ -14,7 +14,7 @@ from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.control import ChangeSettings
 from swarm.mailbox.protocol.limits import Budget, Limits
 from swarm.roles.config.config_loader import load_config
-from swarm.roles.config.durations import parse_duration
+from swarm.roles.config.quantities import parse_duration
 
 from ...agents.live_agent import AgentPlan
 from ...console.terminal import ColorChoice, is_ci

@@ -7,7 +7,7 @@ import click
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import short_id
-from swarm.roles.config.durations import parse_duration
+from swarm.roles.config.quantities import parse_duration
 
 from ...console.number_format import render_age, render_bytes, render_count, render_usd
 from ...runs.paths import find_run, find_user_paths

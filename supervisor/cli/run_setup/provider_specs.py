@@ -13,7 +13,7 @@ import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
-from swarm.roles.config.key_sources import key_source_problem
+from swarm.roles.config.layer_check import key_source_problem
 from swarm.roles.config.schema import RESERVED_PROVIDERS, Config, ProviderTable
 
 _KEYRING_S = 30.0  # a locked keyring asks the person first

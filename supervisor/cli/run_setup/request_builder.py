@@ -24,10 +24,9 @@ from swarm.mailbox.protocol.limits import (
 )
 from swarm.mailbox.protocol.spec import RoleBrief, ShellEnvironmentPolicy
 from swarm.mailbox.safe_open import read_user_file
-from swarm.roles.config.durations import parse_duration
 from swarm.roles.config.features import resolve_features
 from swarm.roles.config.file_reading import FILE_BYTES
-from swarm.roles.config.resource_limits import resource_limits
+from swarm.roles.config.quantities import parse_duration, resource_limits
 from swarm.roles.config.schema import AgentsTable, Config
 from swarm.roles.guidance import load_guidance
 from swarm.roles.narrow import (

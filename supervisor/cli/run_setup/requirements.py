@@ -25,8 +25,8 @@ from swarm.roles.config.config_loader import read_requirements
 from swarm.roles.config.key_positions import KeyPath
 from swarm.roles.config.layer_paths import is_list
 from swarm.roles.config.merge import leaves
+from swarm.roles.config.quantities import resource_limits
 from swarm.roles.config.requirements import NO_REQUIREMENTS, Requirements, sandbox_refusal
-from swarm.roles.config.resource_limits import resource_limits
 from swarm.roles.config.schema import GranularPolicy, LimitsTable
 from swarm.roles.narrow import without_direct_network
 from swarm.roles.proxy_policy import apply_network_requirements

@@ -11,8 +11,8 @@ from swarm.roles.config.features import (
     feature_overrides,
     resolve_features,
 )
+from swarm.roles.config.layer_check import find_shell_table_errors
 from swarm.roles.config.schema import ShellTable
-from swarm.roles.config.shell_environment import find_shell_table_errors
 
 STAGES = (
     Feature(name="young", stage="under development", default=False, meaning=""),

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from swarm.mailbox import host_patterns
 from swarm.mailbox.protocol.rules import HostExecutable, NetworkRule, PrefixRule, RuleSet
-from swarm.roles.rules.evaluate import MAX_RULES, CollectedRules, RuleFileBroken, evaluate
-from swarm.roles.rules.evaluator_process import EvaluationRequest, evaluate_files
-from swarm.roles.rules.rule_hosts import RuleRefused, normalize_rule_host
+from swarm.roles.rules.evaluate import MAX_RULES, RuleFileBroken, evaluate, evaluate_files
+from swarm.roles.rules.evaluator_client import CollectedRules, EvaluationRequest
+from swarm.roles.rules.rule_parsing import RuleRefused, normalize_rule_host
 
 
 def rules_of(*texts) -> RuleSet:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.rules import NetworkRule, PrefixRule
 from swarm.roles.rules import rule_writer
-from swarm.roles.rules.banned_prefixes import BANNED_PREFIXES
-from swarm.roles.rules.evaluate import CollectedRules, evaluate
+from swarm.roles.rules.evaluate import evaluate
+from swarm.roles.rules.evaluator_client import CollectedRules
+from swarm.roles.rules.matching import BANNED_PREFIXES
 from swarm.roles.rules.rule_writer import RuleNotSaved, append_network_rule, append_prefix_rule
 
 

@@ -13,7 +13,8 @@ import pytest
 from support.paths import ROOT
 from swarm.mailbox.protocol.approvals import LossPreview
 from swarm.mailbox.protocol.limits import DangerFullAccess, Limits, WorkspaceWrite
-from swarm.roles.rules.evaluate import CollectedRules, evaluate
+from swarm.roles.rules.evaluate import evaluate
+from swarm.roles.rules.evaluator_client import CollectedRules
 from swarm.worker.policy.command_decision import Ask, Refuse, Run, decide_command
 from swarm.worker.policy.command_facts import EscalationRequest, gather_facts, no_rules
 from swarm.worker.policy.commit_commands import find_commit_folder

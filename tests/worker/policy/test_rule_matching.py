@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from swarm.mailbox.protocol.limits import Limits, WorkspaceWrite
 from swarm.mailbox.protocol.rules import HostExecutable, PrefixRule, RuleSet
-from swarm.roles.rules.banned_prefixes import BANNED_PREFIXES
-from swarm.roles.rules.matching import RuleIndex
+from swarm.roles.rules.matching import BANNED_PREFIXES, RuleIndex
 from swarm.worker.policy.command_decision import Refuse, Run, decide_command
 from swarm.worker.policy.command_facts import RuleMatch, gather_facts
 from swarm.worker.policy.rule_matching import match_rules, propose_prefix, rule_matcher

@@ -1,25 +1,44 @@
-"""Parses `[limits]` into limits in bytes, seconds and processes. No I/O.
-
-A limit too small for anything to run is refused.
-"""
+"""Parses lengths of time, sizes, and the `[limits]` table, as people write them. No I/O."""
 
 import re
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import ResourceLimits
 
-from .durations import parse_duration
 from .schema import LimitsTable
 
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+\Z")
+_MAX_S = 366 * 86_400.0
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\Z")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%\Z")
 _MIN_BYTES = {"command_memory": 16 << 20, "agent_memory": 128 << 20}
 _MIN_PROCESSES = 8
 
 
+def parse_duration(text: str | float) -> float:
+    """Seconds, > 0 and at most 366 days. A number without a unit is seconds.
+
+    Raises UsageError that shows valid forms.
+    """
+    words = str(text).strip().lower()
+    seconds = -1.0
+    if _WHOLE.match(words):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(words))
+    elif re.fullmatch(r"\d+(\.\d+)?", words):
+        seconds = float(words)
+    if not 0 < seconds <= _MAX_S:
+        raise UsageError(f"{text!r} is not a length of time; write 90s, 30m, 2h or 1h30m")
+    return seconds
+
+
 def resource_limits(table: LimitsTable, *, ram_bytes: int) -> ResourceLimits:
-    """The limits for this machine. Raises UsageError that names the key."""
+    """The limits for this machine. Raises UsageError that names the key.
+
+    A limit too small for anything to run is refused.
+    """
     return ResourceLimits(
         command_memory_bytes=_memory("command_memory", table.command_memory, ram_bytes),
         command_processes=_processes("command_processes", table.command_processes),
@@ -40,7 +59,7 @@ def parse_size(text: str | int, *, whole_bytes: int) -> int:
         if share <= 100:
             return int(whole_bytes * share / 100)
     elif found := _SIZE.match(words):
-        return int(float(found[1]) * _UNITS[found[2]])
+        return int(float(found[1]) * _BYTES[found[2]])
     raise UsageError(f"{text!r} is not a size; write 8GiB, 512MiB, 50% or a number of bytes")
 
 
