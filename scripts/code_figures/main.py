@@ -1,7 +1,9 @@
-"""The figures that say how easily a stranger finds the way; a table, or `--json`.
+"""The figures that say how easily a stranger finds the way; a table, `--json`, or `--check`.
 
 The journeys stand in docs/architecture.md: below a heading that begins with `Journey`, each hop is
 written as `file.py:function` in backticks. The different files below each heading are counted.
+
+`--check` compares with `[tool.code-figures]` of pyproject.toml: what a figure may be at most.
 """
 
 import argparse
@@ -9,8 +11,10 @@ import json
 import re
 import statistics
 import sys
+import tomllib
 from pathlib import Path
 
+from functions import long_functions, type_checker_imports
 from import_cycles import import_circles
 from late_wiring import late_wiring, outside_sets, placeholders
 from names import repeated_classes, shared_base_names
@@ -28,12 +32,17 @@ def main() -> int:
     parser.add_argument("--tree", type=Path, default=Path(__file__).parents[2])
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
     parser.add_argument("--names", action="store_true", help="also what was counted, by name")
+    parser.add_argument(
+        "--check", action="store_true", help="fail where a figure is over its limit"
+    )
     args = parser.parse_args()
     try:
         figures, details = measure(args.tree)
     except (OSError, SyntaxError) as error:
         print(f"measure-code: {error}", file=sys.stderr)
         return 2
+    if args.check:
+        return check(figures, details, args.tree)
     if args.json:
         print(json.dumps({**figures, "names": details} if args.names else figures, indent=2))
         return 0
@@ -42,6 +51,20 @@ def main() -> int:
         for line in details.get(name, ()) if args.names else ():
             print(f"    {line}")
     return 0
+
+
+def check(figures: dict[str, int | None], details: dict[str, list[str]], root: Path) -> int:
+    """Print each figure that is over its limit, and those whose limit can be lowered; 1 if over."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    is_over = False
+    for name, limit in settings["tool"]["code-figures"].items():
+        value = figures[name] or 0
+        if value > limit:
+            is_over = True
+            print(f"{name}: {value}, and {limit} are allowed", *details[name], sep="\n    ")
+        elif value < limit:
+            print(f"{name}: {value}; lower its limit ({limit}) in pyproject.toml")
+    return int(is_over)
 
 
 def measure(root: Path) -> tuple[dict[str, int | None], dict[str, list[str]]]:
@@ -60,6 +83,8 @@ def measure(root: Path) -> tuple[dict[str, int | None], dict[str, list[str]]]:
         "attributes_set_from_outside": outside_sets(sources),
         "callables_wired_after_construction": late_wiring(sources),
         "lambda_placeholders": placeholders(sources),
+        "imports_for_the_type_checker_alone": type_checker_imports(sources),
+        "functions_over_40_lines": long_functions(sources),
         "test_files_that_edit_sys_path": _tests_that_edit_the_path(root),
     }
     figures: dict[str, int | None] = {

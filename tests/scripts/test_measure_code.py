@@ -4,6 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "measure-code"
 FILES = {
     "mailbox/interfaces.py": "class Letter: ...\nclass _Own: ...\n",
@@ -26,7 +28,7 @@ def later():
 """,
     "worker/deep/__init__.py": "from ..two import Two\n",
     "worker/deep/post.py": "def join(one):\n    one.on_end = lambda: 3\n    one.name = 'new'\n",
-    "worker/post.py": "\n" * 70,
+    "worker/post.py": "def long():\n" + "    print()\n" * 40 + "\n" * 29,
     "tests/test_one.py": "import sys\nsys.path.insert(0, '')\n",
     "docs/architecture.md": """
 ## Journey of a call
@@ -44,11 +46,16 @@ def measured(tree, *options):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_each_figure_counts_what_the_page_says(tmp_path):
+@pytest.fixture
+def tree(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    code, told, _ = measured(tmp_path, "--json", "--names")
+    return tmp_path
+
+
+def test_each_figure_counts_what_the_page_says(tree):
+    code, told, _ = measured(tree, "--json", "--names")
     figures = json.loads(told)
     names = figures.pop("names")
     assert code == 0
@@ -65,12 +72,15 @@ def test_each_figure_counts_what_the_page_says(tmp_path):
         "attributes_set_from_outside": 2,
         "callables_wired_after_construction": 1,
         "lambda_placeholders": 1,
+        "imports_for_the_type_checker_alone": 1,
+        "functions_over_40_lines": 1,
         "test_files_that_edit_sys_path": 1,
         "journeys_described": 1,
         "files: Journey of a call": 2,
     }
     assert names["import_circles"] == ["swarm.worker.one swarm.worker.two"]
     assert names["callables_wired_after_construction"] == ["worker/deep/post.py:2 one.on_end"]
+    assert names["functions_over_40_lines"] == ["worker/post.py:1 long (41)"]
     assert names["files: Journey of a call"] == ["worker/one.py", "worker/two.py"]
 
 
@@ -78,3 +88,17 @@ def test_a_folder_without_the_product_is_an_error(tmp_path):
     code, told, error = measured(tmp_path)
     assert (code, told) == (2, "")
     assert "none of the folders mailbox, roles, worker, supervisor is here" in error
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "said"),
+    [
+        (0, 1, "lambda_placeholders: 1, and 0 are allowed\n    worker/one.py:7 on_end\n"),
+        (1, 0, ""),
+        (2, 0, "lambda_placeholders: 1; lower its limit (2) in pyproject.toml\n"),
+    ],
+)
+def test_a_figure_over_its_limit_fails_the_check(tree, limit, code, said):
+    settings = f"[tool.code-figures]\nlambda_placeholders = {limit}\n"
+    (tree / "pyproject.toml").write_text(settings)
+    assert measured(tree, "--check")[:2] == (code, said)
