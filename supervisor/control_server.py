@@ -5,8 +5,7 @@ no agent may steer a swarm through this socket (`refusal_for`).
 """
 
 import logging
-from collections.abc import Callable
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 import trio
@@ -49,29 +48,34 @@ from .control_requests.rollback_request import roll_back
 from .control_requests.settings_requests import SettingsRequests
 from .file_history.file_history import FileHistory
 from .run_context import RunContext
+from .run_shutdown import RunShutdown
 from .team.team_service import TeamService
 
 _log = logging.getLogger("swarm.doorman")
 
 
-class ControlService:
-    """Serves the control socket until cancelled. `stop_run` ends the run as killed."""
+class ControlledParts(NamedTuple):
+    """The parts of a run on which requests act."""
 
-    def __init__(
-        self,
-        running: RunContext,
-        control: AgentManager,
-        agency: TeamService,
-        server: ControlServer,
-        stop_run: Callable[[], None],
-    ) -> None:
-        self._run, self._agents, self._server = running, control, server
-        self._team_service = agency
-        self._stop_run = stop_run
+    agents: AgentManager
+    team_service: TeamService
+    shutdown: RunShutdown
+    approval_answers: ApprovalAnswers
+    file_history: FileHistory
+
+
+class ControlService:
+    """Serves the control socket until cancelled."""
+
+    def __init__(self, running: RunContext, server: ControlServer, parts: ControlledParts) -> None:
+        self._run, self._server = running, server
+        self._agents, self._team_service = parts.agents, parts.team_service
+        self._shutdown, self._file_history = parts.shutdown, parts.file_history
+        self._approval_answers = parts.approval_answers
         self._tasks: trio.Nursery | None = None  # for tasks that outlast a reply
-        self._settings_requests = SettingsRequests(running, control, agency, self._find_member)
-        self.approval_answers: ApprovalAnswers | None = None  # both are set before `serve`
-        self.file_history: FileHistory | None = None
+        self._settings_requests = SettingsRequests(
+            running, parts.agents, parts.team_service, self._find_member
+        )
 
     async def serve(self) -> None:
         """Serve each request in its own task, so that a slow one does not delay the others."""
@@ -117,13 +121,11 @@ class ControlService:
             case KillAgent():
                 return await self._kill(wish.agent)
             case ListApprovals():
-                return Approvals(
-                    entries=self.approval_answers.entries() if self.approval_answers else ()
-                )
+                return Approvals(entries=self._approval_answers.entries())
             case ResolveApproval():
-                return await self._resolve(wish)
+                return await self._approval_answers.resolve(wish)
             case UndoFiles():
-                return await self._undo(wish)
+                return await self._file_history.undo(wish)
             case CompactAgent():
                 return await self._compact(wish)
             case RollBack():
@@ -162,24 +164,22 @@ class ControlService:
         return await start_child_review(self._run, self._team_service, self._tasks, found, wish)
 
     async def _interrupt(self, path: str, *, keep_commands: bool) -> AnyControlReply:
-        if not path:
-            self._agents.run_end.has_begun = True  # if no agent is working, the run ends
-            agents = list(self._agents.agents.values())
-            self._team_service.interrupt_waiting()
-        else:
-            found = self._find_member(path)
-            if isinstance(found, Refused):
-                return found
-            if self._team_service.interrupt_suspended(found):
-                return Done(message="interrupted 1 agent")
-            agents = [found.live_agent] if found.live_agent is not None else []
         why = "a person interrupted it"
+        if not path:
+            count = await self._shutdown.interrupt_all(why, keep_commands=keep_commands)
+            return Done(message=f"interrupted {_agent_count(count)}")
+        found = self._find_member(path)
+        if isinstance(found, Refused):
+            return found
+        if self._team_service.interrupt_suspended(found):
+            return Done(message="interrupted 1 agent")
+        agents = [found.live_agent] if found.live_agent is not None else []
         await self._agents.interrupt(agents, why, keep_commands=keep_commands)
         return Done(message=f"interrupted {_agent_count(len(agents))}")
 
     async def _kill(self, path: str) -> AnyControlReply:
         if not path or path == ROOT_PATH:
-            self._stop_run()
+            self._shutdown.terminate()
             return Done(message="the run is being ended")
         member = self._find_member(path)
         if isinstance(member, Refused):
@@ -187,16 +187,6 @@ class ControlService:
         below = self._team_service.team.subtree(member.path)
         await self._team_service.kill(below)
         return Done(message=f"ended {_agent_count(len(below))}")
-
-    async def _resolve(self, wish: ResolveApproval) -> AnyControlReply:
-        if self.approval_answers is None:
-            return Refused(message="this run asks nobody")
-        return await self.approval_answers.resolve(wish)
-
-    async def _undo(self, wish: UndoFiles) -> AnyControlReply:
-        if self.file_history is None:
-            return Refused(message="this run keeps no files")
-        return await self.file_history.undo(wish)
 
     async def _compact(self, wish: CompactAgent) -> AnyControlReply:
         found = self._find_member(wish.agent or ROOT_PATH)

@@ -35,7 +35,7 @@ from .budget.budget_service import BudgetService
 from .budget.deadlines import DeadlineMonitor
 from .budget.ledger_fold import fold_ledger
 from .console.run_state import RunState
-from .control_server import ControlService
+from .control_server import ControlledParts, ControlService
 from .dependencies import REAL_DEPENDENCIES, RunDependencies
 from .event_broadcast import EventBroadcast
 from .event_router import EventRouter
@@ -282,7 +282,7 @@ async def _run_parts(
         nursery.start_soon(hours.run)
         agency: TeamService = await nursery.start(run_team_service, running, control)
         agency.spawn_limits.model = lambda: gateway.model
-        ending = RunShutdown(control, nursery)
+        ending = RunShutdown(control, agency, nursery)
         queue = _open_approvals(running, control, agency, nursery, held.user_paths)
         proxy = ProxyManager(running, nursery, queue.broker, control, first_epoch=bound.epoch)
         services = (gateway, proxy)
@@ -296,16 +296,15 @@ async def _run_parts(
         if (kind := network_filesystem_of(running.paths.folder)) is not None:
             running.note(network_warning(str(running.paths.folder), kind))
         async with held.dependencies.open_control(running.paths.control_endpoint) as server:
-            door = ControlService(running, control, agency, server, ending.terminate)
-            door.approval_answers, door.file_history = queue.answers, router.file_history
-            nursery.start_soon(door.serve)
+            parts = ControlledParts(control, agency, ending, queue.answers, router.file_history)
+            nursery.start_soon(ControlService(running, server, parts).serve)
             await gateway.process.loop.start()
             nursery.start_soon(gateway.process.loop.run)
             router.file_history.change_watcher.scan_baseline(running.request)
             await proxy.wait_ready()
             work = held.make_workload(running, control, agency, gateway, ending, past)
             completed = await work.run()
-            control.run_end.has_begun = True  # agents that still work continue after a resume
+            control.run_end.begin()  # agents that still work continue after a resume
             agency.close()
             proxy.process.loop.expect_end()
             await ending.carry_out(
@@ -341,9 +340,7 @@ def _open_budget(running: RunContext, past: RunPast) -> BudgetService:
     """Open the run's budget, including what earlier parts of the run spent."""
     records = run_records(running.paths) if past.starts else ()
     treasury = BudgetService(running, fold_ledger(records))
-    request = running.request
-    deadline = None if request.deadline_s is None else running.entropy.unix_s() + request.deadline_s
-    treasury.open_budget(request.budget, deadline_unix_s=deadline)
+    treasury.open_budget(running.request.budget, deadline_unix_s=running.deadline_unix_s)
     return treasury
 
 

@@ -46,6 +46,12 @@ class RunContext(NamedTuple):
     entropy: EntropySources = SYSTEM_ENTROPY
     began_s: float = 0.0  # Unix time
 
+    @property
+    def deadline_unix_s(self) -> float | None:
+        """The run's deadline as Unix time; a resumed run counts anew. None: it has none."""
+        seconds = self.request.deadline_s
+        return None if seconds is None else self.began_s + seconds
+
     def note(self, body: AnyRecordBody, *, agent: str = "", file: str = RUN_FILE) -> Record:
         """Journal, then show; does not wait for either."""
         return self.journal.write(body, agent=agent, file=file, then=self.broadcast.publish_record)
@@ -59,9 +65,8 @@ class RunContext(NamedTuple):
         written: list[Record] = []
 
         def show(record: Record) -> None:
-            self.broadcast.publish_record(
-                record
-            )  # here and not after the wait: records are shown in order
+            # Here and not after the wait: records are shown in order.
+            self.broadcast.publish_record(record)
             written.append(record)
             done.set()
 

@@ -10,12 +10,26 @@ from .agents.live_agent import LiveAgent
 
 
 class RunEnd:
-    """One per run. Code that ends the run sets `has_begun`; once `is_closing`, no agent starts."""
+    """One per run. `deadline_unix_s` is the run's own deadline."""
 
-    def __init__(self) -> None:
-        self.has_begun = self.is_closing = False
-        self.deadline_unix_s: float | None = None  # the run's deadline
-        self.cut_off_work = False  # the run's end cut off an agent that was working
+    def __init__(self, deadline_unix_s: float | None = None) -> None:
+        self.deadline_unix_s = deadline_unix_s
+        self.has_begun = False  # no other work begins; agents that still work are cut off
+        self.is_closing = False  # no agent starts any more
+        self._cut_off_work = False
+
+    def begin(self) -> None:
+        """End the run, or interrupt all of it: what has not begun waits for a resume."""
+        self.has_begun = True
+
+    def close(self) -> None:
+        """Let no agent start any more."""
+        self.is_closing = True
+
+    @property
+    def cut_off_work(self) -> bool:
+        """True if the run is ending and cut off an agent that was working."""
+        return self.has_begun and self._cut_off_work
 
     def cuts_off(self, agent: LiveAgent, state: EndState) -> bool:
         """True if the run's end, not the agent's own, ended this agent's work."""
@@ -25,5 +39,5 @@ class RunEnd:
             cuts = agent.plan.limits.deadline_unix_s == self.deadline_unix_s
         else:
             cuts = self.has_begun and state == "interrupted"
-        self.cut_off_work |= cuts
+        self._cut_off_work |= cuts
         return cuts

@@ -13,6 +13,7 @@ import trio
 
 from .agents.agent_manager import AgentManager
 from .agents.live_agent import LiveAgent
+from .team.team_service import TeamService
 
 StopStatus = Literal["interrupted", "terminated", "deadline"]
 Step = Callable[[], Awaitable[None]]
@@ -54,27 +55,39 @@ async def receive_signals(
 class RunShutdown:
     """Stop requests so far. `stop`: end in order, now. `skip_grace`: kill without grace."""
 
-    def __init__(self, control: AgentManager, nursery: trio.Nursery) -> None:
-        self._agents, self._nursery = control, nursery
+    def __init__(self, agents: AgentManager, team: TeamService, nursery: trio.Nursery) -> None:
+        self._agents, self._team, self._nursery = agents, team, nursery
         self.status: StopStatus | None = None
-        self.interrupted = False
+        self._interrupted = False  # by a first Ctrl-C
         self.stop = trio.Event()
         self.skip_grace = trio.Event()
-        self.on_interrupt: Callable[[], None] = lambda: None
 
     def interrupt(self) -> None:
         """Handle one Ctrl-C."""
-        if not self.interrupted:
-            self.interrupted = self._agents.run_end.has_begun = True
-            self.on_interrupt()
-            agents = list(self._agents.agents.values())
-            self._nursery.start_soon(self._interrupt, agents)
+        if not self._interrupted:
+            self._interrupted = True
+            self._nursery.start_soon(self._interrupt_and_end, self._begin_interrupt())
         elif not self.stop.is_set():
             self.end("interrupted")
         else:
             self.skip_grace.set()
 
-    async def _interrupt(self, agents: list[LiveAgent]) -> None:
+    async def interrupt_all(self, why: str, *, keep_commands: bool) -> int:
+        """Abort every turn, for `swarm interrupt RUN`; the run ends once no agent works.
+
+        Returns the number of agents.
+        """
+        agents = self._begin_interrupt()
+        await self._agents.interrupt(agents, why, keep_commands=keep_commands)
+        return len(agents)
+
+    def _begin_interrupt(self) -> list[LiveAgent]:
+        """Let nothing begin that waits (items, agents, jobs); return the agents to interrupt."""
+        self._agents.run_end.begin()
+        self._team.interrupt_waiting()
+        return list(self._agents.agents.values())
+
+    async def _interrupt_and_end(self, agents: list[LiveAgent]) -> None:
         """Abort each turn; then end the run, also if a message has started another turn.
 
         Waits neither for reviewers nor for an agent whose turn has yet to start: the interrupt may
@@ -93,7 +106,7 @@ class RunShutdown:
         """End the run in order; the first status stays."""
         if self.status is None:
             self.status = status
-        self._agents.run_end.has_begun = True
+        self._agents.run_end.begin()
         self.stop.set()
 
     async def carry_out(self, end_gateway: Step, kill_all: Step) -> None:

@@ -56,9 +56,6 @@ class TaskWorkload:
         life, plan = past.agents.get(ROOT_PATH), past.plan
         known = life.spawned.agent_id if life else plan.root_id if plan else ""
         self._root_id = known or running.entropy.new_id()
-        ending.on_interrupt = self._stop_fan_out
-        if (seconds := running.request.deadline_s) is not None:
-            control.run_end.deadline_unix_s = running.entropy.unix_s() + seconds
 
     async def run(self) -> RunCompleted:
         """Do the work; the caller fills in the totals of the result."""
@@ -100,15 +97,10 @@ class TaskWorkload:
         if self._fan_out is not None:
             self._fan_out.close()
 
-    def _stop_fan_out(self) -> None:
-        self._team_service.interrupt_waiting()
-        if self._fan_out is not None:
-            self._fan_out.stopping = True
-
     async def _work(self) -> RunCompleted:
         try:
             body = await self._root_prompt()
-            if self._shutdown.interrupted:
+            if self._agents.run_end.has_begun:  # the whole run was interrupted before
                 return RunCompleted(status="interrupted", message="interrupted")
             await self._start_root(body)
         except SpawnError as error:
@@ -120,7 +112,7 @@ class TaskWorkload:
         schema = None if self._run.request.review else self._run.request.output_schema
         end = self._team_service.team.members[ROOT_PATH].last_turn_end
         completed = run_result(outcome, end, schema=schema)
-        if self._agents.run_end.has_begun and self._agents.run_end.cut_off_work:
+        if self._agents.run_end.cut_off_work:
             return as_interrupted(completed)
         return completed
 
@@ -190,7 +182,7 @@ class TaskWorkload:
             return
         enter_review(self._run)
         root = await self._agents.spawn(plan, memory=AgentMemory() if life else None)
-        if self._shutdown.interrupted:  # Ctrl-C came during its start
+        if self._agents.run_end.has_begun:  # the run was interrupted during its start
             self._agents.end_work(root, "interrupted", "it was interrupted", TokenUsage())
         else:
             await self._agents.send_input(root, await self._first_input(body))
@@ -247,14 +239,13 @@ class TaskWorkload:
         network = request.fan_network if for_fan_out else request.network
         if network is not None:
             network = with_rules(network, request.rules)
-        deadline = self._agents.run_end.deadline_unix_s
         return Limits(
             sandbox=sandbox,
             approval=request.approval,
             granular=request.granular if request.approval == "on-request" else None,
             reviewer=request.reviewer,
             budget=request.fan_budget if for_fan_out else request.budget,
-            deadline_unix_s=deadline,
+            deadline_unix_s=self._run.deadline_unix_s,
             max_depth=request.max_depth,
             network=network,
             unix_sockets=request.fan_unix_sockets if for_fan_out else request.unix_sockets,

@@ -56,7 +56,7 @@ class AgentManager:
         self.admit: Callable[[str, Budget], Awaitable[None]] = _admit_everybody
         self.is_mail_written: Callable[[Mail], bool] = lambda mail: True
         self.all_paused = False  # a person paused the whole run
-        self.run_end = RunEnd()
+        self.run_end = RunEnd(running.deadline_unix_s)
         self.turns_started = self._births = 0  # turns begun; process starts in progress
 
     def find_by_peer(self, identity: bytes) -> LiveAgent | None:
@@ -250,7 +250,7 @@ class AgentManager:
 
     async def end_all(self) -> None:
         """End all agents in parallel, also those that are starting; no agent starts any more."""
-        self.run_end.is_closing = True
+        self.run_end.close()
         while True:
             async with trio.open_nursery() as nursery:
                 for agent in list(self.agents.values()):

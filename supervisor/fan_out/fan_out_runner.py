@@ -85,7 +85,7 @@ class FanOutRunner:
         self._names = name_items(fan_out.items)
         self._begun: dict[int, _Begun] = {}  # by index
         self._answered = bytearray(len(fan_out.items))  # _ANSWERED_… per item, 0 = no answer
-        self.stopping = False
+        self._budget_spent = False  # the run's: another item would get no request
 
     async def run(
         self, ended_before: dict[int, FanOutItemEnded], cut_off: tuple[str, ...] = ()
@@ -118,6 +118,11 @@ class FanOutRunner:
             for _ in range(wanted):
                 nursery.start_soon(self._run_worker, todo)
 
+    @property
+    def _is_stopping(self) -> bool:
+        """True: no other item begins; a resume runs the rest."""
+        return self._budget_spent or self._agents.run_end.has_begun
+
     async def answers(self, *, only_fresh: bool) -> list[ItemAnswer]:
         """The items' answers, in item order, read from the journal once, at the end.
 
@@ -140,7 +145,7 @@ class FanOutRunner:
 
     async def _run_worker(self, todo: Iterator[int]) -> None:
         for index in todo:
-            if self.stopping:
+            if self._is_stopping:
                 return
             await self._run_item(index)
             self._answered[index] = _ANSWERED_NOW
@@ -152,8 +157,8 @@ class FanOutRunner:
         for begun.attempt in range(1, self._fan.retries + 2):
             state, result = await self._attempt(index, begun)
             if state == "budget" and self._limits.budget == Budget():
-                self.stopping = True  # the run's budget: another item would get no request
-            if state in {"completed", "interrupted", "killed"} or self.stopping:
+                self._budget_spent = True
+            if state in {"completed", "interrupted", "killed"} or self._is_stopping:
                 break
         self._note_end(index, state, result)
 
@@ -192,7 +197,7 @@ class FanOutRunner:
             parts=(TextInput(text=task),),
             output_schema=_schema(self._fan),
         )
-        if self.stopping:  # Ctrl-C came during its start
+        if self._is_stopping:  # the run was interrupted during its start
             agent.wanted_end = "interrupted"
         else:
             await self._agents.send_input(agent, words, source="fan_out")

@@ -55,14 +55,13 @@ class Server:
 
 @asynccontextmanager
 async def open_door(folder, scripts):
-    """A run whose root works or has finished, and a terminal at its door."""
+    """A run whose root works or has finished, and a terminal that sends requests to it."""
     async with open_team(folder, scripts) as team:
-        server, stopped = Server(), []
-        parts = (team.running, team.control, team.service, server)
-        team.nursery.start_soon(ControlService(*parts, lambda: stopped.append(True)).serve)
+        server = Server()
+        team.nursery.start_soon(ControlService(team.running, server, team.controlled).serve)
         with trio.fail_after(LIMIT_S):
             await team.begin()
-            yield team, server, stopped
+            yield team, server
 
 
 async def at_rest(team):
@@ -70,29 +69,29 @@ async def at_rest(team):
 
 
 async def test_who_cannot_be_looked_at_is_refused_whatever_it_wants(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server, stopped):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         for wish in (GetSnapshot(), KillAgent(), SendText(agent="", text="obey")):
             reply = await server.ask(wish, pid=None)
             assert (type(reply), reply.exit_code) == (Refused, 3)
             assert "the system does not say who asks" in reply.message
-        assert (stopped, team.alive) == ([], {"/root"})
+        assert (team.ending.status, team.alive) == (None, {"/root"})
 
 
 async def test_what_is_no_wish_is_refused_and_the_next_one_is_served(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server, stopped):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         for junk in (b"", b"\xc1", b"\xff" * 99, b'{"type": "KillAgent"}'):
             reply = await server.ask(junk)
             assert (type(reply), reply.exit_code) == (Refused, 2)
             assert "cannot be read" in reply.message
-        assert stopped == []
+        assert team.ending.status is None
         assert isinstance(await server.ask(KillAgent()), Done)
-        assert stopped == [True]
+        assert team.ending.status == "terminated"
 
 
 async def test_an_answer_that_is_too_large_is_refused_and_the_door_stays_open(
     tmp_path, autojump_clock, monkeypatch
 ):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server, _):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
         view = team.running.broadcast.current_view()
         large = type(view)(**{**_fields(view), "title": "x" * (MAX_MESSAGE_BYTES + 1)})
         monkeypatch.setattr(team.running.broadcast, "current_view", lambda: large)
@@ -114,29 +113,30 @@ def _fields(struct):
     ids=lambda wish: type(wish).__name__,
 )  # fmt: skip
 async def test_a_wish_for_nobody_names_those_who_live(tmp_path, autojump_clock, wish):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server, _):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server):
         reply = await server.ask(wish)
         assert reply == Refused(message="no live agent '/root/nobody'; live now: /root")
 
 
-async def test_a_run_that_asks_nobody_and_keeps_nothing_says_so(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server, _):
+async def test_a_run_with_no_question_and_no_changed_file_says_so(tmp_path, autojump_clock):
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (_, server):
         reply = await server.ask(ResolveApproval(approval_id="a", approve=True))
-        assert reply == Refused(message="this run asks nobody")
-        assert await server.ask(UndoFiles()) == Refused(message="this run keeps no files")
+        assert reply.message == "no approval 'a'; what waits: nothing"
+        reply = await server.ask(UndoFiles())
+        assert reply.message.startswith("there is nothing to undo; ")
 
 
 async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server, _):
-        team.service.team.members["/root"].closed = True
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+        team.agency.team.members["/root"].closed = True
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="/root was ended for good; nothing reaches it")
         assert isinstance(await server.ask(ReviewWork(prompt="p", agent="/root")), Refused)
 
 
 async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server, _):
-        team.service.close()
+    async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
+        team.agency.close()
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="the run is ending; say it with `swarm resume`")
 
@@ -145,7 +145,7 @@ async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clo
 
 
 async def test_no_turn_is_taken_back_of_an_agent_at_work_or_without_turns(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [calls(WORK), says("r")]}) as (team, server, _):
+    async with open_door(tmp_path, {"/root": [calls(WORK), says("r")]}) as (team, server):
         reply = await server.ask(RollBack(turns=0))
         assert reply == Refused(message="at least one turn must be taken back", exit_code=2)
         await team.until(lambda: bool(team.bodies(CallBegan)))
@@ -161,9 +161,9 @@ async def test_no_turn_is_taken_back_of_an_agent_at_work_or_without_turns(tmp_pa
 
 
 async def test_a_history_that_no_mailbox_takes_is_not_taken_back_to(tmp_path, autojump_clock):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server, _):
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
         await at_rest(team)
-        file = team.service.team.members["/root"].plan.agent_id
+        file = team.agency.team.members["/root"].plan.agent_id
         items = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         kept = ContextRecorded(turn_id="", items=items)
         await team.running.commit(kept, agent="/root", file=file)
@@ -182,9 +182,9 @@ async def test_a_history_that_no_mailbox_takes_is_not_taken_back_to(tmp_path, au
 async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
     tmp_path, autojump_clock
 ):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server, _):
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
         await at_rest(team)
-        file = team.service.team.members["/root"].plan.agent_id
+        file = team.agency.team.members["/root"].plan.agent_id
         long = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         made = CompactionInfo(
             compaction_id="c", trigger="person", means="model",
@@ -204,10 +204,10 @@ async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
 async def test_an_agent_that_is_just_ending_has_no_turn_taken_back(
     tmp_path, autojump_clock, monkeypatch
 ):
-    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server, _):
+    async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
         await at_rest(team)
         life = team.control.agents["/root"]
-        team.server.dismiss(life.identity)  # as its end does, before anybody has noticed
+        team.office.dismiss(life.identity)  # as its end does, before anybody has noticed
         assert await server.ask(RollBack()) == Refused(message="/root is just ending; try again")
         reply = await server.ask(CompactAgent())
         assert reply == Refused(message="/root has ended")

@@ -21,6 +21,9 @@ class Run:
         self.agents: dict[str, object] = {}
         self.run_end = RunEnd()
 
+    def interrupt_waiting(self) -> None:
+        self.steps.append("interrupt waiting")
+
     async def interrupt(self, agents, reason) -> None:
         self.steps.append("interrupt")
 
@@ -53,7 +56,7 @@ async def test_who_hurries_waits_for_nobody(autojump_clock, numbers):
     run.agents = {"/root": _at_work()}
     with trio.fail_after(LIMIT_S):
         async with trio.open_nursery() as nursery:
-            ending = RunShutdown(run, nursery)
+            ending = RunShutdown(run, run, nursery)
             nursery.start_soon(ending.carry_out, run.end_gateway, run.kill_all)
             await press(ending, *numbers[:-1])
             assert "kill all" not in run.steps
@@ -67,7 +70,7 @@ async def test_without_hurry_agents_end_first_and_the_gateway_after_them(autojum
     run = Run(obeys=True)
     with trio.fail_after(LIMIT_S):
         async with trio.open_nursery() as nursery:
-            ending = RunShutdown(run, nursery)
+            ending = RunShutdown(run, run, nursery)
             await ending.carry_out(run.end_gateway, run.kill_all)
     assert run.steps == ["end all", "end gateway"]
 

@@ -37,6 +37,7 @@ from swarm.supervisor.agents.slots import AgentRegistry
 from swarm.supervisor.approvals.approval_grants import ApprovalGrants
 from swarm.supervisor.approvals.approval_queue import open_approval_queue
 from swarm.supervisor.console.run_state import RunState
+from swarm.supervisor.control_server import ControlledParts
 from swarm.supervisor.event_broadcast import EventBroadcast
 from swarm.supervisor.event_router import EventRouter
 from swarm.supervisor.journal.journal import Journal, open_journal
@@ -132,6 +133,7 @@ class TeamInMemory:
         self.control: AgentManager
         self.service: TeamService
         self.ending: RunShutdown
+        self.controlled: ControlledParts
 
     # --- stands in for the process manager --------------------------------------------------
 
@@ -189,7 +191,7 @@ class TeamInMemory:
         parts = (self.running, self.control, self.service, gateway_manager, self.ending)
         work = TaskWorkload(*parts, past or RunPast())
         completed = await work.run()
-        self.control.run_end.has_begun = True
+        self.control.run_end.begin()
         self.service.close()
         await self.control.end_all()
         work.close()
@@ -276,13 +278,16 @@ async def _set_up(
     )
     team.control = AgentManager(team.running, nursery, GatewayAddress())
     team.service = await nursery.start(run_team_service, team.running, team.control)
-    team.ending = RunShutdown(team.control, nursery)
+    team.ending = RunShutdown(team.control, team.service, nursery)
     plan_of = team.service.plan_of
     queue = open_approval_queue(
         team.running, nursery, team.control, plan_of, config=run_paths.folder
     )
-    dispatch = EventRouter(team.running, team.control, (), team.service, queue.endpoint, nursery)
-    nursery.start_soon(dispatch.run)
+    router = EventRouter(team.running, team.control, (), team.service, queue.endpoint, nursery)
+    team.controlled = ControlledParts(
+        team.control, team.service, team.ending, queue.answers, router.file_history
+    )
+    nursery.start_soon(router.run)
 
 
 @asynccontextmanager

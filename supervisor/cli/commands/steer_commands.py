@@ -52,7 +52,8 @@ def send(run: str, agent: str, text: str, wake: bool) -> None:
 def interrupt(run: str, agent: str | None, keep_commands: bool) -> None:
     """Stop the running turn of one agent, or of all.
 
-    Its commands end too. The agent stays and accepts further input.
+    Its commands end too. The agent stays and accepts further input. Without AGENT nothing else of
+    the run begins either, and it ends when nobody works; `swarm resume` continues it.
 
     \b
     Example:

@@ -134,6 +134,11 @@ async def ctrl_c_at_a_birth(team):
     team.ending.interrupt()
 
 
+async def interrupt_of_all(team):
+    await at_work(team, "/root/b", "/root/c")
+    await team.ending.interrupt_all("a person interrupted it", keep_commands=False)
+
+
 async def sigterm(team):
     await at_work(team, "/root/b", "/root/c")
     team.ending.end("terminated")
@@ -150,7 +155,10 @@ async def deadline(team):
     team.ending.end("deadline")
 
 
-@pytest.mark.parametrize("end", [ctrl_c, ctrl_c_at_a_birth, sigterm, sigterm_at_a_birth, deadline])
+@pytest.mark.parametrize(
+    "end",
+    [ctrl_c, ctrl_c_at_a_birth, interrupt_of_all, sigterm, sigterm_at_a_birth, deadline],
+)
 async def test_items_that_the_end_of_a_run_cuts_off_have_an_end_and_a_resume_does_the_rest(
     tmp_path, autojump_clock, end
 ):
@@ -162,9 +170,8 @@ async def test_items_that_the_end_of_a_run_cuts_off_have_an_end_and_a_resume_doe
         team.nursery.start_soon(end, team)
         with trio.fail_after(LIMIT_S):
             completed = await team.work()
-        assert completed.status == {"c": "interrupted", "s": "terminated"}.get(
-            end.__name__[0], "deadline"
-        )
+        expected = {"c": "interrupted", "i": "interrupted", "s": "terminated", "d": "deadline"}
+        assert completed.status == expected[end.__name__[0]]
         ends = [(one.item, one.state, one.attempt) for one in team.bodies(FanOutItemEnded)]
         assert sorted(ends) == [
             ("a", "completed", 1), ("b", "interrupted", 1), ("c", "interrupted", 1)
