@@ -128,7 +128,7 @@ async def test_a_run_with_no_question_and_no_changed_file_says_so(tmp_path, auto
 
 async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autojump_clock):
     async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
-        team.agency.team.members["/root"].closed = True
+        team.service.team.members["/root"].closed = True
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="/root was ended for good; nothing reaches it")
         assert isinstance(await server.ask(ReviewWork(prompt="p", agent="/root")), Refused)
@@ -136,7 +136,7 @@ async def test_an_agent_that_was_ended_for_good_is_not_spoken_to(tmp_path, autoj
 
 async def test_words_for_a_run_that_is_ending_are_refused(tmp_path, autojump_clock):
     async with open_door(tmp_path, {"/root": [calls(WORK)]}) as (team, server):
-        team.agency.close()
+        team.service.close()
         reply = await server.ask(SendText(agent="/root", text="x"))
         assert reply == Refused(message="the run is ending; say it with `swarm resume`")
 
@@ -163,7 +163,7 @@ async def test_no_turn_is_taken_back_of_an_agent_at_work_or_without_turns(tmp_pa
 async def test_a_history_that_no_mailbox_takes_is_not_taken_back_to(tmp_path, autojump_clock):
     async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
         await at_rest(team)
-        file = team.agency.team.members["/root"].plan.agent_id
+        file = team.service.team.members["/root"].plan.agent_id
         items = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         kept = ContextRecorded(turn_id="", items=items)
         await team.running.commit(kept, agent="/root", file=file)
@@ -184,7 +184,7 @@ async def test_a_compaction_whose_items_no_mailbox_takes_is_not_taken_back(
 ):
     async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
         await at_rest(team)
-        file = team.agency.team.members["/root"].plan.agent_id
+        file = team.service.team.members["/root"].plan.agent_id
         long = tuple(text_message("user", "x" * (MAX_MESSAGE_BYTES // 3)) for _ in range(4))
         made = CompactionInfo(
             compaction_id="c", trigger="person", means="model",
@@ -207,7 +207,7 @@ async def test_an_agent_that_is_just_ending_has_no_turn_taken_back(
     async with open_door(tmp_path, {"/root": [says("r")]}) as (team, server):
         await at_rest(team)
         life = team.control.agents["/root"]
-        team.office.dismiss(life.identity)  # as its end does, before anybody has noticed
+        team.server.dismiss(life.identity)  # as its end does, before anybody has noticed
         assert await server.ask(RollBack()) == Refused(message="/root is just ending; try again")
         reply = await server.ask(CompactAgent())
         assert reply == Refused(message="/root has ended")
