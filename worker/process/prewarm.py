@@ -1,18 +1,15 @@
 """One-time work of the fork-server that saves every agent memory and time.
 
 Code that runs for the first time writes to memory: caches fill, CPython specialises code, classes
-register their subclasses. The fork-server does this once by running sessions in memory and filling
-gaps, on pages that all agents share; otherwise each agent pays a millisecond and half a megabyte
-for it. It leaves no thread, no descriptor and no Trio run, and a session in memory that fails is
-only logged.
+register their subclasses. The fork-server does this once by running sessions in memory, on pages
+that all agents share. It leaves no thread, no descriptor and no Trio run, and a session in memory
+that fails is only logged.
 """
 
-import ctypes
-import gc
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import msgspec
 import trio
@@ -54,28 +51,9 @@ from ..sandbox.sandbox_probe import probe_sandbox
 from ..tools.exec_command import ExecCommandArguments
 from ..tools.toolset import Toolset
 from ..tools.write_stdin import WriteStdinArguments
-from .page_locality import colocate_code, trace_executed_code
 
 _SESSION_LIMIT_S = 1.0  # for one session, which takes two or three milliseconds
-_SPECIALIZING_RUNS = 8  # of new code: CPython specialises it after this many runs
-_LARGEST_SMALL_BYTES, _CLASS_BYTES, _POOL_BYTES = 512, 16, 16 * 1024  # CPython's small objects
-_BYTES_HEADER = 33
-_BLOCKS = tuple(size - 8 for power in range(16, 4, -1) for size in (3 << power - 1, 1 << power))
-_MAX_BLOCKS = 20_000  # of one size
-_MAX_FILLERS = 6_000
-_MODULES_WITH_SOCKETS = frozenset(
-    {
-        "swarm.mailbox.dealer",
-        "swarm.mailbox.polled",
-        "swarm.mailbox.fault_injection",
-        "swarm.worker.agent.agent_process",
-        "swarm.worker.process.boot",
-        "swarm.worker.process.lifeline",
-        "swarm.worker.exec.launcher_client",
-        "swarm.worker.exec.launcher_protocol",
-        "swarm.worker.sandbox.landlock",
-    }
-)
+_SPECIALIZING_RUNS = 8  # CPython specialises code after this many runs
 _IDENTITY = b"a/nobody/1"
 _SPEC = AgentSpec(
     run_id="nobody",
@@ -94,7 +72,6 @@ _SPEC = AgentSpec(
     environment={},
 )
 _log = logging.getLogger("swarm.worker")
-_fillers: list[list[object]] = []
 
 
 def run_prewarm_steps() -> Iterator[None]:
@@ -103,18 +80,10 @@ def run_prewarm_steps() -> Iterator[None]:
     prewarm_commands()
     yield
     probe_sandbox()  # agents inherit the result; each would spend 10 ms on its own probe
-    yield
-    _fill_all_gaps()
-    yield
-    codes = trace_executed_code(_run_session_and_lock_rules)
-    yield
-    colocate_code(codes, also=_MODULES_WITH_SOCKETS)
-    del codes  # freed later it would leave a gap
     for _ in range(_SPECIALIZING_RUNS):
         yield
-        _run_session_and_lock_rules()
-    yield
-    _fill_all_gaps()
+        run_session_in_memory()
+        agent_lock_rules("/", ("/proc/self",))  # what a locked agent computes at its start
 
 
 def prewarm_commands() -> None:
@@ -122,17 +91,6 @@ def prewarm_commands() -> None:
     command_environment({}, ShellEnvironmentPolicy(), {})
     for shape in (ExecCommandArguments, WriteStdinArguments):
         msgspec.json.Decoder(shape)
-
-
-def _run_session_and_lock_rules() -> None:
-    run_session_in_memory()
-    agent_lock_rules("/", ("/proc/self",))  # what a locked agent computes at its start
-
-
-def _fill_all_gaps() -> None:
-    gc.collect()  # the memory that it frees is a gap as well
-    fill_object_gaps()
-    fill_heap_gaps()
 
 
 def run_session_in_memory() -> None:
@@ -144,50 +102,9 @@ def run_session_in_memory() -> None:
     try:
         trio.run(_run_session)
     except Exception:
-        _log.warning("a life in memory failed; agents take a little more", exc_info=True)
-
-
-def fill_object_gaps() -> None:
-    """Fill the gaps between existing objects, so that an agent's own objects lie side by side.
-
-    CPython places a small object in the gaps of half-used pools first; in a forked child each gap
-    is another page to copy. The fillers are kept for ever: about 200 KB in one process.
-    """
-    fillers: list[object] = []
-    for size in range(3 * _CLASS_BYTES, _LARGEST_SMALL_BYTES + 1, _CLASS_BYTES):
-        last = in_a_row = 0
-        wanted, most = _POOL_BYTES // size - 6, len(fillers) + _MAX_FILLERS
-        while in_a_row < wanted and len(fillers) < most:  # until a whole fresh pool is used up
-            filler = bytes(size - _BYTES_HEADER)
-            fillers.append(filler)
-            in_a_row = in_a_row + 1 if id(filler) - last == size else 0
-            last = id(filler)
-    fillers.extend(float(number) for number in range(4_000))  # the two smallest sizes: the count
-    fillers.extend(object() for _ in range(2_000))  # above needs integers of that size itself
-    _fillers.append(fillers)
-
-
-def fill_heap_gaps() -> None:
-    """Fill the free blocks of the C library's heap, so that new blocks lie at its end.
-
-    A block in a gap writes to that page and to its neighbours' headers. The blocks are kept for
-    ever: memory that was free anyway, one or two megabytes in one process. Without glibc nothing is
-    done.
-    """
-    with suppress(AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
-        libc.malloc.argtypes = (ctypes.c_size_t,)
-        libc.free.argtypes = (ctypes.c_void_p,)
-        libc.sbrk.argtypes = (ctypes.c_ssize_t,)
-        libc.malloc_trim(0)
-        end = libc.sbrk(0)
-        for size in _BLOCKS:
-            for _ in range(_MAX_BLOCKS):
-                block = libc.malloc(size)
-                if block is None or block >= end:  # the gaps of this size are used up
-                    libc.free(block)
-                    break
+        _log.warning(
+            "a session in memory failed; each agent takes a little longer to start", exc_info=True
+        )
 
 
 async def _run_session() -> None:
