@@ -74,7 +74,7 @@ class ChaosTestbed:
 
     def start_model(self, seed: str) -> "subprocess.Popen[bytes]":
         """Start the model server and write the configuration that names it. However we end, it
-        follows: its stdin is a life-line, and the caller's to close."""
+        follows: its stdin is a lifeline, and the caller's to close."""
         port_file = self.folder / "port"
         argv = [sys.executable, "-P", str(HERE / "chaos_model_server.py"), str(port_file),
                 str(self.folder / "page"), str(self.served), seed]  # fmt: skip

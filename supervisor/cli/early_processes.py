@@ -8,7 +8,7 @@ import gc
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..processes.early_start import EarlyProcesses
@@ -18,7 +18,7 @@ _FLAGS_WITHOUT_RUN = frozenset({"-h", "--help", "--detach"})  # nothing runs, or
 
 
 class _EarlyStart:
-    processes: "ClassVar[EarlyProcesses | None]" = None
+    processes: "EarlyProcesses | None" = None
 
 
 def needs_processes(arguments: Sequence[str]) -> bool:

@@ -34,7 +34,7 @@ STUBBORN = (
 
 @pytest.fixture
 def launcher():
-    """A launcher process, its socket and the writing end of its life-line."""
+    """A launcher process, its socket and the writing end of its lifeline."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line, writer = os.pipe()
     argv = [sys.executable, "-P", "-c", CODE, str(theirs.fileno()), str(line)]

@@ -1,26 +1,34 @@
-"""Common start of agent, gateway and network-proxy processes, forked (warm) or executed (cold).
+"""What a new process does until its own work begins: forked, preforked or started cold.
 
 A process receives its spec on one sealed descriptor and a gateway receives its keys on a second
 one. Neither passes through arguments, environment or disk.
 
-A cold process enters through `cold_entry.py`.
+The next agent's process may be forked before its order comes, so that no agent start waits for two
+forks: it has dropped the inherited state, has its launcher, is bound to the lifeline and waits in
+one system call. It knows nothing about any agent and ends with the fork-server, when its channel
+closes. A cold process enters through `cold_entry.py`.
 """
 
 import importlib
 import os
 import socket
-from collections.abc import Callable
-from typing import ClassVar, NoReturn, Protocol, cast
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple, NoReturn, Protocol
 
 import msgspec
 
 from swarm.mailbox.after_fork import (
+    after_fork_in_child,
     become_subreaper,
     disable_core_dumps,
     exit_child,
     gc_paused,
     ignore_interrupts,
     leave_working_folder,
+    redirect_output,
+    reset_inherited_state,
 )
 from swarm.mailbox.protocol.forking import StartProcess, decode_fork_order
 from swarm.mailbox.protocol.spec import AgentSpec, AnySpec, GatewaySpec, ProxySpec, decode_spec
@@ -28,30 +36,41 @@ from swarm.mailbox.proxy_environment import proxy_variables
 
 from .lifeline import hold_lifeline
 
+RunFromSpec = Callable[[int, int | None, int | None], int]  # spec, keys, lifeline → exit code
+
 _PACKET_BYTES = 64 * 1024
+_STDERR = 2  # the fork-server's, until the order brings its own
 _decode_keys = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
-class _Launch(Protocol):
-    def __call__(self, *, lifeline_fd: int | None, spec_fd: int | None) -> object: ...
+class ForkLauncher(Protocol):
+    """Fork the launcher before the agent writes to memory; returns a descriptor to keep."""
 
-
-class _RunAgent(Protocol):
-    def __call__(self, spec: AgentSpec, launcher: object, lifeline_fd: int | None, /) -> int: ...
-
-
-class _RunGateway(Protocol):
     def __call__(
-        self, spec: GatewaySpec, keys: dict[str, str], lifeline_fd: int | None, /
+        self,
+        *,
+        lifeline_fd: int | None,
+        stderr_fd: int,
+        spec_fd: int | None,
+        title: str,
+        waits: bool = False,
     ) -> int: ...
 
 
-class _RunProxy(Protocol):
-    def __call__(self, spec: ProxySpec, lifeline_fd: int | None, /) -> int: ...
+class ChildSetup(NamedTuple):
+    """What an agent's process does before it receives its order."""
+
+    fork_launcher: ForkLauncher
+    # Title, stderr, spec: for a launcher that waits.
+    assign_launcher: Callable[[str, int, int], None]
+    # Write to the pages that a session writes to: copying them now delays no agent start.
+    prewarm: Callable[[], None]
 
 
 def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) -> int:
     """Read the spec, run the process that it describes and return the exit code.
+
+    Each kind of process imports only its own program.
 
     Args:
         spec_fd: A memfd, positioned at its beginning; closed here.
@@ -64,25 +83,26 @@ def run_from_spec(spec_fd: int, keys_fd: int | None, lifeline_fd: int | None) ->
     match spec:
         case AgentSpec():
             _drop_proxy_variables(spec)
-            launch = cast(
-                "_Launch", _import_name("swarm.worker.exec.launcher_client", "fork_launcher")
-            )
-            launcher = launch(lifeline_fd=lifeline_fd, spec_fd=spec_fd)  # before Trio and any lock
+            from ..exec.launcher_client import fork_launcher
+
+            launcher = fork_launcher(lifeline_fd=lifeline_fd, spec_fd=spec_fd)  # before any lock
             os.close(spec_fd)
             bind_to_run(lifeline_fd)
-            agent = cast("_RunAgent", _import_name("swarm.worker.agent.agent_process", "run_agent"))
-            return agent(spec, launcher, lifeline_fd)
+            from ..agent.agent_process import run_agent
+
+            return run_agent(spec, launcher, lifeline_fd)
         case GatewaySpec():
             os.close(spec_fd)
             bind_to_run(lifeline_fd)
             keys = {} if keys_fd is None else _decode_keys(_read_all(keys_fd))
-            name = "swarm.worker.gateway.gateway_process"
-            gateway = cast("_RunGateway", _import_name(name, "run_gateway"))
-            return gateway(spec, keys, lifeline_fd)
+            from ..gateway.gateway_process import run_gateway
+
+            return run_gateway(spec, keys, lifeline_fd)
         case ProxySpec():
             bind_to_run(lifeline_fd)
-            proxy = cast("_RunProxy", _import_name("swarm.worker.proxy.proxy_process", "run_proxy"))
-            return proxy(spec, lifeline_fd)
+            from ..proxy.proxy_process import run_proxy
+
+            return run_proxy(spec, lifeline_fd)
 
 
 def _drop_proxy_variables(spec: AgentSpec) -> None:
@@ -101,6 +121,59 @@ def bind_to_run(lifeline_fd: int | None) -> None:
         hold_lifeline(lifeline_fd)
 
 
+class ForkedChild(NamedTuple):
+    """How the fork-server's children run. All of it is known before the first fork."""
+
+    entry: RunFromSpec
+    lifeline_fd: int
+    setup: ChildSetup | None  # what an agent does first
+
+    def run_order(self, order: StartProcess, fds: Sequence[int]) -> int:
+        """In a child that was forked for this order; returns the exit code."""
+        spec_fd, stderr_fd, *rest = fds
+        kept = {spec_fd, self.lifeline_fd, *rest}
+        if self.setup is not None and not (order.has_keys or order.is_service):
+            launcher = self.setup.fork_launcher(
+                lifeline_fd=self.lifeline_fd,
+                stderr_fd=stderr_fd,
+                spec_fd=spec_fd,
+                title=launcher_title(order.title),
+            )
+            kept.add(launcher)
+        after_fork_in_child()
+        reset_inherited_state(stderr_fd=stderr_fd, keep=kept)
+        set_title(order.title)
+        return self.entry(spec_fd, rest[0] if order.has_keys else None, self.lifeline_fd)
+
+    def wait_for_order(self, channel: socket.socket, run: str) -> int:
+        """In a preforked agent, from fork to end; returns the exit code, 0 without an order."""
+        assert self.setup is not None
+        title = f"swarm: spare {run}"
+        launcher = self.setup.fork_launcher(
+            lifeline_fd=self.lifeline_fd,
+            stderr_fd=_STDERR,
+            spec_fd=None,
+            title=launcher_title(title),
+            waits=True,
+        )
+        after_fork_in_child()
+        kept = {channel.fileno(), self.lifeline_fd, launcher}
+        reset_inherited_state(stderr_fd=_STDERR, keep=kept)
+        set_title(title)
+        bind_to_run(self.lifeline_fd)
+        self.setup.prewarm()
+        order, fds = _receive_order(channel)
+        if order is None:
+            return 0
+        spec_fd, stderr_fd = fds
+        with suppress(OSError):  # the launcher is dead: the agent ends as soon as it notices
+            self.setup.assign_launcher(launcher_title(order.title), stderr_fd, spec_fd)
+        redirect_output(stderr_fd)
+        os.close(stderr_fd)
+        set_title(order.title)
+        return self.entry(spec_fd, None, self.lifeline_fd)
+
+
 def run_preforked_gateway(channel_fd: int, lifeline_fd: int) -> int:
     """Run a gateway forked before its spec is known: import modules, then take one StartProcess.
 
@@ -111,28 +184,34 @@ def run_preforked_gateway(channel_fd: int, lifeline_fd: int) -> int:
         importlib.import_module("swarm.worker.gateway.gateway_process")
         # Else the first connection would spend 2 ms on it.
         importlib.import_module("encodings.idna")
-    with socket.socket(fileno=channel_fd) as channel:
-        flags = socket.MSG_CMSG_CLOEXEC
-        packet, fds, _, _ = socket.recv_fds(channel, _PACKET_BYTES, 2, flags)
-    if not packet:
+    order, fds = _receive_order(socket.socket(fileno=channel_fd))
+    if order is None:
         return 0
-    order = decode_fork_order(packet)
-    assert isinstance(order, StartProcess)
     set_title(order.title)
     return run_from_spec(fds[0], fds[1] if order.has_keys else None, lifeline_fd)
 
 
-class _TitleSetter:
-    set_title: ClassVar[Callable[[str], None] | None] = None
+def _receive_order(channel: socket.socket) -> tuple[StartProcess | None, list[int]]:
+    """Wait for the one order; None: the other end closed the channel. Closes `channel`."""
+    packet, fds, _, _ = socket.recv_fds(channel, _PACKET_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+    channel.close()
+    if not packet:
+        return None, []
+    order = decode_fork_order(packet)
+    assert isinstance(order, StartProcess)
+    return order, fds
+
+
+@cache
+def _load_setproctitle() -> Callable[[str], None]:
+    from setproctitle import setproctitle  # when the first process needs it
+
+    return setproctitle
 
 
 def set_title(title: str) -> None:
     """Set the title that `ps` shows, with unprintable characters replaced."""
-    if _TitleSetter.set_title is None:  # imported when the first process needs it
-        from setproctitle import setproctitle
-
-        _TitleSetter.set_title = setproctitle
-    _TitleSetter.set_title(printable(title))
+    _load_setproctitle()(printable(title))
 
 
 def launcher_title(title: str) -> str:
@@ -143,10 +222,6 @@ def launcher_title(title: str) -> str:
 def printable(title: str) -> str:
     """Replace unprintable characters by `?`: a role's name comes from a file."""
     return "".join(sign if sign.isprintable() else "?" for sign in title)
-
-
-def _import_name(module: str, name: str) -> object:
-    return getattr(importlib.import_module(module), name)
 
 
 def _read_all(fd: int) -> bytes:

@@ -14,12 +14,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from swarm.mailbox.after_fork import (
-    after_fork_in_child,
     after_fork_in_parent,
     become_subreaper,
     before_fork,
@@ -30,7 +29,6 @@ from swarm.mailbox.after_fork import (
     ignore_interrupts,
     leave_working_folder,
     limit_malloc_arenas,
-    reset_inherited_state,
     run_and_exit,
 )
 from swarm.mailbox.key_wiping import take_keys, wipe_secrets
@@ -50,7 +48,7 @@ from swarm.mailbox.protocol.forking import (
 )
 
 from . import boot, lifeline
-from .prefork import ChildSetup, PreforkedProcess, RunFromSpec, wait_and_run
+from .boot import ChildSetup, ForkedChild, RunFromSpec
 
 _PACKET_BYTES = 64 * 1024
 _MAX_FDS = 4
@@ -78,6 +76,23 @@ class PrewarmSteps(NamedTuple):
     while_idle: Callable[[], Iterator[None]]  # in short steps; a child may be forked between two
 
 
+class PreforkedProcess(NamedTuple):
+    """The next agent's process: at most one, once an order has said that others may follow."""
+
+    pid: int
+    channel: socket.socket
+
+    def assign(self, order: StartProcess, fds: Sequence[int]) -> bool:
+        """Send the process its order. False: it is dead, and another process must be forked."""
+        try:
+            socket.send_fds(self.channel, [encode_fork(order)], fds)
+        except OSError:
+            return False
+        finally:
+            self.channel.close()
+        return True
+
+
 def run_fork_server(channel_fd: int, lifeline_fd: int) -> NoReturn:
     """Preload modules and serve orders, in a child of the entry process. Never returns."""
     started = time.monotonic()
@@ -86,15 +101,14 @@ def run_fork_server(channel_fd: int, lifeline_fd: int) -> NoReturn:
         for name in PRELOADED_MODULES:
             with suppress(ImportError):  # an agent that needs the module shows the error
                 importlib.import_module(name)
-        client = importlib.import_module("swarm.worker.exec.launcher_client")
-        prewarm = importlib.import_module("swarm.worker.process.prewarm")
-    session = prewarm.run_session_in_memory
+        from ..exec.launcher_client import configure_early_launcher, fork_launcher_early
+        from .prewarm import run_prewarm_steps, run_session_in_memory
     serve_orders(
         socket.socket(fileno=channel_fd),
         lifeline_fd,
         boot.run_from_spec,
-        early=ChildSetup(client.fork_launcher_early, client.configure_early_launcher, session),
-        prepare=PrewarmSteps(session, prewarm.run_prewarm_steps),
+        early=ChildSetup(fork_launcher_early, configure_early_launcher, run_session_in_memory),
+        prepare=PrewarmSteps(run_session_in_memory, run_prewarm_steps),
         preload_s=time.monotonic() - started,
     )
 
@@ -122,7 +136,7 @@ def serve_orders(
     boot.set_title("swarm: fork-server")  # the first call sets up state that later calls share
     become_subreaper()
     limit_malloc_arenas()
-    server = _ForkServer(channel, lifeline_fd, entry, early, prepare)
+    server = _ForkServer(channel, ForkedChild(entry, lifeline_fd, early), prepare)
     lifeline.hold_lifeline(lifeline_fd, at_end=server.kill_all)  # with the guarded ones
     if prepare is not None:
         prepare.before_first_fork()
@@ -141,13 +155,10 @@ class _ForkServer:
     def __init__(
         self,
         channel: socket.socket,
-        lifeline_fd: int,
-        entry: RunFromSpec,
-        early: ChildSetup | None,
+        child: ForkedChild,
         prepare: PrewarmSteps | None,
     ) -> None:
-        self._channel, self._lifeline_fd = channel, lifeline_fd
-        self._entry, self._child_setup = entry, early
+        self._channel, self._child = channel, child
         self._steps = None if prepare is None else prepare.while_idle()
         self._prewarm_delay_ms: int | None = (
             None  # idle time before the next step; None until the first agent
@@ -168,11 +179,11 @@ class _ForkServer:
         self._arm_wakeup_fd()
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
-        poll.register(self._lifeline_fd, select.POLLIN)
+        poll.register(self._child.lifeline_fd, select.POLLIN)
         poll.register(self._wakeup_read_fd, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poll.poll(self._poll_timeout_ms())}
-            if self._lifeline_fd in ready:
+            if self._child.lifeline_fd in ready:
                 return
             if self._wakeup_read_fd in ready:
                 os.read(self._wakeup_read_fd, 4096)
@@ -272,7 +283,7 @@ class _ForkServer:
         if order.has_keys or order.is_service:
             return 0
         spare, self._preforked = self._preforked, None
-        self._wants_prefork = order.may_follow and self._child_setup is not None
+        self._wants_prefork = order.may_follow and self._child.setup is not None
         if spare is None or not spare.assign(order, fds):
             return 0
         self._unassigned.discard(spare.pid)
@@ -280,15 +291,12 @@ class _ForkServer:
 
     def _prefork(self) -> None:
         self._wants_prefork = False
-        early = self._child_setup
-        assert early is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         before_fork()
         try:
             pid = fork_bare()
             if pid == 0:
-                line = self._lifeline_fd
-                run_and_exit(lambda: wait_and_run(self._entry, early, theirs, line, self._run))
+                run_and_exit(lambda: self._child.wait_for_order(theirs, self._run))
         except OSError:  # the next agent is forked on demand
             ours.close()
             return
@@ -304,28 +312,10 @@ class _ForkServer:
         try:
             pid = fork_bare()
             if pid == 0:
-                run_and_exit(lambda: self._run_child(order, fds))
+                run_and_exit(lambda: self._child.run_order(order, fds))
         finally:
             after_fork_in_parent()
         return pid
-
-    def _run_child(self, order: StartProcess, fds: list[int]) -> int:
-        """In the child: drop the server's state and run the order; returns the exit code."""
-        spec_fd, stderr_fd, *rest = fds
-        kept = {spec_fd, self._lifeline_fd, *rest}
-        if self._child_setup is not None and not (order.has_keys or order.is_service):
-            sock = self._child_setup.fork_launcher(
-                lifeline_fd=self._lifeline_fd,
-                stderr_fd=stderr_fd,
-                spec_fd=spec_fd,
-                title=boot.launcher_title(order.title),
-            )
-            kept.add(sock)
-        after_fork_in_child()
-        self._channel.close()
-        reset_inherited_state(stderr_fd=stderr_fd, keep=kept)
-        boot.set_title(order.title)
-        return self._entry(spec_fd, rest[0] if order.has_keys else None, self._lifeline_fd)
 
     def _reap(self) -> None:
         """Report the agents that ended, each once all orphans that it left are dead.

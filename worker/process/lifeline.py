@@ -20,45 +20,68 @@ from swarm.mailbox.process_tree import kill_descendants, live_descendants_of
 
 _SIGCONT, _SIGIO = int(signal.SIGCONT), int(signal.SIGIO)
 _KILL_LIMIT_S = 0.8
-_FORK_SERVER_HEAD_START_S = (
-    # Time for the fork-server, which ends hundreds of processes sooner than they do one by one.
-    0.05
-)
+# Time for the fork-server, which ends hundreds of processes sooner than they do one by one.
+_FORK_SERVER_HEAD_START_S = 0.05
 
 
 class _HeldLifeline:
     """The lifeline of this process. A forked helper inherits it and acts for its parent too."""
 
-    fd = -1
-    inode = 0  # of the pipe: a helper may have closed the descriptor and reused its number
-    pid = 0
-    parent = 0
-    at_end: Callable[[], None] | None = None
+    def __init__(self) -> None:
+        self._fd = -1
+        self._inode = 0  # of the pipe: a helper may have closed the descriptor, its number reused
+        self._pid = self._parent = 0
+        self._at_end: Callable[[], None] | None = None
+
+    def hold(self, fd: int, *, at_end: Callable[[], None] | None = None) -> None:
+        """End this process, its group's helpers and all their descendants when the lifeline closes.
+
+        The signal needs an open file description of this process's own; the one behind `fd` is
+        shared with every other process of the run. `at_end` runs first and must not block. A second
+        call replaces the first.
+        """
+        if self._pid == os.getpid():
+            os.close(self._fd)
+        own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._fd, self._inode = own, os.fstat(own).st_ino
+        self._pid, self._parent, self._at_end = os.getpid(), os.getppid(), at_end
+        for number in (_SIGCONT, _SIGIO):  # `cold_entry.py` armed SIGIO
+            set_handler(number, self._on_signal)
+        leads_group = os.getpgrp() == os.getpid()
+        fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp() if leads_group else os.getpid())
+        fcntl.fcntl(own, fcntl.F_SETSIG, _SIGCONT)
+        fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+        if is_lifeline_closed(own):  # the lifeline closed before the signal was armed
+            self.kill_tree()
+
+    def kill_tree(self) -> NoReturn:
+        """SIGKILL all descendants and this process; a helper also kills its parent's tree.
+
+        A process whose parent is still the one that forked it first gives the parent a moment to
+        kill it.
+        """
+        me, holder = os.getpid(), self._pid
+        if self._at_end is not None:
+            self._at_end()
+        elif holder == me and os.getppid() == self._parent:
+            time.sleep(_FORK_SERVER_HEAD_START_S)
+        if holder not in (0, me) and os.getppid() == holder:
+            kill_descendants(holder, spare={me})
+            kill_all_below(me)
+            with suppress(ProcessLookupError):
+                os.kill(holder, signal.SIGKILL)
+        kill_all_below(me)
+        os.kill(me, signal.SIGKILL)
+        raise AssertionError("SIGKILL returned")
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        with suppress(OSError):  # the descriptor may be closed in a helper
+            if os.fstat(self._fd).st_ino == self._inode and is_lifeline_closed(self._fd):
+                self.kill_tree()  # otherwise something else sent SIGCONT
 
 
 _held = _HeldLifeline()
-
-
-def hold_lifeline(fd: int, *, at_end: Callable[[], None] | None = None) -> None:
-    """End this process, its group's helpers and all their descendants when the lifeline closes.
-
-    The signal needs an open file description of this process's own; the one behind `fd` is shared
-    with every other process of the run. `at_end` runs first and must not block. A second call
-    replaces the first.
-    """
-    if _held.pid == os.getpid():
-        os.close(_held.fd)
-    own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    _held.fd, _held.inode = own, os.fstat(own).st_ino
-    _held.pid, _held.parent, _held.at_end = os.getpid(), os.getppid(), at_end
-    for number in (_SIGCONT, _SIGIO):  # `cold_entry.py` armed SIGIO
-        set_handler(number, _on_lifeline_signal)
-    leads_group = os.getpgrp() == os.getpid()
-    fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp() if leads_group else os.getpid())
-    fcntl.fcntl(own, fcntl.F_SETSIG, _SIGCONT)
-    fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
-    if is_lifeline_closed(own):  # the lifeline closed before the signal was armed
-        kill_tree_and_self()
+hold_lifeline, kill_tree_and_self = _held.hold, _held.kill_tree
 
 
 def is_lifeline_closed(fd: int) -> bool:
@@ -85,27 +108,6 @@ async def watch_lifeline(fd: int) -> None:
     kill_tree_and_self()
 
 
-def kill_tree_and_self() -> NoReturn:
-    """SIGKILL all descendants and this process; a helper also kills its parent's tree.
-
-    A process whose parent is still the one that forked it first gives the parent a moment to kill
-    it.
-    """
-    me, holder = os.getpid(), _held.pid
-    if _held.at_end is not None:
-        _held.at_end()
-    elif holder == me and os.getppid() == _held.parent:
-        time.sleep(_FORK_SERVER_HEAD_START_S)
-    if holder not in (0, me) and os.getppid() == holder:
-        kill_descendants(holder, spare={me})
-        kill_all_below(me)
-        with suppress(ProcessLookupError):
-            os.kill(holder, signal.SIGKILL)
-    kill_all_below(me)
-    os.kill(me, signal.SIGKILL)
-    raise AssertionError("SIGKILL returned")
-
-
 def kill_all_below(pid: int) -> None:
     """SIGKILL all descendants of `pid` until none lives, with those forked or adopted meanwhile."""
     deadline = time.monotonic() + _KILL_LIMIT_S
@@ -114,9 +116,3 @@ def kill_all_below(pid: int) -> None:
         if not live_descendants_of(pid) or time.monotonic() > deadline:
             return
         time.sleep(0.001)
-
-
-def _on_lifeline_signal(number: int, frame: object) -> None:
-    with suppress(OSError):  # the descriptor may be closed in a helper
-        if os.fstat(_held.fd).st_ino == _held.inode and is_lifeline_closed(_held.fd):
-            kill_tree_and_self()  # otherwise something else sent SIGCONT
