@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,9 +19,6 @@ from swarm.mailbox.safe_open import open_user_file, read_start
 from swarm.roles.config.schema import BudgetTable, SandboxMode
 
 from .fan_out.fan_out_items import FanOutSource
-
-if TYPE_CHECKING:
-    from yaml import Node
 
 MAX_TASK_BYTES = 1 << 20
 _MAX_FRONT_BYTES = 64 << 10
@@ -180,22 +177,11 @@ def parse_task(text: str, *, name: str, task: str) -> Task:
 
 def parse_front(text: str, *, name: str) -> tuple[FrontMatter, dict[str, int]]:
     """Parse the YAML between the `---` lines (it starts in line 2); also return its keys' lines."""
-    import yaml  # takes 15 ms, and most prompts have no front matter
+    from .front_matter_yaml import load_front_yaml  # 15 ms; most prompts have no front matter
 
     if len(text.encode()) > _MAX_FRONT_BYTES:
         raise UsageError(f"{name}: the front matter is over 64 KiB")
-    try:
-        node = yaml.compose(text, yaml.SafeLoader)
-        if node is None:
-            return FrontMatter(), {}
-        places: dict[str, int] = {}
-        _note_key_lines(node, "", places, name, set())
-        value: object = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 2 if error.problem_mark else 2
-        raise UsageError(f"{name}, line {line}: not valid YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"{name}, line 2: not valid YAML: {error}") from error
+    value, places = load_front_yaml(text, name=name)
     if not isinstance(value, dict):
         raise UsageError(f"{name}, line 2: the front matter must be `key: value` lines")
     try:
@@ -204,31 +190,6 @@ def parse_front(text: str, *, name: str) -> tuple[FrontMatter, dict[str, int]]:
         raise UsageError(_describe_error(error, places, name)) from error
     _check_numbers(front, places, name)
     return front, places
-
-
-def _note_key_lines(
-    node: "Node", prefix: str, places: dict[str, int], name: str, seen: set[int]
-) -> None:
-    """Fill `places` (dotted key → line); refuse duplicate keys, and aliases (YAML bombs)."""
-    import yaml
-
-    line = node.start_mark.line + 2
-    if id(node) in seen:
-        raise UsageError(f"{name}, line {line}: YAML aliases (*name) are not allowed here")
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for index, entry in enumerate(node.value):
-            _note_key_lines(entry, f"{prefix}[{index}]", places, name, seen)
-    elif isinstance(node, yaml.MappingNode):
-        for key_node, value_node in node.value:
-            key = f"{prefix}.{key_node.value}" if prefix else str(key_node.value)
-            line = key_node.start_mark.line + 2
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise UsageError(f"{name}, line {line}: a key must be a plain word")
-            if key in places:
-                raise UsageError(f"{name}, line {line}, key {key}: given twice")
-            places[key] = line
-            _note_key_lines(value_node, key, places, name, seen)
 
 
 def _describe_error(error: msgspec.ValidationError, places: dict[str, int], name: str) -> str:

@@ -7,7 +7,8 @@ import gc
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import click
 import msgspec
@@ -18,17 +19,15 @@ from swarm.mailbox.protocol.control import AnyFeed, RunView
 from swarm.mailbox.protocol.records import RunCompleted
 
 from ..console.terminal import choose_display, is_terminal
-from ..processes.early_start import start_early
+from ..processes.early_start import EarlyProcesses, start_early
+from ..run_display import RunDisplay
 from ..run_request import RunRequest
 from ..runs.paths import UserPaths, paths_of_run
+from ..runs.result_file import ResultFile
 from .early_processes import close_early_processes, take_early_processes
 from .options import ShowOptions
 from .require_sandbox import check_required_sandbox
 from .run_notifier import RunNotifier, TurnNotifier, open_notifier, open_turn_notifier
-
-if TYPE_CHECKING:
-    from ..run_display import RunDisplay
-    from ..runs.result_file import ResultFile
 
 EXIT_CODES = {
     "completed": 0,
@@ -103,7 +102,9 @@ def run_in_process(
     Raises:
         SwarmError: The run could not start, or its journal could not be written.
     """
-    ignition = take_early_processes() or start_early(secrets=tuple(request.keys.values()))
+    ignition = take_early_processes()
+    if not isinstance(ignition, EarlyProcesses):
+        ignition = start_early(secrets=tuple(request.keys.values()))
     try:
         ignition.complete()
         target = _result_file(show)
@@ -155,7 +156,7 @@ def _finish_json_lines(view: "_NotifyingDisplay", show: ShowOptions, error: Base
         view.finish(RunCompleted(status="failed", message=str(error)))
 
 
-def _open_display(show: ShowOptions, request: RunRequest, places: UserPaths) -> "RunDisplay":
+def _open_display(show: ShowOptions, request: RunRequest, places: UserPaths) -> RunDisplay:
     kind = choose_display(
         as_json=show.as_json,
         plain=show.plain,
@@ -183,7 +184,7 @@ class _NotifyingDisplay:
 
     def __init__(
         self,
-        view: "RunDisplay",
+        view: RunDisplay,
         on_started: Callable[[], None] | None,
         notifier: RunNotifier | None,
         turn_notifier: TurnNotifier | None,
@@ -214,18 +215,14 @@ class _NotifyingDisplay:
         self._view.finish(completed)
 
 
-def _result_file(show: ShowOptions) -> "ResultFile | None":
+def _result_file(show: ShowOptions) -> ResultFile | None:
     """Open `-o` early, before a command of the run could replace its folder by a link."""
     if show.output_last_message is None:
         return None
-    from pathlib import Path
-
-    from ..runs.result_file import ResultFile
-
     return ResultFile(Path(show.output_last_message))
 
 
-def _write_answer(target: "ResultFile | None", completed: RunCompleted) -> None:
+def _write_answer(target: ResultFile | None, completed: RunCompleted) -> None:
     """`-o`: write the whole answer, only after success; an empty answer causes a warning."""
     if target is None or completed.status != "completed":
         return

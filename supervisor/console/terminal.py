@@ -1,14 +1,7 @@
-"""Terminal settings: colour, page width, and which of the three displays shows a run.
-
-Every Rich console of the program is made here, so that `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR`,
-`TERM=dumb`, `COLUMNS` and `--color` have the same effect everywhere.
-"""
+"""Terminal settings: colour, page width, and which of the three displays shows a run."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, TextIO
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from typing import Literal, TextIO
 
 ColorChoice = Literal["auto", "always", "never"]
 DisplayChoice = Literal["json", "plain", "live"]
@@ -58,38 +51,3 @@ def is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except (AttributeError, ValueError, OSError):
         return False
-
-
-def make_console(
-    stream: TextIO,
-    *,
-    environment: Mapping[str, str],
-    color: ColorChoice = "auto",
-    buffer: TextIO | None = None,
-) -> "Console":
-    """The only Console factory. No markup, no emoji codes, no highlighting: text stays unchanged.
-
-    Args:
-        stream: The final output; decides about colour.
-        environment: Of the process.
-        color: `--color`.
-        buffer: Collects what Rich writes; the caller writes it to `stream`.
-    """
-    from rich.console import Console  # 35 ms, so imported late: not always needed
-
-    terminal = is_terminal(stream)
-    coloured = decide_color(color, environment=environment, is_terminal=terminal)
-    known = {name: environment[name] for name in ("TERM", "COLORTERM") if name in environment}
-    return Console(
-        file=buffer or stream,
-        force_terminal=terminal or coloured,
-        force_interactive=terminal and environment.get("TERM") != "dumb",
-        color_system="standard" if coloured and not terminal else "auto",
-        no_color=not coloured,
-        width=page_width(environment),
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        _environ=known,
-    )

@@ -55,6 +55,7 @@ def test_the_front_matter_sets_what_flags_can_set():
          "t.md, line 3, key budget.token: unknown key; did you mean `tokens`?"),
         ("context: '*.py'", "t.md, line 2, key context: Expected `array`, got `str`"),
         ("role: [", "t.md, line 3: not valid YAML: "),
+        ("null", "t.md, line 2: the front matter must be `key: value` lines"),
         ("- a\n- b", "t.md, line 2: the front matter must be `key: value` lines"),
         ("a: &x [1]\nb: *x", "t.md, line 2: YAML aliases"),
         ("x: !!python/object/apply:os.system [id]", "t.md, line 2: not valid YAML: "),

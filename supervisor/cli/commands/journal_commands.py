@@ -16,8 +16,9 @@ from swarm.mailbox.protocol.records import Record, encode_record
 
 from ...console.agent_transcript import transcript_lines
 from ...console.log_lines import LogFilter, log_line, matches_filter
+from ...console.rich_console import make_console
 from ...console.safe_text import clean_block
-from ...console.terminal import ColorChoice, make_console
+from ...console.terminal import ColorChoice
 from ...journal.journal_reader import read_records, run_records
 from ...journal.replay import RunPast, fold_run
 from ...runs.paths import RunPaths

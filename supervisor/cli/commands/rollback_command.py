@@ -1,7 +1,6 @@
 """`swarm rollback`: removes an agent's last turns from its history; can restore files too."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 import trio
@@ -9,15 +8,19 @@ import trio
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import RollBack, UndoFiles
+from swarm.mailbox.protocol.records import ContextRecorded
 
+from ...control_requests.rollback_request import describe_rollback
+from ...file_history.snapshots import FileSnapshot, choose_snapshots
+from ...journal.journal_reader import read_records
+from ...journal.journal_reopen import reopen_journal
+from ...journal.turn_boundaries import RolledBackHistory, drop_last_turns, fold_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
 from ..control_client import resolve_run, send_request_for_message
 from ..lazy_commands import ColorCommand
-
-if TYPE_CHECKING:
-    from ...file_history.snapshots import FileSnapshot
-    from ...journal.turn_boundaries import RolledBackHistory
+from .journal_commands import find_agent
+from .undo_commands import load_file_history, undo_in_ended_run
 
 _MAX_HINTS = 5
 
@@ -40,8 +43,6 @@ def rollback(run: str, agent: str | None, *, turns: int, files: bool) -> None:
     Example:
       swarm rollback 4f21c0aa --turns 2 --files
     """
-    from .journal_commands import find_agent
-
     here = resolve_run(run)
     read_metadata(here)
     path, agent_id = find_agent(here, agent or ROOT_PATH)
@@ -63,10 +64,7 @@ def rollback(run: str, agent: str | None, *, turns: int, files: bool) -> None:
         click.echo(f"  swarm undo {short} {path} --turn {short_id(turn)}", err=True)
 
 
-def _find_rollback(here: RunPaths, agent_id: str, turns: int) -> "RolledBackHistory":
-    from ...journal.journal_reader import read_records
-    from ...journal.turn_boundaries import drop_last_turns, fold_turns
-
+def _find_rollback(here: RunPaths, agent_id: str, turns: int) -> RolledBackHistory:
     found = drop_last_turns(fold_turns(read_records(here, file=agent_id)), turns)
     if not found.turns:
         raise UsageError("this agent has had no turn that could be taken back")
@@ -75,29 +73,20 @@ def _find_rollback(here: RunPaths, agent_id: str, turns: int) -> "RolledBackHist
 
 def _roll_back_ended(here: RunPaths, who: tuple[str, str], turns: int) -> str:
     """Roll back an ended run, which has no supervisor: write its journal here, under its lock."""
-    from ...control_requests.rollback_request import describe_rollback
-
     with lock_run(here):
         found = _find_rollback(here, who[1], turns)
         trio.run(partial(_write, here, who, found))
     return describe_rollback(who[0], found)
 
 
-async def _write(here: RunPaths, who: tuple[str, str], found: "RolledBackHistory") -> None:
-    from swarm.mailbox.protocol.records import ContextRecorded
-
-    from ...journal.journal_reopen import reopen_journal
-
+async def _write(here: RunPaths, who: tuple[str, str], found: RolledBackHistory) -> None:
     async with reopen_journal(here) as journal:
         body = ContextRecorded(turn_id="", items=found.items, rolled_back=found.turns)
         await journal.commit(body, agent=who[0], file=who[1])
 
 
 def _restore_files(here: RunPaths, path: str, turns: tuple[str, ...]) -> None:
-    from ...file_history.snapshots import choose_snapshots
-    from .undo_commands import load_file_history, undo_in_ended_run
-
-    def pick() -> "list[FileSnapshot]":
+    def pick() -> list[FileSnapshot]:
         return choose_snapshots(load_file_history(here).snapshots, agent=path, turns=turns)
 
     if not pick():

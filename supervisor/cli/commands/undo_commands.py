@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 import humanize
@@ -15,16 +14,24 @@ from swarm.mailbox.ids import ROOT_PATH, short_id
 from swarm.mailbox.protocol.control import UndoFiles
 
 from ...console.safe_text import clean_block
+from ...file_history.content_store import ContentStore
+from ...file_history.file_undo import (
+    SnapshotRecord,
+    UndoReport,
+    recorded_changes,
+    undo_changes,
+)
+from ...file_history.net_changes import NetChange, compose_changes, others_of
 from ...file_history.snapshots import FileSnapshot, FilesPast, choose_snapshots, fold_files
+from ...file_history.undo_report import describe_report
+from ...file_history.unified_diff import count_diff, diff_lines
+from ...journal.journal_reader import read_records, run_records
+from ...journal.journal_reopen import reopen_journal
+from ...journal.past_turns import find_turn, list_turns
 from ...runs.paths import RunPaths
 from ...runs.run_metadata import is_run_alive, lock_run, read_metadata
 from ..control_client import resolve_run, send_request_for_message
 from ..lazy_commands import ColorCommand
-
-if TYPE_CHECKING:
-    from ...file_history.content_store import ContentStore
-    from ...file_history.file_undo import UndoReport
-    from ...file_history.net_changes import NetChange
 
 _TURN_HELP = "Only this turn: its number (1, 2, … or -1), its id, or `last`."
 _NOTHING = "there is nothing to undo; `swarm undo RUN --list` shows what there is"
@@ -93,10 +100,6 @@ def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
       swarm diff 4f21c0aa --stat
       swarm diff 4f21c0aa /root/mason --turn last
     """
-    from ...file_history.content_store import ContentStore
-    from ...file_history.file_undo import recorded_changes
-    from ...file_history.net_changes import compose_changes
-
     here = resolve_run(run)
     about = read_metadata(here)
     path, turns = _resolve_selection(here, agent, turn)
@@ -115,16 +118,12 @@ def diff(run: str | None, agent: str | None, *, turn: str, stat: bool) -> None:
         click.echo(f"swarm: {words}", err=True)
 
 
-def _diff(edits: "Sequence[NetChange]", store: "ContentStore", cwd: str) -> Iterator[str]:
-    from ...file_history.unified_diff import diff_lines
-
+def _diff(edits: Sequence[NetChange], store: ContentStore, cwd: str) -> Iterator[str]:
     for edit in edits:
         yield from diff_lines(edit, store, cwd)
 
 
-def _stat(edits: "Sequence[NetChange]", store: "ContentStore", cwd: str) -> Iterator[str]:
-    from ...file_history.unified_diff import count_diff
-
+def _stat(edits: Sequence[NetChange], store: ContentStore, cwd: str) -> Iterator[str]:
     counted = [count_diff(edit, store, cwd) for edit in edits]
     width = max((len(one.path) for one in counted), default=0)
     for one in counted:
@@ -134,9 +133,7 @@ def _stat(edits: "Sequence[NetChange]", store: "ContentStore", cwd: str) -> Iter
     yield f" {files} file{'' if files == 1 else 's'} changed, +{added} -{removed}"
 
 
-def _warnings(past: FilesPast, edits: "Sequence[NetChange]", agents: set[str]) -> Iterator[str]:
-    from ...file_history.net_changes import others_of
-
+def _warnings(past: FilesPast, edits: Sequence[NetChange], agents: set[str]) -> Iterator[str]:
     if shared := [edit for edit in edits if others_of(edit, agents)]:
         yield f"{len(shared)} of these may be the work of other agents that worked at the same time"
     if (watched := past.watched) is not None and watched.uncovered_count:
@@ -151,21 +148,16 @@ def _resolve_selection(here: RunPaths, agent: str | None, turn: str) -> tuple[st
     """The agent's path ("" for all) and the chosen turn, if any."""
     if agent is None and not turn:
         return "", ()
-    from .journal_commands import find_agent
+    from .journal_commands import find_agent  # imports Rich, which takes 35 ms
 
     path, agent_id = find_agent(here, agent or ROOT_PATH)
     if not turn:
         return path, ()
-    from ...journal.journal_reader import read_records
-    from ...journal.past_turns import find_turn, list_turns
-
     found = find_turn(list_turns(read_records(here, file=agent_id)), turn)
     return path, (found.turn_id,)
 
 
 def load_file_history(here: RunPaths) -> FilesPast:
-    from ...journal.journal_reader import run_records
-
     return fold_files(run_records(here))
 
 
@@ -208,8 +200,6 @@ def undo_in_ended_run(
     here: RunPaths, pick: Callable[[], list[FileSnapshot]], *, force: bool
 ) -> str:
     """Undo in an ended run: write its journal here, under its lock, since it has no supervisor."""
-    from ...file_history.undo_report import describe_report
-
     with lock_run(here):
         chosen = pick()
         if not chosen:
@@ -221,16 +211,11 @@ def undo_in_ended_run(
         return describe_report(report, here.folder.name)
 
 
-async def _put_back(here: RunPaths, chosen: Sequence[FileSnapshot], *, force: bool) -> "UndoReport":
-    from ...file_history.content_store import ContentStore
-    from ...file_history.file_undo import SnapshotRecord
-    from ...file_history.file_undo import undo_changes as put_back
-    from ...journal.journal_reopen import reopen_journal
-
+async def _put_back(here: RunPaths, chosen: Sequence[FileSnapshot], *, force: bool) -> UndoReport:
     async with reopen_journal(here) as journal:
 
         def note(body: SnapshotRecord, path: str) -> None:
             trio.from_thread.run_sync(partial(journal.write, body, agent=path))
 
-        work = partial(put_back, chosen, ContentStore(here.file_copies), note, force=force)
+        work = partial(undo_changes, chosen, ContentStore(here.file_copies), note, force=force)
         return await trio.to_thread.run_sync(work)
