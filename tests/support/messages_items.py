@@ -7,8 +7,13 @@ from swarm.mailbox.protocol.items import FunctionCall, FunctionCallOutput, text_
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.worker.gateway.messages_head import encode_head
 from swarm.worker.gateway.messages_request import CACHE_MARK, MessagesStore
-from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
-from swarm.worker.gateway.thinking import Thinking, seal_block
+from swarm.worker.gateway.request_encoding import (
+    EncodingContext,
+    HeadKey,
+    RequestHeadCache,
+    Thinking,
+    seal_block,
+)
 
 MODEL = ModelInfo(slug="m", provider="p", wire="messages", max_output_tokens=32_000)
 TOOLS = (

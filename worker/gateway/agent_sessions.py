@@ -47,8 +47,9 @@ from .backend import (
 )
 from .budget_reservations import BudgetReservations
 from .conversations import Conversation, ConversationOwner
-from .response_relay import AgentConnection, ResponseRelay, ResponseSender, internal_failure
-from .retry_delays import backoff_s
+from .failures import internal_failure
+from .rate_limit_state import backoff_s
+from .response_relay import AgentConnection, ResponseRelay, ResponseSender
 from .stream_continuation import ResponseContinuation
 from .token_usage import price_usd
 

@@ -26,13 +26,13 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
-from .images import resolve_images
 from .request_encoding import (
     EncodingContext,
     HeadKey,
     RequestHead,
     RequestHeadCache,
     is_strict,
+    resolve_images,
     to_json,
 )
 

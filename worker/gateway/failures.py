@@ -5,13 +5,16 @@ texts are for people: what happened, where, and what to do. They are redacted be
 """
 
 import re
+import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
+from typing import cast
 
 import msgspec
 
 from .backend import Failure, FailureScope
-from .retry_delays import delay_in_prose_s
+from .rate_limit_headers import delay_in_prose_s
 
 MAX_QUOTED_CHARS = 1000
 
@@ -240,3 +243,22 @@ def _trace(headers: Mapping[str, str], origin: FailureOrigin) -> str:
     parts = [f"url: {origin.url}"] if origin.url else []
     parts += [f"request id: {found[:100]}"] if found else []
     return f" ({', '.join(parts)})" if parts else ""
+
+
+def internal_failure(error: Exception) -> Failure:
+    """A bug of the gateway in one request. The text names the place, never the contents."""
+    error = _innermost_error(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    text = (
+        f"the gateway could not go on with this request ({type(error).__name__}{place}); that is a "
+        "bug of swarm, the other agents go on. Run it again, and report it if it comes back"
+    )
+    return Failure(kind="internal", message=text)
+
+
+def _innermost_error(error: Exception) -> Exception:
+    """The first innermost error of nested groups."""
+    if isinstance(error, ExceptionGroup):
+        return _innermost_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return error

@@ -27,12 +27,10 @@ from .backend import (
 from .chat_stream import ChatStream
 from .failures import FailureOrigin, classify_status, cut_off, only_keepalives, refuses_thinking
 from .http_client import KEEPALIVE_IDLE_FACTOR, HttpClient, HttpReply, HttpRequest, TransportFailed
-from .key_command import KeyUnavailable
-from .provider_keys import ProviderKeys
+from .provider_keys import KeyUnavailable, ProviderKeys
 from .providers import key_source
-from .rate_limit_headers import read_rate_limits
+from .rate_limit_headers import MAX_PREVENTIVE_S, asked_delay_s, read_rate_limits, spent_allowance_s
 from .responses_stream import ResponsesStream, read_compaction
-from .retry_delays import MAX_PREVENTIVE_S, asked_delay_s, spent_allowance_s
 from .sse import EventTooLarge, SseSplitter
 from .wire_stream import WireStream
 

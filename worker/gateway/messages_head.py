@@ -4,7 +4,7 @@ It holds two of the four cache marks: one after the last tool, since agents of a
 tools, and one after the instructions, which the agents of one role share.
 """
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -12,7 +12,6 @@ from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 
 from .messages_request import CACHE_MARK
 from .request_encoding import HeadKey, RequestHead, is_strict, to_json
-from .thinking import thinking_parameters
 
 MAX_TOKENS_UNKNOWN = 8_192  # for a model without an entry: a value that all models allow
 _SCHEMA_TEXT = (
@@ -28,6 +27,15 @@ _NO_GRAMMAR = frozenset(
         "else", "dependentRequired", "dependentSchemas", "contains", "$ref",
     }
 )  # fmt: skip
+
+
+LEAST_BUDGET = 1_024  # tokens; servers refuse a smaller budget
+_ANSWER_TOKENS = 4_096  # reserved for the answer after thinking
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS = {
+    "minimal": LEAST_BUDGET, "low": 4_096, "medium": 12_288, "high": 24_576, "xhigh": 49_152,
+    "max": 98_304,
+}  # fmt: skip
 
 
 class _Tool(msgspec.Struct):
@@ -120,3 +128,47 @@ def _is_beyond(node: object) -> bool:
     if table.get("type") == "object" and table.get("additionalProperties") is not False:
         return True
     return bool(_NO_GRAMMAR & table.keys()) or any(map(_is_beyond, table.values()))
+
+
+class ThinkingParameters(NamedTuple):
+    """The thinking fields of a request; None: the field is left out."""
+
+    thinking: dict[str, str | int] | None = None
+    effort: str | None = None
+
+
+def thinking_parameters(
+    model: ModelInfo, effort: str | None, *, max_tokens: int, shown: bool = True
+) -> ThinkingParameters:
+    """Translate an effort for the model's kind of thinking (`ModelInfo.thinking`).
+
+    `shown` False: the server need not send the text of the thinking, only what it requires back.
+    """
+    if not model.reasoning:
+        return ThinkingParameters()
+    wanted = effort or model.default_effort
+    match model.thinking:
+        case "adaptive" if wanted == "none":
+            return ThinkingParameters(thinking={"type": "disabled"})
+        case "adaptive" | "always":
+            display = "summarized" if shown else "omitted"
+            asked: dict[str, str | int] = {"type": "adaptive", "display": display}
+            return ThinkingParameters(thinking=asked, effort=nearest_effort(wanted, model.efforts))
+        case "budget" if wanted != "none":
+            room = max_tokens - _ANSWER_TOKENS
+            budget = min(_BUDGETS.get(wanted or "", _BUDGETS["medium"]), room)
+            if budget >= LEAST_BUDGET:
+                return ThinkingParameters(thinking={"type": "enabled", "budget_tokens": budget})
+            return ThinkingParameters()
+        case _:
+            return ThinkingParameters()
+
+
+def nearest_effort(wanted: str | None, known: tuple[str, ...]) -> str | None:
+    """The wanted effort, else the next lower one that the model supports, else its lowest."""
+    if wanted is None or wanted not in _EFFORTS or not known:
+        return None
+    ranked = sorted((one for one in known if one in _EFFORTS), key=_EFFORTS.index)
+    lower = [one for one in ranked if _EFFORTS.index(one) <= _EFFORTS.index(wanted)]
+    chosen = lower[-1:] or ranked[:1]
+    return chosen[0] if chosen else None

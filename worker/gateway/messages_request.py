@@ -27,9 +27,14 @@ from swarm.mailbox.protocol.items import (
     text_of,
 )
 
-from .images import resolve_images
-from .request_encoding import EncodingContext, HeadKey, RequestHeadCache, to_json
-from .thinking import unseal_block
+from .request_encoding import (
+    EncodingContext,
+    HeadKey,
+    RequestHeadCache,
+    resolve_images,
+    to_json,
+    unseal_block,
+)
 
 NO_OUTPUT = "(no output: the call was interrupted)"
 GO_ON = "(go on)"

@@ -20,7 +20,7 @@ from .event_payloads import (
     is_object,
 )
 from .failures import ErrorFields
-from .thinking import RedactedThinking, Thinking, seal_block
+from .request_encoding import RedactedThinking, Thinking, seal_block
 from .token_usage import MessagesUsage
 from .wire_stream import WireStream
 

@@ -1,20 +1,108 @@
-"""Parse rate-limit headers: the account's windows, and how much of each is used. No I/O.
+"""Parse rate-limit headers: how long to wait, and how much of each allowance is used. Pure.
 
-Three families of names are known: `x-codex-primary-…` (and other limits of that form),
+A delay is named by `Retry-After`, by a used-up allowance, or in the message. Three families of
+allowances are known: `x-codex-primary-…` (and other limits of that form),
 `x-ratelimit-…-requests` and `-tokens`, `anthropic-ratelimit-…`. Unreadable values are left out.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 
 from swarm.mailbox.protocol.gateway import LimitWindow
 
-from .header_values import parse_duration_s, parse_number
-
+MAX_PREVENTIVE_S = 60.0  # limit of a pause after a *success* that used up an allowance
+REFILL_SHARE = 0.1  # share of the time until an allowance is full: enough for some requests
+_IN_PROSE = re.compile(
+    r"(?:try again|retry|available)\s+(?:in|after)\s+(?:about\s+)?"
+    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?)\b",
+    re.IGNORECASE,
+)
 _WINDOW = re.compile(r"x-([a-z0-9-]{1,40})-(primary|secondary)-used-percent\Z")
 _KINDS = ("requests", "tokens", "input-tokens", "output-tokens")
 _MOST = 8
+_SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def asked_delay_s(headers: Mapping[str, str], message: str, now_unix_s: float) -> float | None:
+    """The delay that a refusing server names in headers or message; None if it names none.
+
+    Args:
+        headers: With lower-case names.
+        now_unix_s: The wall clock, for dates.
+    """
+    if (milliseconds := parse_number(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    if (after := headers.get("retry-after")) is not None:
+        seconds = parse_number(after)
+        if seconds is None:
+            seconds = _until_date(after, now_unix_s)
+        if seconds is not None:
+            return max(0.0, seconds)
+    if (told := delay_in_prose_s(message)) is not None:
+        return told
+    return spent_allowance_s(headers, now_unix_s)
+
+
+def spent_allowance_s(headers: Mapping[str, str], now_unix_s: float) -> float | None:
+    """Seconds until a used-up allowance in the headers is refilled; None if none is used up."""
+    delays: list[float] = []
+    for what in ("requests", "tokens"):
+        left = parse_number(headers.get(f"x-ratelimit-remaining-{what}"))
+        reset = headers.get(f"x-ratelimit-reset-{what}")
+        if left is not None and left <= 0 and reset:
+            delays.append(_span_s(reset, now_unix_s) or 0.0)
+    left = parse_number(headers.get("x-ratelimit-remaining"))
+    if left is not None and left <= 0 and (reset := headers.get("x-ratelimit-reset")):
+        delays.append(_span_s(reset, now_unix_s) or 0.0)
+    delays += _refill_s(headers, now_unix_s)
+    return max(delays) if delays and max(delays) > 0 else None
+
+
+def _refill_s(headers: Mapping[str, str], now_unix_s: float) -> Iterator[float]:
+    """Anthropic's allowances refill evenly; the headers name the time when they are full again."""
+    for what in ("requests", "tokens", "input-tokens", "output-tokens"):
+        left = parse_number(headers.get(f"anthropic-ratelimit-{what}-remaining"))
+        full = headers.get(f"anthropic-ratelimit-{what}-reset")
+        if left is not None and left <= 0 and full:
+            yield REFILL_SHARE * _until_moment(full, now_unix_s)
+
+
+def _until_moment(text: str, now_unix_s: float) -> float:
+    """Seconds until an RFC 3339 time; 0.0 if it is past or unreadable."""
+    try:
+        return max(0.0, datetime.fromisoformat(text).timestamp() - now_unix_s)
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def delay_in_prose_s(message: str) -> float | None:
+    """`… try again in 1.5s …` → 1.5. Units: ms, s, minutes."""
+    found = _IN_PROSE.search(message)
+    if found is None:
+        return None
+    unit = found["unit"].lower()
+    scale = 0.001 if unit.startswith(("ms", "milli")) else 60.0 if unit[0] == "m" else 1.0
+    return float(found["number"]) * scale
+
+
+def _until_date(text: str, now_unix_s: float) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp() - now_unix_s
+    except (ValueError, OverflowError):
+        return None
+
+
+def _span_s(text: str, now_unix_s: float) -> float | None:
+    """`1s`, `6m0s`, `120ms`, `12.5`, or a time in unix seconds or milliseconds."""
+    value = parse_number(text)
+    if value is None:
+        return parse_duration_s(text)
+    if value > 1e11:
+        value /= 1000
+    return max(0.0, value - now_unix_s) if value > 1e8 else value
 
 
 def read_rate_limits(headers: Mapping[str, str], now_unix_s: float) -> tuple[LimitWindow, ...]:
@@ -85,3 +173,18 @@ def _moment(text: str, now_unix_s: float) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def parse_number(text: str | None) -> float | None:
+    """A number that is not negative and below 1e14."""
+    try:
+        value = float(text) if text is not None else None
+    except ValueError:
+        return None
+    return value if value is not None and 0.0 <= value < 1e14 else None
+
+
+def parse_duration_s(text: str) -> float | None:
+    """`1s`, `6m0s`, `120ms` → seconds."""
+    parts = _SPAN.findall(text)
+    return sum(float(number) * _UNIT_S[unit] for number, unit in parts) if parts else None

@@ -11,8 +11,10 @@ The clock and the noise are arguments; rate_limiter.py does the waiting.
 
 import msgspec
 
-from .retry_delays import PUSH_BACK_BASE_S, backoff_s, with_jitter
-
+BASE_DELAY_S = 0.2  # for an attempt that failed by itself (5xx, transport)
+PUSH_BACK_BASE_S = 1.0  # for a 429 or an overload without a delay
+MAX_DELAY_S = 60.0  # limit of every delay that we choose
+MAX_WAIT_S = 30 * 60.0  # of one request over all its attempts; then it fails
 SLOW_START_SLOTS = 64  # number of slots at which the slow start ends
 
 
@@ -140,3 +142,17 @@ class RateLimitState:
         if until >= self._closed_until:
             self._closed_until, self._reason = until, reason
         return self._closed_until - now
+
+
+def backoff_s(attempt: int, noise: float, *, base_s: float = BASE_DELAY_S) -> float:
+    """The pause after failed attempt number `attempt` (1, 2, …): doubling, capped, ±10 %.
+
+    Args:
+        noise: A random number in [0, 1); the jitter.
+    """
+    return min(MAX_DELAY_S, base_s * 2.0 ** min(attempt - 1, 30)) * (0.9 + 0.2 * noise)
+
+
+def with_jitter(asked_s: float, noise: float) -> float:
+    """A delay that a server named, plus up to 10 %, so that not all requests come back at once."""
+    return asked_s * (1.0 + 0.1 * noise)

@@ -4,18 +4,24 @@ An item is encoded once, when it arrives; a body is a join of bytes. Nothing her
 history, and a head (instructions, tools, settings) is encoded once for all agents that share it.
 """
 
+import base64
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
 
 import msgspec
 
-from swarm.mailbox.protocol.items import AnyItem
+from swarm.mailbox.protocol.items import AnyItem, ContentPart, InputImage, InputText, Reasoning
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import Summary, Verbosity
 
 to_json = msgspec.json.Encoder().encode
 _HEADS_KEPT = 16
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+_BLOB = re.compile(r"blob:(?P<sha256>[0-9a-f]{64});(?P<mime>image/[a-z0-9.+-]{1,40})\Z")
+
+SEAL = "messages."
 
 
 class HeadKey(msgspec.Struct, frozen=True):
@@ -153,3 +159,72 @@ class UnencodedItemStore:
 
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         return ()
+
+
+def resolve_image(part: InputImage, *, blobs_dir: Path, model_sees: bool) -> ContentPart:
+    """The part as a provider reads it; a text instead if there is no image to show."""
+    if not model_sees:
+        return InputText(text="[an image was here; this model reads no images]")
+    if part.image_url.startswith("https://"):
+        return part
+    found = _BLOB.match(part.image_url)
+    if found is None:
+        return InputText(text="[an image was here; its reference is not valid]")
+    try:
+        with (blobs_dir / found["sha256"]).open("rb") as file:
+            data = file.read(MAX_IMAGE_BYTES + 1)
+    except OSError:
+        return InputText(text="[an image was here; it is no longer stored]")
+    if len(data) > MAX_IMAGE_BYTES:
+        return InputText(text="[an image was here; it is too large to be sent]")
+    url = f"data:{found['mime']};base64,{base64.b64encode(data).decode('ascii')}"
+    return msgspec.structs.replace(part, image_url=url)
+
+
+def resolve_images(
+    content: tuple[ContentPart, ...], *, blobs_dir: Path, model_sees: bool
+) -> tuple[ContentPart, ...]:
+    """All parts with images resolved; the same tuple object if there are none."""
+    if not any(isinstance(part, InputImage) for part in content):
+        return content
+    return tuple(
+        resolve_image(part, blobs_dir=blobs_dir, model_sees=model_sees)
+        if isinstance(part, InputImage)
+        else part
+        for part in content
+    )
+
+
+class Thinking(msgspec.Struct, tag_field="type", tag="thinking"):
+    """A thinking block of the wire."""
+
+    thinking: str
+    signature: str
+
+
+class RedactedThinking(msgspec.Struct, tag_field="type", tag="redacted_thinking"):
+    """A block that only its server can read."""
+
+    data: str
+
+
+def seal_block(block: Thinking | RedactedThinking, *, slug: str, item_id: str) -> Reasoning:
+    """The block as an item of the history."""
+    match block:
+        case Thinking(thinking=text, signature=signature):
+            sealed = f"{SEAL}thinking;{slug};{signature}"
+            return Reasoning(content=(text,) if text else (), encrypted_content=sealed, id=item_id)
+        case RedactedThinking(data=data):
+            return Reasoning(encrypted_content=f"{SEAL}redacted;{slug};{data}", id=item_id)
+
+
+def unseal_block(item: Reasoning, *, slug: str) -> Thinking | RedactedThinking | None:
+    """The original block; None if it is not this model's."""
+    sealed = item.encrypted_content or ""
+    kind, _, rest = sealed.removeprefix(SEAL).partition(";")
+    owner, _, data = rest.partition(";")
+    if not sealed.startswith(SEAL) or owner != slug or not data:
+        return None
+    if kind == "redacted":
+        return RedactedThinking(data=data)
+    return Thinking(thinking="".join(item.content), signature=data)

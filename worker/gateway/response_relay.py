@@ -1,9 +1,7 @@
 """Relay a response to its agent: the agent's connection, the sender, the events of one request."""
 
-import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import assert_never, cast
+from typing import assert_never
 
 import trio
 
@@ -167,22 +165,3 @@ def _split_delta(text: str) -> Iterator[str]:
         return
     for at in range(0, len(text), MAX_DELTA_CHARS):
         yield text[at : at + MAX_DELTA_CHARS]
-
-
-def internal_failure(error: Exception) -> Failure:
-    """A bug of the gateway in one request. The text names the place, never the contents."""
-    error = _innermost_error(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    text = (
-        f"the gateway could not go on with this request ({type(error).__name__}{place}); that is a "
-        "bug of swarm, the other agents go on. Run it again, and report it if it comes back"
-    )
-    return Failure(kind="internal", message=text)
-
-
-def _innermost_error(error: Exception) -> Exception:
-    """The first innermost error of nested groups."""
-    if isinstance(error, ExceptionGroup):
-        return _innermost_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
-    return error

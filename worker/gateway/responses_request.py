@@ -21,16 +21,16 @@ from swarm.mailbox.protocol.items import (
 )
 from swarm.mailbox.protocol.sampling import ToolSpec
 
-from .images import resolve_images
 from .request_encoding import (
+    SEAL,
     EncodingContext,
     HeadKey,
     RequestHead,
     RequestHeadCache,
     is_strict,
+    resolve_images,
     to_json,
 )
-from .thinking import SEAL
 
 
 class _SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):

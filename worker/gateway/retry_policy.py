@@ -22,8 +22,8 @@ from .backend import (
     ResponseSource,
     SampleError,
 )
+from .rate_limit_state import MAX_WAIT_S, backoff_s
 from .rate_limiter import RateLimiter
-from .retry_delays import MAX_WAIT_S, backoff_s
 
 _MAX_RETRIES = 100
 NOTICE_FROM_S = 1.0  # shorter pauses of one request are not reported

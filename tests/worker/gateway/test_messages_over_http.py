@@ -19,9 +19,9 @@ from swarm.worker.gateway.messages_head import encode_head
 from swarm.worker.gateway.messages_request import MessagesStore
 from swarm.worker.gateway.provider_keys import ProviderKeys
 from swarm.worker.gateway.providers import all_providers, built_in_providers
+from swarm.worker.gateway.rate_limit_headers import REFILL_SHARE, asked_delay_s, spent_allowance_s
 from swarm.worker.gateway.rate_limiter import RateLimiter
 from swarm.worker.gateway.request_encoding import EncodingContext, RequestHeadCache
-from swarm.worker.gateway.retry_delays import REFILL_SHARE, asked_delay_s, spent_allowance_s
 from swarm.worker.gateway.retry_policy import RetryingBackend
 
 KEY = "sk-ant-test-0123456789abcdefghij"

@@ -15,7 +15,7 @@ from swarm.worker.gateway.backend import (
     SampleError,
 )
 from swarm.worker.gateway.messages_stream import MessagesStream
-from swarm.worker.gateway.thinking import RedactedThinking, Thinking, unseal_block
+from swarm.worker.gateway.request_encoding import RedactedThinking, Thinking, unseal_block
 
 
 def start(index, kind, **fields):

@@ -8,8 +8,12 @@ import pytest
 import trio
 
 from swarm.mailbox.protocol.spec import KeyCommand, ProviderSpec
-from swarm.worker.gateway.key_command import KeyUnavailable, run_key_command
-from swarm.worker.gateway.provider_keys import ProviderKeys, read_key_file
+from swarm.worker.gateway.provider_keys import (
+    KeyUnavailable,
+    ProviderKeys,
+    read_key_file,
+    run_key_command,
+)
 
 KEY = "sk-sentinel-0123456789abcdef"
 

@@ -20,14 +20,19 @@ from swarm.worker.gateway.failures import (
     classify_status,
     classify_stream_error,
 )
-from swarm.worker.gateway.rate_limit_state import Admitted, RateLimitState, WaitForSlot, WaitUntil
-from swarm.worker.gateway.rate_limiter import RateLimiter
-from swarm.worker.gateway.retry_delays import (
+from swarm.worker.gateway.rate_limit_headers import (
     asked_delay_s,
-    backoff_s,
     delay_in_prose_s,
     spent_allowance_s,
 )
+from swarm.worker.gateway.rate_limit_state import (
+    Admitted,
+    RateLimitState,
+    WaitForSlot,
+    WaitUntil,
+    backoff_s,
+)
+from swarm.worker.gateway.rate_limiter import RateLimiter
 from swarm.worker.gateway.retry_policy import RetryingBackend
 
 NOW = 1_700_000_000.0

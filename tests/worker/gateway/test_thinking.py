@@ -26,15 +26,15 @@ from support.messages_items import (
 )
 from swarm.mailbox.protocol.items import Reasoning
 from swarm.worker.gateway import responses_request
-from swarm.worker.gateway.messages_head import has_grammar
+from swarm.worker.gateway.messages_head import has_grammar, nearest_effort, thinking_parameters
 from swarm.worker.gateway.messages_request import CACHE_MARK, NO_TEXT
-from swarm.worker.gateway.request_encoding import EncodingContext, HeadKey, RequestHeadCache
-from swarm.worker.gateway.thinking import (
+from swarm.worker.gateway.request_encoding import (
+    EncodingContext,
+    HeadKey,
     RedactedThinking,
+    RequestHeadCache,
     Thinking,
-    nearest_effort,
     seal_block,
-    thinking_parameters,
     unseal_block,
 )
 
