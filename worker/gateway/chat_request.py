@@ -12,12 +12,8 @@ from typing import Literal
 import msgspec
 
 from swarm.mailbox.protocol.items import (
-    AnyItem,
-    Compaction,
     ContentPart,
-    CustomToolCall,
     CustomToolCallOutput,
-    FunctionCall,
     FunctionCallOutput,
     InputImage,
     Message,
@@ -27,17 +23,15 @@ from swarm.mailbox.protocol.items import (
 from swarm.mailbox.protocol.sampling import ToolSpec
 
 from .request_encoding import (
-    EncodingContext,
+    NO_OUTPUT,
+    GroupedItemStore,
     HeadKey,
     RequestHead,
-    RequestHeadCache,
     is_strict,
-    resolve_images,
     to_json,
 )
 
 _CONTINUES = b'],"continue_final_message":true,"add_generation_prompt":false'
-_NO_OUTPUT = "(no output: the call was interrupted)"
 
 
 class _Called(msgspec.Struct):
@@ -155,7 +149,7 @@ class _Group:
             tool_calls=tuple(self.calls),
         )
         lost = (call.id for call in self.calls if call.id not in self.outputs)
-        missing = {name: _tool_message(name, _NO_OUTPUT) for name in lost}
+        missing = {name: _tool_message(name, NO_OUTPUT) for name in lost}
         outputs = {**self.outputs, **missing}
         return [to_json(message), *(outputs[call.id] for call in self.calls), *self.later]
 
@@ -164,53 +158,34 @@ def _tool_message(call_id: str, content: str | tuple[_Text | _Image, ...]) -> by
     return to_json(_ChatMessage(role="tool", content=content, tool_call_id=call_id))
 
 
-class ChatStore:
+class ChatStore(GroupedItemStore):
     """The settled messages as one buffer, and the group that may still grow."""
 
-    def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
-        self._rendering, self._heads = rendering, heads
-        self.clear()
-
     def clear(self) -> None:
+        super().clear()
         self._leading: list[str] = []  # developer texts at the start: part of the system message
         self._system: tuple[str, bytes] | None = None  # instructions → the encoded message
         self._settled = bytearray()
         self._group = _Group()
         self._begun = False
-        self._count = 0
 
-    def rewind(self, count: int) -> bool:
-        # Grouped items cannot be separated; the agent then sends its history again.
-        return count == self._count
+    @property
+    def _is_at_start(self) -> bool:
+        return not self._begun
 
-    def items(self) -> tuple[AnyItem, ...]:
-        return ()
+    def _add_leading(self, text: str) -> None:
+        self._leading.append(text)
+        self._system = None
 
-    def append(self, item: AnyItem) -> None:
-        self._count += 1
-        if isinstance(item, Message) and item.role == "developer" and not self._begun:
-            self._leading.append(text_of(item.content))
-            self._system = None
-            return
-        self._begun = True
-        match item:
-            case Message(role="assistant", author=None):
-                self._model_item().texts.append(text_of(item.content))
-            case Message():
-                self._add(self._message(item))
-            case Reasoning(content=content):
-                self._model_item().reasoning.extend(content)
-            case FunctionCall(call_id=call_id, name=name, arguments=arguments):
-                called = _Called(name=name, arguments=arguments or "{}")
-                self._model_item().calls.append(_Call(call_id, "function", called))
-            case CustomToolCall(call_id=call_id, name=name, input=text):
-                arguments = to_json({"input": text}).decode()
-                called = _Called(name=name, arguments=arguments)
-                self._model_item().calls.append(_Call(call_id, "function", called))
-            case FunctionCallOutput() | CustomToolCallOutput():
-                self._add_output(item)
-            case Compaction():
-                pass  # sealed by a provider on another wire; no server here could read it
+    def _add_answer_text(self, text: str) -> None:
+        self._answer().texts.append(text)
+
+    def _add_reasoning(self, item: Reasoning) -> None:
+        self._answer().reasoning.extend(item.content)
+
+    def _add_call(self, call_id: str, name: str, arguments: str) -> None:
+        called = _Called(name=name, arguments=arguments or "{}")
+        self._answer().calls.append(_Call(call_id, "function", called))
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)
@@ -230,9 +205,6 @@ class ChatStore:
         last = to_json(_ChatMessage(role="assistant", content=text))
         return (before, messages, b",", last, _CONTINUES, after.removeprefix(b"]"))
 
-    def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
-        return ()
-
     def _has_system(self, key: HeadKey) -> bool:
         return bool(key.instructions or self._leading)
 
@@ -242,14 +214,16 @@ class ChatStore:
             self._system = (instructions, to_json(_ChatMessage(role="system", content=text)))
         return self._system[1]
 
-    def _model_item(self) -> _Group:
+    def _answer(self) -> _Group:
         """The group for an item of the model: a new one after outputs or other messages."""
-        group = self._group
-        if group.outputs or group.later:
+        self._begun = True
+        if self._group.outputs or self._group.later:
             self._settle()
         return self._group
 
-    def _add(self, message: bytes) -> None:
+    def _add_message(self, item: Message) -> None:
+        self._begun = True
+        message = self._message(item)
         if self._group.is_waiting:
             self._group.later.append(message)
             return
@@ -257,7 +231,7 @@ class ChatStore:
         self._extend([message])
 
     def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None:
-        group = self._group
+        self._begun, group = True, self._group
         if item.call_id not in {call.id for call in group.calls} - group.outputs.keys():
             return  # an output without its call: strict servers would refuse the whole request
         output = item.output
@@ -281,14 +255,13 @@ class ChatStore:
         if item.author is not None:
             role = "user"  # mail: many templates end at, or continue, a last assistant message
         elif role == "developer":
-            role = "user" if self._rendering.tolerant else "system"
+            role = "user" if self._context.tolerant else "system"
         if any(isinstance(part, InputImage) for part in item.content):
             return to_json(_ChatMessage(role=role, content=self._parts(item.content)))
         return to_json(_ChatMessage(role=role, content=text_of(item.content)))
 
     def _parts(self, content: tuple[ContentPart, ...]) -> str | tuple[_Text | _Image, ...]:
-        told = self._rendering
-        shown = resolve_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
+        shown = self._resolve(content)
         if not any(isinstance(part, InputImage) for part in shown):
             return text_of(shown)
         return tuple(

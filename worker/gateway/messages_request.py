@@ -14,12 +14,8 @@ import re
 import msgspec
 
 from swarm.mailbox.protocol.items import (
-    AnyItem,
-    Compaction,
     ContentPart,
-    CustomToolCall,
     CustomToolCallOutput,
-    FunctionCall,
     FunctionCallOutput,
     InputImage,
     Message,
@@ -28,15 +24,13 @@ from swarm.mailbox.protocol.items import (
 )
 
 from .request_encoding import (
-    EncodingContext,
+    NO_OUTPUT,
+    GroupedItemStore,
     HeadKey,
-    RequestHeadCache,
-    resolve_images,
     to_json,
     unseal_block,
 )
 
-NO_OUTPUT = "(no output: the call was interrupted)"
 GO_ON = "(go on)"
 BEGINNING = "(the conversation begins here)"
 NO_TEXT = "(no words)"
@@ -76,14 +70,11 @@ class _ToolResult(msgspec.Struct, tag_field="type", tag="tool_result", omit_defa
     is_error: bool = False
 
 
-class MessagesStore:
+class MessagesStore(GroupedItemStore):
     """The messages of one conversation as one buffer; the last message is left open."""
 
-    def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
-        self._rendering, self._heads = rendering, heads
-        self.clear()
-
     def clear(self) -> None:
+        super().clear()
         self._leading: list[bytes] = []  # developer texts at the start: part of the system prompt
         self._buffer = bytearray()
         self._role = ""  # of the open message
@@ -94,40 +85,28 @@ class MessagesStore:
         self._calls: list[str] = []  # of the open message, until all outputs have arrived
         self._outputs: dict[str, bytes] = {}
         self._later: list[bytes] = []  # a user's blocks that came between calls and outputs
-        self._count = 0
 
-    def rewind(self, count: int) -> bool:
-        # What was sent cannot be separated; the agent then sends its history again.
-        return count == self._count
+    @property
+    def _is_at_start(self) -> bool:
+        return not self._role
 
-    def items(self) -> tuple[AnyItem, ...]:
-        return ()
+    def _add_leading(self, text: str) -> None:
+        if block := _text(text):
+            self._leading.append(block)
 
-    def append(self, item: AnyItem) -> None:
-        self._count += 1
-        match item:
-            case Message(role="developer") if not self._role:
-                if block := _text(text_of(item.content)):
-                    self._leading.append(block)
-            case Message(role="assistant", author=None):
-                if block := _text(text_of(item.content)):
-                    self._add_answer(block)
-            case Message():
-                for block in self._input_blocks(item):
-                    self._add_input(block)
-            case Reasoning():
-                opened = unseal_block(item, slug=self._rendering.model.slug)
-                if opened is not None:
-                    self._make_room()
-                    self._thoughts.append(to_json(opened))
-            case FunctionCall(call_id=call_id, name=name, arguments=arguments):
-                self._add_call(call_id, name, _object(arguments))
-            case CustomToolCall(call_id=call_id, name=name, input=text):
-                self._add_call(call_id, name, to_json({"input": text}))
-            case FunctionCallOutput() | CustomToolCallOutput():
-                self._add_output(item)
-            case Compaction():
-                pass  # sealed by another wire; it cannot be read here
+    def _add_answer_text(self, text: str) -> None:
+        if block := _text(text):
+            self._add_answer(block)
+
+    def _add_message(self, item: Message) -> None:
+        for block in self._input_blocks(item):
+            self._add_input(block)
+
+    def _add_reasoning(self, item: Reasoning) -> None:
+        opened = unseal_block(item, slug=self._context.model.slug)
+        if opened is not None:
+            self._make_room()
+            self._thoughts.append(to_json(opened))
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         self._close_turn()
@@ -148,7 +127,7 @@ class MessagesStore:
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
         """() for a model that thinks: it does not accept a partial answer."""
-        if self._rendering.model.thinking:
+        if self._context.model.thinking:
             return ()
         *parts, end = self.body(key, cache_key)
         last = b']},{"role":"assistant","content":[' + to_json(_Text(text=text))
@@ -199,9 +178,9 @@ class MessagesStore:
         if self._outputs or self._later:
             self._settle()
 
-    def _add_call(self, call_id: str, name: str, arguments: bytes) -> None:
-        call_id = _wire_id(call_id)
-        called = _ToolUse(id=call_id, name=_wire_id(name), input=msgspec.Raw(arguments))
+    def _add_call(self, call_id: str, name: str, arguments: str) -> None:
+        call_id, given = _wire_id(call_id), msgspec.Raw(_object(arguments))
+        called = _ToolUse(id=call_id, name=_wire_id(name), input=given)
         self._add_answer(to_json(called))
         self._calls.append(call_id)
 
@@ -250,15 +229,13 @@ class MessagesStore:
     def _input_blocks(self, item: Message) -> list[bytes]:
         """Blocks of the input. A later developer message is marked as such."""
         if item.role == "developer" and item.author is None:
-            words = text_of(item.content)
-            return [_text(f"<developer>\n{words}\n</developer>")] if words.strip() else []
+            text = text_of(item.content)
+            return [_text(f"<developer>\n{text}\n</developer>")] if text.strip() else []
         return [to_json(block) for block in self._blocks(item.content)]
 
     def _blocks(self, content: tuple[ContentPart, ...]) -> list[_Text | _Image]:
-        told = self._rendering
-        shown = resolve_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
         blocks: list[_Text | _Image] = []
-        for part in shown:
+        for part in self._resolve(content):
             if isinstance(part, InputImage):
                 blocks.append(_image(part.image_url))
             elif part.text.strip():

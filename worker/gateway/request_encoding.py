@@ -6,18 +6,33 @@ history, and a head (instructions, tools, settings) is encoded once for all agen
 
 import base64
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import msgspec
 
-from swarm.mailbox.protocol.items import AnyItem, ContentPart, InputImage, InputText, Reasoning
+from swarm.mailbox.protocol.items import (
+    AnyItem,
+    Compaction,
+    ContentPart,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    InputImage,
+    InputText,
+    Message,
+    Reasoning,
+    text_of,
+)
 from swarm.mailbox.protocol.sampling import ModelInfo, ToolSpec
 from swarm.mailbox.protocol.settings import Summary, Verbosity
 
 to_json = msgspec.json.Encoder().encode
 _HEADS_KEPT = 16
+NO_OUTPUT = "(no output: the call was interrupted)"
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 _BLOB = re.compile(r"blob:(?P<sha256>[0-9a-f]{64});(?P<mime>image/[a-z0-9.+-]{1,40})\Z")
 
@@ -98,41 +113,41 @@ class EncodingContext(msgspec.Struct, frozen=True):
     tolerant: bool = False  # a local server: its chat template may reject unusual roles
 
 
-class ItemStore(Protocol):
+class ItemStore(ABC):
     """The items of one conversation, encoded for one wire."""
 
+    @abstractmethod
     def append(self, item: AnyItem) -> None:
         """Add one item and encode it now."""
-        ...
 
+    @abstractmethod
     def rewind(self, count: int) -> bool:
         """Keep only the first `count` items; False if that is impossible (nothing changed)."""
-        ...
 
+    @abstractmethod
     def clear(self) -> None:
         """Remove all items."""
-        ...
 
     def items(self) -> tuple[AnyItem, ...]:
         """The items, if the wire keeps them; else ()."""
-        ...
+        return ()
 
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         """The parts of a request's body; () for a wire without bodies."""
-        ...
+        return ()
 
     def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
         """The body with a partial assistant message at its end, which the model continues; () if
         the wire has no such body. The store keeps nothing of it.
         """
-        ...
+        return ()
 
     def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         """The body without signed thinking, from now on; () if there is none."""
-        ...
+        return ()
 
 
-class UnencodedItemStore:
+class UnencodedItemStore(ItemStore):
     """For backends in this process (script, embedded model): the items, unencoded."""
 
     def __init__(self) -> None:
@@ -151,14 +166,74 @@ class UnencodedItemStore:
     def items(self) -> tuple[AnyItem, ...]:
         return tuple(self._items)
 
-    def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
-        return ()
 
-    def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
-        return ()
+class EncodedItemStore(ItemStore):
+    """For the HTTP wires: every item is encoded when it is appended, and not kept."""
 
-    def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
-        return ()
+    def __init__(self, context: EncodingContext, heads: RequestHeadCache) -> None:
+        self._context, self._heads = context, heads
+        self.clear()
+
+    def _resolve(self, content: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
+        """The content with its images as the provider reads them."""
+        context = self._context
+        return resolve_images(
+            content, blobs_dir=context.blobs_dir, model_sees=context.model.image_input
+        )
+
+
+class GroupedItemStore(EncodedItemStore):
+    """For wires on which the outputs of calls directly follow the message with the calls.
+
+    Messages that come between calls and outputs are put after the outputs. What a server received
+    cannot be separated again, so such a store rewinds to nothing but its end.
+    """
+
+    def clear(self) -> None:
+        self._count = 0
+
+    def rewind(self, count: int) -> bool:
+        return count == self._count
+
+    def append(self, item: AnyItem) -> None:
+        self._count += 1
+        match item:
+            case Message(role="developer") if self._is_at_start:
+                self._add_leading(text_of(item.content))
+            case Message(role="assistant", author=None):
+                self._add_answer_text(text_of(item.content))
+            case Message():
+                self._add_message(item)
+            case Reasoning():
+                self._add_reasoning(item)
+            case FunctionCall(call_id=call_id, name=name, arguments=arguments):
+                self._add_call(call_id, name, arguments)
+            case CustomToolCall(call_id=call_id, name=name, input=text):
+                self._add_call(call_id, name, to_json({"input": text}).decode())
+            case FunctionCallOutput() | CustomToolCallOutput():
+                self._add_output(item)
+            case Compaction():
+                pass  # sealed by a provider on another wire; no server here could read it
+
+    @property
+    @abstractmethod
+    def _is_at_start(self) -> bool:
+        """True until the first item that is no developer message."""
+
+    @abstractmethod
+    def _add_leading(self, text: str) -> None:
+        """Add a developer message at the start, which belongs to the system prompt."""
+
+    @abstractmethod
+    def _add_answer_text(self, text: str) -> None: ...
+    @abstractmethod
+    def _add_message(self, item: Message) -> None: ...
+    @abstractmethod
+    def _add_reasoning(self, item: Reasoning) -> None: ...
+    @abstractmethod
+    def _add_call(self, call_id: str, name: str, arguments: str) -> None: ...
+    @abstractmethod
+    def _add_output(self, item: FunctionCallOutput | CustomToolCallOutput) -> None: ...
 
 
 def resolve_image(part: InputImage, *, blobs_dir: Path, model_sees: bool) -> ContentPart:

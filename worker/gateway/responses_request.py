@@ -11,7 +11,6 @@ import msgspec
 from swarm.mailbox.protocol.items import (
     AnyItem,
     Compaction,
-    ContentPart,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -23,12 +22,10 @@ from swarm.mailbox.protocol.sampling import ToolSpec
 
 from .request_encoding import (
     SEAL,
-    EncodingContext,
+    EncodedItemStore,
     HeadKey,
     RequestHead,
-    RequestHeadCache,
     is_strict,
-    resolve_images,
     to_json,
 )
 
@@ -125,8 +122,8 @@ def encode_head(key: HeadKey) -> RequestHead:
     if key.output_schema is not None:
         strict, schema = is_strict(key.output_schema), msgspec.Raw(key.output_schema)
         form = _Format(strict=strict, schema=schema, name="output_schema")
-    told = _Text(verbosity=key.verbosity, format=form)
-    text = b"" if told == _Text() else b',"text":' + to_json(told)
+    settings = _Text(verbosity=key.verbosity, format=form)
+    text = b"" if settings == _Text() else b',"text":' + to_json(settings)
     # The cache key goes between `after` and `text`; NUL, which JSON cannot hold, marks its place.
     return RequestHead(
         before=to_json(before)[:-1] + b',"input":[',
@@ -148,11 +145,14 @@ def _compaction_head(key: HeadKey) -> RequestHead:
     return RequestHead(before=before[:-1] + b',"input":[', after=b"]," + to_json(after)[1:])
 
 
-class ResponsesStore:
-    """A growing buffer of JSON items, with the end position of each item."""
+class ResponsesStore(EncodedItemStore):
+    """A growing buffer of JSON items, with the end position of each item.
 
-    def __init__(self, rendering: EncodingContext, heads: RequestHeadCache) -> None:
-        self._rendering, self._heads = rendering, heads
+    It makes no body with a partial answer: a last assistant message counts as finished on this
+    wire, and models repeat or contradict it.
+    """
+
+    def clear(self) -> None:
         self._buffer = bytearray()
         self._ends: list[int] = []
 
@@ -168,13 +168,6 @@ class ResponsesStore:
         del self._buffer[self._ends[-1] if self._ends else 0 :]
         return True
 
-    def clear(self) -> None:
-        self._buffer.clear()
-        self._ends.clear()
-
-    def items(self) -> tuple[AnyItem, ...]:
-        return ()
-
     def body(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
         head = self._heads.get(key)
         if key.compacts:
@@ -183,16 +176,10 @@ class ResponsesStore:
         own = b',"prompt_cache_key":' + to_json(cache_key)
         return (head.before, bytes(self._buffer), after, own, text)
 
-    def with_partial(self, key: HeadKey, cache_key: str, text: str) -> tuple[bytes, ...]:
-        return ()  # a last assistant message counts as finished: models repeat or contradict it
-
-    def without_thinking(self, key: HeadKey, cache_key: str) -> tuple[bytes, ...]:
-        return ()
-
     def _encode(self, item: AnyItem) -> bytes:
         match item:
             case Message(role=role, content=content, phase=phase):
-                return to_json(Message(role=role, content=self._shown(content), phase=phase))
+                return to_json(Message(role=role, content=self._resolve(content), phase=phase))
             case Reasoning(summary=summary, encrypted_content=encrypted):
                 texts = tuple(_SummaryText(text=text) for text in summary)
                 return to_json(_Reasoning(summary=texts, encrypted_content=encrypted))
@@ -200,12 +187,8 @@ class ResponsesStore:
                 return to_json(item if item.id is None else msgspec.structs.replace(item, id=None))
             case FunctionCallOutput() | CustomToolCallOutput():
                 output = item.output
-                shown = output if isinstance(output, str) else self._shown(output)
+                shown = output if isinstance(output, str) else self._resolve(output)
                 return to_json(msgspec.structs.replace(item, output=shown, success=None))
-
-    def _shown(self, content: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
-        told = self._rendering
-        return resolve_images(content, blobs_dir=told.blobs_dir, model_sees=told.model.image_input)
 
 
 def _is_foreign(item: AnyItem) -> bool:
