@@ -197,13 +197,11 @@ def gateway_app_opener(
     """What stands for `open_gateway_app` of the gateway."""
 
     @asynccontextmanager
-    async def open_house(
-        spec: GatewaySpec, around: GatewayDependencies
-    ) -> AsyncIterator[GatewayApp]:
+    async def open_app(spec: GatewaySpec, around: GatewayDependencies) -> AsyncIterator[GatewayApp]:
         provider = ProviderSpec(id="simulated", name="simulated", wire_api="scripted")
         choice = ProviderChoice(provider=provider, model=MODEL, why="it is simulated")
         gate = RateLimiter(announce=around.announce, noise=around.noise)
         source = SimulatedSource(mind, story, world)
         yield GatewayApp(choice, RetryingBackend(source, gate, max_retries=4), _CATALOGUE)
 
-    return open_house
+    return open_app

@@ -332,14 +332,14 @@ class MemoryChild:
         office = self._world.gateway_server(spec.bind)
 
         @asynccontextmanager
-        async def open_office(spec: GatewaySpec, accept: Accept) -> AsyncIterator[PairServer]:
+        async def open_server(spec: GatewaySpec, accept: Accept) -> AsyncIterator[PairServer]:
             office.bind(spec.epoch, accept)
             yield office
 
         doors = GatewayFactories(
-            open_house=self._world.open_gateway_app,
-            open_office=open_office,
-            chances=self._world.entropy._replace(pid=lambda: self.pid),
+            open_app=self._world.open_gateway_app,
+            open_server=open_server,
+            entropy=self._world.entropy._replace(pid=lambda: self.pid),
         )
         try:
             await GatewayProcess(spec, {}, self._mailbox, doors).run()

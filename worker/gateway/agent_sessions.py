@@ -57,9 +57,8 @@ _log = logging.getLogger("swarm.gateway")
 _PEER = re.compile(rb"a/(?P<agent>[^/]{1,200})/(?P<epoch>[1-9][0-9]{0,8})\Z")
 _REFUSED_KEPT = 1024
 _UNPROVED_KEPT = 256  # peers without a proof yet; at the limit the oldest is dismissed
-KEEPALIVE_S = (
-    5.0  # far below an agent's silence timeout, even where its provider's idle timeout is 1 s
-)
+# Far below an agent's silence timeout, even where its provider's idle timeout is 1 s.
+KEEPALIVE_S = 5.0
 IDLE_S = 600.0  # an idle conversation is dropped after this time; `NeedHistory` restores it
 
 
@@ -67,9 +66,9 @@ class AgentSessions:
     """All agents of the run."""
 
     def __init__(
-        self, house: GatewayApp, spec: GatewaySpec, supervisor: Mailbox, redactor: Redactor
+        self, app: GatewayApp, spec: GatewaySpec, supervisor: Mailbox, redactor: Redactor
     ) -> None:
-        self._app, self._redactor = house, redactor
+        self._app, self._redactor = app, redactor
         self.reservations = BudgetReservations(supervisor, epoch=spec.epoch, asks=spec.asks_first)
         self._run_key, self._blobs_dir = spec.run_key, Path(spec.blobs_dir)
         self._connections: dict[bytes, AgentConnection] = {}  # by peer
@@ -84,7 +83,7 @@ class AgentSessions:
     @property
     def is_busy(self) -> bool:
         """True while any request runs."""
-        return any(session.running for session in self._connections.values())
+        return any(connection.running for connection in self._connections.values())
 
     def accept(self, peer: bytes) -> int | None:
         """The epoch to expect from a new peer. None: drop its frames."""
@@ -94,48 +93,48 @@ class AgentSessions:
         self._unproved[peer] = None
         if len(self._unproved) > _UNPROVED_KEPT and self._sender is not None:
             oldest, _ = self._unproved.popitem(last=False)
-            self._sender.office.dismiss(oldest)
+            self._sender.server.dismiss(oldest)
         return int(found["epoch"])
 
-    async def serve(self, office: MailboxServer) -> None:
+    async def serve(self, server: MailboxServer) -> None:
         """Receive messages until cancelled."""
         async with trio.open_nursery() as nursery:
-            window = self._sender = ResponseSender(office, nursery)
+            sender = self._sender = ResponseSender(server, nursery)
             nursery.start_soon(self._drop_idle)
-            nursery.start_soon(self._send_keepalives, window)
+            nursery.start_soon(self._send_keepalives, sender)
             nursery.start_soon(self.reservations.run)
             while True:
-                letter = await office.receive()
-                await self._handle_message(window, letter)
-                office.acknowledge(letter, soon=False)
+                message = await server.receive()
+                await self._handle_message(sender, message)
+                server.acknowledge(message, soon=False)
 
-    async def _handle_message(self, window: ResponseSender, letter: ReceivedMessage) -> None:
-        if letter.peer in self._refused:
+    async def _handle_message(self, sender: ResponseSender, message: ReceivedMessage) -> None:
+        if message.peer in self._refused:
             return  # the message arrived before the peer was rejected
-        session = self._connections.get(letter.peer)
+        connection = self._connections.get(message.peer)
         try:
-            op = decode_sample_op(letter.body)
+            op = decode_sample_op(message.body)
         except (msgspec.DecodeError, UnicodeDecodeError):
             self.refusals += 1
-            if session is None:
-                self._reject(window, letter.peer)
+            if connection is None:
+                self._reject(sender, message.peer)
             return
         match op:
             case OpenConversation():
-                await self._open(window, letter.peer, op)
-            case _ if session is None:
-                self._reject(window, letter.peer)
+                await self._open(sender, message.peer, op)
+            case _ if connection is None:
+                self._reject(sender, message.peer)
             case SampleRequest():
-                self._begin(window, session, op)
+                self._begin(sender, connection, op)
             case CancelSample(request_id=request_id):
-                if (scope := session.running.get(request_id)) is not None:
+                if (scope := connection.running.get(request_id)) is not None:
                     scope.cancel()
             case _:
                 assert_never(op)
 
     # --- authentication --------------------------------------------------------------------
 
-    async def _open(self, window: ResponseSender, peer: bytes, op: OpenConversation) -> None:
+    async def _open(self, sender: ResponseSender, peer: bytes, op: OpenConversation) -> None:
         found = _PEER.match(peer)
         is_known = is_proof(op.token, self._run_key, peer, purpose="gateway")
         if (
@@ -143,46 +142,46 @@ class AgentSessions:
             or not is_known
             or found["agent"].decode("utf-8", "replace") != op.agent_id
         ):
-            self._reject(window, peer)
+            self._reject(sender, peer)
             return
         epoch = int(found["epoch"])
         before = self._connections.get(self._peer_of.get(op.agent_id, b""))
         if before is not None and before.epoch > epoch:
-            self._reject(window, peer)  # an old process that should have ended
+            self._reject(sender, peer)  # an old process that should have ended
             return
         if before is not None:
-            self._forget(window, before, dismiss=before.peer != peer)
+            self._forget(sender, before, dismiss=before.peer != peer)
         try:
             model = self._app.model_for(op.model, op.agent_path)
             self._app.note_model(op.agent_path, model)
             store = self._app.new_store(model, self._blobs_dir)
         except UnknownModel as error:
-            await window.post(peer, ConversationRefused(message=str(error)))
+            await sender.post(peer, ConversationRefused(message=str(error)))
             return
         except Exception as error:
             text = _log_internal_failure(error).message
-            await window.post(peer, ConversationRefused(message=text))
+            await sender.post(peer, ConversationRefused(message=text))
             return
         self._unproved.pop(peer, None)
-        caller = ConversationOwner(op.agent_id, op.agent_path, model)
-        self._connections[peer] = AgentConnection(peer, epoch, Conversation(caller, store))
+        owner = ConversationOwner(op.agent_id, op.agent_path, model)
+        self._connections[peer] = AgentConnection(peer, epoch, Conversation(owner, store))
         self._peer_of[op.agent_id] = peer
-        await window.post(peer, ConversationOpened(model=model))  # the first post never waits
+        await sender.post(peer, ConversationOpened(model=model))  # the first post never waits
 
     def forget_agent(self, agent_id: str, epoch: int) -> None:
         """The agent's process of this epoch has ended: nobody waits for its responses. 0: any
         epoch.
         """
-        session = self._connections.get(self._peer_of.get(agent_id, b""))
-        if session is not None and epoch and session.epoch > epoch:
+        connection = self._connections.get(self._peer_of.get(agent_id, b""))
+        if connection is not None and epoch and connection.epoch > epoch:
             return  # the agent's next process connected before this notification arrived
         self.reservations.forget_agent(agent_id)
-        if session is not None and self._sender is not None:
-            self._forget(self._sender, session, dismiss=True)
+        if connection is not None and self._sender is not None:
+            self._forget(self._sender, connection, dismiss=True)
             if not self._app.keeps_ordinals:
-                self._ordinals.pop(session.conversation.owner.agent_path, None)
+                self._ordinals.pop(connection.conversation.owner.agent_path, None)
 
-    def _reject(self, window: ResponseSender, peer: bytes) -> None:
+    def _reject(self, sender: ResponseSender, peer: bytes) -> None:
         """Ignore a peer from now on: it did not prove its identity, or it is an outdated
         process.
         """
@@ -191,82 +190,88 @@ class AgentSessions:
         self._refused[peer] = None
         if len(self._refused) > _REFUSED_KEPT:
             self._refused.popitem(last=False)
-        if (session := self._connections.get(peer)) is not None:
-            self._forget(window, session, dismiss=True)
+        if (connection := self._connections.get(peer)) is not None:
+            self._forget(sender, connection, dismiss=True)
         else:
-            window.office.dismiss(peer)
+            sender.server.dismiss(peer)
 
-    def _forget(self, window: ResponseSender, session: AgentConnection, *, dismiss: bool) -> None:
+    def _forget(
+        self, sender: ResponseSender, connection: AgentConnection, *, dismiss: bool
+    ) -> None:
         """End one process's connection: cancel its requests and drop its conversation."""
-        session.cancel_all()
-        self._connections.pop(session.peer, None)
-        agent_id = session.conversation.owner.agent_id
-        if self._peer_of.get(agent_id) == session.peer:
+        connection.cancel_all()
+        self._connections.pop(connection.peer, None)
+        agent_id = connection.conversation.owner.agent_id
+        if self._peer_of.get(agent_id) == connection.peer:
             del self._peer_of[agent_id]
         if dismiss:
-            window.office.dismiss(session.peer)
+            sender.server.dismiss(connection.peer)
 
     async def _drop_idle(self) -> None:
         """Free the memory of agents that are idle, or that ended without notice."""
         while True:
             await trio.sleep(IDLE_S / 10)
             before = trio.current_time() - IDLE_S
-            for session in self._connections.values():
-                if not session.running and session.used_at < before:
-                    session.conversation.clear()
+            for connection in self._connections.values():
+                if not connection.running and connection.used_at < before:
+                    connection.conversation.clear()
 
-    async def _send_keepalives(self, window: ResponseSender) -> None:
+    async def _send_keepalives(self, sender: ResponseSender) -> None:
         """Send `SampleAlive` for each running request. A wait in the gateway, or between two
         attempts, is then not mistaken for silence.
         """
         while True:
             await trio.sleep(KEEPALIVE_S)
-            for session in self._connections.values():
-                for number in session.running:
-                    beat = encode_sample_event(SampleAlive(request_id=number))
-                    window.office.send_transient(session.peer, beat)
+            for connection in self._connections.values():
+                for number in connection.running:
+                    heartbeat = encode_sample_event(SampleAlive(request_id=number))
+                    sender.server.send_transient(connection.peer, heartbeat)
 
     # --- requests --------------------------------------------------------------------------
 
-    def _begin(self, window: ResponseSender, session: AgentConnection, op: SampleRequest) -> None:
+    def _begin(
+        self, sender: ResponseSender, connection: AgentConnection, op: SampleRequest
+    ) -> None:
         """Bring the conversation up to date and start the response, without waiting in between."""
         try:
-            self._start(window, session, op)
+            self._start(sender, connection, op)
         except Exception as error:  # a failure ends only this request
-            session.running.pop(op.request_id, None)
-            session.conversation.clear()
+            connection.running.pop(op.request_id, None)
+            connection.conversation.clear()
             failure = _log_internal_failure(error)
             reply = SampleFailed(
                 request_id=op.request_id, kind=failure.kind, message=failure.message
             )
-            window.nursery.start_soon(window.post, session.peer, reply)
+            sender.nursery.start_soon(sender.post, connection.peer, reply)
 
-    def _start(self, window: ResponseSender, session: AgentConnection, op: SampleRequest) -> None:
-        session.used_at = trio.current_time()
+    def _start(
+        self, sender: ResponseSender, connection: AgentConnection, op: SampleRequest
+    ) -> None:
+        connection.used_at = trio.current_time()
         reply: AnySampleEvent
         try:
-            is_held = session.conversation.accept(op)
+            is_held = connection.conversation.accept(op)
         except MalformedMessage as error:
             reply = SampleFailed(request_id=op.request_id, kind="bad_request", message=str(error))
-            window.nursery.start_soon(window.post, session.peer, reply)
+            sender.nursery.start_soon(sender.post, connection.peer, reply)
             return
         if not is_held:
             reply = NeedHistory(request_id=op.request_id)
-            window.nursery.start_soon(window.post, session.peer, reply)
+            sender.nursery.start_soon(sender.post, connection.peer, reply)
             return
-        caller = session.conversation.owner
-        if op.compacts and not caller.model.remote_compaction:
-            text = f"{caller.model.provider} has no compaction of its own"
+        owner = connection.conversation.owner
+        if op.compacts and not owner.model.remote_compaction:
+            text = f"{owner.model.provider} has no compaction of its own"
             reply = SampleFailed(request_id=op.request_id, kind="bad_request", message=text)
-            window.nursery.start_soon(window.post, session.peer, reply)
+            sender.nursery.start_soon(sender.post, connection.peer, reply)
             return
-        path = caller.agent_path
+        path = owner.agent_path
         ordinal = self._ordinals[path] = self._ordinals.get(path, 0) + 1
-        rendered = session.conversation.render(op, ordinal=ordinal)
-        scope = session.running[op.request_id] = trio.CancelScope()
-        answer = ResponseRelay(window, session, op, self._redactor.redact_error)
-        answer.reservation = self.reservations.open(caller.agent_id, caller.model, op)
-        window.nursery.start_soon(self._run_request, answer, rendered, scope)
+        rendered = connection.conversation.render(op, ordinal=ordinal)
+        scope = connection.running[op.request_id] = trio.CancelScope()
+        answer = ResponseRelay(sender, connection, op, self._redactor.redact_error)
+        answer.reservation = self.reservations.open(owner.agent_id, owner.model, op)
+        sender.nursery.start_soon(self._run_request, answer, rendered, scope)
 
     async def _run_request(
         self, answer: ResponseRelay, request: RenderedRequest, scope: trio.CancelScope
@@ -298,28 +303,30 @@ class AgentSessions:
         """Run one response. If its text breaks off and can be continued, use several requests;
         each one is granted and billed separately. Raises SampleError.
         """
-        thread, broken = ResponseContinuation(request), Failure(kind="other", message="")
+        continuation, broken = ResponseContinuation(request), Failure(kind="other", message="")
         while True:
             try:
                 await self._wait_granted(answer)
                 async with aclosing(self._app.backend.sample(request)) as events:
                     async for event in events:
                         self.progress += 1
-                        for told in thread.filter_event(event):
-                            await self._forward(answer, request, told)
+                        for forwarded in continuation.filter_event(event):
+                            await self._forward(answer, request, forwarded)
                 return
             except SampleError as error:
                 failure = error.failure
                 if broken.retryable and failure.kind == "bad_request":
                     self._app.refused_continuation = True
                     raise SampleError(broken) from error  # the agent sends its request again
-                rest = thread.continuation_request(failure) if self._app.continues_text else None
+                rest = (
+                    continuation.continuation_request(failure) if self._app.continues_text else None
+                )
                 if rest is None:
                     raise
                 broken, request = failure, rest
             held = RequestWaiting(reason=f"{broken.message}; it goes on from there", delay_s=0.0)
             await self._forward(answer, request, held)
-            await trio.sleep(backoff_s(thread.continuations, 0.5))
+            await trio.sleep(backoff_s(continuation.continuations, 0.5))
             self._renew_reservation(answer)
 
     def _renew_reservation(self, answer: ResponseRelay) -> None:
@@ -327,10 +334,8 @@ class AgentSessions:
         if (before := answer.reservation) is not None:
             before.failed = True
             self.reservations.close(before)
-            caller = answer.connection.conversation.owner
-            answer.reservation = self.reservations.open(
-                caller.agent_id, caller.model, answer.request
-            )
+            owner = answer.connection.conversation.owner
+            answer.reservation = self.reservations.open(owner.agent_id, owner.model, answer.request)
 
     async def _wait_granted(self, answer: ResponseRelay) -> None:
         """Where a budget limit holds, wait until the supervisor has granted the request."""
@@ -338,12 +343,12 @@ class AgentSessions:
             return
         number = answer.request_id
 
-        def hear(held: RequestWaiting) -> None:
+        def notify(held: RequestWaiting) -> None:
             answer.send_transient(
                 SampleWaiting(request_id=number, reason=held.reason, delay_s=held.delay_s)
             )
 
-        if not await self.reservations.wait_granted(reservation, hear):
+        if not await self.reservations.wait_granted(reservation, notify):
             self.reservations.close(reservation)
             answer.reservation = None
 
@@ -362,7 +367,7 @@ class AgentSessions:
         """Report the usage to the supervisor."""
         if event.usage is None:
             return
-        drew = ResponseBilled(
+        billed = ResponseBilled(
             agent_id=request.agent_id,
             provider=request.model.provider,
             model=request.model.slug,
@@ -370,7 +375,7 @@ class AgentSessions:
             usd=price_usd(event.usage, request.model),
             reservation="" if answer.reservation is None else answer.reservation.name,
         )
-        self.reservations.bill(answer.reservation, drew)
+        self.reservations.bill(answer.reservation, billed)
 
 
 def _log_internal_failure(error: Exception) -> Failure:

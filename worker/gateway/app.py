@@ -46,15 +46,15 @@ class GatewayDependencies:
         self,
         keys: Mapping[str, str],
         *,
-        learn: Callable[[str], Awaitable[None]],
+        on_secret: Callable[[str], Awaitable[None]],
         announce: Callable[[Throttled | Fetching | RateLimits], None],
         warn: Callable[[str], None],
         noise: Callable[[], float] = random.random,
     ) -> None:
-        self.announce, self.warn, self._announce_secret = announce, warn, learn
+        self.announce, self.warn, self._announce_secret = announce, warn, on_secret
         self.noise = noise
         self.redactor = Redactor(keys.values())
-        self.keys = ProviderKeys(keys, learn=self._add_secret, warn=warn)
+        self.keys = ProviderKeys(keys, on_secret=self._add_secret, warn=warn)
 
     async def _add_secret(self, secret: str) -> None:
         self.redactor.add_secrets(secret)
@@ -133,88 +133,90 @@ class GatewayApp:
     def new_store(self, model: ModelInfo, blobs_dir: Path) -> ItemStore:
         """An empty store for the model's wire."""
         tolerant = self.choice.provider.tolerant_tool_calls
-        rendering = EncodingContext(blobs_dir=blobs_dir, model=model, tolerant=tolerant)
+        context = EncodingContext(blobs_dir=blobs_dir, model=model, tolerant=tolerant)
         if isinstance(self.backend, ReplayBackend):
             return UnencodedItemStore()
         match model.wire:
             case "responses":
-                return responses_request.ResponsesStore(rendering, self._responses_heads)
+                return responses_request.ResponsesStore(context, self._responses_heads)
             case "chat":
-                return chat_request.ChatStore(rendering, self._chat_heads)
+                return chat_request.ChatStore(context, self._chat_heads)
             case "messages":
-                return self._messages_store(rendering)
+                return self._messages_store(context)
             case "local" | "scripted":
                 return UnencodedItemStore()
             case _:
                 assert_never(model.wire)
 
-    def _messages_store(self, rendering: EncodingContext) -> ItemStore:
+    def _messages_store(self, context: EncodingContext) -> ItemStore:
         from .messages_head import encode_head  # imported late: most runs use another wire
         from .messages_request import MessagesStore
 
         if self._messages_heads is None:
             self._messages_heads = RequestHeadCache(encode_head)
-        return MessagesStore(rendering, self._messages_heads)
+        return MessagesStore(context, self._messages_heads)
 
 
 @asynccontextmanager
 async def open_gateway_app(
-    spec: GatewaySpec, around: GatewayDependencies
+    spec: GatewaySpec, dependencies: GatewayDependencies
 ) -> AsyncIterator[GatewayApp]:
     """Choose and open everything. Raises UsageError or ProviderError if it fails."""
     catalogue = load_catalogue(spec.catalogue)
     if spec.replay is not None:
-        yield _open_replay(Path(spec.replay), catalogue, around)
+        yield _open_replay(Path(spec.replay), catalogue, dependencies)
         return
-    choice = await ProviderSelector(spec, around.keys, catalogue, around.announce_fetching).choose()
-    async with _open_backend(choice, spec, around) as backend:
+    choice = await ProviderSelector(
+        spec, dependencies.keys, catalogue, dependencies.announce_fetching
+    ).choose()
+    async with _open_backend(choice, spec, dependencies) as backend:
         if spec.record is None:
             yield GatewayApp(choice, backend, catalogue)
             return
-        tape = RecordingWriter(Path(spec.record), around.redactor, around.warn)
-        tape.write(
+        recording = RecordingWriter(Path(spec.record), dependencies.redactor, dependencies.warn)
+        recording.write(
             RecordingHeader(
                 version=RECORDING_VERSION, provider=choice.provider.id, model=choice.model
             )
         )
-        house = GatewayApp(choice, RecordingBackend(backend, tape), catalogue)
-        house.recording = tape
+        app = GatewayApp(choice, RecordingBackend(backend, recording), catalogue)
+        app.recording = recording
         try:
-            yield house
+            yield app
         finally:
-            tape.close()
+            recording.close()
 
 
-def _open_replay(path: Path, catalogue: Catalogue, around: GatewayDependencies) -> GatewayApp:
-    tape = load_recording(path)
+def _open_replay(path: Path, catalogue: Catalogue, dependencies: GatewayDependencies) -> GatewayApp:
+    recording = load_recording(path)
     provider = ProviderSpec(id="replay", name="recording", wire_api="scripted")
-    why = f"the answers come from {Path(path).name}, recorded with {tape.header.provider}"
-    choice = ProviderChoice(provider=provider, model=tape.header.model, why=why)
-    house = GatewayApp(choice, ReplayBackend(tape, around.warn), catalogue)
-    house.recorded_models = tape.models or {"": tape.header.model}
-    return house
+    why = f"the answers come from {Path(path).name}, recorded with {recording.header.provider}"
+    choice = ProviderChoice(provider=provider, model=recording.header.model, why=why)
+    app = GatewayApp(choice, ReplayBackend(recording, dependencies.warn), catalogue)
+    app.recorded_models = recording.models or {"": recording.header.model}
+    return app
 
 
 @asynccontextmanager
 async def _open_backend(
-    choice: ProviderChoice, spec: GatewaySpec, around: GatewayDependencies
+    choice: ProviderChoice, spec: GatewaySpec, dependencies: GatewayDependencies
 ) -> AsyncIterator[Backend]:
     provider = choice.provider
 
-    def patient(source: ResponseSource) -> RetryingBackend:
-        gate = RateLimiter(announce=around.announce, noise=around.noise)
-        return RetryingBackend(source, gate, max_retries=provider.request_max_retries)
+    def with_retries(source: ResponseSource) -> RetryingBackend:
+        limiter = RateLimiter(announce=dependencies.announce, noise=dependencies.noise)
+        return RetryingBackend(source, limiter, max_retries=provider.request_max_retries)
 
     match choice.model.wire:
         case "responses" | "chat" | "messages":
             async with open_http(provider.base_url) as client:
-                yield patient(HttpSource(client, provider, around.keys, new_short_id))
+                yield with_retries(HttpSource(client, provider, dependencies.keys, new_short_id))
         case "scripted":
             from .answer_script import load_script  # imported late: only this needs yaml
             from .scripted_source import ScriptedSource
 
             script = load_script(Path(provider.base_url))
-            yield patient(ScriptedSource(script, provider="script"))
+            yield with_retries(ScriptedSource(script, provider="script"))
         case "local":
             models_dir = Path(spec.models_dir)
             with load_local_module().open_local(

@@ -213,7 +213,7 @@ class BudgetReservations:
         return reservation
 
     async def wait_granted(
-        self, reservation: RequestReservation, hear: Callable[[RequestWaiting], None]
+        self, reservation: RequestReservation, notify: Callable[[RequestWaiting], None]
     ) -> bool:
         """Wait until the request may be sent. Returns True if budget is reserved for it.
 
@@ -229,7 +229,7 @@ class BudgetReservations:
                 await reservation.decided.wait()
             if reservation.verdict is None:
                 why = "the rest of the budget is held by requests under way"
-                hear(RequestWaiting(reason=why, delay_s=REPEAT_WAITING_S))
+                notify(RequestWaiting(reason=why, delay_s=REPEAT_WAITING_S))
         match reservation.verdict:
             case Granted(bounded=bounded):
                 reservation.granted, reservation.billed = bounded, not bounded
@@ -242,13 +242,13 @@ class BudgetReservations:
                     Failure(kind="refused_budget", message=reason, retryable=ask_again)
                 )
 
-    def bill(self, reservation: RequestReservation | None, drew: ResponseBilled) -> None:
+    def bill(self, reservation: RequestReservation | None, billed: ResponseBilled) -> None:
         """Report the usage of a response, and mark its reservation as billed."""
-        self._queue_event(encode_gateway_event(drew))
+        self._queue_event(encode_gateway_event(billed))
         if reservation is not None:
             reservation.billed = True
             if (tally := self._tallies.get(reservation.agent_id)) is not None:
-                tally.note_usage(drew.usage)
+                tally.note_usage(billed.usage)
 
     def close(self, reservation: RequestReservation) -> None:
         """The request has ended; without a bill its reservation lapses. Safe during

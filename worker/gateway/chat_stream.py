@@ -10,14 +10,14 @@ import msgspec
 from swarm.mailbox.protocol.items import FunctionCall, Message, OutputText, Reasoning, TokenUsage
 
 from .backend import NewId
-from .event_payloads import (
+from .failures import ErrorFields
+from .sse import (
     DecodedEvent,
     ResponseSize,
     TextAccumulator,
     UnreadableEvent,
     is_object,
 )
-from .failures import ErrorFields
 from .text_tool_calls import extract_tool_calls
 from .token_usage import read_usage
 from .wire_stream import EVERY_TYPE, WireStream

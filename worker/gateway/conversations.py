@@ -29,8 +29,8 @@ class ConversationOwner(msgspec.Struct, frozen=True):
 class Conversation:
     """One agent's items on one wire."""
 
-    def __init__(self, caller: ConversationOwner, store: ItemStore) -> None:
-        self.owner = caller
+    def __init__(self, owner: ConversationOwner, store: ItemStore) -> None:
+        self.owner = owner
         self._store = store
         self._digests: list[bytes] = [b""]  # after 0, 1, 2, … items
         self._shapes: list[bytes] = [b""]
@@ -76,9 +76,9 @@ class Conversation:
 
     def render(self, request: SampleRequest, *, ordinal: int) -> RenderedRequest:
         """The accepted request, ready for a backend."""
-        caller = self.owner
+        owner = self.owner
         key = HeadKey(
-            model=caller.model,
+            model=owner.model,
             instructions=request.instructions,
             tools=request.tools,
             effort=request.effort,
@@ -88,19 +88,19 @@ class Conversation:
             compacts=request.compacts,
         )
         return RenderedRequest(
-            agent_id=caller.agent_id,
-            agent_path=caller.agent_path,
+            agent_id=owner.agent_id,
+            agent_path=owner.agent_path,
             ordinal=ordinal,
-            model=caller.model,
+            model=owner.model,
             instructions=request.instructions,
             tools=request.tools,
             output_schema=request.output_schema,
             compacts=request.compacts,
             items=self._store.items(),
-            body=self._store.body(key, caller.agent_id),
+            body=self._store.body(key, owner.agent_id),
             shape=self._shapes[-1],
-            with_partial=partial(self._store.with_partial, key, caller.agent_id),
-            without_thinking=partial(self._store.without_thinking, key, caller.agent_id),
+            with_partial=partial(self._store.with_partial, key, owner.agent_id),
+            without_thinking=partial(self._store.without_thinking, key, owner.agent_id),
         )
 
 

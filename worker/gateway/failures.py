@@ -129,8 +129,8 @@ def classify_status(
         body: At most its first 64 KiB.
     """
     error = read_error_body(body)
-    told = f": {error.message[:MAX_QUOTED_CHARS]}" if error.message else ""
-    text = f"{origin.provider} answered {status} {_phrase(status)}{told}{_trace(headers, origin)}"
+    quoted = f": {error.message[:MAX_QUOTED_CHARS]}" if error.message else ""
+    text = f"{origin.provider} answered {status} {_phrase(status)}{quoted}{_trace(headers, origin)}"
     kinds = {error.code, error.type}
     if kinds & _QUOTA or _NO_CREDIT.search(error.message):
         hint = "check the plan, credit and limits of that account, or choose another provider"

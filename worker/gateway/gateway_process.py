@@ -79,13 +79,13 @@ def _open_agent_router(
 class GatewayFactories(NamedTuple):
     """How a gateway opens its parts, and its sources of entropy; tests pass others."""
 
-    open_house: Callable[
+    open_app: Callable[
         [GatewaySpec, GatewayDependencies], AbstractAsyncContextManager[GatewayApp]
     ] = open_gateway_app
-    open_office: Callable[[GatewaySpec, Accept], AbstractAsyncContextManager[MailboxServer]] = (
+    open_server: Callable[[GatewaySpec, Accept], AbstractAsyncContextManager[MailboxServer]] = (
         _open_agent_router
     )
-    chances: EntropySources = SYSTEM_ENTROPY
+    entropy: EntropySources = SYSTEM_ENTROPY
 
 
 class GatewayProcess:
@@ -101,16 +101,16 @@ class GatewayProcess:
         spec: GatewaySpec,
         keys: Mapping[str, str],
         supervisor: Mailbox,
-        doors: GatewayFactories | None = None,
+        factories: GatewayFactories | None = None,
     ) -> None:
         self._spec, self._supervisor = spec, supervisor
-        self._factories = doors = doors or GatewayFactories()
+        self._factories = factories = factories or GatewayFactories()
         self._dependencies = GatewayDependencies(
             keys,
-            learn=self._post_secret,
+            on_secret=self._post_secret,
             announce=self._send_transient,
             warn=self._warn_soon,
-            noise=doors.chances.noise,
+            noise=factories.entropy.noise,
         )
         self._work = trio.CancelScope()
         self._grace_s = GOODBYE_LIMIT_S
@@ -124,7 +124,7 @@ class GatewayProcess:
         await self._post(
             Hello(
                 secret=self._spec.secret,
-                pid=self._factories.chances.pid(),
+                pid=self._factories.entropy.pid(),
                 protocol_version=PROTOCOL_VERSION,
                 kind="gateway",
             )
@@ -147,21 +147,21 @@ class GatewayProcess:
     async def _serve(self) -> int:
         """Returns only if no provider can be used; otherwise it is cancelled from outside."""
         try:
-            async with self._factories.open_house(self._spec, self._dependencies) as house:
-                reception = AgentSessions(
-                    house, self._spec, self._supervisor, self._dependencies.redactor
+            async with self._factories.open_app(self._spec, self._dependencies) as app:
+                sessions = AgentSessions(
+                    app, self._spec, self._supervisor, self._dependencies.redactor
                 )
-                async with self._factories.open_office(self._spec, reception.accept) as office:
-                    self._agent_sessions = reception
+                async with self._factories.open_server(self._spec, sessions.accept) as server:
+                    self._agent_sessions = sessions
                     if self._requires_grants:
-                        reception.reservations.ask_first()  # ordered during the choice
-                    choice = house.choice
+                        sessions.reservations.ask_first()  # ordered during the choice
+                    choice = app.choice
                     await self._post(
                         GatewayReady(
                             provider=choice.provider.id, model=choice.model, why=choice.why
                         )
                     )
-                    await reception.serve(office)
+                    await sessions.serve(server)
         except* SwarmError as group:
             text = "; ".join(str(error) for error in _leaf_errors(group))
             await self._post(GatewayUnable(message=self._dependencies.redactor.redact_error(text)))
@@ -169,38 +169,38 @@ class GatewayProcess:
 
     async def _handle_ops(self) -> None:
         while True:
-            letter = await self._supervisor.receive()
-            self._supervisor.acknowledge(letter)
+            message = await self._supervisor.receive()
+            self._supervisor.acknowledge(message)
             try:
-                order = decode_gateway_op(letter.body)
+                op = decode_gateway_op(message.body)
             except msgspec.DecodeError:
                 continue  # an op of a newer supervisor
-            match order:
+            match op:
                 case Shutdown():
-                    self._grace_s = order.grace_s
+                    self._grace_s = op.grace_s
                     self._work.cancel()
                 case AgentGone():
                     if self._agent_sessions is not None:
-                        self._agent_sessions.forget_agent(order.agent_id, order.epoch)
+                        self._agent_sessions.forget_agent(op.agent_id, op.epoch)
                 case RequireReservations():
                     self._requires_grants = True
                     if self._agent_sessions is not None:
                         self._agent_sessions.reservations.ask_first()
                 case Granted() | NotGranted():
                     if self._agent_sessions is not None:
-                        self._agent_sessions.reservations.decide(order)
+                        self._agent_sessions.reservations.decide(op)
                 case _:
-                    assert_never(order)
+                    assert_never(op)
 
     async def _send_heartbeats(self) -> None:
         while True:
-            reception = self._agent_sessions
-            beat = Heartbeat(
-                progress=0 if reception is None else reception.progress,
-                busy=reception is not None and reception.is_busy,
+            sessions = self._agent_sessions
+            heartbeat = Heartbeat(
+                progress=0 if sessions is None else sessions.progress,
+                busy=sessions is not None and sessions.is_busy,
                 rss_bytes=_resident_bytes(),
             )
-            self._send_transient(beat)
+            self._send_transient(heartbeat)
             await trio.sleep(HEARTBEAT_S)
 
     async def _deliver_warnings(self) -> None:

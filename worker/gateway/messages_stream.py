@@ -12,15 +12,15 @@ import msgspec
 from swarm.mailbox.protocol.items import AnyItem, FunctionCall, Message, OutputText
 
 from .backend import Failure, NewId, SampleError
-from .event_payloads import (
+from .failures import ErrorFields
+from .request_encoding import RedactedThinking, Thinking, seal_block
+from .sse import (
     DecodedEvent,
     ResponseSize,
     TextAccumulator,
     UnreadableEvent,
     is_object,
 )
-from .failures import ErrorFields
-from .request_encoding import RedactedThinking, Thinking, seal_block
 from .token_usage import MessagesUsage
 from .wire_stream import WireStream
 

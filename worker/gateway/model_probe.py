@@ -93,24 +93,24 @@ async def run_probe(order: ProbeOrder) -> AsyncGenerator[ProbedModel | ProbeResu
     Raises SwarmError if no provider can be used.
     """
 
-    async def learn(_: str) -> None:
+    async def on_secret(_: str) -> None:
         """A probe writes nothing that would need redaction."""
 
-    around = GatewayDependencies(
-        order.keys, learn=learn, announce=lambda _: None, warn=lambda _: None
+    dependencies = GatewayDependencies(
+        order.keys, on_secret=on_secret, announce=lambda _: None, warn=lambda _: None
     )
-    async with open_gateway_app(_spec(order), around) as house:
-        choice = house.choice
+    async with open_gateway_app(_spec(order), dependencies) as app:
+        choice = app.choice
         yield ProbedModel(provider=choice.provider.id, model=choice.model, why=choice.why)
         for test in _ASKED:
-            outcome = await _ask(house, test, limit_s=order.limit_s, redactor=around.redactor)
+            outcome = await _ask(app, test, limit_s=order.limit_s, redactor=dependencies.redactor)
             yield outcome
             if not outcome.answered:
                 return
 
 
 async def _ask(
-    house: GatewayApp, test: ProbeTest, *, limit_s: float, redactor: Redactor
+    app: GatewayApp, test: ProbeTest, *, limit_s: float, redactor: Redactor
 ) -> ProbeResult:
     begun = trio.current_time()
     items: list[AnyItem] = []
@@ -119,7 +119,7 @@ async def _ask(
     detail = f"no answer within {limit_s:g} s"
     with trio.move_on_after(limit_s):
         try:
-            async with aclosing(house.backend.sample(_request(house, test))) as events:
+            async with aclosing(app.backend.sample(_request(app, test))) as events:
                 async for event in events:
                     match event:
                         case ResponseItemDone(item=item):
@@ -154,13 +154,13 @@ async def _ask(
     )
 
 
-def _request(house: GatewayApp, test: ProbeTest) -> RenderedRequest:
+def _request(app: GatewayApp, test: ProbeTest) -> RenderedRequest:
     """A conversation of one message. Features that the catalogue denies are tested nevertheless."""
-    model = house.choice.model
+    model = app.choice.model
     if model.wire != "local":
         model = msgspec.structs.replace(model, can_call_tools=True, structured_output=True)
-    caller = ConversationOwner(f"probe-{test}", f"/probe/{test}", model)
-    conversation = Conversation(caller, house.new_store(model, _NO_BLOBS))
+    owner = ConversationOwner(f"probe-{test}", f"/probe/{test}", model)
+    conversation = Conversation(owner, app.new_store(model, _NO_BLOBS))
     message = encode_item(text_message("user", _ASKED[test]))
     request = SampleRequest(
         request_id=1,

@@ -61,9 +61,14 @@ class ProviderSelector:
     """Holds everything that the choice depends on."""
 
     def __init__(
-        self, spec: GatewaySpec, keys: ProviderKeys, catalogue: Catalogue, tell: ReportProgress
+        self, spec: GatewaySpec, keys: ProviderKeys, catalogue: Catalogue, report: ReportProgress
     ) -> None:
-        self._spec, self._keys, self._catalogue, self._report_progress = spec, keys, catalogue, tell
+        self._spec, self._keys, self._catalogue, self._report_progress = (
+            spec,
+            keys,
+            catalogue,
+            report,
+        )
         self._providers = all_providers(spec.providers)
 
     async def choose(self) -> ProviderChoice:

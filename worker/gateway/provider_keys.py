@@ -48,11 +48,11 @@ class ProviderKeys:
         self,
         values: Mapping[str, str],
         *,
-        learn: OnNewSecret = _ignore_secret,
+        on_secret: OnNewSecret = _ignore_secret,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.values = dict(values)
-        self._on_new_secret, self._warn = learn, warn
+        self._on_new_secret, self._warn = on_secret, warn
         self._due: dict[str, float] = {}  # name → when it must be fetched again
         self._renewed: dict[str, float] = {}  # name → when it was last fetched after a refusal
         self._lock = trio.Lock()
@@ -152,8 +152,8 @@ async def run_key_command(command: KeyCommand) -> str:
         raise KeyUnavailable(f"{name}: cannot be started: {where}: {error.strerror}") from error
     if code != 0:
         ending = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
-        said = _last_line(complaint, output)
-        raise KeyUnavailable(f"{name}: it {ending}{': ' + said if said else ''}")
+        error_line = _last_line(complaint, output)
+        raise KeyUnavailable(f"{name}: it {ending}{': ' + error_line if error_line else ''}")
     return check_key(output, name)
 
 

@@ -41,8 +41,8 @@ def asked_delay_s(headers: Mapping[str, str], message: str, now_unix_s: float) -
             seconds = _until_date(after, now_unix_s)
         if seconds is not None:
             return max(0.0, seconds)
-    if (told := delay_in_prose_s(message)) is not None:
-        return told
+    if (named_s := delay_in_prose_s(message)) is not None:
+        return named_s
     return spent_allowance_s(headers, now_unix_s)
 
 

@@ -43,7 +43,7 @@ class RateLimiter:
         a minute.
         """
         ticket = self._state.enqueue()
-        told, tell_again_at = "", 0.0
+        noticed, notice_again_at = "", 0.0
         try:
             while True:
                 now = trio.current_time()
@@ -51,18 +51,18 @@ class RateLimiter:
                     case Admitted():
                         return
                     case WaitUntil(moment=until, reason=reason):
-                        news, held = (
+                        news, notice = (
                             f"{until} {reason}",
                             RequestWaiting(reason=reason, delay_s=until - now),
                         )
                     case WaitForSlot(reason=reason):
                         until = float("inf")
                         reason = reason or "other requests go first"
-                        news, held = reason, RequestWaiting(reason=reason, delay_s=0.0)
-                if news != told or now >= tell_again_at:
-                    told, tell_again_at = news, now + REPEAT_NOTICE_S
-                    yield held
-                await self._wait_change(ticket, min(until, tell_again_at))
+                        news, notice = reason, RequestWaiting(reason=reason, delay_s=0.0)
+                if news != noticed or now >= notice_again_at:
+                    noticed, notice_again_at = news, now + REPEAT_NOTICE_S
+                    yield notice
+                await self._wait_change(ticket, min(until, notice_again_at))
         finally:
             self._state.dequeue(ticket)
             self._wake_head()

@@ -100,8 +100,8 @@ class RecordingWriter:
 class RecordingBackend:
     """Passes all events on, and records each response when it has ended."""
 
-    def __init__(self, inner: Backend, tape: RecordingWriter) -> None:
-        self._inner, self._writer = inner, tape
+    def __init__(self, inner: Backend, recording: RecordingWriter) -> None:
+        self._inner, self._writer = inner, recording
 
     async def sample(self, request: RenderedRequest) -> ResponseEvents:
         kept: list[AnyResponseEvent] = []
@@ -145,7 +145,7 @@ def load_recording(path: Path) -> Recording:
         lines = read_user_file(path, most_bytes=_MOST_BYTES).split(b"\n")
     except OSError as error:
         raise RecordingError(f"cannot replay {path}: {error.strerror}") from error
-    tape: Recording | None = None
+    recording: Recording | None = None
     for number, data in enumerate(lines, start=1):
         if not data:
             continue
@@ -155,13 +155,13 @@ def load_recording(path: Path) -> Recording:
             if number == len(lines):
                 break
             raise RecordingError(f"{path}:{number}: not a line of a recording: {error}") from error
-        tape = _add(tape, line, path)
-    if tape is None:
+        recording = _add(recording, line, path)
+    if recording is None:
         raise RecordingError(f"{path}: an empty recording")
-    return tape
+    return recording
 
 
-def _add(tape: Recording | None, line: AnyRecordingLine, path: Path) -> Recording:
+def _add(recording: Recording | None, line: AnyRecordingLine, path: Path) -> Recording:
     match line:
         case RecordingHeader(version=version):
             if version != RECORDING_VERSION:
@@ -170,20 +170,20 @@ def _add(tape: Recording | None, line: AnyRecordingLine, path: Path) -> Recordin
                     f"{RECORDING_VERSION}"
                 )
             return Recording(line, path)
-        case _ if tape is None:
+        case _ if recording is None:
             raise RecordingError(f"{path}:1: not the beginning of a recording")
         case RecordedModel(path=agent, model=model):
-            tape.models[agent] = model
+            recording.models[agent] = model
         case RecordedResponse(path=agent, ordinal=ordinal):
-            tape.responses[agent, ordinal] = line
-    return tape
+            recording.responses[agent, ordinal] = line
+    return recording
 
 
 class ReplayBackend:
     """Answers only from a recording."""
 
-    def __init__(self, tape: Recording, warn: Warn) -> None:
-        self._recording, self._warn = tape, warn
+    def __init__(self, recording: Recording, warn: Warn) -> None:
+        self._recording, self._warn = recording, warn
         self._has_warned = False
 
     async def sample(self, request: RenderedRequest) -> ResponseEvents:

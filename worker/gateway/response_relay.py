@@ -56,13 +56,13 @@ class AgentConnection:
 class ResponseSender:
     """Sends events to agents."""
 
-    def __init__(self, office: MailboxServer, nursery: trio.Nursery) -> None:
-        self.office, self.nursery = office, nursery
+    def __init__(self, server: MailboxServer, nursery: trio.Nursery) -> None:
+        self.server, self.nursery = server, nursery
 
     async def post(self, peer: bytes, event: AnySampleEvent) -> None:
         """Post a numbered event. A peer that has gone is ignored."""
         try:
-            await self.office.post(peer, encode_sample_event(event))
+            await self.server.post(peer, encode_sample_event(event))
         except PeerGone:
             return
 
@@ -76,13 +76,13 @@ class ResponseRelay:
 
     def __init__(
         self,
-        window: ResponseSender,
-        session: AgentConnection,
-        asked: SampleRequest,
+        sender: ResponseSender,
+        connection: AgentConnection,
+        request: SampleRequest,
         clean: Callable[[str], str],
     ) -> None:
-        self.sender, self.connection, self.request, self._clean = window, session, asked, clean
-        self.request_id = asked.request_id
+        self.sender, self.connection, self.request, self._clean = sender, connection, request, clean
+        self.request_id = request.request_id
         self.reservation: RequestReservation | None = None
 
     async def forward(self, event: AnyResponseEvent) -> None:
@@ -138,7 +138,7 @@ class ResponseRelay:
         )
 
     def send_transient(self, event: AnySampleEvent) -> None:
-        self.sender.office.send_transient(self.connection.peer, encode_sample_event(event))
+        self.sender.server.send_transient(self.connection.peer, encode_sample_event(event))
 
     async def _post_item(self, event: SampleItemDone) -> None:
         body = encode_sample_event(event)
@@ -148,10 +148,10 @@ class ResponseRelay:
                 "limit; ask for less at once"
             )
             raise SampleError(Failure(kind="bad_response", message=text))
-        await self.sender.office.post(self.connection.peer, body)
+        await self.sender.server.post(self.connection.peer, body)
 
     async def _post(self, event: AnySampleEvent) -> None:
-        await self.sender.office.post(self.connection.peer, encode_sample_event(event))
+        await self.sender.server.post(self.connection.peer, encode_sample_event(event))
 
     def _clean_text(self, text: str) -> str:
         clean = self._clean(text)

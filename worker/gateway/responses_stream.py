@@ -25,13 +25,13 @@ from .backend import (
     ResponseItemDone,
     SampleError,
 )
-from .event_payloads import (
+from .failures import ErrorFields
+from .sse import (
     DecodedEvent,
     TextAccumulator,
     UnreadableEvent,
     describe_decode_error,
 )
-from .failures import ErrorFields
 from .token_usage import read_usage
 from .wire_stream import WireStream
 
@@ -96,10 +96,8 @@ _decode_compacted = msgspec.json.Decoder(_Compacted).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _PHASES: dict[str, Phase] = {"commentary": "commentary", "final_answer": "final_answer"}
 _KEEPALIVES = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
-_OUTPUT_KINDS = frozenset(
-    {"message", "function_call", "custom_tool_call"}
-)  # the kinds of items that an answer consists of
 _CALLS = frozenset({"function_call", "custom_tool_call"})
+_OUTPUT_KINDS = _CALLS | {"message"}  # the kinds of items that an answer consists of
 _COMPACTIONS = frozenset({"compaction", "compaction_summary"})
 
 

@@ -36,8 +36,8 @@ class RetryingBackend:
         max_retries: `request_max_retries` of the provider; at most 100.
     """
 
-    def __init__(self, source: ResponseSource, gate: RateLimiter, *, max_retries: int) -> None:
-        self._source, self._rate_limiter = source, gate
+    def __init__(self, source: ResponseSource, limiter: RateLimiter, *, max_retries: int) -> None:
+        self._source, self._rate_limiter = source, limiter
         self._max_retries = min(max(0, max_retries), _MAX_RETRIES)
 
     async def sample(self, request: RenderedRequest) -> ResponseEvents:
@@ -45,10 +45,10 @@ class RetryingBackend:
         failed = 0
         while True:
             async with aclosing(self._rate_limiter.wait_turn()) as waits:
-                async for held in waits:
-                    if trio.current_time() + held.delay_s > give_up_at:
-                        raise SampleError(_waited_too_long(held.reason, held.delay_s))
-                    yield held
+                async for notice in waits:
+                    if trio.current_time() + notice.delay_s > give_up_at:
+                        raise SampleError(_waited_too_long(notice.reason, notice.delay_s))
+                    yield notice
             state = _Attempt(self._rate_limiter)
             try:
                 async with aclosing(self._source.attempt(request)) as events:
@@ -63,7 +63,7 @@ class RetryingBackend:
                 state.end()
             failed += failure.scope == "request" or failure.kind == "connection_failed"
             pause_s = self._plan_retry(
-                failure, told=state.has_output, failed=failed, until=give_up_at
+                failure, has_output=state.has_output, failed=failed, until=give_up_at
             )
             if pause_s >= NOTICE_FROM_S:
                 yield RequestWaiting(
@@ -74,12 +74,14 @@ class RetryingBackend:
                 )
             await trio.sleep(pause_s)
 
-    def _plan_retry(self, failure: Failure, *, told: bool, failed: int, until: float) -> float:
+    def _plan_retry(
+        self, failure: Failure, *, has_output: bool, failed: int, until: float
+    ) -> float:
         """Seconds that this request waits before its next attempt. Raises SampleError if it gets
         none.
         """
         closed_s = self._pause_everyone(failure)
-        if failure.scope == "final" or told:
+        if failure.scope == "final" or has_output:
             raise SampleError(_with_delay(failure, closed_s))
         if failed > self._max_retries:
             raise SampleError(self._exhausted(failure, closed_s))
@@ -108,8 +110,8 @@ class RetryingBackend:
 class _Attempt:
     """Reports the outcome of one attempt to the rate limiter."""
 
-    def __init__(self, gate: RateLimiter) -> None:
-        self._rate_limiter = gate
+    def __init__(self, limiter: RateLimiter) -> None:
+        self._rate_limiter = limiter
         self._is_answered = False
         self.has_output = False  # something has reached the agent
 

@@ -55,18 +55,18 @@ _NAMED = re.compile(r"\{(?:agent|turn|last_output|last_user)\}")
 
 def scripted_model(script: Script, provider: str, slug: str) -> ModelInfo:
     """The properties of the scripted model that the agent's loop receives."""
-    told = script.model
+    model = script.model
     return ModelInfo(
         slug=slug,
         provider=provider,
         wire="scripted",
-        context_window=told.context_window,
-        auto_compact_tokens=told.auto_compact_tokens,
-        freeform_tools=told.freeform_tools,
-        parallel_tool_calls=told.parallel_tool_calls,
-        can_call_tools=told.can_call_tools,
-        input_usd_per_million=told.input_usd_per_million,
-        output_usd_per_million=told.output_usd_per_million,
+        context_window=model.context_window,
+        auto_compact_tokens=model.auto_compact_tokens,
+        freeform_tools=model.freeform_tools,
+        parallel_tool_calls=model.parallel_tool_calls,
+        can_call_tools=model.can_call_tools,
+        input_usd_per_million=model.input_usd_per_million,
+        output_usd_per_million=model.output_usd_per_million,
     )
 
 

@@ -1,13 +1,44 @@
-"""Split a server-sent event stream: bytes in, the data of whole events out. Pure.
+r"""Server-sent events: split bytes into events, decode their JSON, assemble texts. Pure.
 
 Line ends may be CR, LF or CRLF, split anywhere. Comments and the other fields of the standard are
 dropped; the data lines of one event are joined by a newline. Any other line may be a damaged part
 of an event, so it is returned as an unreadable event. An event over the limit is an error, so that
-memory stays bounded.
+memory stays bounded; so is a response whose texts are over theirs.
+
+An event is decoded completely or not at all: an unreadable one may have carried a part of an item,
+so it is never skipped. `UnreadableEvent` says why it is unreadable, and never quotes the payload.
+
+JSON writes a character beyond U+FFFF as a surrogate pair (`\ud83d\ude00`). A server that cuts its
+text anywhere sends one surrogate at the end of an event and the other at the start of the next.
+msgspec rejects lone surrogates, so each is replaced by a mark, a code point that no text here can
+contain; `text` turns the mark back into the surrogate, and `TextAccumulator` joins the surrogates
+of two fragments.
 """
+
+import re
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
 
 from swarm.mailbox.errors import SwarmError
 
+Event_co = TypeVar("Event_co", covariant=True)
+Decode = Callable[[bytes], Event_co]
+
+_ESCAPE = re.compile(
+    rb"\\(?:u(?P<pair>[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|u(?P<half>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+_FIRST_HALF, _FIRST_MARK = 0xD800, 0x10F800  # marks: the last 2,048 code points, one per surrogate
+_MARK = re.compile("[\U0010f800-\U0010ffff]")
+MOST_CHARS = 8 * 1024 * 1024  # limit of all texts of one response together
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ALONE = "half a character stands alone"
+
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_BEYOND = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 DAMAGED = b"\xff"  # returned for a line that is invalid in an event stream; no decoder reads it
 _BOM = b"\xef\xbb\xbf"
@@ -98,3 +129,155 @@ class SseSplitter:
         self._size += size_bytes
         if self._size > self._limit:
             raise EventTooLarge(limit_bytes=self._limit)
+
+
+class UnreadableEvent(SwarmError):
+    """The payload cannot be decoded, or does not fit the earlier events."""
+
+
+class DecodedEvent(Generic[Event_co]):
+    """An event, and whether it contains lone surrogates."""
+
+    __slots__ = ("_event", "has_halves")
+
+    def __init__(self, event: Event_co, *, has_halves: bool = False) -> None:
+        self._event, self.has_halves = event, has_halves
+
+    @property
+    def event(self) -> Event_co:
+        """The decoded event."""
+        return self._event
+
+    def text(self, sent: str) -> str:
+        """A fragment of a text, which may begin and end with a lone surrogate."""
+        return _MARK.sub(lambda found: _half_of(found[0]), sent) if self.has_halves else sent
+
+    def identifier(self, sent: str) -> str:
+        """A name or an id, which is always complete. Raises UnreadableEvent."""
+        if self.has_halves and _MARK.search(sent) is not None:
+            raise UnreadableEvent("half a character stands where no piece of a text is")
+        return sent
+
+
+def read_event(decode: Decode[Event_co], payload: bytes) -> DecodedEvent[Event_co]:
+    """Decode a payload. Raises UnreadableEvent."""
+    try:
+        if not payload.isascii():
+            payload.decode()  # the decoder does not check what it leaves encoded
+        return DecodedEvent(decode(payload))
+    except UnicodeDecodeError:
+        raise UnreadableEvent("it is no UTF-8") from None
+    except RecursionError:
+        raise UnreadableEvent("it is nested too deep") from None
+    except msgspec.DecodeError as error:
+        if (marked := _mark_halves(payload)) is None:
+            raise UnreadableEvent(describe_decode_error(error)) from None
+    try:
+        return DecodedEvent(decode(marked), has_halves=True)
+    except _BEYOND as error:
+        raise UnreadableEvent(describe_decode_error(error)) from None
+
+
+def describe_decode_error(error: Exception) -> str:
+    """Why a decoder failed: only positions and types, no content."""
+    if isinstance(error, msgspec.ValidationError):
+        return f"a field has the wrong type ({str(error)[:100]})"
+    return "it is no JSON"
+
+
+def _mark_halves(payload: bytes) -> bytes | None:
+    """The payload with a mark for each lone surrogate. None: it has none, or it already contains
+    a mark, which could not be told from a surrogate.
+    """
+    count, is_clear = 0, _MARK.search(payload.decode()) is None
+
+    def mark(found: re.Match[bytes]) -> bytes:
+        nonlocal count, is_clear
+        if (half := found["half"]) is not None:
+            count += 1
+            return chr(int(half, 16) - _FIRST_HALF + _FIRST_MARK).encode()
+        is_clear = is_clear and not (found["pair"] and _is_mark(found["pair"]))
+        return found[0]
+
+    marked = _ESCAPE.sub(mark, payload)
+    return marked if count and is_clear else None
+
+
+def _is_mark(pair: bytes) -> bool:
+    high, low = int(pair[:4], 16), int(pair[6:], 16)
+    return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00) >= _FIRST_MARK
+
+
+def _half_of(mark: str) -> str:
+    return chr(ord(mark) - _FIRST_MARK + _FIRST_HALF)
+
+
+def is_object(text: str) -> bool:
+    """True if the text is one JSON object."""
+    try:
+        _decode_object(text.encode())
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+class ResponseTooLong(SwarmError):
+    """The texts of one response together exceed the limit."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the response is over {MOST_CHARS:,} characters")
+
+
+class ResponseSize:
+    """The characters received so far; all texts of a response share one counter."""
+
+    __slots__ = ("chars",)
+
+    def __init__(self) -> None:
+        self.chars = 0
+
+
+class TextAccumulator:
+    """A text that still arrives."""
+
+    __slots__ = ("_half", "_pieces", "_size")
+
+    def __init__(self, size: ResponseSize) -> None:
+        self._size = size
+        self._pieces: list[str] = []
+        self._half = ""  # a high surrogate: the next fragment must begin with the low one
+
+    def __bool__(self) -> bool:
+        """True once anything has arrived."""
+        return bool(self._pieces or self._half)
+
+    def add(self, piece: str) -> str:
+        """Add a fragment; returns the complete characters. Raises UnreadableEvent and
+        ResponseTooLong.
+        """
+        self._size.chars += len(piece)
+        if self._size.chars > MOST_CHARS:
+            raise ResponseTooLong
+        if piece and (self._half or not piece.isascii()):
+            piece = self._join(piece)
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+    def _join(self, piece: str) -> str:
+        piece = self._half + piece
+        self._half = ""
+        if _SURROGATE.search(piece) is None:
+            return piece
+        if "\ud800" <= piece[-1] <= "\udbff":
+            piece, self._half = piece[:-1], piece[-1]
+        try:
+            return piece.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            raise UnreadableEvent(_ALONE) from None
+
+    def whole(self) -> str:
+        """The text, after the last fragment. Raises UnreadableEvent."""
+        if self._half:
+            raise UnreadableEvent(_ALONE)
+        return "".join(self._pieces)

@@ -25,7 +25,8 @@ from .backend import (
     ResponseTextDelta,
     SampleError,
 )
-from .event_payloads import (
+from .failures import ErrorFields, classify_stream_error, cut_off, unreadable
+from .sse import (
     Decode,
     DecodedEvent,
     Event_co,
@@ -34,7 +35,6 @@ from .event_payloads import (
     UnreadableEvent,
     read_event,
 )
-from .failures import ErrorFields, classify_stream_error, cut_off, unreadable
 
 EVERY_TYPE = ""  # key of the handler of a wire whose events have no types
 

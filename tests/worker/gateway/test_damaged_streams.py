@@ -16,10 +16,9 @@ from swarm.worker.gateway.backend import (
     SampleError,
 )
 from swarm.worker.gateway.chat_stream import ChatStream
-from swarm.worker.gateway.event_payloads import MOST_CHARS
 from swarm.worker.gateway.messages_stream import MessagesStream
 from swarm.worker.gateway.responses_stream import ResponsesStream
-from swarm.worker.gateway.sse import SseSplitter
+from swarm.worker.gateway.sse import MOST_CHARS, SseSplitter
 
 WIRES = ("chat", "messages", "responses")
 

@@ -167,7 +167,7 @@ class Book:
         async def learn(secret):
             self.learned.append(secret)
 
-        self.keys = ProviderKeys({}, learn=learn, warn=self.warned.append)
+        self.keys = ProviderKeys({}, on_secret=learn, warn=self.warned.append)
 
     @property
     def key(self):

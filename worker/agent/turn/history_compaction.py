@@ -58,9 +58,7 @@ class HistoryCompactor:
         self._items_after_last = 0  # items of the history when it was last compacted
         self._retry_above_tokens = 0  # set when the last compaction stayed over the limit
         self._waits_for_full_window = False  # after an undo: compact when the window is full
-        self._learned_window: int | None = (
-            None  # smaller than the declared window, learned from a refusal
-        )
+        self._learned_window: int | None = None  # from a refusal: smaller than the declared one
         self._overflows = 0  # in a row
         self._remote_failed = False
         self._changes: ChangesReply | None = None  # changed files, by the supervisor's latest reply
