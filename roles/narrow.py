@@ -89,15 +89,8 @@ def narrow_sandbox(parent: SandboxPolicy, role: Role) -> SandboxPolicy:
                 return intersect_sandboxes(
                     parent, WorkspaceWrite(writable_roots=roots, network_access=_network(parent))
                 )
-            return intersect_sandboxes(
-                parent,
-                WorkspaceWrite(
-                    writable_roots=table.writable_roots,
-                    network_access=table.network_access,
-                    exclude_tmpdir_env_var=table.exclude_tmpdir_env_var,
-                    exclude_slash_tmp=table.exclude_slash_tmp,
-                ),
-            )
+            own = msgspec.convert(table, WorkspaceWrite, from_attributes=True)
+            return intersect_sandboxes(parent, own)
 
 
 def profile_from_policy(policy: BoundPolicy, workspace: tuple[str, ...]) -> ProfilePolicy:

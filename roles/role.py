@@ -90,9 +90,7 @@ def role_from_file(file: RoleFile, *, name: str, source: str) -> Role:
         workspace=file.sandbox_workspace_write,
         network=None if file.network is None else read_network_table(file.network, "network"),
         unix_sockets=None if file.network is None else read_socket_table(file.network, "network"),
-        budget=Budget(
-            tokens=file.budget.tokens, usd=file.budget.usd, requests=file.budget.requests
-        ),
+        budget=msgspec.convert(file.budget, Budget, from_attributes=True),
         source=source,
     )
 

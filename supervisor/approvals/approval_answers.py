@@ -21,7 +21,7 @@ from swarm.mailbox.protocol.approvals import (
 from swarm.mailbox.protocol.control import AnyControlReply, Done, Refused, ResolveApproval
 from swarm.mailbox.protocol.requests import Decided
 
-from ..console.reduce_approvals import shrink_request
+from ..console.reduce_run import shrink_request
 from .approval_grants import make_exact_grant, make_grant, requested_permissions
 from .approval_limits import cut_text
 from .approval_types import ClosedApproval, OpenApproval

@@ -15,127 +15,80 @@ from swarm.mailbox.errors import UsageError
 class LazyCommand(NamedTuple):
     """Where a command is defined. `short` must be the first sentence of its own help (tested)."""
 
-    target: str  # module below this package : attribute
+    module: str  # in the folder `commands`
     short: str
+    attribute: str = ""  # "": the command's name, with _ for -
 
 
 LAZY_COMMANDS: dict[str, LazyCommand] = {
-    "run": LazyCommand("commands.run_command:run", "Run a task with a tree of agents."),
-    "resume": LazyCommand(
-        "commands.resume_command:resume", "Go on with a run after a crash, a stop or its end."
-    ),
+    "run": LazyCommand("run_command", "Run a task with a tree of agents."),
+    "resume": LazyCommand("resume_command", "Go on with a run after a crash, a stop or its end."),
     "review": LazyCommand(
-        "commands.review_command:review",
-        "Review changes: findings with file, lines, priority and confidence.",
+        "review_command", "Review changes: findings with file, lines, priority and confidence."
     ),
-    "fork": LazyCommand(
-        "commands.fork_command:fork", "Branch a new run off from a turn of another one."
-    ),
+    "fork": LazyCommand("fork_command", "Branch a new run off from a turn of another one."),
     "ps": LazyCommand(
-        "commands.run_list_commands:ps",
-        "List runs: id, state, agents, tokens, cost, age, size and task.",
+        "run_list_commands", "List runs: id, state, agents, tokens, cost, age, size and task."
     ),
-    "watch": LazyCommand(
-        "commands.watch_command:watch", "Watch a run: the live tree of its agents."
-    ),
-    "show": LazyCommand(
-        "commands.journal_commands:show", "Show a run's tree, or one agent's transcript."
-    ),
-    "log": LazyCommand("commands.journal_commands:log", "Print every record of a run in order."),
+    "watch": LazyCommand("watch_command", "Watch a run: the live tree of its agents."),
+    "show": LazyCommand("journal_commands", "Show a run's tree, or one agent's transcript."),
+    "log": LazyCommand("journal_commands", "Print every record of a run in order."),
     "result": LazyCommand(
-        "commands.journal_commands:result",
-        "Print the final answer of a run, an agent or all items.",
+        "journal_commands", "Print the final answer of a run, an agent or all items."
     ),
-    "send": LazyCommand("commands.steer_commands:send", "Say something to an agent of a live run."),
+    "send": LazyCommand("steer_commands", "Say something to an agent of a live run."),
     "approvals": LazyCommand(
-        "commands.approval_commands:approvals",
-        "List what waits for an approval, and what a reviewer denied lately.",
+        "approval_commands", "List what waits for an approval, and what a reviewer denied lately."
     ),
-    "approve": LazyCommand(
-        "commands.approval_commands:approve", "Approve what an agent of a live run waits for."
-    ),
-    "deny": LazyCommand(
-        "commands.approval_commands:deny", "Deny what an agent of a live run waits for."
-    ),
-    "interrupt": LazyCommand(
-        "commands.steer_commands:interrupt", "Stop the running turn of one agent, or of all."
-    ),
-    "compact": LazyCommand(
-        "commands.compact_command:compact", "Make the history of an agent of a live run shorter."
-    ),
-    "undo": LazyCommand(
-        "commands.undo_commands:undo", "Put files back as they were before an agent's turns."
-    ),
-    "diff": LazyCommand(
-        "commands.undo_commands:diff", "Show what a run's agents changed in files."
-    ),
+    "approve": LazyCommand("approval_commands", "Approve what an agent of a live run waits for."),
+    "deny": LazyCommand("approval_commands", "Deny what an agent of a live run waits for."),
+    "interrupt": LazyCommand("steer_commands", "Stop the running turn of one agent, or of all."),
+    "compact": LazyCommand("steer_commands", "Make the history of an agent of a live run shorter."),
+    "undo": LazyCommand("undo_commands", "Put files back as they were before an agent's turns."),
+    "diff": LazyCommand("undo_commands", "Show what a run's agents changed in files."),
     "set": LazyCommand(
-        "commands.agent_settings_commands:set_agent_settings",
+        "steer_commands",
         "Change how an agent of a live run works, from its next turn on.",
+        "set_agent_settings",
     ),
     "pause": LazyCommand(
-        "commands.agent_settings_commands:pause",
-        "Hold one agent of a live run, or all: no further requests.",
+        "steer_commands", "Hold one agent of a live run, or all: no further requests."
     ),
     "continue": LazyCommand(
-        "commands.agent_settings_commands:continue_agent",
-        "Let a paused agent, or the whole run, go on.",
+        "steer_commands", "Let a paused agent, or the whole run, go on.", "continue_agent"
     ),
-    "rollback": LazyCommand(
-        "commands.rollback_command:rollback", "Make an agent forget its last turns."
-    ),
-    "kill": LazyCommand(
-        "commands.steer_commands:kill", "End an agent and all below it, or the whole run."
-    ),
-    "name": LazyCommand("commands.label_commands:name", "Give a run a name, or take it away."),
+    "rollback": LazyCommand("rollback_command", "Make an agent forget its last turns."),
+    "kill": LazyCommand("steer_commands", "End an agent and all below it, or the whole run."),
+    "name": LazyCommand("run_list_commands", "Give a run a name, or take it away."),
     "archive": LazyCommand(
-        "commands.label_commands:archive", "Put runs away: they stay, and are left out of lists."
+        "run_list_commands", "Put runs away: they stay, and are left out of lists."
     ),
     "export": LazyCommand(
-        "commands.export_command:export", "Write a run's records into a redacted archive (.tar.gz)."
+        "run_list_commands", "Write a run's records into a redacted archive (.tar.gz)."
     ),
-    "rm": LazyCommand("commands.run_list_commands:rm", "Delete runs that have ended."),
-    "prune": LazyCommand(
-        "commands.run_list_commands:prune", "Delete old runs and keep the newest."
-    ),
+    "rm": LazyCommand("run_list_commands", "Delete runs that have ended."),
+    "prune": LazyCommand("run_list_commands", "Delete old runs and keep the newest."),
     "models": LazyCommand(
-        "commands.models_commands:models",
-        "What is known of models; files for the embedded one; trying one out.",
+        "models_commands", "What is known of models; files for the embedded one; trying one out."
     ),
-    "roles": LazyCommand("commands.roles_commands:roles", "What agents can be."),
-    "config": LazyCommand(
-        "commands.config_commands:config", "The effective configuration and where it is from."
-    ),
+    "roles": LazyCommand("roles_commands", "What agents can be."),
+    "config": LazyCommand("config_commands", "The effective configuration and where it is from."),
     "trust": LazyCommand(
-        "commands.trust_command:trust",
+        "trust_command",
         "Let a project's own configuration, rules and roles count, as they are now.",
     ),
-    "features": LazyCommand(
-        "commands.features_commands:features", "Parts that can be switched on and off."
-    ),
+    "features": LazyCommand("features_commands", "Parts that can be switched on and off."),
     "doctor": LazyCommand(
-        "commands.doctor_command:doctor",
-        "Check what works on this machine, and how to mend the rest.",
+        "doctor_command", "Check what works on this machine, and how to mend the rest."
     ),
-    "sandbox": LazyCommand(
-        "commands.worker_tool_commands:sandbox", "Run a command in the sandbox that agents get."
-    ),
-    "apply-patch": LazyCommand(
-        "commands.worker_tool_commands:apply_patch", "Apply a patch in the apply_patch format."
-    ),
+    "sandbox": LazyCommand("worker_tool_commands", "Run a command in the sandbox that agents get."),
+    "apply-patch": LazyCommand("worker_tool_commands", "Apply a patch in the apply_patch format."),
     "parse-command": LazyCommand(
-        "commands.worker_tool_commands:parse_command",
-        "Say what a command does, in the words of a log.",
+        "worker_tool_commands", "Say what a command does, in the words of a log."
     ),
-    "explain": LazyCommand(
-        "commands.explain_command:explain", "Say what would happen to a command here, and why."
-    ),
-    "execpolicy": LazyCommand(
-        "commands.execpolicy_commands:execpolicy", "Rule files about commands."
-    ),
-    "completion": LazyCommand(
-        "commands.worker_tool_commands:completion", "Print the completion script of a shell."
-    ),
+    "explain": LazyCommand("explain_command", "Say what would happen to a command here, and why."),
+    "execpolicy": LazyCommand("execpolicy_commands", "Rule files about commands."),
+    "completion": LazyCommand("worker_tool_commands", "Print the completion script of a shell."),
 }
 
 
@@ -169,13 +122,11 @@ class LazyGroup(click.Group):
         return list(LAZY_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        door = LAZY_COMMANDS.get(cmd_name)
-        if door is None:
+        found = LAZY_COMMANDS.get(cmd_name)
+        if found is None:
             return None
-        module, _, attribute = door.target.partition(":")
-        command: click.Command = getattr(
-            importlib.import_module(f"{__package__}.{module}"), attribute
-        )
+        module = importlib.import_module(f"{__package__}.commands.{found.module}")
+        command: click.Command = getattr(module, found.attribute or cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(
@@ -193,4 +144,4 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them: importing all of them would take 300 ms."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, door.short) for name, door in LAZY_COMMANDS.items()])
+            formatter.write_dl([(name, one.short) for name, one in LAZY_COMMANDS.items()])

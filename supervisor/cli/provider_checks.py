@@ -31,6 +31,18 @@ class Check(Value):
     detail: str = ""
     fix: str = ""
 
+    @classmethod
+    def ok(cls, name: str, detail: str) -> "Check":
+        return cls(name=name, state="ok", detail=detail)
+
+    @classmethod
+    def warn(cls, name: str, detail: str, *, fix: str = "") -> "Check":
+        return cls(name=name, state="warn", detail=detail, fix=fix)
+
+    @classmethod
+    def fail(cls, name: str, detail: str, *, fix: str = "") -> "Check":
+        return cls(name=name, state="fail", detail=detail, fix=fix)
+
     @property
     def summary(self) -> str:
         return f"{self.detail}; {self.fix}" if self.detail and self.fix else self.detail or self.fix
@@ -76,7 +88,7 @@ def check_providers(config: Config, environment: Mapping[str, str]) -> list[Chec
 def _configured(name: str, table: ProviderTable, environment: Mapping[str, str]) -> Check:
     title = f"provider {name}"
     if (lack := provider_problem(name, table)) is not None:
-        return Check(name=title, state="fail", detail=lack)
+        return Check.fail(title, lack)
     if table.key_file:
         return _key_file(title, Path(table.key_file))
     if table.auth is not None:
@@ -84,10 +96,10 @@ def _configured(name: str, table: ProviderTable, environment: Mapping[str, str])
     if table.keyring is not None:
         if find_spec("keyring") is None:
             fix = "pip install 'swarm-agents[keyring]'"
-            return Check(name=title, state="fail", detail="keyring is not installed", fix=fix)
-        return Check(name=title, state="ok", detail=f"keyring entry {table.keyring.service}")
+            return Check.fail(title, "keyring is not installed", fix=fix)
+        return Check.ok(title, f"keyring entry {table.keyring.service}")
     if table.env_key is None:
-        return Check(name=title, state="ok", detail="needs no variable")
+        return Check.ok(title, "needs no variable")
     return _key(title, table.env_key, environment)
 
 
@@ -96,26 +108,24 @@ def _key_file(title: str, path: Path) -> Check:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        return Check(name=title, state="fail", detail=f"key_file {path}: {error.strerror}")
+        return Check.fail(title, f"key_file {path}: {error.strerror}")
     if mode & 0o077:
         fix = f"chmod 600 {path}"
-        return Check(name=title, state="fail", detail=f"others may read {path}", fix=fix)
-    return Check(name=title, state="ok", detail=f"key_file {path}")
+        return Check.fail(title, f"others may read {path}", fix=fix)
+    return Check.ok(title, f"key_file {path}")
 
 
 def _program(title: str, program: str) -> Check:
     """Check whether the program can be started; it is not run."""
     if shutil.which(program) is None:
-        return Check(name=title, state="fail", detail=f"auth.command {program}: not found")
-    return Check(name=title, state="ok", detail=f"the key comes from {program}")
+        return Check.fail(title, f"auth.command {program}: not found")
+    return Check.ok(title, f"the key comes from {program}")
 
 
 def _key(name: str, variable: str, environment: Mapping[str, str]) -> Check:
     if environment.get(variable, "").strip():
-        return Check(name=name, state="ok", detail=f"{variable} is set")
-    return Check(
-        name=name, state="warn", detail=f"{variable} is not set", fix=f"export {variable}=…"
-    )
+        return Check.ok(name, f"{variable} is set")
+    return Check.warn(name, f"{variable} is not set", fix=f"export {variable}=…")
 
 
 def probe_server(address: str) -> str | None:

@@ -17,23 +17,46 @@ class SandboxMissing(SwarmError):
     exit_code = 6
 
 
-class _Report(msgspec.Struct):
+class SandboxProbeFailed(SandboxMissing):
+    """The probe could not be run, or its report cannot be read."""
+
+
+class ProbeFinding(msgspec.Struct):
+    name: str
+    works: bool
+    detail: str = ""
+    fix: str = ""
+
+
+class ProbeReport(msgspec.Struct):
+    """What the worker's `sandbox_report` prints; missing fields guarantee nothing."""
+
+    stack: str = "none"
     guarantees: list[str] = []
+    findings: list[ProbeFinding] = []
     locks_roles: bool = False
 
 
-def check_required_sandbox(required: Sequence[str]) -> None:
-    """Test the sandbox in a separate process. Raises SandboxMissing."""
-    if not required:
-        return
-    words = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_report"]
+def probe_sandbox() -> ProbeReport:
+    """Test the sandbox of this machine in a separate process. Raises SandboxProbeFailed."""
+    argv = [sys.executable, "-P", "-m", "swarm.worker.sandbox.sandbox_report"]
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_LIMIT_S
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_LIMIT_S
         )
-        report = msgspec.json.decode(done.stdout, type=_Report)
+        return msgspec.json.decode(done.stdout, type=ProbeReport)
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SandboxMissing(f"the sandbox cannot be tried: {error}") from error
+        raise SandboxProbeFailed(f"cannot be tried: {error}") from error
+
+
+def check_required_sandbox(required: Sequence[str]) -> None:
+    """Raises SandboxMissing if this machine does not guarantee all that is required."""
+    if not required:
+        return
+    try:
+        report = probe_sandbox()
+    except SandboxProbeFailed as error:
+        raise SandboxMissing(f"the sandbox {error}") from error
     missing = [one for one in required if one not in report.guarantees]
     if missing:
         raise SandboxMissing(

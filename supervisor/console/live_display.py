@@ -30,10 +30,9 @@ from swarm.mailbox.protocol.records import GatewayEnded, RunCompleted
 from .approval_panel import ApprovalPanel
 from .columns import Line
 from .final_answer import print_final_answer, summarize_run
-from .rich_console import make_console
 from .safe_text import clean_line
 from .terminal import ColorChoice, page_width
-from .theme import WARN, Glyphs, glyphs_for
+from .theme import WARN, Glyphs, glyphs_for, make_console
 from .tree_view import RenderedLines, TreeOptions, render_final, render_run
 
 FRAME_S = 0.1

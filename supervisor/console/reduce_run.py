@@ -4,19 +4,32 @@ from sys import intern
 
 from msgspec.structs import replace
 
-from swarm.mailbox.protocol.control import RunView
+from swarm.mailbox.protocol.approvals import (
+    ApprovalRequest,
+    CommandAction,
+    NetworkAction,
+    PatchAction,
+    PendingApproval,
+)
+from swarm.mailbox.protocol.control import AgentView, RunView
 from swarm.mailbox.protocol.events import TokenCount, Warned
 from swarm.mailbox.protocol.gateway import RateLimits, ReservationReleased, ResponseBilled
 from swarm.mailbox.protocol.limits import Budget
 from swarm.mailbox.protocol.records import (
     AnyRecordBody,
+    ApprovalRequested,
+    ApprovalResolved,
     FanOutPlanned,
     GatewayEnded,
     ProviderChosen,
+    Record,
+    Reviewed,
     RunCompleted,
     RunStarted,
 )
 
+from ..approvals.approval_limits import cut_text
+from .approval_description import describe_pending
 from .safe_text import clean_line
 
 
@@ -76,3 +89,87 @@ def _billed(run: RunView, bill: ResponseBilled | ReservationReleased) -> RunView
         drawn_tokens=run.drawn_tokens + tokens,
         drawn_requests=run.drawn_requests + requests,
     )
+
+
+_SHOWN = 4_000  # characters of a script or of one diff
+_WORD, _MOST_WORDS = 400, 16  # limits of a command or of a list of files
+
+
+def reduce_queue(
+    waiting: tuple[PendingApproval, ...], record: Record
+) -> tuple[PendingApproval, ...]:
+    """The queue after this record; the same object if nothing changed."""
+    match record.body:
+        case ApprovalRequested() as body:
+            pending = PendingApproval(
+                approval_id=body.approval_id,
+                agent=record.agent,
+                request=shrink_request(body.request),
+                reviewer=body.reviewer,
+                asked_at=record.ts,
+            )
+            return (*waiting, pending)
+        case ApprovalResolved(approval_id=answered):
+            return tuple(one for one in waiting if one.approval_id != answered)
+        case RunStarted() | RunCompleted():
+            return ()
+        case _:
+            return waiting
+
+
+def reduce_cost(run: RunView, body: AnyRecordBody) -> RunView:
+    """Add the tokens and dollars of a review, separately from the agents'."""
+    if not isinstance(body, Reviewed):
+        return run
+    usd = run.review_usd
+    if body.usd is not None:
+        usd = (usd or 0.0) + body.usd
+    return replace(run, review_usage=run.review_usage.plus(body.usage), review_usd=usd)
+
+
+def mark_waiting(view: AgentView, pending: PendingApproval) -> AgentView:
+    """The row of an agent whose approval waits."""
+    asked = pending.approval_id if pending.reviewer == "person" else ""
+    return replace(view, state="waiting", approval=asked, note=describe_pending(pending))
+
+
+def unmark(view: AgentView) -> AgentView:
+    """The row of an agent whose approval no longer waits."""
+    state = "running" if view.state == "waiting" else view.state
+    return replace(view, state=state, approval="", note="")
+
+
+def shrink_request(request: ApprovalRequest) -> ApprovalRequest:
+    """The part of a request that a person reads, at most about 40 KiB; the journal has all of it.
+
+    Of the keys, which are for grants, it keeps one as a sign that there are some.
+    """
+    action = request.action
+    if isinstance(action, CommandAction):
+        action = replace(
+            action,
+            script=cut_text(action.script, _SHOWN),
+            argv=_cut_words(action.argv),
+        )
+    elif isinstance(action, PatchAction):
+        changes = tuple(
+            replace(one, unified_diff=cut_text(one.unified_diff, _SHOWN))
+            for one in action.changes[:8]
+        )
+        action = replace(action, changes=changes, files=_cut_words(action.files))
+    elif isinstance(action, NetworkAction):
+        action = replace(action, trigger=cut_text(action.trigger, _SHOWN))
+    return replace(
+        request,
+        action=action,
+        reason=cut_text(request.reason, _SHOWN),
+        retry_reason=cut_text(request.retry_reason, _SHOWN),
+        keys=tuple(key[:80] for key in request.keys[:1]),
+    )
+
+
+def _cut_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    kept = tuple(cut_text(word, _WORD) for word in words[:_MOST_WORDS])
+    if len(words) > _MOST_WORDS:
+        kept = (*kept, f"… [{len(words) - _MOST_WORDS} more]")
+    return kept

@@ -34,8 +34,7 @@ from swarm.mailbox.protocol.records import (
 
 from .record_description import describe_call, describe_doing, describe_task, describe_throttle
 from .reduce_agent import reduce_agent, reduce_passing, shrink_ended
-from .reduce_approvals import mark_waiting, reduce_cost, reduce_queue, unmark
-from .reduce_run import reduce_run
+from .reduce_run import mark_waiting, reduce_cost, reduce_queue, reduce_run, unmark
 from .safe_text import clean_line
 
 KEEP_ENDED = 256  # ended agents kept with all their texts; older ones keep only their figures

@@ -1,4 +1,8 @@
-"""Terminal settings: colour, page width, and which of the three displays shows a run."""
+"""Terminal settings: colour, page width, and which of the three displays shows a run.
+
+`NO_COLOR`, `FORCE_COLOR`, `CLICOLOR`, `TERM=dumb`, `COLUMNS` and `--color` have the same effect
+everywhere. Rich is not imported here: not every command needs it.
+"""
 
 from collections.abc import Mapping
 from typing import Literal, TextIO
@@ -31,9 +35,9 @@ def decide_color(choice: ColorChoice, *, environment: Mapping[str, str], is_term
         return choice == "always"
     if environment.get("NO_COLOR"):
         return False
-    for wish in ("FORCE_COLOR", "CLICOLOR_FORCE"):
-        if environment.get(wish, "") not in {"", "0"}:
-            return True
+    forced = (environment.get(name, "") for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
+    if any(value not in {"", "0"} for value in forced):
+        return True
     if environment.get("FORCE_COLOR") == "0" or environment.get("CLICOLOR") == "0":
         return False
     return is_terminal and environment.get("TERM") != "dumb"

@@ -1,7 +1,16 @@
-"""The styles and glyphs of the console. Colour only repeats what a word already says."""
+"""The styles and glyphs of the console, and the Rich console itself.
+
+Colour only repeats what a word already says.
+"""
+
+from collections.abc import Mapping
+from typing import TextIO
 
 import msgspec
+from rich.console import Console
 from rich.style import Style
+
+from .terminal import ColorChoice, decide_color, is_terminal, page_width
 
 PLAIN = Style()
 DIM = Style(dim=True)
@@ -67,3 +76,36 @@ def glyphs_for(encoding: str) -> Glyphs:
     except (LookupError, UnicodeError):
         return ASCII_GLYPHS
     return UNICODE_GLYPHS
+
+
+def make_console(
+    stream: TextIO,
+    *,
+    environment: Mapping[str, str],
+    color: ColorChoice = "auto",
+    buffer: TextIO | None = None,
+) -> Console:
+    """The only Console factory. No markup, no emoji codes, no highlighting: text stays unchanged.
+
+    Args:
+        stream: The final output; decides about colour.
+        environment: Of the process.
+        color: `--color`.
+        buffer: Collects what Rich writes; the caller writes it to `stream`.
+    """
+    terminal = is_terminal(stream)
+    coloured = decide_color(color, environment=environment, is_terminal=terminal)
+    known = {name: environment[name] for name in ("TERM", "COLORTERM") if name in environment}
+    return Console(
+        file=buffer or stream,
+        force_terminal=terminal or coloured,
+        force_interactive=terminal and environment.get("TERM") != "dumb",
+        color_system="standard" if coloured and not terminal else "auto",
+        no_color=not coloured,
+        width=page_width(environment),
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        _environ=known,
+    )

@@ -19,13 +19,14 @@ from swarm.mailbox.protocol.control import RunView
 
 from .budget_description import budget_parts, describe_widening, limit_parts
 from .columns import Line, crop, plan_columns, render_row
-from .fan_out_progress import FanOutProgress, measure_fan_out
 from .number_format import render_count, render_span, render_usd
 from .row_selection import SortOrder, TreeRow, select_list_rows, select_tree_rows
 from .safe_text import clean_line
 from .theme import BAD, BAR, DIM, HEAD, PLAIN, SELECTED, STATE_STYLES, UNICODE_GLYPHS, WARN, Glyphs
 
 FINAL_ROWS = 16  # number of agents left on the screen when a run has ended
+_WINDOW_S = 300.0  # the rate is computed over the last five minutes
+_MIN_ENDS_FOR_ESTIMATE = 10  # ended items before tokens and cost are estimated
 
 
 class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +150,47 @@ def _header(view: RunView, width: int, glyphs: Glyphs) -> list[Line]:
     words = [clean_line(word) for word in (view.provider, view.model, view.why)]
     second = glyphs.dot.join(word for word in words if word) or "choosing a provider"
     return [_fit(first, width, glyphs), _fit([(second, DIM)], width, glyphs)]
+
+
+class FanOutProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts, and estimates from items that ended since the run was started or resumed."""
+
+    total: int
+    done: int
+    failed: int
+    running: int
+    per_minute: float | None = None
+    left_s: float | None = None
+    tokens_in_all: int | None = None
+    usd_in_all: float | None = None
+
+
+def measure_fan_out(view: RunView, *, now: float) -> FanOutProgress | None:
+    """The progress; None if the run has no fan-out."""
+    if not view.fan_total:
+        return None
+    ended = view.fan_done + view.fan_failed
+    going = [agent for agent in view.agents if agent.state not in {"ended", "queued"}]
+    running = sum(agent.path.count("/") == 2 for agent in going)
+    base = FanOutProgress(
+        total=view.fan_total, done=view.fan_done, failed=view.fan_failed, running=running
+    )
+    begin = max(view.started, now - _WINDOW_S)
+    lately = sum(
+        agent.last_progress >= begin and agent.path.count("/") == 2
+        for agent in view.agents
+        if agent.state == "ended"
+    )
+    if lately and now > begin and view.status == "running":
+        rate = lately / (now - begin)
+        left = max(view.fan_total - ended, 0)
+        base = msgspec.structs.replace(base, per_minute=rate * 60, left_s=left / rate)
+    if ended < _MIN_ENDS_FOR_ESTIMATE or ended >= view.fan_total:
+        return base
+    share = view.fan_total / ended
+    usd = None if view.usd is None else view.usd * share
+    tokens = round(view.usage.total_tokens * share)
+    return msgspec.structs.replace(base, tokens_in_all=tokens or None, usd_in_all=usd)
 
 
 def _fan_out_line(fan: FanOutProgress, width: int, glyphs: Glyphs) -> Line:

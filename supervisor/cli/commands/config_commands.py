@@ -1,20 +1,16 @@
 """`swarm config`: effective values and their sources; editing is in `config_edit_commands`."""
 
-import os
-
 import click
 import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.roles.config.config_loader import LoadedConfig, load_config
+from swarm.roles.config.config_loader import LoadedConfig
 from swarm.roles.config.key_path import check_key, parse_key
 
-from ..effective_config import effective_rows, requirement_files
+from ..effective_config import ConfigRow, effective_rows, requirement_files
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
-from ..run_setup.config_layers import ConfigQuery, find_layers
-from ..run_setup.requirements import find_requirements
-from ..run_setup.run_settings import find_cwd, override_layer
+from ..run_setup.run_settings import load_config_here
 from .config_edit_commands import set_key, show_schema, show_version, unset_key
 
 
@@ -38,15 +34,6 @@ _overrides = click.option(
 )
 
 
-def _load(overrides: tuple[str, ...], profile: str | None) -> LoadedConfig:
-    """What a run would start with here; a faulty layer is left out and reported."""
-    cwd = find_cwd(None)
-    override = override_layer(overrides, cwd)
-    files = find_layers(os.environ, ConfigQuery(cwd=cwd, profile=profile, flags=override.values))
-    held = find_requirements(os.environ)
-    return load_config((*files, override), lenient=True, requirements=held)
-
-
 @config.command("list", cls=ColorCommand)
 @_overrides
 @_profile
@@ -60,7 +47,7 @@ def list_config(overrides: tuple[str, ...], profile: str | None, *, as_json: boo
     Example:
       swarm config list --json
     """
-    loaded = _load(overrides, profile)
+    loaded = load_config_here(overrides, profile=profile, lenient=True)
     rows = effective_rows(loaded)
     if as_json:
         for row in rows:
@@ -69,9 +56,7 @@ def list_config(overrides: tuple[str, ...], profile: str | None, *, as_json: boo
                 "file": row.file or None, "line": row.line or None,
             })  # fmt: skip
     else:
-        print_columns(
-            ("KEY", "VALUE", "FROM"), [(row.key, _shown(row.value), row.place) for row in rows]
-        )
+        _print_rows(rows)
     return _warn(loaded)
 
 
@@ -87,7 +72,7 @@ def get_config(key: str, overrides: tuple[str, ...], profile: str | None, *, as_
     Example:
       swarm config get sandbox_mode
     """
-    loaded = _load(overrides, profile)
+    loaded = load_config_here(overrides, profile=profile, lenient=True)
     rows = [
         row for row in effective_rows(loaded) if row.key == key or row.key.startswith(f"{key}.")
     ]
@@ -100,9 +85,7 @@ def get_config(key: str, overrides: tuple[str, ...], profile: str | None, *, as_
     elif as_json:
         print_json({row.key.removeprefix(f"{key}."): row.value for row in rows})
     else:
-        print_columns(
-            ("KEY", "VALUE", "FROM"), [(row.key, _shown(row.value), row.place) for row in rows]
-        )
+        _print_rows(rows)
     return _warn(loaded, only_problems=True)
 
 
@@ -116,7 +99,7 @@ def list_layers(profile: str | None, *, as_json: bool) -> int:
     Example:
       swarm config layers
     """
-    loaded = _load((), profile)
+    loaded = load_config_here(profile=profile, lenient=True)
     rows: list[tuple[str, str, str]] = []
     for file, keys in requirement_files(loaded.requirements):
         if as_json:
@@ -132,6 +115,10 @@ def list_layers(profile: str | None, *, as_json: bool) -> int:
     if not as_json:
         print_columns(("LAYER", "FILE", "STATE"), [*rows, ("built-in", "-", "read")])
     return _warn(loaded, only_problems=True)
+
+
+def _print_rows(rows: list[ConfigRow]) -> None:
+    print_columns(("KEY", "VALUE", "FROM"), [(r.key, _shown(r.value), r.place) for r in rows])
 
 
 def _warn(loaded: LoadedConfig, *, only_problems: bool = False) -> int:

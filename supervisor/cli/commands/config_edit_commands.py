@@ -186,10 +186,12 @@ def _print_result(edit: ConfigEdit, outcome: ConfigEditResult, *, as_json: bool)
         return
     done = "unset in" if edit.value is None else "set in"
     click.echo(f"{format_key(edit.steps)} {done} {outcome.file}", err=True)
-    if outcome.overridden_by is not None:
-        click.echo(
-            f"swarm: warning: it has no effect here: overridden by {outcome.overridden_by}",
-            err=True,
-        )
+    warn_if_overridden(outcome)
     if outcome.idle:
         click.echo("swarm: warning: a key of Codex that has no effect here", err=True)
+
+
+def warn_if_overridden(outcome: ConfigEditResult) -> None:
+    """Say which higher layer takes the effect from the edit."""
+    if (by := outcome.overridden_by) is not None:
+        click.echo(f"swarm: warning: it has no effect here: overridden by {by}", err=True)

@@ -5,7 +5,6 @@ import os
 import click
 
 from swarm.mailbox.errors import UsageError
-from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.schema import Config
 
 from ...runs.leftovers import Leftovers, end_leftovers, find_leftovers
@@ -14,9 +13,7 @@ from ..doctor_checks import all_checks
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
 from ..provider_checks import Check
-from ..run_setup.config_layers import ConfigQuery, find_layers
-from ..run_setup.requirements import find_requirements
-from ..run_setup.run_settings import find_cwd
+from ..run_setup.run_settings import load_config_here
 
 
 @click.command("doctor", cls=ColorCommand)
@@ -48,22 +45,20 @@ def doctor(*, as_json: bool, reap: bool) -> int:
 
 def _read_config() -> tuple[Config, list[Check]]:
     try:
-        layers = find_layers(os.environ, ConfigQuery(cwd=find_cwd(None)))
-        held = find_requirements(os.environ)
-        loaded = load_config(layers, lenient=True, requirements=held)
+        loaded = load_config_here(lenient=True)
     except UsageError as error:
-        return Config(), [Check(name="configuration", state="fail", detail=str(error))]
-    found = [Check(name="configuration", state="fail", detail=words) for words in loaded.problems]
-    found += [Check(name="configuration", state="warn", detail=words) for words in loaded.warnings]
-    return loaded.config, found or [Check(name="configuration", state="ok", detail="read")]
+        return Config(), [Check.fail("configuration", str(error))]
+    found = [Check.fail("configuration", problem) for problem in loaded.problems]
+    found += [Check.warn("configuration", warning) for warning in loaded.warnings]
+    return loaded.config, found or [Check.ok("configuration", "read")]
 
 
 def check_leftovers(places: UserPaths) -> Check:
     """Processes and socket folders left over from runs that no supervisor owns."""
     found = find_leftovers(places)
     if not found.processes and not found.folders:
-        return Check(name="leftovers", state="ok", detail="none")
-    return Check(name="leftovers", state="warn", detail=_counted(found), fix="swarm doctor --reap")
+        return Check.ok("leftovers", "none")
+    return Check.warn("leftovers", _counted(found), fix="swarm doctor --reap")
 
 
 def reap_leftovers(places: UserPaths) -> Check:
@@ -72,12 +67,10 @@ def reap_leftovers(places: UserPaths) -> Check:
     ended = end_leftovers(found, places)
     names = ", ".join(f"{one.pid} {one.title}" for one in ended.processes[:10])
     detail = f"ended {_counted(ended)}{f' ({names})' if names else ''}"
-    left = len(found.processes) - len(ended.processes)
-    state = "ok" if left == 0 else "warn"
-    return Check(
-        name="leftovers", state=state, detail=detail,
-        fix="" if left == 0 else f"{left} had gone or changed meanwhile; run it again",
-    )  # fmt: skip
+    if left := len(found.processes) - len(ended.processes):
+        fix = f"{left} had gone or changed meanwhile; run it again"
+        return Check.warn("leftovers", detail, fix=fix)
+    return Check.ok("leftovers", detail)
 
 
 def _counted(found: Leftovers) -> str:

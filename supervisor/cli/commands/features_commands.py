@@ -1,19 +1,14 @@
 """`swarm features list|enable|disable`: list features, switch them in the user's file."""
 
-import os
-
 import click
 
-from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.features import FEATURES, check_feature_name, resolve_features
 from swarm.roles.config.toml_edit import ConfigEdit
 
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
-from ..run_setup.config_layers import ConfigQuery, find_layers
-from ..run_setup.requirements import find_requirements
-from ..run_setup.run_settings import find_cwd
-from .config_edit_commands import edit_user_config
+from ..run_setup.run_settings import load_config_here
+from .config_edit_commands import edit_user_config, warn_if_overridden
 
 
 @click.group("features")
@@ -35,10 +30,8 @@ def list_features(*, as_json: bool) -> None:
     Example:
       swarm features list
     """
-    held = find_requirements(os.environ)
-    layers = find_layers(os.environ, ConfigQuery(cwd=find_cwd(None)))
-    loaded = load_config(layers, lenient=True, requirements=held)
-    switched = resolve_features(loaded.config.features, pins=held.features)
+    loaded = load_config_here(lenient=True)
+    switched = resolve_features(loaded.config.features, pins=loaded.requirements.features)
     for warning in switched.warnings:
         click.echo(f"swarm: warning: {warning}", err=True)
     rows = [(one.name, one.stage, switched.is_enabled(one.name), one.meaning) for one in FEATURES]
@@ -78,8 +71,4 @@ def _set(name: str, *, is_on: bool) -> None:
     known = check_feature_name(name)
     outcome = edit_user_config(ConfigEdit(steps=("features", known), value=is_on), None)
     click.echo(f"{'Enabled' if is_on else 'Disabled'} feature `{known}` in {outcome.file}.")
-    if outcome.overridden_by is not None:
-        click.echo(
-            f"swarm: warning: it has no effect here: overridden by {outcome.overridden_by}",
-            err=True,
-        )
+    warn_if_overridden(outcome)

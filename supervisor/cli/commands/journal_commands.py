@@ -14,9 +14,7 @@ from swarm.mailbox.errors import SwarmError, UsageError
 from swarm.mailbox.ids import short_id
 from swarm.mailbox.protocol.records import Record, encode_record
 
-from ...console.agent_transcript import transcript_lines
 from ...console.log_lines import LogFilter, log_line, matches_filter
-from ...console.rich_console import make_console
 from ...console.safe_text import clean_block
 from ...console.terminal import ColorChoice
 from ...journal.journal_reader import read_records, run_records
@@ -57,6 +55,9 @@ def show(color: ColorChoice, run: str, agent: str | None, as_json: bool) -> None
         for record in agent_records(here, agent_id, path):
             click.echo(encode_record(record).decode())
         return
+    from ...console.agent_transcript import transcript_lines  # with Rich, which no other command
+    from ...console.theme import make_console  # here needs
+
     console = make_console(sys.stdout, environment=os.environ, color=color)
     for line in transcript_lines(agent_records(here, agent_id, path), path):
         console.print(line, soft_wrap=True)

@@ -12,7 +12,6 @@ import msgspec
 
 from swarm.mailbox.key_wiping import take_keys
 from swarm.mailbox.protocol.spec import ProbeOrder
-from swarm.roles.config.config_loader import load_config
 from swarm.roles.config.merge import Layer
 from swarm.roles.config.schema import Config
 
@@ -21,10 +20,8 @@ from ..lazy_commands import ColorCommand
 from ..models_process import ModelLine, catalogue_files, stream_models_process
 from ..printing import print_columns, print_json
 from ..provider_checks import check_providers
-from ..run_setup.config_layers import ConfigQuery, find_layers
 from ..run_setup.provider_specs import build_providers
-from ..run_setup.requirements import find_requirements
-from ..run_setup.run_settings import find_cwd, key_variables, override_layer
+from ..run_setup.run_settings import key_variables, load_config_here
 
 _encode = msgspec.json.Encoder().encode
 _CHOSEN = ("type", "provider", "model", "known", "why")
@@ -58,12 +55,9 @@ def probe_models(
       swarm models probe claude-haiku-5-5
       swarm models probe --provider ollama
     """
-    cwd = find_cwd(None)
-    files = find_layers(os.environ, ConfigQuery(cwd=cwd))
-    said = {"model": model, "model_provider": provider}
-    flags = Layer(name="flags", values={key: word for key, word in said.items() if word})
-    layers = (*files, override_layer(overrides, cwd), flags)
-    config = load_config(layers, requirements=find_requirements(os.environ)).config
+    chosen = {"model": model, "model_provider": provider}
+    flags = Layer(name="flags", values={key: value for key, value in chosen.items() if value})
+    config = load_config_here(overrides, flags=flags).config
     if model is None and provider is None:
         _overview(config, as_json=as_json)
         return

@@ -1,21 +1,17 @@
 """`swarm roles list|explain`: which roles there are, and what a role would do to a run here."""
 
-import os
-
 import click
 import msgspec
 
 from swarm.mailbox.protocol.limits import AskForApproval, Limits, ProfilePolicy, SandboxPolicy
-from swarm.roles.config.config_loader import LoadedConfig, load_config
+from swarm.roles.config.config_loader import LoadedConfig
 from swarm.roles.narrow import narrow_limits
 from swarm.roles.role import Role
 from swarm.roles.role_loader import Roles, find_role, load_roles
 
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
-from ..run_setup.config_layers import ConfigQuery, find_layers
-from ..run_setup.requirements import find_requirements
-from ..run_setup.run_settings import find_cwd
+from ..run_setup.run_settings import find_cwd, load_config_here
 from ..run_setup.sandbox_choice import resolve_run_sandbox
 
 
@@ -30,9 +26,8 @@ def roles() -> None:
 
 
 def _load() -> tuple[Roles, LoadedConfig]:
-    layers = find_layers(os.environ, ConfigQuery(cwd=find_cwd(None)))
-    held = find_requirements(os.environ)
-    return load_roles(layers, held), load_config(layers, requirements=held)
+    loaded = load_config_here()
+    return load_roles(loaded.layers, loaded.requirements), loaded
 
 
 @roles.command("list", cls=ColorCommand)

@@ -1,17 +1,21 @@
-"""`swarm ps`, `rm`, `prune`: list runs and delete them."""
+"""`swarm ps`, `rm`, `prune`, `name`, `archive`, `export`: list, delete, label and pack up runs."""
 
 import os
 import time
+from pathlib import Path
 
 import click
+import msgspec
 
 from swarm.mailbox.errors import UsageError
 from swarm.mailbox.ids import short_id
 from swarm.roles.config.quantities import parse_duration
 
 from ...console.number_format import render_age, render_bytes, render_count, render_usd
-from ...runs.paths import find_run, find_user_paths
+from ...runs.paths import RunPaths, find_run, find_user_paths, paths_of_run
+from ...runs.run_label import check_run_name, read_label, write_label
 from ...runs.run_list import RunFilter, RunSummary, choose_runs_to_prune, list_runs, remove_run
+from ...runs.run_metadata import read_metadata
 from ..lazy_commands import ColorCommand
 from ..printing import print_columns, print_json
 
@@ -117,3 +121,77 @@ def prune(older: str | None, keep: int, dry_run: bool) -> None:
         freed += run.size_bytes
         click.echo(f"{'would delete' if dry_run else 'deleted'} {short_id(run.run_id)}")
     click.echo(f"{len(chosen)} runs, {render_bytes(freed)}", err=True)
+
+
+@click.command("name", cls=ColorCommand)
+@click.argument("run")
+@click.argument("name", required=False)
+def name(run: str, name: str | None) -> None:
+    """Give a run a name, or take it away.
+
+    Every command that takes a run's id also takes its name. Without NAME the name is removed.
+
+    \b
+    Example:
+      swarm name 4f21c0aa "parser rewrite"
+    """
+    here = _find(run)
+    wanted = check_run_name(name or "")
+    write_label(here, msgspec.structs.replace(read_label(here), name=wanted))
+    said = f"is called {wanted!r}" if wanted else "has no name"
+    click.echo(f"{short_id(here.folder.name)} {said}", err=True)
+
+
+def _find(wanted: str) -> RunPaths:
+    places = find_user_paths(dict(os.environ))
+    here = paths_of_run(places, find_run(places, wanted))
+    read_metadata(here)
+    return here
+
+
+@click.command("archive", cls=ColorCommand)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--undo", is_flag=True, help="Bring them back into the list.")
+def archive(runs: tuple[str, ...], *, undo: bool) -> None:
+    """Put runs away: they stay, and are left out of lists.
+
+    `swarm ps --all` shows them, `swarm prune` leaves them alone.
+
+    \b
+    Example:
+      swarm archive 4f21c0aa
+    """
+    places = find_user_paths(dict(os.environ))
+    for run_id in [find_run(places, wanted) for wanted in runs]:
+        here = paths_of_run(places, run_id)
+        read_metadata(here)
+        write_label(here, msgspec.structs.replace(read_label(here), archived=not undo))
+        click.echo(f"{'back in the list' if undo else 'put away'}: {short_id(run_id)}", err=True)
+
+
+@click.command("export", cls=ColorCommand)
+@click.argument("run")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+def export(run: str, file: Path, *, force: bool) -> None:
+    """Write a run's records into a redacted archive (.tar.gz).
+
+    It has the journal and settings. What is or looks like a secret is removed from each line, also
+    the values of present variables whose names suggest a secret. Copies of files and images are not
+    included. The journal has what agents read of your project: check it before you pass it on.
+
+    \b
+    Example:
+      swarm export 4f21c0aa run.tar.gz
+    """
+    from swarm.mailbox.redact import Redactor
+
+    from ...runs.run_export import export_run, secret_values
+
+    redactor = Redactor(secret_values(os.environ))
+    done = export_run(_find(run), file, redactor=redactor, force=force)
+    click.echo(
+        f"{file}: {done.files} files, {done.lines} lines, {render_bytes(done.size_bytes)}; "
+        f"secrets hidden in {done.redacted} lines",
+        err=True,
+    )

@@ -1,16 +1,33 @@
-"""`swarm send`, `interrupt`, `kill`: control a live run from any terminal."""
+"""Commands that steer a live run from any terminal, each by one request to its supervisor."""
 
 import sys
+from typing import Any
 
 import click
+import msgspec
 
 from swarm.mailbox.errors import UsageError
-from swarm.mailbox.protocol.control import InterruptAgent, KillAgent, SendText
+from swarm.mailbox.protocol.control import (
+    AnyControl,
+    ChangeSettings,
+    CompactAgent,
+    ContinueAgent,
+    InterruptAgent,
+    KillAgent,
+    PauseAgent,
+    SendText,
+)
 
 from ..control_client import send_request_for_message
 from ..lazy_commands import ColorCommand
+from ..options import APPROVALS, SANDBOXES
 
 _MAX_TEXT_BYTES = 512 << 10
+
+
+def _send(run: str, request: AnyControl) -> None:
+    """Print what the supervisor did."""
+    click.echo(send_request_for_message(run, request), err=True)
 
 
 @click.command("send", cls=ColorCommand)
@@ -29,18 +46,14 @@ def send(run: str, agent: str, text: str, wake: bool) -> None:
     Example:
       swarm send 4f21c0aa root "Leave the tests alone."
     """
-    words = (
-        sys.stdin.buffer.read(_MAX_TEXT_BYTES + 1).decode("utf-8", "replace")
-        if text == "-"
-        else text
-    )
-    if not words.strip():
+    content = text
+    if text == "-":
+        content = sys.stdin.buffer.read(_MAX_TEXT_BYTES + 1).decode("utf-8", "replace")
+    if not content.strip():
         raise UsageError("there is nothing to send")
-    if len(words.encode()) > _MAX_TEXT_BYTES:
+    if len(content.encode()) > _MAX_TEXT_BYTES:
         raise UsageError("that is over 512 KiB; put it into a file and name the file")
-    click.echo(
-        send_request_for_message(run, SendText(agent=agent, text=words, wake=wake)), err=True
-    )
+    _send(run, SendText(agent=agent, text=content, wake=wake))
 
 
 @click.command("interrupt", cls=ColorCommand)
@@ -59,8 +72,7 @@ def interrupt(run: str, agent: str | None, keep_commands: bool) -> None:
     Example:
       swarm interrupt 4f21c0aa /root/scout
     """
-    wish = InterruptAgent(agent=agent or "", keep_commands=keep_commands)
-    click.echo(send_request_for_message(run, wish), err=True)
+    _send(run, InterruptAgent(agent=agent or "", keep_commands=keep_commands))
 
 
 @click.command("kill", cls=ColorCommand)
@@ -73,4 +85,80 @@ def kill(run: str, agent: str | None) -> None:
     Example:
       swarm kill 4f21c0aa /root/scout
     """
-    click.echo(send_request_for_message(run, KillAgent(agent=agent or "")), err=True)
+    _send(run, KillAgent(agent=agent or ""))
+
+
+@click.command("set", cls=ColorCommand)
+@click.argument("run")
+@click.argument("agent")
+@click.option("-m", "--model", help="Another model of the run's provider; '' for its default.")
+@click.option("--effort", help="Reasoning effort: none, minimal, low, medium, high, xhigh; or ''.")
+@click.option(
+    "--summary",
+    type=click.Choice(["auto", "concise", "detailed", "none"]),
+    help="Of the model's reasoning.",
+)
+@click.option(
+    "--verbosity", type=click.Choice(["low", "medium", "high"]), help="Of the model's answers."
+)
+@click.option("-s", "--sandbox", type=click.Choice(SANDBOXES), help="Only a narrower one.")
+@click.option("-a", "--approval", type=click.Choice(APPROVALS), help="Only a stricter one.")
+@click.option("-C", "--cd", "cwd", metavar="DIR", help="Another folder, within what it may write.")
+def set_agent_settings(run: str, agent: str, **said: Any) -> None:
+    """Change how an agent of a live run works, from its next turn on.
+
+    Rights can only be taken away. AGENT is a path (/root/scout) or its last step.
+
+    \b
+    Example:
+      swarm set 4f21c0aa root --effort high --sandbox read-only
+    """
+    if all(value is None for value in said.values()):
+        raise UsageError("say what is to change: swarm set --help")
+    changes = {"type": "change_settings", "agent": agent, **said}
+    _send(run, msgspec.convert(changes, ChangeSettings))
+
+
+@click.command("pause", cls=ColorCommand)
+@click.argument("run")
+@click.argument("agent", required=False)
+def pause(run: str, agent: str | None) -> None:
+    """Hold one agent of a live run, or all: no further requests.
+
+    What already runs is finished; the run's deadline keeps running.
+
+    \b
+    Example:
+      swarm pause 4f21c0aa
+    """
+    _send(run, PauseAgent(agent=agent or ""))
+
+
+@click.command("continue", cls=ColorCommand)
+@click.argument("run")
+@click.argument("agent", required=False)
+def continue_agent(run: str, agent: str | None) -> None:
+    """Let a paused agent, or the whole run, go on.
+
+    \b
+    Example:
+      swarm continue 4f21c0aa
+    """
+    _send(run, ContinueAgent(agent=agent or ""))
+
+
+@click.command("compact", cls=ColorCommand)
+@click.argument("run")
+@click.argument("agent", required=False)
+@click.option("--undo", is_flag=True, help="Put back what the last compaction took.")
+def compact(run: str, agent: str | None, undo: bool) -> None:
+    """Make the history of an agent of a live run shorter.
+
+    Without AGENT: the root's. It is done before the agent's next request. What a compaction took
+    can be put back as long as it fits the model's window.
+
+    \b
+    Example:
+      swarm compact 4f21c0aa /root/scout
+    """
+    _send(run, CompactAgent(agent=agent or "", undo=undo))

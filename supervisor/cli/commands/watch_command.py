@@ -14,9 +14,9 @@ from swarm.mailbox.feed import FeedReader, open_feed_reader
 from swarm.mailbox.protocol.control import Recorded, RunView, decode_feed
 from swarm.mailbox.protocol.records import RunCompleted
 
-from ...console.rich_console import make_console
 from ...console.run_state import RunState
 from ...console.terminal import ColorChoice, choose_display, is_terminal
+from ...console.theme import make_console
 from ...console.tree_view import render_final
 from ...journal.journal_reader import read_records
 from ...run_display import RunDisplay

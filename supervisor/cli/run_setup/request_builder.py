@@ -16,8 +16,8 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.path_rules import read_only_profile
 from swarm.mailbox.protocol.base import Value
 from swarm.mailbox.protocol.limits import (
-    Budget,
     DangerFullAccess,
+    NetworkPolicy,
     ProfilePolicy,
     SandboxPolicy,
     opens_tunnels,
@@ -27,7 +27,7 @@ from swarm.mailbox.safe_open import read_user_file
 from swarm.roles.config.features import resolve_features
 from swarm.roles.config.file_reading import FILE_BYTES
 from swarm.roles.config.quantities import parse_duration, resource_limits
-from swarm.roles.config.schema import AgentsTable, Config
+from swarm.roles.config.schema import AgentsTable
 from swarm.roles.guidance import load_guidance
 from swarm.roles.narrow import (
     narrow_approval,
@@ -46,16 +46,20 @@ from swarm.roles.unix_sockets import run_socket_rules
 from ...fan_out.fan_out_items import find_items, item_texts
 from ...fan_out.file_excerpts import read_excerpt, readable_below, render_excerpts
 from ...fan_out.glob_search import find_paths
-from ...run_request import FanOut, ReviewSettings, RunRequest
+from ...run_request import FanOut, RunRequest
 from ...runs.image_blobs import check_image
-from ...task_file import FanOutTable
 from ..options import RunOptions
 from .config_layers import writable_config_warning
-from .context_settings import context_rules, guidance_rules
-from .feature_effects import apply_features
-from .json_schemas import check_schema, read_schema
-from .memory_size import memory_bytes
 from .provider_specs import build_providers, check_provider_exists
+from .request_parts import (
+    apply_features,
+    context_rules,
+    guidance_rules,
+    load_schema,
+    memory_bytes,
+    review_settings,
+    run_budget,
+)
 from .requirements import apply_requirements
 from .reviewer_choice import AnswerLocation, choose_reviewer
 from .run_settings import RunSettings
@@ -103,18 +107,8 @@ def build_request(
     add_dirs = tuple(_folder(name, "--add-dir") for name in options.add_dir)
     granted = resolve_run_sandbox(settings.loaded, cwd=settings.cwd, add_dirs=add_dirs)
     warnings += granted.warnings
-    sandbox = narrow_sandbox(granted.policy, role)
-    wanted_network = network_policy(config, granted.network)
-    if wanted_network is not None or role.network is not None:  # the proxy is then the only way out
-        sandbox = without_direct_network(sandbox)
-        if isinstance(sandbox, DangerFullAccess):
-            warnings.append("without a sandbox nothing holds commands to the network's list")
-    if opens_tunnels(wanted_network) and find_spec("cryptography") is None:
-        raise UsageError(
-            "network.mitm needs the package `cryptography`: install swarm-agents[mitm]"
-        )
-    if (why := writable_config_warning(settings.config_folder, sandbox, settings.cwd)) is not None:
-        warnings.append(why)
+    network = network_policy(config, granted.network)
+    sandbox = _narrow_sandbox(settings, granted.policy, network, warnings)
     guidance = _guidance(cwd, settings, sandbox, warnings)
     held = settings.loaded.requirements
     rules = load_layer_rules(settings.loaded.layers, held)
@@ -135,24 +129,26 @@ def build_request(
         summary=config.model_reasoning_summary,
         verbosity=config.model_verbosity,
         sandbox=sandbox,
-        network=narrow_role_network(wanted_network, role),
+        network=narrow_role_network(network, role),
         unix_sockets=narrow_role_sockets(run_socket_rules(config, granted.network), role),
         approval=narrow_approval(config.approval, role.approval),
         granular=config.granular,
         reviewer=choose_reviewer(config, warnings, at=answering),
         allow_commit=config.allow_commit,
-        approval_timeout_s=_timeout(config),
-        auto_review=_review_settings(config),
+        approval_timeout_s=_seconds(config.approval_timeout),
+        auto_review=review_settings(config),
         require_sandbox=_required(options.require_sandbox),
         max_agents=default_max_agents() if table.children is None else table.children + 1,
         max_depth=3 if table.max_depth is None else table.max_depth,
         max_spawns=DEFAULT_MAX_SPAWNS if table.max_total is None else table.max_total,
         wake_parents=table.wake_parents,
         job_seconds=table.job_max_runtime_seconds,
-        budget=narrow_budget(_budget(config), role.budget),
-        deadline_s=None if config.deadline is None else parse_duration(config.deadline),
-        output_schema=_schema(options, settings),
-        shell_environment=_shell_policy(config),
+        budget=narrow_budget(run_budget(config), role.budget),
+        deadline_s=_seconds(config.deadline),
+        output_schema=_output_schema(options, settings),
+        shell_environment=msgspec.convert(
+            config.shell_environment_policy, ShellEnvironmentPolicy, from_attributes=True
+        ),
         resources=resource_limits(config.limits, ram_bytes=memory_bytes()),
         rules=rules.rules,
         user_instructions=guidance,
@@ -179,25 +175,41 @@ def build_request(
     )
 
 
-def _review_settings(config: Config) -> ReviewSettings:
-    table = config.auto_review
-    if not 1 <= table.timeout_sec <= 600:
-        raise UsageError("auto_review.timeout_sec: must be between 1 and 600")
-    return ReviewSettings(
-        model=table.model,
-        effort=table.model_reasoning_effort or None,
-        policy=table.policy,
-        deadline_s=table.timeout_sec,
-    )
+def _narrow_sandbox(
+    settings: RunSettings, policy: SandboxPolicy, network: NetworkPolicy | None, warnings: list[str]
+) -> SandboxPolicy:
+    """The root's sandbox: narrowed by its role, without direct network if there is a proxy."""
+    sandbox = narrow_sandbox(policy, settings.role)
+    if network is not None or settings.role.network is not None:
+        sandbox = without_direct_network(sandbox)
+        if isinstance(sandbox, DangerFullAccess):
+            warnings.append("without a sandbox nothing holds commands to the network's list")
+    if opens_tunnels(network) and find_spec("cryptography") is None:
+        raise UsageError(
+            "network.mitm needs the package `cryptography`: install swarm-agents[mitm]"
+        )
+    if (why := writable_config_warning(settings.config_folder, sandbox, settings.cwd)) is not None:
+        warnings.append(why)
+    return sandbox
+
+
+def _seconds(span: str | float | None) -> float | None:
+    return None if span is None else parse_duration(span)
+
+
+def _output_schema(options: RunOptions, settings: RunSettings) -> dict[str, Any] | None:
+    if options.output_schema is not None:
+        return load_schema(options.output_schema, "", "--output-schema")
+    return load_schema(settings.task.front.output_schema, _task_folder(settings), "output_schema")
+
+
+def _task_folder(settings: RunSettings) -> str:
+    return settings.task.folder or settings.cwd
 
 
 def default_max_agents() -> int:
     """max(8, 2 × cores) live agents, including the root."""
     return max(8, 2 * (os.cpu_count() or 1))
-
-
-def _timeout(config: Config) -> float | None:
-    return None if config.approval_timeout is None else parse_duration(config.approval_timeout)
 
 
 def _brief(role: Role, settings: RunSettings) -> RoleBrief:
@@ -253,7 +265,9 @@ def _with_fan_out(
             rows=found.rows,
             role=role.name,
             concurrency=table.concurrency,
-            output_schema=_fan_schema(table, settings),
+            output_schema=load_schema(
+                table.output_schema, _task_folder(settings), "fan_out.output_schema"
+            ),
             retries=table.retries,
             texts=item_texts(
                 found.items,
@@ -313,45 +327,6 @@ def _required(wanted: str | None) -> tuple[Literal["fs", "net"], ...]:
             case _:
                 raise UsageError(f"--require-sandbox knows fs and net, not {word!r}")
     return tuple(dict.fromkeys(parts))
-
-
-def _budget(config: Config) -> Budget:
-    table = config.budget
-    for name in ("tokens", "usd", "requests"):
-        value = getattr(table, name)
-        if value is not None and value <= 0:
-            raise UsageError(f"budget.{name}: must be more than 0")
-    return Budget(tokens=table.tokens, usd=table.usd, requests=table.requests)
-
-
-def _shell_policy(config: Config) -> ShellEnvironmentPolicy:
-    table = config.shell_environment_policy
-    return ShellEnvironmentPolicy(
-        inherit=table.inherit,
-        ignore_default_excludes=table.ignore_default_excludes,
-        exclude=table.exclude,
-        set=table.set,
-        include_only=table.include_only,
-    )
-
-
-def _schema(options: RunOptions, settings: RunSettings) -> dict[str, Any] | None:
-    if options.output_schema is not None:
-        return read_schema(Path(options.output_schema), "--output-schema")
-    front = settings.task.front.output_schema
-    return _schema_of(front, settings, "output_schema")
-
-
-def _fan_schema(table: FanOutTable, settings: RunSettings) -> dict[str, Any] | None:
-    return _schema_of(table.output_schema, settings, "fan_out.output_schema")
-
-
-def _schema_of(
-    value: dict[str, Any] | str | None, settings: RunSettings, key: str
-) -> dict[str, Any] | None:
-    if isinstance(value, str):
-        return read_schema(Path(settings.task.folder or settings.cwd) / value, key)
-    return None if value is None else check_schema(value, key)
 
 
 def _file(name: str, option: str) -> str:

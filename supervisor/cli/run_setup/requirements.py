@@ -35,7 +35,7 @@ from swarm.roles.unix_sockets import apply_socket_requirements
 
 from ...run_request import RequiredChoices, RunRequest
 from ...runs.paths import find_user_paths
-from .memory_size import memory_bytes
+from .request_parts import memory_bytes
 
 MAX_DENIED_PATHS = 2_000
 _REVIEWERS = {"person": "user", "guardian": "auto_review", "nobody": "nobody"}

@@ -82,6 +82,24 @@ def load_settings(
     )
 
 
+def load_config_here(
+    overrides: tuple[str, ...] = (),
+    *,
+    profile: str | None = None,
+    flags: Layer | None = None,
+    lenient: bool = False,
+) -> LoadedConfig:
+    """The configuration of a run that is started in this folder; nobody is asked about trust.
+
+    With `lenient` a faulty layer is left out and reported. Raises UsageError.
+    """
+    cwd = find_cwd(None)
+    override = override_layer(overrides, cwd)
+    files = find_layers(os.environ, ConfigQuery(cwd=cwd, profile=profile, flags=override.values))
+    layers = (*files, override, flags or Layer(name="flags"))
+    return load_config(layers, lenient=lenient, requirements=find_requirements(os.environ))
+
+
 def _review_model(config: Config, held: Requirements) -> str | None:
     """A model that is required of every agent is also the reviewer's model."""
     return None if held.pins.get("model") is not None else config.review_model

@@ -95,9 +95,6 @@ def sandbox_of_mode(config: Config, add_dirs: tuple[str, ...]) -> SandboxPolicy:
         case "danger-full-access":
             return DangerFullAccess()
         case "workspace-write":
-            return WorkspaceWrite(
-                writable_roots=tuple(dict.fromkeys((*table.writable_roots, *add_dirs))),
-                network_access=table.network_access,
-                exclude_tmpdir_env_var=table.exclude_tmpdir_env_var,
-                exclude_slash_tmp=table.exclude_slash_tmp,
-            )
+            policy = msgspec.convert(table, WorkspaceWrite, from_attributes=True)
+            roots = tuple(dict.fromkeys((*table.writable_roots, *add_dirs)))
+            return msgspec.structs.replace(policy, writable_roots=roots)

@@ -6,7 +6,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.limits import ResourceLimits
 from swarm.roles.config.quantities import parse_size, resource_limits
 from swarm.roles.config.schema import LimitsTable
-from swarm.supervisor.cli.run_setup.memory_size import memory_bytes
+from swarm.supervisor.cli.run_setup.request_parts import memory_bytes
 
 GIB = 1 << 30
 

@@ -25,9 +25,9 @@ from swarm.supervisor.console.number_format import (
     render_usd,
 )
 from swarm.supervisor.console.record_description import describe_call, describe_end
-from swarm.supervisor.console.rich_console import make_console
 from swarm.supervisor.console.safe_text import clean_block, clean_line, first_line, last_line
 from swarm.supervisor.console.terminal import choose_display, decide_color, page_width
+from swarm.supervisor.console.theme import make_console
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from swarm.mailbox.protocol.limits import Granular
 from swarm.roles.config.features import resolve_features
 from swarm.supervisor.cli.main import run_cli
-from swarm.supervisor.cli.run_setup.feature_effects import REVIEWER_OFF_WARNING, apply_features
+from swarm.supervisor.cli.run_setup.request_parts import REVIEWER_OFF_WARNING, apply_features
 from swarm.supervisor.processes.shell_snapshot import ShellSnapshot
 from swarm.supervisor.run_request import RunRequest
 

@@ -6,7 +6,7 @@ from swarm.mailbox.errors import UsageError
 from swarm.mailbox.protocol.spec import ContextRules
 from swarm.roles.config.schema import Config
 from swarm.supervisor.agents.agent_start import context_rules_for
-from swarm.supervisor.cli.run_setup.context_settings import context_rules
+from swarm.supervisor.cli.run_setup.request_parts import context_rules
 
 
 def test_each_key_has_its_place(tmp_path):

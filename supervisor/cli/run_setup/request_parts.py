@@ -1,0 +1,150 @@
+"""The parts of a run request that follow from the configuration alone: context, budget, review,
+schemas, switched-off features, memory. Each error names the key.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from swarm.mailbox.errors import UsageError
+from swarm.mailbox.protocol.limits import Budget, Granular
+from swarm.mailbox.protocol.spec import ContextRules
+from swarm.mailbox.safe_open import open_user_file, read_start, read_user_file
+from swarm.roles.config.features import FeatureSettings
+from swarm.roles.config.schema import Config
+from swarm.roles.guidance import GuidanceRules
+
+from ...run_request import ReviewSettings, RunRequest
+
+_MOST_PROMPT_BYTES = 64 << 10
+_MAX_SCHEMA_BYTES = 1 << 20
+REVIEWER_OFF_WARNING = "features.guardian_approval is off: what would ask the reviewer is refused"
+# The container's limit in cgroup v2 and v1; a missing file means no limit.
+_CGROUP_LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def guidance_rules(config: Config) -> GuidanceRules:
+    """How the AGENTS.md files are read."""
+    return GuidanceRules(
+        limit_bytes=config.project_doc_max_bytes,
+        fallback_names=config.project_doc_fallback_filenames,
+        root_markers=config.project_root_markers,
+    )
+
+
+def context_rules(config: Config, config_folder: Path) -> ContextRules:
+    """What context agents' models receive, and when histories are compacted. Raises UsageError."""
+    for key in ("model_context_window", "model_auto_compact_token_limit"):
+        value = getattr(config, key)
+        if value is not None and value < 1:
+            raise UsageError(f"{key}: must be more than 0")
+    return ContextRules(
+        compact_tokens=config.model_auto_compact_token_limit,
+        window_tokens=config.model_context_window,
+        compact_prompt=_compact_prompt(config),
+        permissions=config.include_permissions_instructions,
+        environment=config.include_environment_context,
+        guidance_bytes=max(0, config.project_doc_max_bytes),
+        guidance_names=config.project_doc_fallback_filenames,
+        root_markers=config.project_root_markers,
+        guidance_home=str(config_folder),
+    )
+
+
+def _compact_prompt(config: Config) -> str:
+    """The configured text, else the text of the configured file, else ""."""
+    if config.compact_prompt.strip() or config.experimental_compact_prompt_file is None:
+        return config.compact_prompt.strip()
+    path = Path(config.experimental_compact_prompt_file)
+    try:
+        data = read_start(open_user_file(path), most_bytes=_MOST_PROMPT_BYTES + 1)
+        text = data.decode("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"experimental_compact_prompt_file: {path}: {error}") from error
+    if not text or len(text.encode()) > _MOST_PROMPT_BYTES:
+        raise UsageError(f"experimental_compact_prompt_file: {path} is empty or over 64 KiB")
+    return text
+
+
+def review_settings(config: Config) -> ReviewSettings:
+    """How the guardian reviews. Raises UsageError."""
+    table = config.auto_review
+    if not 1 <= table.timeout_sec <= 600:
+        raise UsageError("auto_review.timeout_sec: must be between 1 and 600")
+    return ReviewSettings(
+        model=table.model,
+        effort=table.model_reasoning_effort or None,
+        policy=table.policy,
+        deadline_s=table.timeout_sec,
+    )
+
+
+def run_budget(config: Config) -> Budget:
+    """The limits of the whole run. Raises UsageError."""
+    for name in ("tokens", "usd", "requests"):
+        value = getattr(config.budget, name)
+        if value is not None and value <= 0:
+            raise UsageError(f"budget.{name}: must be more than 0")
+    return msgspec.convert(config.budget, Budget, from_attributes=True)
+
+
+def apply_features(
+    request: RunRequest, switched: FeatureSettings, warnings: list[str]
+) -> RunRequest:
+    """The request without the abilities that are switched off."""
+    changes: dict[str, object] = {"shell_snapshot": switched.is_enabled("shell_snapshot")}
+    if not switched.is_enabled("multi_agent"):
+        changes["max_depth"] = 0
+    if not switched.is_enabled("guardian_approval") and request.reviewer == "guardian":
+        warnings.append(REVIEWER_OFF_WARNING)
+        changes["reviewer"] = "nobody"
+    if not switched.is_enabled("request_permissions_tool") and request.approval == "on-request":
+        asks = request.granular or Granular(request_permissions=True, skill_approval=True)
+        changes["granular"] = msgspec.structs.replace(asks, request_permissions=False)
+    return msgspec.structs.replace(request, **changes)
+
+
+def load_schema(
+    value: dict[str, Any] | str | None, folder: str | Path, key: str
+) -> dict[str, Any] | None:
+    """A JSON schema, or the file below `folder` that holds it. Raises UsageError that names it."""
+    if isinstance(value, str):
+        return _read_schema(Path(folder, value), key)
+    return None if value is None else _checked(value, key)
+
+
+def _read_schema(path: Path, key: str) -> dict[str, Any]:
+    try:
+        data = read_user_file(path, most_bytes=_MAX_SCHEMA_BYTES)
+        schema = msgspec.json.decode(data, type=dict[str, Any])
+    except OSError as error:
+        raise UsageError(f"{key}: {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{key}: {path} is not a JSON object: {error}") from error
+    return _checked(schema, key)
+
+
+def _checked(schema: dict[str, Any], key: str) -> dict[str, Any]:
+    """The schema, if answers can be validated with it."""
+    from jsonschema_rs import validator_for  # 6 MB, seldom needed
+
+    try:
+        validator_for(schema)
+    except Exception as error:  # its error classes have no useful common base
+        raise UsageError(f"{key}: not a usable JSON schema: {error}") from error
+    return schema
+
+
+def memory_bytes(bounds: tuple[str, ...] = _CGROUP_LIMIT_FILES) -> int:
+    """The machine's memory, or the container's limit if that is less."""
+    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for name in bounds:
+        try:
+            text = Path(name).read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text.isdecimal() and int(text) > 0:  # `max` means no limit
+            found.append(int(text))
+    return min(found)
