@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from support import leaderless_process
-from swarm.mailbox.process_tree import descendants_of, is_zombie
+from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie
 from swarm.worker.exec import launcher_client as launcher_module
 from swarm.worker.exec.command_state import CommandNotStarted, LauncherGone
 from swarm.worker.exec.launcher_client import LauncherLink, open_launcher
@@ -169,6 +169,28 @@ async def test_a_command_whose_first_thread_has_ended_is_killed_like_any_other(l
             assert (await command.wait()).signal == signal.SIGKILL
             assert is_zombie(command.pid)
             command.close()
+
+
+async def test_an_orphan_without_a_mark_ends_with_its_command_and_not_with_a_later_one(launcher):
+    script = (
+        "(env -i setsid sleep 93 &); until pgrep -xf 'sleep 93' >/dev/null; do :; done; echo up"
+    )
+    link, _ = launcher
+    with trio.fail_after(20):
+        async with open_launcher(link) as opened:
+            first = await start_command(opened, request("sh", "-c", f"{script}; sleep 94"))
+            assert await first.receive() == b"up\n"
+            orphans = {*children_of(link.pid)} - {first.pid}
+            assert len(orphans) == 1
+            await trio.sleep(0.05)  # the kernel tells starts apart by hundredths of a second
+            later = await start_command(opened, request("true"))
+            assert (await later.wait()).leftovers
+            await later.kill_tree()
+            assert not any(map(is_zombie, orphans))
+            await first.kill_tree()
+            assert all(map(is_zombie, orphans))
+            first.close()
+            later.close()
 
 
 async def test_an_interrupt_from_a_terminal_does_nothing_to_the_launcher(launcher):

@@ -1,17 +1,19 @@
 """Finds out which command a process belongs to, even when its parents are gone.
 
 Ownership is read from the kernel (the session) and from a mark in the process's environment at its
-start. A process that shows neither has no owner.
+start. A process that shows neither (`env -i setsid …`) may belong to every command that started
+before it: it is killed with the first of these to end, and never with a command that began later.
 """
 
 import os
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from swarm.mailbox.process_tree import children_of, descendants_of, is_zombie, live_descendants_of
 
+_START_TICKS = 19  # field of /proc/PID/stat after the name
 COMMAND_VARIABLE = "SWARM_COMMAND"  # in every command's environment: LAUNCHER-TOKEN
 
 
@@ -20,43 +22,62 @@ def command_mark(token: int) -> str:
     return f"{os.getpid()}-{token}"
 
 
-def processes_of(token: int, firsts: Mapping[int, int], alive: Collection[int]) -> list[int]:
-    """The live processes of a command, and orphans that no command in `alive` owns.
+class CommandTable:
+    """What a launcher knows of its commands; tells which processes are theirs."""
 
-    An empty result is certain: no process of the command lives.
+    def __init__(self) -> None:
+        self.tokens: dict[int, int] = {}  # pid of a command's first process → token
+        self.pids: dict[int, int] = {}  # the reverse; removed once reaped
+        self.dying: set[int] = set()  # tokens whose trees are being killed
+        self._started: dict[int, int] = {}  # token → start of that process, until its tree is gone
 
-    Args:
-        firsts: Each command's first process → its token.
-        alive: Tokens of commands that run or are being killed.
-    """
+    def add(self, token: int, pid: int) -> None:
+        """A command has a first process, which is not reaped yet."""
+        self.tokens[pid], self.pids[token] = token, pid
+        self._started[token] = start_ticks(pid)
 
-    def is_ours(child: int) -> bool:
-        return _owner(child, firsts, alive) in (None, token)
+    def drop_tree(self, token: int) -> None:
+        """No process of the command is left."""
+        self.dying.discard(token)
+        self._started.pop(token, None)
 
-    return live_descendants_of(os.getpid(), is_ours)
+    def processes_of(self, token: int) -> list[int]:
+        """The live processes of a command, with orphans that show no owner and may be its own.
+
+        An empty result is certain: no process of the command lives.
+        """
+        return live_descendants_of(os.getpid(), lambda child: token in self._owners(child))
+
+    def processes_by_command(self) -> dict[int, list[int]]:
+        """`processes_of` for every command that runs or is being killed, in one walk.
+
+        This is a snapshot: processes may be missing.
+        """
+        trees: dict[int, list[int]] = {token: [] for token in {*self.pids, *self.dying}}
+        for child in children_of(os.getpid()):
+            found = [one for one in (child, *descendants_of(child)) if not is_zombie(one)]
+            for token in self._owners(child):
+                trees.setdefault(token, []).extend(found)
+        return trees
+
+    def _owners(self, child: int) -> Collection[int]:
+        """The token of the command that owns a child of this launcher; else all that may own it."""
+        if (owner := self.tokens.get(child)) is not None:
+            return (owner,)
+        owner = self.tokens.get(_session(child)) or _marked_token(child)
+        if owner is not None and owner in self._started:
+            return (owner,)
+        started = start_ticks(child)
+        return [token for token, began in self._started.items() if began <= started]
 
 
-def processes_by_command(firsts: Mapping[int, int], alive: Collection[int]) -> dict[int, list[int]]:
-    """`processes_of` for every token in `alive`, in one walk.
-
-    This is a snapshot: processes may be missing.
-    """
-    trees: dict[int, list[int]] = {token: [] for token in alive}
-    for child in children_of(os.getpid()):
-        found = [one for one in (child, *descendants_of(child)) if not is_zombie(one)]
-        owner = _owner(child, firsts, alive)
-        for token in trees if owner is None else (owner,):
-            trees.setdefault(token, []).extend(found)
-    return trees
-
-
-def _owner(child: int, firsts: Mapping[int, int], alive: Collection[int]) -> int | None:
-    """The token of the command that owns a child of this launcher; None if the owner is unknown."""
-    owner = firsts.get(child)
-    if owner is None:
-        owner = firsts.get(_session(child)) or _marked_token(child)
-        owner = owner if owner in alive else None
-    return owner
+def start_ticks(pid: int) -> int:
+    """When the process started, in clock ticks since boot; 0 when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    return int(stat.rpartition(b") ")[2].split()[_START_TICKS])
 
 
 def has_children() -> bool:

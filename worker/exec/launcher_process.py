@@ -34,12 +34,11 @@ from . import command_spawn
 from .brokered_spawn import wait_for_brokers
 from .command_processes import (
     COMMAND_VARIABLE,
+    CommandTable,
     command_mark,
     has_children,
     kill_groups,
     outside_group,
-    processes_by_command,
-    processes_of,
 )
 from .forked_command import ForkedCommand, exec_forked_command, receive_child_report
 from .launch_policy import LaunchPolicy, read_launch_policy
@@ -74,11 +73,9 @@ class LauncherProcess:
         self, sock: socket.socket, lifeline_fd: int | None, pin: LaunchPolicy | None
     ) -> None:
         self._sock, self._lifeline, self._launch_policy = sock, lifeline_fd, pin
-        self._tokens: dict[int, int] = {}  # pid of a command's first process → token
-        self._pids: dict[int, int] = {}  # the reverse; removed once reaped
+        self._commands = CommandTable()
         self._wrapped: set[int] = set()
         self._starting: dict[int, ForkedCommand] = {}  # by the report's descriptor
-        self._dying: set[int] = set()  # tokens whose trees are being killed
         self._outbox: deque[AnyReply] = deque()
         self._placeholders: set[str] = set()
         self._watchdog = Watchdog()
@@ -101,7 +98,7 @@ class LauncherProcess:
         if self._lifeline is not None:
             self._poll.register(self._lifeline, select.POLLIN)
         while True:
-            wait_ms = _KILL_INTERVAL_MS if self._dying else self._watchdog.next_check_ms()
+            wait_ms = _KILL_INTERVAL_MS if self._commands.dying else self._watchdog.next_check_ms()
             for fd, _ in self._poll.poll(wait_ms):
                 if fd == self._sock.fileno():
                     if not self._receive_orders():
@@ -114,8 +111,8 @@ class LauncherProcess:
                     if signal.SIGTERM in _drained(awake):
                         return
                     self._reap()
-            self._dying.update(self._watchdog.check(self._trees))
-            if self._dying:
+            self._commands.dying.update(self._watchdog.check(self._commands.processes_by_command))
+            if self._commands.dying:
                 self._kill_dying()
             self._flush()
 
@@ -153,7 +150,7 @@ class LauncherProcess:
             case SignalOrder(token=token, number=number):
                 self._signal(token, number)
             case KillOrder(token=token):
-                self._dying.add(token)
+                self._commands.dying.add(token)
             case Ping():
                 self._reply(Pong())
 
@@ -178,9 +175,12 @@ class LauncherProcess:
             self._wrapped.discard(order.token)
             self._reply(NotLaunched(token=order.token, errno=failure.number, step=failure.step))
             return
-        self._tokens[pid], self._pids[order.token] = order.token, pid
-        self._watchdog.watch(order.token, order.resources)
+        self._add_command(order, pid)
         self._reply(CommandLaunched(token=order.token, pid=pid))
+
+    def _add_command(self, order: LaunchOrder, pid: int) -> None:
+        self._commands.add(order.token, pid)
+        self._watchdog.watch(order.token, order.resources)
 
     def _fork(self, order: LaunchOrder, fds: list[int]) -> None:
         """Fork a command that cannot be spawned; it runs once its report socket closes."""
@@ -196,8 +196,7 @@ class LauncherProcess:
             self._reply(NotLaunched(token=order.token, errno=error.errno or 0, step="fork"))
             return
         written.close()
-        self._tokens[pid], self._pids[order.token] = order.token, pid
-        self._watchdog.watch(order.token, order.resources)
+        self._add_command(order, pid)
         self._starting[report.fileno()] = ForkedCommand(order, pid, report)
         self._poll.register(report, select.POLLIN)
 
@@ -217,6 +216,7 @@ class LauncherProcess:
             return
         number, _, step = said.decode().partition(" ")
         self._forget(pid)
+        self._commands.drop_tree(token)
         self._reply(NotLaunched(token=token, errno=int(number), step=step))
 
     def _reap(self) -> None:
@@ -228,12 +228,14 @@ class LauncherProcess:
         for report in [fd for fd, start in self._starting.items() if start.pid == pid]:
             while report in self._starting:
                 self._handle_started(report)  # it ended before its report was read
-        token = self._tokens.get(pid)
+        token = self._commands.tokens.get(pid)
         if token is None:
             return  # an adopted orphan, or one that never became a command
         code = os.waitstatus_to_exitcode(status)
         overrun = self._forget(pid, was_killed=code in (-signal.SIGKILL, 128 + signal.SIGKILL))
-        leftovers = any(child not in self._tokens for child in children_of(os.getpid()))
+        leftovers = any(child not in self._commands.tokens for child in children_of(os.getpid()))
+        if not leftovers and token not in self._commands.dying:
+            self._commands.drop_tree(token)
         self._reply(
             CommandEnded(
                 token=token,
@@ -246,19 +248,13 @@ class LauncherProcess:
 
     def _forget(self, pid: int, *, was_killed: bool = False) -> Overrun | None:
         """Forget a command's first process; return the overrun for which it was killed, if any."""
-        token = self._tokens.pop(pid)
-        self._pids.pop(token)
+        token = self._commands.tokens.pop(pid)
+        self._commands.pids.pop(token)
         self._wrapped.discard(token)
         return self._watchdog.unwatch(token, was_killed=was_killed)
 
-    def _tree(self, token: int) -> list[int]:
-        return processes_of(token, self._tokens, {*self._pids, *self._dying})
-
-    def _trees(self) -> dict[int, list[int]]:
-        return processes_by_command(self._tokens, {*self._pids, *self._dying})
-
     def _signal(self, token: int, number: int) -> None:
-        pid = self._pids.get(token)
+        pid = self._commands.pids.get(token)
         if pid is None:
             return
         if token in self._wrapped:
@@ -276,14 +272,14 @@ class LauncherProcess:
     def _kill_dying(self) -> None:
         """One round of killing for every dying token; a token with no live process is done."""
         self._reap()
-        for token in tuple(self._dying):
-            victims = self._tree(token)
+        for token in tuple(self._commands.dying):
+            victims = self._commands.processes_of(token)
             kill_groups(victims)  # first: all at once, so that no fork escapes
             for pid in victims:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            if not victims and token not in self._pids:
-                self._dying.discard(token)
+            if not victims and token not in self._commands.pids:
+                self._commands.drop_tree(token)
                 self._reply(TreeGone(token=token))
 
     def _reply(self, reply: AnyReply) -> None:
